@@ -1,0 +1,51 @@
+# A fresh machine needs python3 with venv and pip, and make; every target sets up what it uses in $(VENV).
+.DEFAULT_GOAL := help
+PYTHON ?= python3
+VENV ?= .venv
+PY := $(VENV)/bin/python
+PIP := $(PY) -m pip install --quiet --disable-pip-version-check
+JOBS ?= 2
+N ?= 10000
+PYTEST_ARGS ?=
+
+.PHONY: help demo test lint types fuzz bench-compile golden clean
+
+help: ## list these targets
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1#\2/p' $(MAKEFILE_LIST) | while IFS='#' read -r name text; do printf '%-22s %s\n' "$$name" "$$text"; done
+
+demo: $(VENV)/.core ## run the founding example: its loop nest, its simulation, the difference from NumPy
+	@$(PY) examples/founding.py
+
+test: lint types ## lint, type check, then all tests (JOBS=2, PYTEST_ARGS=)
+	$(PY) -m pytest -n $(JOBS) --dist worksteal $(PYTEST_ARGS)
+
+lint: $(VENV)/.dev ## ruff
+	$(PY) -m ruff check .
+
+types: $(VENV)/.dev ## pyright, strict
+	$(PY) -m pyright --pythonpath $(PY)
+
+fuzz: $(VENV)/.dev ## run N=10000 random fusions against NumPy; a failure prints the line that reproduces it
+	$(PY) -m taskfuse.testing.fuzz --cases $(N)
+
+bench-compile: $(VENV)/.core ## time fusion to kernel text, and simulation
+	$(PY) benchmarks/compile.py
+
+golden: $(VENV)/.dev ## rewrite the golden files in tests/goldens; review them like code
+	$(PY) -m pytest --update-golden
+
+clean: ## remove the virtual environment and every cache
+	rm -rf $(VENV) build dist .hypothesis .pytest_cache .ruff_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# The stamps: newer than pyproject.toml, or the environment is stale.
+$(VENV)/.core: pyproject.toml
+	@echo "setting up $(VENV)"
+	@test -x $(PY) || $(PYTHON) -m venv --clear $(VENV)
+	@$(PIP) --editable .
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.core
+	@echo "setting up $(VENV) for development"
+	@$(PIP) --editable '.[dev]'
+	@touch $@

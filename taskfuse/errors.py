@@ -1,0 +1,119 @@
+"""The error tree: every mistake a user can make ends in one of these.
+
+A subclass states its message as a class attribute ``template``; the constructor fills it. The text of every error has the same shape::
+
+    <template, filled>
+      --> file.py:12:4          where the user wrote it (if known)
+       |  tv9 = tf.add(a, b)
+       |        ^
+    note: <a fact>
+    help: <what to do>
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from taskfuse.location import Location
+
+
+class TaskfuseError(Exception):
+    """Base of all errors raised by taskfuse.
+
+    Args:
+        location: where the user made the call that is at fault.
+        notes: facts that explain the error, one line each.
+        help: what to do about it.
+        fields: values for the class's ``template``.
+    """
+
+    template: ClassVar[str] = "{message}"
+
+    def __init__(self, *, location: Location | None = None, notes: tuple[str, ...] = (), help: str | None = None, **fields: object) -> None:
+        self.location = location
+        self.notes = notes
+        self.help = help
+        self.fields = fields
+        self.message = self.template.format(**fields)
+        super().__init__(self.message)
+
+    def __str__(self) -> str:
+        lines = [self.message]
+        if self.location is not None:
+            lines += self.location.snippet()
+        lines += [f"note: {note}" for note in self.notes]
+        if self.help is not None:
+            lines.append(f"help: {self.help}")
+        return "\n".join(lines)
+
+
+class ShapeError(TaskfuseError):
+    """Shapes that an operation cannot take."""
+
+    template = "{op}: {reason}"
+
+
+class DTypeError(TaskfuseError):
+    """Dtypes that an operation cannot take."""
+
+    template = "{op}: {reason}"
+
+
+class InputError(TaskfuseError):
+    """Arguments of a call that do not fit the fusion's inputs."""
+
+    template = "input {index} of fusion '{fusion}': {reason}"
+
+
+class FusionError(TaskfuseError):
+    """A fusion built or used wrongly."""
+
+    template = "fusion '{fusion}': {reason}"
+
+
+class TaskError(TaskfuseError):
+    """A law of tasks and groups is broken (see docs/tasks-and-groups.md)."""
+
+    template = "{node}: {reason}"
+
+
+class ScheduleError(TaskfuseError):
+    """A scheduling call that would make no valid schedule. Names the call, the tensor, the axis and the task."""
+
+    template = "{call}({tensor}): {reason}"
+
+
+class LoweringError(TaskfuseError):
+    """A schedule that cannot become a kernel."""
+
+    template = "cannot lower {what}: {reason}"
+
+
+class ParseError(TaskfuseError):
+    """Text that is not in the grammar. ``line`` and ``column`` count from 1."""
+
+    template = "line {line}, column {column}: {reason}"
+
+
+class VerifyError(TaskfuseError):
+    """Kernel IR that breaks a rule of its verifier. The message quotes the kernel with the rule under the offending statement."""
+
+    template = "{reason}"
+
+
+class SimulationError(TaskfuseError):
+    """A kernel did something that a GPU would not forgive: out of bounds, uninitialized, misused barrier."""
+
+    template = "{kernel}: {reason}"
+
+
+class DeadlockError(SimulationError):
+    """No agent of the simulated kernel can go on. The notes say who waits for what."""
+
+    template = "{kernel}: deadlock: {reason}"
+
+
+class UnsupportedError(TaskfuseError):
+    """Something that taskfuse does not do. Names the construct and what to use instead."""
+
+    template = "{what} is not supported: {reason}"

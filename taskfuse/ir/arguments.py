@@ -1,0 +1,137 @@
+"""The arguments of a call: its input arrays, then its run-time scalars, checked against a fusion; shapes give the symbols their values."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from taskfuse.errors import FusionError, InputError
+from taskfuse.ir.fusion import Fusion, shape_text
+from taskfuse.ir.scalar import Expr, evaluate
+from taskfuse.ir.tensor import Scalar, TensorView
+from taskfuse.ir.values import Values
+
+Argument = npt.ArrayLike
+
+
+def check_count(fusion: Fusion, given: int) -> None:
+    """Raises :class:`FusionError` unless ``given`` is the number of inputs and scalars."""
+    wanted: list[TensorView | Scalar] = [*fusion.inputs, *fusion.scalars]
+    if given != len(wanted):
+        takes = ", ".join(repr(x) for x in wanted) or "none"
+        raise FusionError(fusion=fusion.name, reason=f"takes {len(wanted)} arguments, got {given}", help=f"the arguments are: {takes}")
+
+
+def bind_symbols(fusion: Fusion, arrays: Sequence[npt.NDArray[Any]], values: Values) -> dict[str, int]:
+    """The values of the symbolic dimensions, from the input arrays.
+
+    Raises :class:`InputError` for an array whose dtype or rank is wrong, and as :func:`bind_shapes`.
+    """
+    for position, (tv, array) in enumerate(zip(fusion.inputs, arrays, strict=False)):
+        if array.dtype not in (tv.dtype.numpy, values.storage(tv.dtype)):
+            raise InputError(
+                index=position,
+                fusion=fusion.name,
+                reason=f"{tv.name} is {tv.dtype.name}, the array is {array.dtype.name}",
+                help=f"pass it converted to {tv.dtype.name}",
+            )
+    return bind_shapes(fusion, [a.shape for a in arrays])
+
+
+def bind_shapes(fusion: Fusion, shapes: Sequence[Sequence[int]]) -> dict[str, int]:
+    """The values of the symbolic dimensions, from the shapes of the inputs.
+
+    An extent that is a symbol gives its value; any other extent with one unknown symbol is solved for it as a linear form.
+
+    Raises:
+        InputError: if a rank is wrong, an extent is not what the fusion says, or a value breaks the facts of its dimension.
+        FusionError: if the inputs leave a dimension undetermined.
+    """
+    bound: dict[str, int] = {}
+    source: dict[str, str] = {}
+    waiting: list[tuple[int, TensorView, int, Expr, int]] = []
+    for position, (tv, shape) in enumerate(zip(fusion.inputs, shapes, strict=True)):
+        if len(shape) != tv.ndim:
+            raise InputError(index=position, fusion=fusion.name, reason=f"{tv.name} has shape {shape_text(tv.shape)}, the array {_tuple_text(shape)}")
+        waiting += [(position, tv, d, extent, size) for d, (extent, size) in enumerate(zip(tv.shape, shape, strict=True))]
+    while waiting:
+        # what has no unknown is checked as soon as it can be, so that the first input at fault is the one that the error names
+        ready = [item for item in waiting if len(item[3].free - bound.keys()) <= 1]
+        if not ready:
+            break
+        position, tv, d, extent, size = item = ready[0]
+        waiting.remove(item)
+        unknown = extent.free - bound.keys()
+        for name in unknown:
+            solved = _solve(extent, name, bound, size)
+            if solved is None:
+                raise InputError(index=position, fusion=fusion.name, reason=f"dimension {d} of {tv.name} is {extent}, which is never {size}")
+            bound[name] = solved
+            source[name] = f"dimension {d} of {tv.name}"
+            _check_facts(fusion, position, name, solved)
+        if not unknown and _value(extent, bound) != size:
+            origin = [f"{name} = {bound[name]} from {source[name]}" for name in sorted(extent.free)]
+            raise InputError(
+                index=position,
+                fusion=fusion.name,
+                reason=f"dimension {d} of {tv.name} is {extent}{'' if not origin else f' = {_value(extent, bound)}'}, the array has {size}",
+                notes=tuple(origin),
+            )
+    missing = fusion.dims.keys() - bound.keys()
+    if missing:
+        raise FusionError(
+            fusion=fusion.name,
+            reason=f"no input determines dimension '{min(missing)}'",
+            help="use the dimension itself as an extent of an input",
+        )
+    return bound
+
+
+def scalar_argument(fusion: Fusion, position: int, scalar: Scalar, value: Argument, values: Values) -> npt.NDArray[Any]:
+    """A run-time scalar as a 0-d array. Raises :class:`InputError` if it is no number that the scalar's dtype holds."""
+    if isinstance(value, bool | int | float):
+        if not scalar.dtype.holds(value):
+            raise InputError(index=position, fusion=fusion.name, reason=f"{scalar.name} is {scalar.dtype.name}, which cannot hold {value!r}")
+        return values.literal(value, scalar.dtype)
+    array = np.asarray(value)
+    if array.ndim != 0 or array.dtype not in (scalar.dtype.numpy, values.storage(scalar.dtype)):
+        raise InputError(index=position, fusion=fusion.name, reason=f"{scalar.name} is {scalar.dtype.name}, got {array.dtype.name}{_tuple_text(array.shape)}")
+    return values.encode(array, scalar.dtype)
+
+
+def _tuple_text(shape: Sequence[int]) -> str:
+    return "[" + ", ".join(str(n) for n in shape) + "]"
+
+
+def _value(extent: Expr, bound: dict[str, int]) -> int:
+    found = evaluate(extent, bound)
+    assert isinstance(found, int)
+    return found
+
+
+def _solve(extent: Expr, name: str, bound: dict[str, int], size: int) -> int | None:
+    """The nonnegative value of ``name`` for which ``extent`` is ``size``, if ``extent`` is linear in it."""
+    at_zero = _value(extent, {**bound, name: 0})
+    slope = _value(extent, {**bound, name: 1}) - at_zero
+    if slope == 0:
+        return None
+    candidate = (size - at_zero) // slope
+    return candidate if candidate >= 0 and _value(extent, {**bound, name: candidate}) == size else None
+
+
+def _check_facts(fusion: Fusion, position: int, name: str, value: int) -> None:
+    facts = fusion.dims.get(name)
+    if facts is None:
+        return
+    if value < facts.min:
+        reason = f"dimension '{name}' is {value}, less than its minimum {facts.min}"
+    elif facts.max is not None and value > facts.max:
+        reason = f"dimension '{name}' is {value}, more than its maximum {facts.max}"
+    elif value % facts.multiple_of:
+        reason = f"dimension '{name}' is {value}, no multiple of {facts.multiple_of}"
+    else:
+        return
+    raise InputError(index=position, fusion=fusion.name, reason=reason)

@@ -1,0 +1,279 @@
+"""The NumPy reference: what a fusion means, computed without any schedule.
+
+Every expression is evaluated from its op map. Reads whose index expressions each depend on one iteration symbol of their own become slices,
+transpositions and broadcasts; any other read is a gather at a grid of indices. Sums of products become matrix products, so that the
+iteration space of a matmul is never stored. Sums and products of floats are accumulated in float64 and rounded once to the dtype that the
+reduction computes in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from taskfuse.dtypes import DType, int64
+from taskfuse.ir.arguments import Argument, bind_symbols, check_count, scalar_argument
+from taskfuse.ir.axes import Axis, Rasterize, iteration_position, iteration_symbol
+from taskfuse.ir.elementwise import COMBINES, ELEMENTWISE
+from taskfuse.ir.expr import Assemble, IndexValue, Literal, MathExpr, Operand, Pointwise, Read, Reduction, ScalarRead, Select, View
+from taskfuse.ir.fusion import Fusion
+from taskfuse.ir.scalar import Expr
+from taskfuse.ir.scalar import evaluate as evaluate_expr
+from taskfuse.ir.tensor import Scalar, TensorView
+from taskfuse.ir.values import NATIVE, Values
+
+Array = npt.NDArray[Any]
+
+
+def evaluate(fusion: Fusion, arguments: Sequence[Argument], values: Values = NATIVE) -> tuple[Array, ...]:
+    """The outputs of ``fusion``, as new arrays.
+
+    Args:
+        fusion: the fusion.
+        arguments: one array per input, then one number per run-time scalar.
+        values: what elements are; in the ring, floats may be given as floats or as uint64 words and come out as words.
+
+    Raises:
+        FusionError: for a wrong number of arguments, or a dimension that no input determines.
+        InputError: for an argument that does not fit.
+    """
+    tensors = evaluate_tensors(fusion, arguments, values)
+    return tuple(np.array(tensors[tv]) for tv in fusion.outputs)
+
+
+def evaluate_tensors(fusion: Fusion, arguments: Sequence[Argument], values: Values = NATIVE) -> dict[TensorView, Array]:
+    """Every tensor of ``fusion``; see :func:`evaluate`. The arrays may share memory with each other and with the arguments."""
+    check_count(fusion, len(arguments))
+    count = len(fusion.inputs)
+    arrays = [np.asarray(a) for a in arguments[:count]]
+    symbols = bind_symbols(fusion, arrays, values)
+    scalars = {s: scalar_argument(fusion, count + i, s, a, values) for i, (s, a) in enumerate(zip(fusion.scalars, arguments[count:], strict=True))}
+    tensors = {tv: values.encode(array, tv.dtype) for tv, array in zip(fusion.inputs, arrays, strict=True)}
+    reference = _Reference(values, symbols, scalars, tensors)
+    for expr in fusion.exprs():
+        tensors[expr.output] = reference.compute(expr)
+    return tensors
+
+
+class _Reference:
+    """Evaluates expressions one by one into ``tensors``."""
+
+    def __init__(self, values: Values, symbols: Mapping[str, int], scalars: Mapping[Scalar, Array], tensors: Mapping[TensorView, Array]) -> None:
+        self.values = values
+        self.symbols = symbols
+        self.scalars = scalars
+        self.tensors = tensors
+
+    def compute(self, expr: MathExpr) -> Array:
+        space = tuple(self.integer(a.extent) for a in expr.output.root)
+        match expr:
+            case Pointwise():
+                return self.pointwise(expr, space)
+            case Select():
+                return self.select(expr, space)
+            case Reduction():
+                return self.reduction(expr, space)
+            case View():
+                return np.broadcast_to(self.operand(expr.operand, space), space)
+            case Assemble():
+                return self.assemble(expr, space)
+
+    def integer(self, e: Expr) -> int:
+        return int(evaluate_expr(e, self.symbols))
+
+    # -- expressions ----------------------------------------------------------------------------------------------------------------
+
+    def pointwise(self, expr: Pointwise, space: tuple[int, ...]) -> Array:
+        dtypes = [self.dtype(o) for o in expr.operands]
+        out = expr.output.dtype
+        args = [self.operand(o, space) for o in expr.operands]
+        return np.broadcast_to(self.values.apply(expr.op, args, dtypes, expr.op.compute_dtype(dtypes, out), out), space)
+
+    def select(self, expr: Select, space: tuple[int, ...]) -> Array:
+        # a 0-d space is taken for one of a single point: NumPy finds no positions in a 0-d array
+        result = np.zeros(space or (1,), self.values.storage(expr.output.dtype))
+        free = np.ones(space or (1,), np.bool_)
+        grid = self.grid(space)
+        for operand in expr.operands:
+            valid = evaluate_expr(operand.valid, grid) if isinstance(operand, Read) else True
+            points = np.nonzero(free & np.asarray(valid, np.bool_))
+            here = {**self.symbols, **{f"i{k}": p for k, p in enumerate(points)}}
+            match operand:
+                case Read():
+                    array = self.tensors[operand.tensor]
+                    if not points[0].size:
+                        continue
+                    index = tuple(_checked(evaluate_expr(e, here), n) for e, n in zip(operand.index, array.shape, strict=True))
+                    result[points] = array[index]
+                case IndexValue():
+                    result[points] = self.values.cast(np.asarray(evaluate_expr(operand.index, here), np.int64), int64, expr.output.dtype)
+                case Literal() | ScalarRead():
+                    result[points] = self.values.cast(self.operand(operand, ()), self.dtype(operand), expr.output.dtype)
+            free[points] = False
+        return result.reshape(space)
+
+    def assemble(self, expr: Assemble, space: tuple[int, ...]) -> Array:
+        result = np.zeros(space, self.values.storage(expr.output.dtype))
+        for part, place in zip(expr.parts, expr.places, strict=True):
+            array = self.tensors[part.tensor]
+            if array.size:
+                grid = self.grid(array.shape)
+                index = tuple(_checked(evaluate_expr(e, grid), n) for e, n in zip(place, space, strict=True))
+                result[np.broadcast_arrays(*index, np.empty(array.shape, np.bool_))[:-1]] = array
+        return result
+
+    def reduction(self, expr: Reduction, space: tuple[int, ...]) -> Array:
+        out = expr.output
+        wide = out.dtype.compute
+        dtypes = [self.dtype(o) for o in expr.operands]
+        args = [self.operand(o, space) for o in expr.operands]
+        axes = tuple(k for k, a in enumerate(out.root) if a.is_reduction)
+        plain = out.logical == tuple(a for a in out.root if not a.is_reduction)
+        result: Array | None = None
+        if plain and expr.body is ELEMENTWISE["mul"] and expr.combine is COMBINES["add"]:
+            factors = [self.values.cast(a, d, wide) for a, d in zip(args, dtypes, strict=True)]
+            result = self.product(factors[0], factors[1], space, axes, wide)
+        if result is None:
+            body = self.values.apply(expr.body, args, dtypes, expr.body.compute_dtype(dtypes, wide), wide)
+            body = np.broadcast_to(body, space)
+            if not plain:
+                body, axes = self.regrouped(expr, body)
+            result = self.values.reduce(expr.combine, body, axes, wide)
+        if expr.init.value != expr.combine.neutral(expr.init.dtype):
+            init = self.values.cast(self.values.literal(expr.init.value, expr.init.dtype), expr.init.dtype, wide)
+            result = self.values.combine(expr.combine, init, result, wide)
+        return self.values.cast(result, wide, out.dtype)
+
+    def product(self, a: Array, b: Array, space: tuple[int, ...], axes: tuple[int, ...], dtype: DType) -> Array | None:
+        """The sum over ``axes`` of ``a * b`` as a batched matrix product; ``None`` if an operand does not vary over all of ``axes``."""
+        if any(a.shape[k] != space[k] or b.shape[k] != space[k] for k in axes):
+            return None
+        kept = [k for k in range(len(space)) if k not in axes]
+        rows = [k for k in kept if a.shape[k] != 1 and b.shape[k] == 1]
+        columns = [k for k in kept if b.shape[k] != 1 and a.shape[k] == 1]
+        batch = [k for k in kept if k not in rows and k not in columns]
+        inner = list(axes)
+        left = a.transpose(batch + rows + inner + columns)
+        right = b.transpose(batch + inner + columns + rows)
+        m, n, k = (_size(space, part) for part in (rows, columns, inner))
+        found = self.values.matmul(left.reshape(*left.shape[: len(batch)], m, k), right.reshape(*right.shape[: len(batch)], k, n), dtype)
+        found = found.reshape([*found.shape[: len(batch)], *(space[d] for d in rows + columns)])
+        order = batch + rows + columns
+        return np.broadcast_to(found.transpose([order.index(d) for d in kept]), [space[d] for d in kept])
+
+    def regrouped(self, expr: Reduction, body: Array) -> tuple[Array, tuple[int, ...]]:
+        """The body of a reduction whose logical axes come from its root by transforms, as [logical axes..., the rest], and the rest's axis.
+
+        Where fewer root points than elsewhere map to one logical point, the rest is filled with the neutral element.
+        """
+        out = expr.output
+        at: dict[Axis, Expr] = {a: iteration_symbol(k) for k, a in enumerate(out.root)}
+        for transform in out.schedule.transforms:
+            if not isinstance(transform, Rasterize) and all(a in at for a in transform.inputs):
+                at.update(zip(transform.outputs, transform.forward(tuple(at[a] for a in transform.inputs)), strict=True))
+        shape = tuple(self.integer(a.extent) for a in out.logical)
+        grid = self.grid(body.shape)
+        index = np.broadcast_arrays(*(evaluate_expr(at[a], grid) for a in out.logical), np.empty(body.shape, np.bool_))[:-1]
+        cells = np.ravel_multi_index(index, shape).ravel() if shape else np.zeros(body.size, np.int64)
+        order = np.argsort(cells, kind="stable")
+        cells = cells[order]
+        rank = np.arange(len(cells)) - np.searchsorted(cells, cells)
+        neutral = self.values.literal(expr.combine.neutral(out.dtype.compute), out.dtype.compute)
+        table = np.full((_size(shape, range(len(shape))), int(rank.max(initial=-1)) + 1), neutral)
+        table[cells, rank] = body.ravel()[order]
+        return table.reshape(*shape, -1 if table.size else 0), (len(shape),)
+
+    # -- operands -------------------------------------------------------------------------------------------------------------------
+
+    def dtype(self, operand: Operand) -> DType:
+        match operand:
+            case Read():
+                return operand.tensor.dtype
+            case Literal():
+                return operand.dtype
+            case ScalarRead():
+                return operand.scalar.dtype
+            case IndexValue():
+                return int64
+
+    def operand(self, operand: Operand, space: tuple[int, ...]) -> Array:
+        """The values of an operand over the iteration space: one dimension per root axis, of extent 1 where it does not vary."""
+        ones = (1,) * len(space)
+        match operand:
+            case Read():
+                if 0 in space:
+                    return np.zeros(space, self.tensors[operand.tensor].dtype)
+                return self.read(self.tensors[operand.tensor], operand.index, space)
+            case Literal():
+                return self.values.literal(operand.value, operand.dtype).reshape(ones)
+            case ScalarRead():
+                return self.scalars[operand.scalar].reshape(ones)
+            case IndexValue():
+                found = np.asarray(evaluate_expr(operand.index, self.grid(space)), np.int64)
+                return found if found.ndim else found.reshape(ones)
+
+    def grid(self, space: tuple[int, ...]) -> dict[str, Any]:
+        """The symbols, and the iteration symbols as index arrays that broadcast to the space."""
+        found: dict[str, Any] = dict(self.symbols)
+        for k, n in enumerate(space):
+            found[f"i{k}"] = np.arange(n).reshape([-1 if d == k else 1 for d in range(len(space))])
+        return found
+
+    def read(self, array: Array, index: Sequence[Expr], space: tuple[int, ...]) -> Array:
+        varying = [sorted(e.free - self.symbols.keys()) for e in index]
+        used = [names[0] for names in varying if names]
+        if any(len(names) > 1 for names in varying) or len(set(used)) < len(used):
+            grid = self.grid(space)
+            found = array[tuple(_checked(evaluate_expr(e, grid), n) for e, n in zip(index, array.shape, strict=True))]
+            return np.asarray(found)
+        keys: list[int | slice] = []
+        takes: list[tuple[int, npt.NDArray[np.int64]]] = []
+        for e, names, n in zip(index, varying, array.shape, strict=True):
+            if not names:
+                keys.append(int(_checked(self.integer(e), n)))
+                continue
+            k = int(names[0][1:])
+            if iteration_position(e) is not None and space[k] == n:
+                keys.append(slice(None))
+                continue
+            places = _checked(np.broadcast_to(evaluate_expr(e, {**self.symbols, names[0]: np.arange(space[k])}), space[k]), n)
+            line = _as_slice(places)
+            if line is None:
+                takes.append((sum(isinstance(key, slice) for key in keys), places))
+            keys.append(slice(None) if line is None else line)
+        found = array[tuple(keys)]
+        for d, places in takes:
+            found = np.take(found, places, axis=d)
+        order = [int(name[1:]) for name in used]
+        shape = [1] * len(space)
+        for k in order:
+            shape[k] = space[k]
+        return np.asarray(found).transpose(np.argsort(order)).reshape(shape)
+
+
+def _checked(places: Any, size: int) -> Any:
+    """``places``, after a check that they are in ``[0, size)``: NumPy would wrap negative ones."""
+    found = np.asarray(places)
+    assert found.size == 0 or (found.min() >= 0 and found.max() < size), "an op map leaves its tensor"
+    return places
+
+
+def _as_slice(places: npt.NDArray[np.int64]) -> slice | None:
+    """``places`` as a slice, if they are evenly spaced and not all equal."""
+    if len(places) == 1:
+        return slice(int(places[0]), int(places[0]) + 1)
+    step = int(places[1] - places[0])
+    if step == 0 or not (np.diff(places) == step).all():
+        return None
+    end = int(places[-1]) + step
+    return slice(int(places[0]), end if end >= 0 else None, step)
+
+
+def _size(space: Sequence[int], dims: Sequence[int]) -> int:
+    total = 1
+    for d in dims:
+        total *= space[d]
+    return total

@@ -1,0 +1,129 @@
+"""Math expressions: how one tensor is computed from others.
+
+Every expression states its **op map**: its iteration space is the root domain of its output (result axes and, for a reduction, reduction
+axes), and each operand says which element of its tensor an iteration reads, as integer expressions over the iteration symbols
+``i0, i1, ...`` (one per root axis, in order). Lowering knows these maps and never asks which op it is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from taskfuse.dtypes import DType
+from taskfuse.ir.elementwise import Combine, Elementwise
+from taskfuse.ir.scalar import TRUE, Expr
+from taskfuse.location import Location
+
+if TYPE_CHECKING:
+    from taskfuse.ir.tensor import Scalar, TensorView
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Read:
+    """The element of ``tensor`` at ``index`` (one expression per logical axis).
+
+    ``valid`` says for which iterations that element exists; it is not read elsewhere (only in :class:`Select`).
+    """
+
+    tensor: TensorView
+    index: tuple[Expr, ...]
+    valid: Expr = TRUE
+
+
+@dataclass(frozen=True, slots=True)
+class Literal:
+    """A constant."""
+
+    value: int | float | bool
+    dtype: DType
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ScalarRead:
+    """A run-time scalar argument of the kernel."""
+
+    scalar: Scalar
+
+
+@dataclass(frozen=True, slots=True)
+class IndexValue:
+    """The value of an integer expression over the iteration symbols, as int64 (``iota``)."""
+
+    index: Expr
+
+
+Operand = Read | Literal | ScalarRead | IndexValue
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Pointwise:
+    """``output[i...] = op(operands...)``."""
+
+    output: TensorView
+    op: Elementwise
+    operands: tuple[Operand, ...]
+    location: Location | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Select:
+    """``output[i...]`` = the first operand that is valid at ``i...`` (``cat`` in gather form, ``pad``); ``label`` is its printed name."""
+
+    output: TensorView
+    label: str
+    operands: tuple[Operand, ...]
+    location: Location | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Reduction:
+    """``output[result axes] = combine over reduction axes of body(operands...)``, computed in the output's dtype, starting at ``init``."""
+
+    output: TensorView
+    combine: Combine
+    body: Elementwise
+    operands: tuple[Operand, ...]
+    init: Literal
+    location: Location | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class View:
+    """``output[i...] = operand``: a map, no storage and no code (unless the output has storage of its own: then a copy)."""
+
+    output: TensorView
+    label: str
+    operand: Read
+    location: Location | None = None
+
+    @property
+    def operands(self) -> tuple[Operand, ...]:
+        return (self.operand,)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Assemble:
+    """The scatter form of ``cat``: each operand tensor *is* a slice of the output's storage; nothing is executed.
+
+    Attributes:
+        parts: reads of the parts, each at its own index symbols ``i0...``.
+        places: per part, the output's index from the part's index symbols.
+    """
+
+    output: TensorView
+    parts: tuple[Read, ...]
+    places: tuple[tuple[Expr, ...], ...]
+    location: Location | None = None
+
+    @property
+    def operands(self) -> tuple[Operand, ...]:
+        return self.parts
+
+
+MathExpr = Pointwise | Select | Reduction | View | Assemble
+
+
+def reads(expr: MathExpr) -> tuple[Read, ...]:
+    """The operands of ``expr`` that are tensors."""
+    return tuple(o for o in expr.operands if isinstance(o, Read))

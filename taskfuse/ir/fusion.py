@@ -1,0 +1,288 @@
+"""The fusion: the math graph in single assignment, with its inputs, outputs, symbols and task tree."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar, Token
+from dataclasses import dataclass
+from typing import Any, Protocol, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from taskfuse.dtypes import DType
+from taskfuse.errors import FusionError
+from taskfuse.ir.axes import Axis, AxisKind
+from taskfuse.ir.expr import MathExpr, View, reads
+from taskfuse.ir.scalar import Expr, Facts
+from taskfuse.ir.tasks import Group, Node, Task, TaskTree
+from taskfuse.ir.tensor import Scalar, TensorView, scheduling
+from taskfuse.location import Location, caller
+
+_current: ContextVar[Fusion | None] = ContextVar("taskfuse_fusion", default=None)
+
+
+@dataclass(frozen=True, slots=True)
+class Dim:
+    """Facts about a symbolic extent, made by ``tf.dim``; checked when arguments are bound.
+
+    Attributes:
+        name: the symbol.
+        min: least value (1 unless given: an extent may be 0 only if it says so).
+        max: greatest value, or ``None``.
+        multiple_of: a divisor of every value.
+    """
+
+    name: str
+    min: int = 1
+    max: int | None = None
+    multiple_of: int = 1
+
+
+class Fusion:
+    """A graph of tensors. Use it as a context manager to make inputs and constants in it.
+
+    Args:
+        name: name of the fusion and of its kernel.
+    """
+
+    def __init__(self, name: str = "fusion") -> None:
+        self.name = name
+        self.inputs: list[TensorView] = []
+        self.outputs: list[TensorView] = []
+        self.scalars: list[Scalar] = []
+        self.dims: dict[str, Dim] = {}
+        self.tasks = TaskTree(self)
+        self._tensors: dict[str, TensorView] = {}
+        self._definitions: dict[TensorView, MathExpr] = {}
+        self._uses: dict[TensorView, list[TensorView]] = {}
+        self._owner: dict[TensorView, TensorView] = {}
+        self._call: list[list[TensorView]] = []
+        self._tokens: list[Token[Fusion | None]] = []
+
+    def __enter__(self) -> Self:
+        self._tokens.append(_current.set(self))
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        _current.reset(self._tokens.pop())
+
+    @staticmethod
+    def current() -> Fusion:
+        """The fusion of the enclosing ``with``. Raises :class:`FusionError` outside of one."""
+        fusion = _current.get()
+        if fusion is None:
+            raise FusionError(
+                fusion="?", reason="no fusion is open here", help="make inputs and constants inside `with tf.Fusion(...) as fusion:`", location=caller()
+            )
+        return fusion
+
+    # -- building -------------------------------------------------------------------------------------------------------------------
+
+    def add_dim(self, dim: Dim) -> None:
+        """Record facts about a symbol. Raises :class:`FusionError` if other facts are known already."""
+        known = self.dims.get(dim.name)
+        if known is not None and known != dim and dim != Dim(dim.name):
+            if known != Dim(dim.name):
+                raise FusionError(fusion=self.name, reason=f"dimension '{dim.name}' is given twice with different facts: {known} and {dim}", location=caller())
+            self.dims[dim.name] = dim
+        self.dims.setdefault(dim.name, dim)
+
+    def facts(self) -> Facts:
+        """What is known about the symbols, for the simplifier."""
+        facts = Facts()
+        for dim in self.dims.values():
+            facts = facts.with_range(dim.name, dim.min, dim.max)
+            if dim.multiple_of > 1:
+                facts = facts.with_multiple(dim.name, dim.multiple_of)
+        return facts
+
+    def new_tensor(
+        self,
+        root: Sequence[Axis],
+        dtype: DType,
+        *,
+        logical: Sequence[Axis] | None = None,
+        name: str | None = None,
+        location: Location | None = None,
+        origin: TensorView | None = None,
+    ) -> TensorView:
+        """A tensor without a definition yet. Its logical domain is ``root`` without reduction axes unless given."""
+        # numbers and names follow from what is there already, never from history: a fusion read back from its text goes on alike
+        id = len(self._tensors)
+        if name is None:
+            name = self._free_name("tv", id)
+        elif self._is_taken(name):
+            what = "tensor" if name in self._tensors else "scalar"
+            raise FusionError(fusion=self.name, reason=f"there is already a {what} named '{name}'", location=caller())
+        shown = tuple(a for a in root if a.kind is AxisKind.ITERATION) if logical is None else tuple(logical)
+        tv = TensorView(self, id, name, dtype, tuple(root), shown, location or caller(), origin)
+        self._tensors[name] = tv
+        self._uses[tv] = []
+        if self._call:
+            self._call[-1].append(tv)
+        return tv
+
+    def define(self, expr: MathExpr) -> TensorView:
+        """Add ``expr`` (or replace its output's definition). Returns the output."""
+        tv = expr.output
+        old = self._definitions.get(tv)
+        if old is not None:
+            for read in reads(old):
+                if tv in self._uses[read.tensor]:
+                    self._uses[read.tensor].remove(tv)
+        self._definitions[tv] = expr
+        for read in reads(expr):
+            if tv not in self._uses[read.tensor]:
+                self._uses[read.tensor].append(tv)
+        return tv
+
+    @contextmanager
+    def call(self) -> Iterator[None]:
+        """One call of an op: tensors made inside belong to the task of the last one unless claimed."""
+        made: list[TensorView] = []
+        self._call.append(made)
+        try:
+            yield
+        finally:
+            self._call.pop()
+        if made:
+            for tv in made[:-1]:
+                self._owner.setdefault(tv, made[-1])
+            if self._call:
+                self._call[-1] += made
+
+    def add_input(self, tv: TensorView) -> TensorView:
+        """Make a tensor without a definition an input."""
+        self.inputs.append(tv)
+        return tv
+
+    def add_output(self, tv: TensorView) -> None:
+        """Make ``tv`` an output. Raises :class:`FusionError` if it is one already, is an input, or belongs to another fusion."""
+        if tv.fusion is not self:
+            raise FusionError(fusion=self.name, reason=f"{tv.name} belongs to fusion '{tv.fusion.name}'", location=caller())
+        if tv in self.outputs:
+            raise FusionError(fusion=self.name, reason=f"{tv.name} is an output already", location=caller())
+        if tv.is_input:
+            raise FusionError(fusion=self.name, reason=f"{tv.name} is an input", help=f"return tf.copy({tv.name}) instead", location=caller())
+        self.outputs.append(tv)
+
+    def add_scalar(self, name: str | None, dtype: DType) -> Scalar:
+        """A run-time scalar."""
+        id = len(self.scalars)
+        if name is not None and self._is_taken(name):
+            raise FusionError(fusion=self.name, reason=f"there is already a value named '{name}'", location=caller())
+        scalar = Scalar(self, id, self._free_name("s", id) if name is None else name, dtype, caller())
+        self.scalars.append(scalar)
+        return scalar
+
+    def _is_taken(self, name: str) -> bool:
+        return name in self._tensors or any(s.name == name for s in self.scalars)
+
+    def _free_name(self, prefix: str, number: int) -> str:
+        while self._is_taken(f"{prefix}{number}"):
+            number += 1
+        return f"{prefix}{number}"
+
+    # -- the graph ------------------------------------------------------------------------------------------------------------------
+
+    def definition(self, tv: TensorView) -> MathExpr | None:
+        """The expression that makes ``tv``."""
+        return self._definitions.get(tv)
+
+    def uses(self, tv: TensorView) -> tuple[MathExpr, ...]:
+        """The expressions that read ``tv``, in the order their outputs were made."""
+        return tuple(self._definitions[u] for u in sorted(self._uses[tv], key=lambda u: u.id))
+
+    def tensor(self, name: str) -> TensorView:
+        """The tensor with a name. Raises :class:`FusionError` if there is none."""
+        if name not in self._tensors:
+            raise FusionError(fusion=self.name, reason=f"there is no tensor named '{name}'", location=caller())
+        return self._tensors[name]
+
+    def tensors(self) -> tuple[TensorView, ...]:
+        """Every tensor, in the order they were made, inputs included."""
+        return tuple(self._tensors.values())
+
+    def owner(self, tv: TensorView) -> TensorView | None:
+        """The result of the call that made ``tv`` on the way, or ``None``."""
+        return self._owner.get(tv)
+
+    def set_owner(self, tv: TensorView, owner: TensorView) -> None:
+        """Let ``tv`` follow the task of ``owner`` unless claimed."""
+        self._owner[tv] = owner
+
+    def exprs(self) -> tuple[MathExpr, ...]:
+        """Every expression, producers first, else in the order their outputs were made."""
+        done: set[TensorView] = set()
+        order: list[MathExpr] = []
+        for start in self._tensors.values():
+            stack = [start]
+            while stack:
+                tv = stack[-1]
+                expr = self._definitions.get(tv)
+                waiting = [] if expr is None or tv in done else [r.tensor for r in reads(expr) if r.tensor not in done and r.tensor in self._definitions]
+                if waiting:
+                    stack += reversed(waiting)
+                    continue
+                stack.pop()
+                if tv not in done:
+                    done.add(tv)
+                    if expr is not None:
+                        order.append(expr)
+        return tuple(order)
+
+    def is_view(self, tv: TensorView) -> bool:
+        """True if ``tv`` is a map without storage and code: defined by a view, not an output, claimed by no task, and given no memory."""
+        return (
+            isinstance(self._definitions.get(tv), View)
+            and tv not in self.outputs
+            and tv.schedule.memory is None
+            and self.tasks.task_of(tv) is None
+        )
+
+    # -- tasks and schedule ---------------------------------------------------------------------------------------------------------
+
+    def task(self, tensors: Sequence[TensorView], name: str | None = None) -> Task:
+        """A task that claims ``tensors``. Raises :class:`TaskError` if one is claimed already, is an input, or convexity is lost."""
+        return self.tasks.add_task(tensors, name)
+
+    def group(self, members: Sequence[Node], name: str | None = None) -> Group:
+        """A group of tasks and groups. Raises :class:`TaskError` if a member has a parent already, or convexity is lost."""
+        return self.tasks.add_group(members, name)
+
+    def evaluate(self, *args: NDArray[Any] | float | int, **options: Any) -> tuple[NDArray[Any], ...]:
+        """The math itself, in NumPy, without the schedule; see :func:`taskfuse.ir.evaluate.evaluate`."""
+        return _readers[0].evaluate(self, args, options)
+
+    def __str__(self) -> str:
+        return _readers[0].text(self)
+
+    def check(self) -> None:
+        """Check the laws of tasks and groups. Raises :class:`TaskError`."""
+        self.tasks.check()
+
+    def inline_most(self, tensors: Sequence[TensorView] | None = None) -> None:
+        """Inline every tensor (or the given ones) as deep as is legal."""
+        scheduling().inline_most(self, tensors)
+
+
+class FusionReaders(Protocol):
+    """What modules above this one do with a fusion (bound by ``taskfuse.ir``)."""
+
+    def text(self, fusion: Fusion) -> str: ...
+    def evaluate(self, fusion: Fusion, args: tuple[NDArray[Any] | float | int, ...], options: dict[str, Any]) -> tuple[np.ndarray, ...]: ...
+
+
+_readers: list[FusionReaders] = []
+
+
+def bind_fusion_readers(readers: FusionReaders) -> None:
+    """Plug in the readers; called once, by the package itself."""
+    _readers[:] = [readers]
+
+
+def shape_text(shape: Sequence[Expr]) -> str:
+    """``[B, 4*S]``."""
+    return "[" + ", ".join(str(e) for e in shape) + "]"

@@ -1,0 +1,395 @@
+"""The fusion that a text describes: names are resolved, and everything is made in the order in which the printed fusion made it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Generator, Iterable, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from taskfuse.errors import FusionError, TaskError
+from taskfuse.ir.axes import Axis, AxisKind, Transform, axis, iteration_position, iteration_symbol
+from taskfuse.ir.expr import Assemble, IndexValue, MathExpr, Operand, Pointwise, Read, Reduction, ScalarRead, Select, View
+from taskfuse.ir.fusion import Dim, Fusion, shape_text
+from taskfuse.ir.grammar import read_fusion
+from taskfuse.ir.scalar import Expr, Token, free_symbols, sym
+from taskfuse.ir.syntax import (
+    AssembleText,
+    AxisName,
+    AxisText,
+    BoundAxis,
+    FusionText,
+    GroupText,
+    Name,
+    OperandText,
+    PointwiseText,
+    ReadText,
+    ReductionText,
+    ScheduleText,
+    SelectText,
+    TaskText,
+    TensorText,
+    TransformText,
+    ViewText,
+    default_outputs,
+    make_transform,
+)
+from taskfuse.ir.tasks import Group, Node
+from taskfuse.ir.tensor import Scalar, TensorSchedule, TensorView
+from taskfuse.ir.types import ParallelType
+from taskfuse.location import Location
+
+_LOST = re.compile(r"x\d+")
+
+
+def parse_fusion(text: str) -> Fusion:
+    """The fusion that ``text`` describes: ``fusion_to_text(parse_fusion(t)) == t`` for every printed ``t``.
+
+    Tensors and expressions are located in the text. The laws of schedules are not checked here, but where schedules are lowered.
+
+    Raises:
+        ParseError: the text leaves the grammar of docs/fusion-text.md, or a name, a rank or an axis in it does not fit.
+        FusionError: an input is made an output, or one tensor twice.
+        TaskError: a task or group breaks a law.
+    """
+    return _Builder(read_fusion(text)).build()
+
+
+def _location(token: Token) -> Location:
+    return Location("<fusion text>", token.line, token.column - 1)
+
+
+@contextmanager
+def _located(token: Token) -> Generator[None, None, None]:
+    """Errors of the fusion itself point to ``token``."""
+    try:
+        yield
+    except (FusionError, TaskError) as error:
+        error.location = _location(token)
+        raise
+
+
+@dataclass(frozen=True, slots=True)
+class _Made:
+    """The axis at ``place`` among the outputs of a transform."""
+
+    by: TransformText
+    place: int
+
+
+class _Axes:
+    """The axes of all tensors, made on demand: a foreign axis may name an axis of any other tensor."""
+
+    def __init__(self, text: FusionText) -> None:
+        self._tensors = {t.name.text: t for t in text.tensors}
+        self._origins: dict[str, dict[str, AxisText | _Made]] = {}
+        self._axes: dict[tuple[str, str], Axis] = {}
+        self._transforms: dict[int, Transform] = {}
+        self._lost: dict[str, Axis] = {}
+        self._open: set[tuple[str, str]] = set()
+        schedules = {s.tensor.text: s for s in text.schedules}
+        for t in text.tensors:
+            known: dict[str, AxisText | _Made] = {f"a{k}": a for k, a in enumerate(_root(t))}
+            self._origins[t.name.text] = known
+            schedule = schedules.get(t.name.text)
+            if schedule is not None:
+                self._declare(t.name.text, schedule, known)
+
+    def _declare(self, tensor: str, schedule: ScheduleText, known: dict[str, AxisText | _Made]) -> None:
+        def declare(name: Name, origin: AxisText | _Made) -> None:
+            if name.text in known:
+                raise name.token.error(f"{tensor} has an axis '{name.text}' already")
+            known[name.text] = origin
+
+        for name, origin in schedule.foreign:
+            declare(name, origin)
+        for t in schedule.transforms:
+            for a in t.inputs:
+                if a.text not in known:
+                    raise a.token.error(f"{tensor} has no axis '{a.text}' here")
+            for k, out in enumerate(t.outputs):
+                declare(out.name, _Made(t, k))
+
+    def named(self, name: AxisName) -> Axis:
+        """The axis of any tensor, or one that no tensor has any more: only which names are equal matters for those."""
+        if name.tensor is None:
+            if not _LOST.fullmatch(name.axis.text):
+                raise name.axis.token.error(f"'{name.axis.text}' names no tensor: write an axis as tv0.a0")
+            return self._lost.setdefault(name.axis.text, axis(1))
+        if name.tensor.text not in self._tensors:
+            raise name.tensor.token.error(f"there is no tensor '{name.tensor.text}'")
+        return self.of(name.tensor.text, name.axis)
+
+    def of(self, tensor: str, name: Name) -> Axis:
+        """The axis of a tensor."""
+        origin = self._origins[tensor].get(name.text)
+        if origin is None:
+            raise name.token.error(f"{tensor} has no axis '{name.text}'")
+        key = (tensor, name.text)
+        if key in self._axes:
+            return self._axes[key]
+        if key in self._open:
+            raise name.token.error(f"axis '{name.text}' of {tensor} comes from itself")
+        self._open.add(key)
+        match origin:
+            case AxisText():
+                self._axes[key] = axis(origin.extent, origin.kind, None if origin.source is None else self.named(origin.source))
+            case _Made():
+                made = self.transform(tensor, origin.by)
+                for out, a in zip(origin.by.outputs, made.outputs, strict=True):
+                    self._axes[(tensor, out.name.text)] = a
+        self._open.discard(key)
+        return self._axes[key]
+
+    def transform(self, tensor: str, t: TransformText) -> Transform:
+        """The transform that ``t`` describes."""
+        found = self._transforms.get(id(t))
+        if found is None:
+            inputs = tuple(self.of(tensor, a) for a in t.inputs)
+            default = default_outputs(t.word, inputs, t.arguments, t.inner)
+            outputs = tuple(axis(*(made if out.made is None else out.made)) for out, made in zip(t.outputs, default, strict=True))
+            found = self._transforms[id(t)] = make_transform(t.word, inputs, t.arguments, outputs)
+        return found
+
+    def root(self, t: TensorText) -> tuple[Axis, ...]:
+        """The root domain of a tensor."""
+        return tuple(self.of(t.name.text, Name(f"a{k}", t.name.token)) for k in range(len(_root(t))))
+
+
+def _root(t: TensorText) -> tuple[AxisText, ...]:
+    """The root axes of a tensor: as given, else its shape with the reduction axes at their positions."""
+    over = t.value.over if isinstance(t.value, ReductionText) else ()
+    if t.root is not None:
+        if over:
+            raise over[0][2].error(f"{t.name.text} has a root domain of its own, which tells the reduction axes")
+        return t.root
+    axes = [AxisText(e, AxisKind.ITERATION, None) for e in t.shape]
+    size = len(axes) + len(over)
+    taken: set[int] = set()
+    for position, extent, token in sorted(over, key=lambda r: r[0]):
+        if position >= size or position in taken:
+            raise token.error(f"i{position} is given twice" if position in taken else f"{t.name.text} has {_axes_text(size)}, the last is i{size - 1}")
+        taken.add(position)
+        axes.insert(position, AxisText(extent, AxisKind.REDUCTION, None))
+    return tuple(axes)
+
+
+class _Builder:
+    def __init__(self, text: FusionText) -> None:
+        self.text = text
+        self.fusion = Fusion(text.name)
+        self.scalars: dict[str, Scalar] = {}
+        self.tensors: dict[str, TensorView] = {}
+        self.declared: dict[str, TensorText] = {}
+
+    def build(self) -> Fusion:
+        text, fusion = self.text, self.fusion
+        for d in text.dims:
+            if d.name.text in fusion.dims:
+                raise d.name.token.error(f"dimension '{d.name.text}' is given twice")
+            if iteration_position(sym(d.name.text)) is not None:
+                raise d.name.token.error(f"'{d.name.text}' is an iteration symbol, no dimension")
+            fusion.dims[d.name.text] = Dim(d.name.text, d.min, d.max, d.multiple_of)
+        for s in text.scalars:
+            self._check_new(s.name)
+            self.scalars[s.name.text] = fusion.add_scalar(s.name.text, s.dtype)
+            self.scalars[s.name.text].location = _location(s.name.token)
+        for t in text.tensors:
+            self._check_new(t.name)
+            self._check_symbols(t.name.token, t.shape, 0)
+            self.declared[t.name.text] = t
+        schedules = self._schedules()
+        axes = _Axes(text)
+        for t in self._order():
+            tv = fusion.new_tensor(axes.root(t), t.dtype, name=t.name.text, location=_location(t.name.token))
+            self.tensors[t.name.text] = tv
+            self._check_symbols(t.name.token, (a.extent for a in tv.root), 0)
+        for t in text.tensors:
+            self._schedule(t, schedules.get(t.name.text), axes)
+        self._define_all()
+        for name in text.outputs:
+            with _located(name.token):
+                fusion.add_output(self._tensor(name))
+        self._build_tree(axes)
+        return fusion
+
+    # -- names ----------------------------------------------------------------------------------------------------------------------
+
+    def _check_new(self, name: Name) -> None:
+        if name.text in self.scalars or name.text in self.declared:
+            raise name.token.error(f"there is already a value named '{name.text}'")
+
+    def _check_symbols(self, token: Token, exprs: Iterable[Expr], space: int) -> None:
+        """Every symbol is a dimension or an iteration symbol of ``space`` axes."""
+        allowed = {*self.fusion.dims, *(f"i{k}" for k in range(space))}
+        unknown = sorted(name for e in exprs for name in free_symbols(e) - allowed)
+        if unknown:
+            raise token.error(f"there is no dimension '{unknown[0]}': declare it with DIM")
+
+    def _tensor(self, name: Name) -> TensorView:
+        if name.text not in self.tensors:
+            raise name.token.error(f"there is no tensor '{name.text}'")
+        return self.tensors[name.text]
+
+    def _order(self) -> list[TensorText]:
+        """The tensors in the order they were made."""
+        if self.text.order is None:
+            return self.text.tensors
+        token, names = self.text.order
+        found: dict[str, TensorText] = {}
+        for name in names:
+            if name.text not in self.declared:
+                raise name.token.error(f"there is no tensor '{name.text}'")
+            if name.text in found:
+                raise name.token.error(f"ORDER names {name.text} twice")
+            found[name.text] = self.declared[name.text]
+        missing = [n for n in self.declared if n not in found]
+        if missing:
+            raise token.error(f"ORDER leaves out {missing[0]}")
+        return list(found.values())
+
+    def _schedules(self) -> dict[str, ScheduleText]:
+        found: dict[str, ScheduleText] = {}
+        for s in self.text.schedules:
+            if s.tensor.text not in self.declared:
+                raise s.tensor.token.error(f"there is no tensor '{s.tensor.text}'")
+            if s.tensor.text in found:
+                raise s.tensor.token.error(f"{s.tensor.text} has a SCHEDULE line already")
+            found[s.tensor.text] = s
+        return found
+
+    # -- schedules ------------------------------------------------------------------------------------------------------------------
+
+    def _schedule(self, t: TensorText, text: ScheduleText | None, axes: _Axes) -> None:
+        tv = self.tensors[t.name.text]
+        if t.root is not None and (text is None or text.logical is None):
+            raise t.name.token.error(f"{tv.name} has a root domain of its own: its SCHEDULE line must give the logical domain")
+        if text is None:
+            return
+        if t.root is None and text.logical is not None:
+            raise text.tensor.token.error(f"{tv.name} has no root domain of its own: its shape is the logical domain")
+
+        def axis_list(names: Sequence[Name]) -> tuple[Axis, ...]:
+            for k, name in enumerate(names):
+                if any(name.text == other.text for other in names[:k]):
+                    raise name.token.error(f"axis '{name.text}' is given twice")
+            return tuple(axes.of(tv.name, name) for name in names)
+
+        schedule = TensorSchedule([])
+        schedule.transforms = [axes.transform(tv.name, transform) for transform in text.transforms]
+        if text.logical is not None:
+            tv.logical = axis_list(text.logical)
+            if tv.shape != t.shape:
+                raise t.name.token.error(f"the logical domain of {tv.name} is {shape_text(tv.shape)}, its shape {shape_text(t.shape)}")
+        schedule.loop = list(tv.root if text.loop is None else axis_list([b.name for b in text.loop]))
+        schedule.inline = text.inline
+        schedule.memory, schedule.stages, schedule.atom = text.memory, text.stages, text.atom
+        if text.allocation is not None:
+            schedule.allocation = axis_list([b.name for b in text.allocation])
+        schedule.atom_axes = axis_list(text.atom_axes)
+        self._bind(schedule, tv.name, (*(text.loop or ()), *text.bind, *(text.allocation or ())), axes)
+        tv.schedule = schedule
+
+    def _bind(self, schedule: TensorSchedule, tensor: str, bound: Iterable[BoundAxis], axes: _Axes) -> None:
+        for b in bound:
+            if b.ptype is ParallelType.Serial:
+                continue
+            a = axes.of(tensor, b.name)
+            if a in schedule.ptypes:
+                raise b.name.token.error(f"axis '{b.name.text}' is bound to {schedule.ptypes[a].value} already")
+            schedule.ptypes[a] = b.ptype
+
+    # -- the math -------------------------------------------------------------------------------------------------------------------
+
+    def _define_all(self) -> None:
+        above: set[str] = set()
+        for t in self.text.tensors:
+            tv = self.tensors[t.name.text]
+            if t.value is None:
+                self.fusion.add_input(tv)
+            else:
+                self.fusion.define(self._value(t, tv, above))
+            above.add(tv.name)
+            if t.origin is not None:
+                tv.origin = self._tensor(t.origin)
+            if t.owner is not None:
+                self.fusion.set_owner(tv, self._tensor(t.owner))
+
+    def _value(self, t: TensorText, tv: TensorView, above: set[str]) -> MathExpr:
+        space, location = len(tv.root), _location(t.name.token)
+
+        def operands(texts: Sequence[OperandText]) -> tuple[Operand, ...]:
+            return tuple(self._operand(o, space, above, t.name.token) for o in texts)
+
+        match t.value:
+            case PointwiseText():
+                return Pointwise(tv, t.value.op, operands(t.value.operands), location)
+            case SelectText():
+                return Select(tv, t.value.label, operands(t.value.operands), location)
+            case ReductionText():
+                return Reduction(tv, t.value.combine, t.value.body, operands(t.value.operands), t.value.init, location)
+            case ViewText():
+                return View(tv, t.value.label, self._read(t.value.operand, space, above), location)
+            case AssembleText():
+                parts = tuple(self._read(p, None, above) for p in t.value.parts)
+                for p, part, place in zip(t.value.parts, parts, t.value.places, strict=True):
+                    self._check_symbols(p.name.token, place, part.tensor.ndim)
+                    if len(place) != tv.ndim:
+                        raise p.name.token.error(f"{tv.name} has {_axes_text(tv.ndim)}, the place of {p.name.text} has {len(place)}")
+                return Assemble(tv, parts, t.value.places, location)
+            case None:
+                raise AssertionError(tv.name)
+
+    def _operand(self, text: OperandText, space: int, above: set[str], token: Token) -> Operand:
+        if not isinstance(text, ReadText):
+            if isinstance(text, IndexValue):
+                self._check_symbols(token, (text.index,), space)
+            return text
+        scalar = self.scalars.get(text.name.text)
+        if scalar is None:
+            return self._read(text, space, above)
+        if text.index is not None:
+            raise text.name.token.error(f"'{scalar.name}' is a scalar and has no index")
+        return ScalarRead(scalar)
+
+    def _read(self, text: ReadText, space: int | None, above: set[str]) -> Read:
+        """A read in an iteration space of ``space`` axes; ``None``: that of the tensor which is read."""
+        token = text.name.token
+        tv = self._tensor(text.name)
+        if tv.name not in above:
+            raise token.error(f"{tv.name} is defined below this line")
+        size = tv.ndim if space is None else space
+        if text.index is None and tv.ndim != size:
+            raise token.error(f"{tv.name} has {_axes_text(tv.ndim)}, the iteration space has {size}: give the index")
+        index = tuple(iteration_symbol(k) for k in range(size)) if text.index is None else text.index
+        if len(index) != tv.ndim:
+            raise token.error(f"{tv.name} has {_axes_text(tv.ndim)}, the index has {len(index)}")
+        self._check_symbols(token, (*index, text.valid), size)
+        return Read(tv, index, text.valid)
+
+    # -- tasks ----------------------------------------------------------------------------------------------------------------------
+
+    def _build_tree(self, axes: _Axes) -> None:
+        nodes: dict[str, Node] = {}
+        parallel: list[tuple[Name, Group, ParallelType]] = []
+        for n in self.text.nodes:
+            with _located(n.name.token):
+                match n:
+                    case TaskText():
+                        nodes[n.name.text] = self.fusion.task([self._tensor(t) for t in n.tensors], n.name.text)
+                    case GroupText():
+                        for m in n.members:
+                            if m.text not in nodes:
+                                raise m.token.error(f"there is no task or group '{m.text}' above this line")
+                        group = self.fusion.group([nodes[m.text] for m in n.members], n.name.text)
+                        group.turns = None if n.turns is None else axes.named(n.turns)
+                        nodes[n.name.text] = group
+                        if n.ptype is not None:
+                            parallel.append((n.name, group, n.ptype))
+        for n, group, ptype in parallel:
+            with _located(n.token):
+                group.parallelize(ptype)
+
+
+def _axes_text(count: int) -> str:
+    return f"{count} {'axis' if count == 1 else 'axes'}"

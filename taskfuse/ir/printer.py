@@ -1,0 +1,305 @@
+"""The text of a fusion: its math, its schedule, its tasks and groups. docs/fusion-text.md has the grammar; ``parse_fusion`` reads it back.
+
+The text is complete: whatever lowering reads of a fusion is in it, so equal texts lower to equal kernels.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from taskfuse.dtypes import DType
+from taskfuse.errors import FusionError
+from taskfuse.ir.axes import Axis, AxisKind, Rasterize, Transform, iteration_position, iteration_symbol
+from taskfuse.ir.expr import Assemble, IndexValue, Literal, MathExpr, Operand, Pointwise, Read, Reduction, ScalarRead, Select, View, reads
+from taskfuse.ir.scalar import TRUE, Expr, free_symbols, sym
+from taskfuse.ir.syntax import INDEX, KIND_WORDS, RESERVED, ClauseWord, Keyword, arguments_of, default_outputs
+from taskfuse.ir.tasks import Group, Task
+from taskfuse.ir.types import ParallelType
+
+if TYPE_CHECKING:
+    from taskfuse.ir.fusion import Fusion
+    from taskfuse.ir.tensor import TensorView
+
+_PLAIN = re.compile(r"[A-Za-z_]\w*(?:\.\w+)*", re.ASCII)
+
+
+def fusion_to_text(fusion: Fusion) -> str:
+    """The text of ``fusion``, without a final newline.
+
+    Raises :class:`FusionError` for a fusion that has none: a tensor without a definition that is no input, or a domain with an axis that
+    is neither a root axis, nor foreign, nor made by a transform.
+    """
+    return "\n".join(_Printer(fusion).text())
+
+
+def quoted(name: str) -> str:
+    """``name`` as the text shows it: in quotes unless it is a plain name without a meaning of its own."""
+    return name if _PLAIN.fullmatch(name) and name not in RESERVED else json.dumps(name)
+
+
+def _list(items: Iterable[str]) -> str:
+    return f"[{', '.join(items)}]"
+
+
+def _exprs(items: Iterable[Expr]) -> str:
+    return _list(map(str, items))
+
+
+class _Printer:
+    def __init__(self, fusion: Fusion) -> None:
+        self.fusion = fusion
+        self.axes = {tv: self._name_axes(tv) for tv in fusion.tensors()}
+        self.home: dict[Axis, TensorView] = {}
+        for tv, names in self.axes.items():
+            for a in names:
+                self.home.setdefault(a, tv)
+        self.lost: dict[Axis, str] = {}
+
+    def text(self) -> Iterator[str]:
+        fusion = self.fusion
+        yield f"{Keyword.FUSION.value} {quoted(fusion.name)}"
+        dims = list(self._dims())
+        if dims:
+            yield f"{Keyword.DIM.value} {', '.join(dims)}"
+        for scalar in fusion.scalars:
+            yield f"{Keyword.SCALAR.value} {quoted(scalar.name)}: {scalar.dtype.name}"
+        shown = self._readable_order()
+        self._check_inputs(shown)
+        for tv in shown:
+            yield self._tensor(tv)
+        if fusion.outputs:
+            yield f"{Keyword.OUTPUT.value} {self._names(fusion.outputs)}"
+        if shown != list(fusion.tensors()):
+            yield f"{Keyword.ORDER.value} {self._names(fusion.tensors())}"
+        for tv in shown:
+            clauses = list(self._clauses(tv))
+            if clauses:
+                yield f"{Keyword.SCHEDULE.value} {quoted(tv.name)}: {'; '.join(clauses)}"
+        for node in fusion.tasks.nodes:
+            match node:
+                case Task():
+                    yield f"{Keyword.TASK.value} {quoted(node.name)} = {self._names(node.tensors)}"
+                case Group():
+                    yield self._group(node)
+
+    def _names(self, tensors: Iterable[TensorView]) -> str:
+        return ", ".join(quoted(tv.name) for tv in tensors)
+
+    # -- the math -------------------------------------------------------------------------------------------------------------------
+
+    def _dims(self) -> Iterator[str]:
+        """Facts about symbols; symbols of the math that have none are named too, so that the text declares all it uses."""
+        dims = self.fusion.dims
+        for d in dims.values():
+            text = d.name
+            if d.min:
+                text += f" min {d.min}"
+            if d.max is not None:
+                text += f" max {d.max}"
+            yield text if d.multiple_of == 1 else f"{text} multiple_of {d.multiple_of}"
+        used: dict[str, None] = {}
+        for tv in self.fusion.tensors():
+            for e in (*(a.extent for a in tv.root), *tv.shape, *_map_exprs(self.fusion.definition(tv))):
+                used.update(dict.fromkeys(sorted(free_symbols(e))))
+        yield from (name for name in used if name not in dims and iteration_position(sym(name)) is None)
+
+    def _readable_order(self) -> list[TensorView]:
+        """Every tensor after those that it reads, else in the order they were made."""
+        done: dict[TensorView, None] = {}
+        for start in self.fusion.tensors():
+            stack = [start]
+            while stack:
+                expr = self.fusion.definition(stack[-1])
+                waiting = [] if expr is None else [r.tensor for r in reads(expr) if r.tensor not in done]
+                if waiting and stack[-1] not in done:
+                    stack += reversed(waiting)
+                else:
+                    done[stack.pop()] = None
+        return list(done)
+
+    def _check_inputs(self, shown: Sequence[TensorView]) -> None:
+        undefined = [tv for tv in shown if self.fusion.definition(tv) is None]
+        if undefined != self.fusion.inputs:
+            names = [self._names(tensors) or "none" for tensors in (undefined, self.fusion.inputs)]
+            raise FusionError(fusion=self.fusion.name, reason=f"the tensors without a definition ({names[0]}) are not its inputs ({names[1]})")
+
+    def _tensor(self, tv: TensorView) -> str:
+        expr = self.fusion.definition(tv)
+        text = f"{quoted(tv.name)}: {tv.dtype.name}{_exprs(tv.shape)}"
+        if expr is None:
+            text = f"{Keyword.INPUT.value} {text}"
+        if not self._root_follows(tv):
+            text += f" root {_list(self._axis(a) for a in tv.root)}"
+        if expr is not None:
+            text += f" = {self._value(expr)}"
+        if tv.origin is not None:
+            text += f" from {quoted(tv.origin.name)}"
+        owner = self.fusion.owner(tv)
+        return text if owner is None else f"{text} for {quoted(owner.name)}"
+
+    def _root_follows(self, tv: TensorView) -> bool:
+        """True if the shape, with the reduction axes of a reduction, tells the root domain."""
+        kinds = {a.kind for a in tv.root} - {AxisKind.ITERATION}
+        plain = isinstance(self.fusion.definition(tv), Reduction)
+        return tv.logical == tuple(a for a in tv.root if a.kind is AxisKind.ITERATION) and kinds <= ({AxisKind.REDUCTION} if plain else set())
+
+    def _axis(self, a: Axis) -> str:
+        if a.kind is AxisKind.ITERATION and a.source is None:
+            return str(a.extent)
+        return f"{a.extent} {KIND_WORDS[a.kind]}{self._source(a)}"
+
+    def _source(self, a: Axis) -> str:
+        return "" if a.source is None else f" of {self._global_name(a.source)}"
+
+    def _global_name(self, a: Axis) -> str:
+        """``tv7.a1``, or ``x0`` for an axis that no tensor has any more (what is foreign of one such axis still shares its loops)."""
+        tv = self.home.get(a)
+        if tv is None:
+            return self.lost.setdefault(a, f"x{len(self.lost)}")
+        return f"{quoted(tv.name)}.{self.axes[tv][a]}"
+
+    def _value(self, expr: MathExpr) -> str:
+        space = len(expr.output.root)
+        dtype = expr.output.dtype
+        match expr:
+            case Pointwise():
+                return f"{expr.op.name}({self._operands(expr.operands, space, dtype)})"
+            case Select():
+                return f"select {quoted(expr.label)}({self._operands(expr.operands, space, dtype)})"
+            case Reduction():
+                text = f"reduce {expr.combine.name} of {expr.body.name}({self._operands(expr.operands, space, dtype)})"
+                reduced = [f"i{k}: {a.extent}" for k, a in enumerate(expr.output.root) if a.is_reduction]
+                if reduced and self._root_follows(expr.output):
+                    text += f" over {', '.join(reduced)}"
+                return f"{text} init {_literal(expr.init, dtype)}"
+            case View():
+                return f"view {quoted(expr.label)}({_read(expr.operand, space)})"
+            case Assemble():
+                parts = (f"{_read(p, len(p.tensor.logical))} -> {_exprs(place)}" for p, place in zip(expr.parts, expr.places, strict=True))
+                return f"assemble({', '.join(parts)})"
+
+    def _operands(self, operands: Sequence[Operand], space: int, dtype: DType) -> str:
+        return ", ".join(_operand(o, space, dtype) for o in operands)
+
+    # -- the schedule ---------------------------------------------------------------------------------------------------------------
+
+    def _name_axes(self, tv: TensorView) -> dict[Axis, str]:
+        """Names per tensor: root axes, then foreign axes in the order they are met, then the axes that transforms make, in order."""
+        schedule = tv.schedule
+        made = dict.fromkeys(a for t in schedule.transforms for a in t.outputs)
+        met = (*(a for t in schedule.transforms for a in t.inputs), *schedule.loop, *(schedule.allocation or ()), *tv.logical)
+        starts = dict.fromkeys((*tv.root, *(a for a in met if a not in made)))
+        for a in starts:
+            if a not in tv.root and not a.is_foreign:
+                reason = f"an axis of {tv.name} (extent {a.extent}) is neither a root axis, nor foreign, nor made by a transform"
+                raise FusionError(fusion=self.fusion.name, reason=reason, location=tv.location)
+        return {a: f"a{k}" for k, a in enumerate((*starts, *made))}
+
+    def _clauses(self, tv: TensorView) -> Iterator[str]:
+        schedule, names = tv.schedule, self.axes[tv]
+        ptypes = {a: p for a, p in schedule.ptypes.items() if p is not ParallelType.Serial}
+        made = {a for t in schedule.transforms for a in t.outputs}
+        for a, name in names.items():
+            if a not in tv.root and a not in made:
+                yield f"{ClauseWord.FOREIGN.value} {name}: {a.extent}{self._source(a)}"
+        for t in schedule.transforms:
+            yield _transform(t, names)
+        if not self._root_follows(tv):
+            yield f"{ClauseWord.LOGICAL.value} {_list(names[a] for a in tv.logical)}"
+        if schedule.inline or tuple(schedule.loop) != tv.root or any(a in ptypes for a in schedule.loop):
+            loop = [_bound(a, names, ptypes) for a in schedule.loop]
+            head, tail = ", ".join(loop[: schedule.inline]), ", ".join(loop[schedule.inline :])
+            yield f"{ClauseWord.LOOP.value} [{head} | {tail}]" if schedule.inline else f"{ClauseWord.LOOP.value} [{tail}]"
+        allocation = schedule.allocation or ()
+        elsewhere = [_bound(a, names, ptypes) for a in names if a in ptypes and a not in schedule.loop and a not in allocation]
+        if elsewhere:
+            yield f"{ClauseWord.BIND.value} {_list(elsewhere)}"
+        if schedule.memory is not None:
+            yield f"{ClauseWord.MEMORY.value} {schedule.memory.value}"
+        if schedule.allocation is not None:
+            outside = {a: p for a, p in ptypes.items() if a not in schedule.loop}
+            yield f"{ClauseWord.ALLOCATION.value} {_list(_bound(a, names, outside) for a in allocation)}"
+        if schedule.stages != 1:
+            yield f"{ClauseWord.STAGES.value} {schedule.stages}"
+        if schedule.atom is not None:
+            yield f"{ClauseWord.ATOM.value} {schedule.atom.name}({', '.join(names[a] for a in schedule.atom_axes)})"
+
+    # -- tasks ----------------------------------------------------------------------------------------------------------------------
+
+    def _group(self, group: Group) -> str:
+        text = f"{Keyword.GROUP.value} {quoted(group.name)} = {', '.join(quoted(m.name) for m in group.members)}"
+        if group.ptype is not None:
+            text += f" on {group.ptype.value}"
+        if group.turns is not None:
+            text += f" turns {self._global_name(group.turns)}"
+        return f"{text}  # {group.kind.value}"
+
+
+def _map_exprs(expr: MathExpr | None) -> Iterator[Expr]:
+    """The expressions in an op map."""
+    if expr is None:
+        return
+    for operand in expr.operands:
+        match operand:
+            case Read():
+                yield from operand.index
+                yield operand.valid
+            case IndexValue():
+                yield operand.index
+            case Literal() | ScalarRead():
+                pass
+    if isinstance(expr, Assemble):
+        for place in expr.places:
+            yield from place
+
+
+def _operand(operand: Operand, space: int, dtype: DType) -> str:
+    match operand:
+        case Read():
+            return _read(operand, space)
+        case Literal():
+            return _literal(operand, dtype)
+        case ScalarRead():
+            return quoted(operand.scalar.name)
+        case IndexValue():
+            return f"{INDEX}({operand.index})"
+
+
+def _read(read: Read, space: int) -> str:
+    """``tv3[i0, 0] if i1 < S``; the index is left out if each axis is read at the iteration symbol of its place."""
+    text = quoted(read.tensor.name)
+    if len(read.index) != space or read.index != tuple(iteration_symbol(k) for k in range(space)):
+        text += _exprs(read.index)
+    return text if read.valid is TRUE else f"{text} if {read.valid}"
+
+
+def _literal(literal: Literal, dtype: DType) -> str:
+    """The value, with its dtype unless that is ``dtype``."""
+    match literal.value:
+        case bool():
+            text = "true" if literal.value else "false"
+        case int():
+            text = str(literal.value)
+        case float():
+            text = "nan" if math.isnan(literal.value) else repr(float(literal.value))
+    return text if literal.dtype is dtype else f"{text}:{literal.dtype.name}"
+
+
+def _transform(t: Transform, names: Mapping[Axis, str]) -> str:
+    word, arguments, inner = arguments_of(t)
+    text = ", ".join(names[a] for a in t.inputs)
+    shown = ", ".join(map(str, arguments))
+    if shown:
+        text += f" by {shown}" if isinstance(t, Rasterize) else f", {shown}"
+    outputs: list[str] = []
+    for a, made in zip(t.outputs, default_outputs(word, t.inputs, arguments, inner), strict=True):
+        outputs.append(names[a] if (a.extent, a.kind) == made else f"{names[a]} as {KIND_WORDS[a.kind]}: {a.extent}")
+    return f"{word.value}({text}{'' if inner else ' outer'}) -> {', '.join(outputs)}"
+
+
+def _bound(a: Axis, names: Mapping[Axis, str], ptypes: Mapping[Axis, ParallelType]) -> str:
+    return f"{names[a]}:{ptypes[a].value}" if a in ptypes else names[a]

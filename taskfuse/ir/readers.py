@@ -1,0 +1,27 @@
+"""The readers of a fusion: its text and its NumPy reference, plugged into the methods of :class:`~taskfuse.ir.fusion.Fusion`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from taskfuse.ir.evaluate import evaluate
+from taskfuse.ir.fusion import Fusion, bind_fusion_readers
+from taskfuse.ir.printer import fusion_to_text
+
+
+class Readers:
+    """Text and reference."""
+
+    def text(self, fusion: Fusion) -> str:
+        """:func:`taskfuse.ir.printer.fusion_to_text`."""
+        return fusion_to_text(fusion)
+
+    def evaluate(self, fusion: Fusion, args: tuple[NDArray[Any] | float | int, ...], options: dict[str, Any]) -> tuple[np.ndarray, ...]:
+        """:func:`taskfuse.ir.evaluate.evaluate`."""
+        return evaluate(fusion, args, **options)
+
+
+bind_fusion_readers(Readers())

@@ -1,0 +1,272 @@
+"""Numbers from expressions: ``evaluate`` walks the tree, ``compile_expr`` makes a Python function."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import reduce
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from taskfuse.ir.scalar.expr import (
+    And,
+    Compare,
+    CompareOp,
+    Const,
+    Expr,
+    FloorDiv,
+    IntLike,
+    Max,
+    Min,
+    Mod,
+    Not,
+    Or,
+    Product,
+    Select,
+    Sum,
+    Sym,
+    Table,
+    Xor,
+    children,
+    wrap,
+)
+from taskfuse.ir.scalar.logic import is_boolean
+
+Value = int | npt.NDArray[Any]
+
+
+def evaluate(e: IntLike, env: Mapping[str, Value]) -> Value:
+    """The value of ``e`` with every symbol's value taken from ``env``: integers of any size, or int64 arrays that broadcast together (and then wrap around).
+
+    Conditions give ``bool`` or boolean arrays. On arrays both arms of a selection are computed, and a lane where an expression has no value (division by
+    zero, a table index out of range) holds an unspecified number instead of raising.
+
+    Raises:
+        KeyError: a symbol without a value.
+        ZeroDivisionError, IndexError: the expression has no value.
+    """
+    done: dict[Expr, Value] = {}
+
+    def visit(node: Expr) -> Value:
+        found = done.get(node)
+        if found is None:
+            found = done[node] = _value(node, visit, env)
+        return found
+
+    with np.errstate(divide="ignore"):
+        return visit(wrap(e))
+
+
+def _value(e: Expr, visit: Callable[[Expr], Value], env: Mapping[str, Value]) -> Value:
+    def number(node: Expr) -> Any:
+        """The value of an operand that is wanted as an integer, so that booleans add up."""
+        value = visit(node)
+        return _as_int(value) if is_boolean(node) else value
+
+    match e:
+        case Const(value):
+            return value
+        case Sym(name):
+            return env[name]
+        case Sum(terms, constant):
+            return sum((k * number(term) for term, k in terms), constant)
+        case Product(factors):
+            return reduce(lambda x, y: x * y, map(number, factors))
+        case FloorDiv(a, b):
+            return number(a) // number(b)
+        case Mod(a, b):
+            return number(a) % number(b)
+        case Xor(a, b):
+            return number(a) ^ number(b)
+        case Min(args):
+            return reduce(_minimum, map(number, args))
+        case Max(args):
+            return reduce(_maximum, map(number, args))
+        case Compare(CompareOp.LT, a, b):
+            return number(a) < number(b)
+        case Compare(CompareOp.LE, a, b):
+            return number(a) <= number(b)
+        case Compare(CompareOp.EQ, a, b):
+            return number(a) == number(b)
+        case Compare(CompareOp.NE, a, b):
+            return number(a) != number(b)
+        case And(args):
+            return _short_circuit(args, visit, stop=False)
+        case Or(args):
+            return _short_circuit(args, visit, stop=True)
+        case Not(a):
+            return _not(visit(a))
+        case Select(cond, a, b):
+            condition = visit(cond)
+            if isinstance(condition, (int, np.bool_)):
+                return visit(a if condition else b)
+            return np.where(condition, visit(a), visit(b))
+        case Table(values, index):
+            return _lookup(values, number(index))
+        case _:
+            raise AssertionError(type(e))
+
+
+def _as_int(value: Any) -> Any:
+    return int(value) if isinstance(value, int) else value.astype(np.int64)
+
+
+def _minimum(a: Any, b: Any) -> Any:
+    return min(a, b) if isinstance(a, int) and isinstance(b, int) else np.minimum(a, b)
+
+
+def _maximum(a: Any, b: Any) -> Any:
+    return max(a, b) if isinstance(a, int) and isinstance(b, int) else np.maximum(a, b)
+
+
+def _not(value: Any) -> Any:
+    return not value if isinstance(value, int) else np.logical_not(value)
+
+
+def _short_circuit(args: tuple[Expr, ...], visit: Callable[[Expr], Value], *, stop: bool) -> Value:
+    """Conjunction (``stop`` False) or disjunction of the arguments; stops early only on plain booleans."""
+    result: Any = not stop
+    for arg in args:
+        value: Any = visit(arg)
+        if isinstance(value, int) and bool(value) is stop:
+            return stop
+        result = (result | value) if stop else (result & value)
+    return result
+
+
+def _lookup(values: tuple[int, ...], index: Any) -> Any:
+    if not isinstance(index, int):
+        entries: Any = np.array(values, dtype=np.int64)
+        return entries.take(index, mode="clip")
+    if not 0 <= index < len(values):
+        raise IndexError(f"table index {index} is outside [0, {len(values)})")
+    return values[index]
+
+
+_COMPILED: dict[tuple[Expr, tuple[str, ...]], Callable[..., Any]] = {}
+
+
+def compile_expr(e: IntLike, args: Sequence[str]) -> Callable[..., Any]:
+    """A Python function of the symbols ``args``, in that order, that computes what ``evaluate`` does. Compiled once per expression and order.
+
+    Raises:
+        ValueError: a symbol of ``e`` is not among ``args``.
+    """
+    node, names = wrap(e), tuple(args)
+    found = _COMPILED.get((node, names))
+    if found is None:
+        missing = node.free.difference(names)
+        if missing:
+            raise ValueError(f"no argument for {', '.join(repr(name) for name in sorted(missing))}")
+        found = _COMPILED[node, names] = _compile(node, names)
+    return found
+
+
+def _compile(e: Expr, names: tuple[str, ...]) -> Callable[..., Any]:
+    on_ints = _Generator(names, arrays=False).function(e)
+    on_arrays = _Generator(names, arrays=True).function(e)
+
+    def compiled(*values: Value) -> Any:
+        for value in values:
+            if not isinstance(value, int):
+                with np.errstate(divide="ignore"):
+                    return on_arrays(*values)
+        return on_ints(*values)
+
+    return compiled
+
+
+class _Generator:
+    """Python source of one expression, for plain integers (conditions are lazy) or for arrays (every shared subexpression is a local)."""
+
+    def __init__(self, names: tuple[str, ...], *, arrays: bool) -> None:
+        self.parameters = {name: f"a{i}" for i, name in enumerate(names)}
+        self.arrays = arrays
+        self.lines: list[str] = []
+        self.locals: dict[Expr, str] = {}
+        self.tables: dict[str, object] = {}
+
+    def function(self, e: Expr) -> Callable[..., Any]:
+        """The compiled function."""
+        for shared in _shared(e, lazy=not self.arrays):
+            text = self.text(shared)
+            self.locals[shared] = name = f"t{len(self.locals)}"
+            self.lines.append(f"    {name} = {text}\n")
+        result = self.text(e)
+        source = f"def compiled({', '.join(self.parameters.values())}):\n{''.join(self.lines)}    return {result}\n"
+        scope: dict[str, Any] = {"np": np, "integer": _as_int, "lookup": _lookup, **self.tables}
+        exec(source, scope)
+        return scope["compiled"]
+
+    def number(self, e: Expr) -> str:
+        """The source of an operand that is wanted as an integer."""
+        text = self.text(e)
+        return f"integer({text})" if is_boolean(e) and not isinstance(e, Const) else text
+
+    def text(self, e: Expr) -> str:
+        """The source of a node, parenthesized where it is not a name or a call."""
+        local = self.locals.get(e)
+        if local is not None:
+            return local
+        match e:
+            case Const(value):
+                return f"({value})"
+            case Sym(name):
+                return self.parameters[name]
+            case Sum(terms, constant):
+                text = " + ".join(self.number(term) if k == 1 else f"{k}*{self.number(term)}" for term, k in terms)
+                return f"({text} + {constant})" if constant else f"({text})"
+            case Product(factors):
+                return f"({'*'.join(map(self.number, factors))})"
+            case FloorDiv(a, b):
+                return f"({self.number(a)}//{self.number(b)})"
+            case Mod(a, b):
+                return f"({self.number(a)} % {self.number(b)})"
+            case Xor(a, b):
+                return f"({self.number(a)} ^ {self.number(b)})"
+            case Min(args):
+                return self.extremum("np.minimum" if self.arrays else "min", args)
+            case Max(args):
+                return self.extremum("np.maximum" if self.arrays else "max", args)
+            case Compare(op, a, b):
+                return f"({self.number(a)} {op.value} {self.number(b)})"
+            case And(args):
+                return f"({(' & ' if self.arrays else ' and ').join(map(self.text, args))})"
+            case Or(args):
+                return f"({(' | ' if self.arrays else ' or ').join(map(self.text, args))})"
+            case Not(a):
+                return f"np.logical_not({self.text(a)})" if self.arrays else f"(not {self.text(a)})"
+            case Select(cond, a, b):
+                if self.arrays:
+                    return f"np.where({self.text(cond)}, {self.text(a)}, {self.text(b)})"
+                return f"({self.text(a)} if {self.text(cond)} else {self.text(b)})"
+            case Table(values, index):
+                name = f"v{len(self.tables)}"
+                self.tables[name] = values
+                return f"lookup({name}, {self.number(index)})"
+            case _:
+                raise AssertionError(type(e))
+
+    def extremum(self, function: str, args: tuple[Expr, ...]) -> str:
+        return reduce(lambda x, y: f"{function}({x}, {y})", map(self.number, args))
+
+
+def _shared(e: Expr, *, lazy: bool) -> list[Expr]:
+    """Operations that occur more than once, operands first. With ``lazy``, only those that are computed in any case: not under a condition."""
+    uses: dict[Expr, int] = {}
+    order: list[Expr] = []
+
+    def visit(node: Expr) -> None:
+        uses[node] = uses.get(node, 0) + 1
+        if uses[node] > 1 or isinstance(node, (Const, Sym)):
+            return
+        operands = children(node)
+        if lazy and isinstance(node, (Select, And, Or)):
+            operands = operands[:1]
+        for operand in operands:
+            visit(operand)
+        order.append(node)
+
+    visit(e)
+    return [node for node in order if uses[node] > 1]

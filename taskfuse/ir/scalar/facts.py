@@ -1,0 +1,163 @@
+"""What is known about symbols: ranges, divisors and assumed conditions."""
+
+from __future__ import annotations
+
+from math import lcm
+
+from taskfuse.ir.scalar.expr import TRUE, And, Compare, CompareOp, Const, Expr, IntLike, Mod, Not, Or, linear_parts, sub, sym, wrap
+from taskfuse.ir.scalar.logic import as_boolean, not_
+
+Interval = tuple[int | None, int | None]
+UNBOUNDED: Interval = (None, None)
+
+
+class Facts:
+    """An immutable set of facts, with the memory of what was derived from them.
+
+    Each ``with_...`` returns another ``Facts``; the same call on the same object returns the same object, so that memories stay warm.
+    A symbol nothing is said about may be any integer. Facts hold where the code that they describe runs: if a loop's range is empty, anything holds in it.
+
+    Attributes:
+        ranges: inclusive bounds per symbol; a bound may be symbolic in other symbols.
+        multiples: a known positive divisor per expression.
+        intervals: constant bounds of atoms and monomials that follow from one assumption.
+        excluded: values that an assumption rules out, per atom or monomial.
+        forms: expressions that are assumed to be >= 0.
+        known: conditions assumed as a whole.
+    """
+
+    __slots__ = (
+        "_derived",
+        "bounds_memo",
+        "depth_memo",
+        "divisor_memo",
+        "excluded",
+        "forms",
+        "intervals",
+        "known",
+        "light_memo",
+        "multiples",
+        "ranges",
+        "sign_memo",
+        "strong_memo",
+    )
+
+    def __init__(self) -> None:
+        self.ranges: dict[str, tuple[Expr | None, Expr | None]] = {}
+        self.multiples: dict[Expr, int] = {}
+        self.intervals: dict[Expr, Interval] = {}
+        self.excluded: dict[Expr, frozenset[int]] = {}
+        self.forms: tuple[Expr, ...] = ()
+        self.known: frozenset[Expr] = frozenset()
+        self._forget()
+
+    def _forget(self) -> None:
+        self.bounds_memo: dict[Expr, Interval] = {}
+        self.depth_memo: dict[Expr, int] = {}
+        self.divisor_memo: dict[Expr, int] = {}
+        self.sign_memo: dict[Expr, bool] = {}
+        self.light_memo: dict[Expr, Expr] = {}
+        self.strong_memo: dict[Expr, Expr] = {}
+        self._derived: dict[tuple[object, ...], Facts] = {}
+
+    def _copy(self) -> Facts:
+        copy = Facts()
+        copy.ranges, copy.multiples, copy.intervals, copy.excluded = dict(self.ranges), dict(self.multiples), dict(self.intervals), dict(self.excluded)
+        copy.forms, copy.known = self.forms, self.known
+        return copy
+
+    def with_range(self, name: str, lo: IntLike | None, hi: IntLike | None) -> Facts:
+        """Facts in which ``lo <= name <= hi`` replaces the range of ``name``; ``None`` is no bound.
+
+        Raises:
+            ValueError: the bounds of ``name`` would depend on ``name``.
+        """
+        bounds = (None if lo is None else wrap(lo), None if hi is None else wrap(hi))
+        found = self._derived.get((name, bounds))
+        if found is not None:
+            return found
+        if self.ranges.get(name) == bounds:
+            return self
+        if name in self._reachable(bounds):
+            raise ValueError(f"the range of '{name}' depends on '{name}'")
+        result = self._copy()
+        result.ranges[name] = bounds
+        self._derived[name, bounds] = result
+        return result
+
+    def _reachable(self, bounds: tuple[Expr | None, Expr | None]) -> set[str]:
+        """Symbols that the bounds mention, directly or through ranges."""
+        seen: set[str] = set()
+        stack = [name for bound in bounds if bound is not None for name in bound.free]
+        while stack:
+            name = stack.pop()
+            if name not in seen:
+                seen.add(name)
+                stack += (other for bound in self.ranges.get(name, ()) if bound is not None for other in bound.free)
+        return seen
+
+    def with_multiple(self, name: str, k: int) -> Facts:
+        """Facts in which the symbol ``name`` is also a multiple of ``k > 0``."""
+        key = (name, k)
+        found = self._derived.get(key)
+        if found is None:
+            found = self._derived[key] = self._copy()
+            found.multiples[sym(name)] = lcm(self.multiples.get(sym(name), 1), k)
+        return found
+
+    def with_assumption(self, cond: IntLike) -> Facts:
+        """Facts in which ``cond`` also holds."""
+        condition = as_boolean(cond)
+        if condition is TRUE or condition in self.known:
+            return self
+        found = self._derived.get((condition,))
+        if found is None:
+            found = self._derived[(condition,)] = self._copy()
+            found._assume(condition)
+        return found
+
+    def _assume(self, condition: Expr) -> None:
+        self.known |= {condition}
+        match condition:
+            case And(args):
+                for arg in args:
+                    self._assume(arg)
+            case Not(Or(args)):
+                for arg in args:
+                    self._assume(not_(arg))
+            case Compare(CompareOp.LT, a, b):
+                self._assume_nonnegative(b - a - 1)
+            case Compare(CompareOp.LE, a, b):
+                self._assume_nonnegative(b - a)
+            case Compare(CompareOp.EQ, a, b):
+                self._assume_nonnegative(a - b)
+                self._assume_nonnegative(b - a)
+                match a, b:
+                    case Mod(x, Const(m)), Const(0) if m > 0:
+                        self.multiples[x] = lcm(self.multiples.get(x, 1), m)
+                    case _:
+                        pass
+            case Compare(CompareOp.NE, a, b):
+                match linear_parts(sub(a, b)):
+                    case ((term, k),), constant if constant % k == 0:
+                        self.excluded[term] = self.excluded.get(term, frozenset()) | {-constant // k}
+                    case _:
+                        pass
+            case _:
+                pass
+
+    def _assume_nonnegative(self, form: Expr) -> None:
+        match linear_parts(form):
+            case (), _:
+                pass
+            case ((term, k),), constant:
+                lo, hi = self.intervals.get(term, UNBOUNDED)
+                if k > 0:
+                    bound = -(constant // k)
+                    lo = bound if lo is None else max(lo, bound)
+                else:
+                    bound = constant // -k
+                    hi = bound if hi is None else min(hi, bound)
+                self.intervals[term] = (lo, hi)
+            case _:
+                self.forms += (form,)

@@ -1,0 +1,43 @@
+"""Questions about expressions under facts: ``simplify``, ``prove``, ``bounds``, ``is_multiple``."""
+
+from __future__ import annotations
+
+from taskfuse.ir.scalar import search
+from taskfuse.ir.scalar.expr import TRUE, ZERO, Expr, IntLike, mod, wrap
+from taskfuse.ir.scalar.facts import Facts, Interval
+from taskfuse.ir.scalar.intervals import interval
+from taskfuse.ir.scalar.logic import as_boolean
+from taskfuse.ir.scalar.rewrite import Rewriter
+
+NO_FACTS = Facts()
+
+
+class _ProvingRewriter(Rewriter):
+    """The rules, with the prover behind their side conditions."""
+
+    @classmethod
+    def of(cls, facts: Facts) -> Rewriter:
+        return cls(facts, facts.strong_memo)
+
+    def nonnegative(self, form: Expr) -> bool:
+        return search.nonnegative(form, self.facts)
+
+
+def simplify(e: IntLike, facts: Facts = NO_FACTS) -> Expr:
+    """An expression equal to ``e`` wherever the facts hold (and ``e`` has a value), as simple as the rules get it."""
+    return _ProvingRewriter.of(facts)(wrap(e))
+
+
+def prove(cond: IntLike, facts: Facts = NO_FACTS) -> bool:
+    """True only if ``cond`` holds wherever the facts do. False means "not proved", not "false"."""
+    return simplify(as_boolean(cond), facts) is TRUE
+
+
+def bounds(e: IntLike, facts: Facts = NO_FACTS) -> Interval:
+    """Constants ``(lo, hi)`` with ``lo <= e <= hi`` wherever the facts hold; ``None`` where no bound was found."""
+    return interval(simplify(e, facts), facts)
+
+
+def is_multiple(e: IntLike, k: IntLike, facts: Facts = NO_FACTS) -> bool:
+    """True only if ``e`` is a multiple of ``k`` wherever the facts hold."""
+    return simplify(mod(wrap(e), wrap(k)), facts) is ZERO

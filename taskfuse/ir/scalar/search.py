@@ -1,0 +1,269 @@
+"""Search for a proof that a form is not negative.
+
+``form >= 0`` is reduced to simpler forms that imply it, until interval arithmetic settles one. A step replaces the occurrence ``c*t`` of one atom ``t`` by
+``c*bound``, where the bound is one that the facts or the definition of ``t`` give, below or above by the sign of ``c``; or it subtracts a multiple of an
+assumed form. The atom that depends on most others goes first: a loop index before the symbols in its bounds. Every step is an implication, so a proof
+found is a proof; a proof not found within the step limit means nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import gcd
+
+from taskfuse.ir.scalar.expr import (
+    ONE,
+    ZERO,
+    And,
+    Compare,
+    Const,
+    Expr,
+    FloorDiv,
+    Max,
+    Min,
+    Mod,
+    Not,
+    Or,
+    Product,
+    Select,
+    Sym,
+    Xor,
+    add,
+    add_all,
+    children,
+    const,
+    divide_exact,
+    divide_monomial,
+    linear,
+    linear_parts,
+    mul,
+    scale,
+    sub,
+)
+from taskfuse.ir.scalar.facts import Facts
+from taskfuse.ir.scalar.intervals import divisor, interval
+from taskfuse.ir.scalar.logic import not_
+from taskfuse.ir.scalar.rewrite import Rewriter
+
+STEP_LIMIT = 32
+TERM_LIMIT = 24  # longer forms come from multiplying unrelated polynomials: no proof is near
+ASSUMPTION_LIMIT = 3  # assumed forms that one proof may combine
+
+
+def nonnegative(form: Expr, facts: Facts) -> bool:
+    """Whether a proof of ``form >= 0`` was found."""
+    lo, hi = interval(form, facts)
+    if lo is not None and lo >= 0:
+        return True
+    if hi is not None and hi < 0:
+        return False
+    found = facts.sign_memo.get(form)
+    if found is None:
+        found = facts.sign_memo[form] = _Search(facts, [STEP_LIMIT]).prove(form, ASSUMPTION_LIMIT)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Bound:
+    """``t >= numerator/denominator`` (or ``<=``), with a positive denominator."""
+
+    numerator: Expr
+    denominator: int = 1
+
+
+class _Search:
+    """One search, with the steps that are left and the forms already tried."""
+
+    def __init__(self, facts: Facts, steps: list[int]) -> None:
+        self.facts = facts
+        self.steps = steps
+        self.tried: set[tuple[Expr, int]] = set()
+        self.light = Rewriter.of(facts)
+
+    def prove(self, form: Expr, assumptions: int) -> bool:
+        if len(linear_parts(form)[0]) > TERM_LIMIT:
+            return False
+        form = self._tighten(self.light(form))
+        lo, hi = interval(form, self.facts)
+        if lo is not None and lo >= 0:
+            return True
+        if (hi is not None and hi < 0) or self.steps[0] <= 0 or (form, assumptions) in self.tried:
+            return False
+        self.tried.add((form, assumptions))
+        self.steps[0] -= 1
+        return self._eliminate(form, assumptions) or (assumptions > 0 and self._assume(form, assumptions))
+
+    def _tighten(self, form: Expr) -> Expr:
+        """The largest form that is not negative for the same integers."""
+        terms, constant = linear_parts(form)
+        step = gcd(*(k * divisor(t, self.facts) for t, k in terms)) if terms else 0
+        if step <= 1:
+            return form
+        form = add(form, const(step - 1 - constant % step))
+        common = gcd(*(k for _, k in terms))
+        return form if common == 1 else linear(((t, k // common) for t, k in terms), linear_parts(form)[1] // common)
+
+    def _assume(self, form: Expr, assumptions: int) -> bool:
+        """Adds the multiple of an assumed form that cancels one of the terms."""
+        terms = dict(linear_parts(form)[0])
+        for assumed in self.facts.forms:
+            for term, k in linear_parts(assumed)[0]:
+                mine = terms.get(term)
+                if mine is not None and mine * k > 0:
+                    common = gcd(mine, k)
+                    rest = add_all([(form, abs(k) // common), (assumed, -abs(mine) // common)], 0)
+                    if self.prove(rest, assumptions - 1):
+                        return True
+        return False
+
+    def _eliminate(self, form: Expr, assumptions: int) -> bool:
+        for atom in self._atoms(form):
+            cofactor, rest = _collect(form, atom)
+            match atom:
+                case Min(args) if self._sign(cofactor) > 0:
+                    return all(self.prove(add(rest, mul(cofactor, arg)), assumptions) for arg in args)
+                case Max(args) if self._sign(cofactor) < 0:
+                    return all(self.prove(add(rest, mul(cofactor, arg)), assumptions) for arg in args)
+                case Select(cond, a, b):
+                    return self._cases(cond, add(rest, mul(cofactor, a)), add(rest, mul(cofactor, b)), assumptions)
+                case Compare() | And() | Or() | Not():
+                    return self._cases(atom, add(rest, cofactor), rest, assumptions)
+                case _:
+                    pass
+            candidates = list(self._replacements(atom, cofactor, rest))
+            if any(self.prove(candidate, assumptions) for candidate in candidates):
+                return True
+            if candidates:
+                return False
+        return False
+
+    def _cases(self, cond: Expr, yes: Expr, no: Expr, assumptions: int) -> bool:
+        return all(_Search(self.facts.with_assumption(case), self.steps).prove(form, assumptions) for case, form in ((cond, yes), (not_(cond), no)))
+
+    def _atoms(self, form: Expr) -> list[Expr]:
+        """The atoms of a form that a step may replace, those that depend on most others first."""
+        atoms: dict[Expr, None] = {}
+        for term, _ in linear_parts(form)[0]:
+            if isinstance(term, Product):
+                atoms.update(dict.fromkeys(term.factors))
+            elif not isinstance(term, Sym) or self._depth(term) > 0:  # else interval arithmetic has used all that bounds it
+                atoms[term] = None
+        return sorted(atoms, key=lambda atom: (-self._depth(atom), atom.key))
+
+    def _depth(self, e: Expr) -> int:
+        found = self.facts.depth_memo.get(e)
+        if found is None:
+            operands = children(e)
+            if isinstance(e, Sym):
+                operands = tuple(bound for bound in self.facts.ranges.get(e.name, ()) if bound is not None and bound.free)
+            found = 1 + max(map(self._depth, operands)) if operands else 0
+            self.facts.depth_memo[e] = found
+        return found
+
+    def _sign(self, e: Expr) -> int:
+        """1 if ``e >= 0``, -1 if ``e <= 0``, else 0 for unknown."""
+        if isinstance(e, Const):
+            return 1 if e.value >= 0 else -1
+        lo, hi = interval(e, self.facts)
+        if lo is not None and lo >= 0:
+            return 1
+        if hi is not None and hi <= 0:
+            return -1
+        if self.prove(e, 0):
+            return 1
+        return -1 if self.prove(scale(e, -1), 0) else 0
+
+    def _replacements(self, atom: Expr, cofactor: Expr, rest: Expr) -> Iterator[Expr]:
+        """Forms without ``atom`` (or with one occurrence less) that imply ``rest + cofactor*atom >= 0``."""
+        if isinstance(atom, FloorDiv) and not isinstance(atom.b, Const):
+            yield from self._quotient_bounds(atom, cofactor, rest)
+        sign = self._sign(cofactor)
+        if sign:  # a constant times a constant bound is what interval arithmetic has tried already
+            for bound in self._bounds(atom, sign, constant=bool(cofactor.free)):
+                # d*form >= 1 - d suffices: form is an integer
+                yield add_all([(rest, bound.denominator), (mul(cofactor, bound.numerator), 1)], bound.denominator - 1)
+            return
+        positive, negative = list[tuple[Expr, int]](), list[tuple[Expr, int]]()
+        terms, constant = linear_parts(cofactor)
+        for term, k in [*terms, (ONE, constant)]:
+            term_sign = self._sign(scale(term, k))
+            if term_sign == 0:
+                return
+            (positive if term_sign > 0 else negative).append((term, k))
+        for lower in self._bounds(atom, 1, constant=True):
+            for upper in self._bounds(atom, -1, constant=True):
+                if lower.denominator == upper.denominator == 1:
+                    yield add_all([(rest, 1), (mul(add_all(positive, 0), lower.numerator), 1), (mul(add_all(negative, 0), upper.numerator), 1)], 0)
+
+    def _bounds(self, atom: Expr, sign: int, *, constant: bool) -> Iterator[_Bound]:
+        """Lower (``sign`` 1) or upper bounds of an atom, with its interval's if ``constant``."""
+        yield from self._lower(atom) if sign > 0 else self._upper(atom)
+        if constant:
+            lo, hi = interval(atom, self.facts)
+            end = lo if sign > 0 else hi
+            if end is not None:
+                yield _Bound(const(end))
+
+    def _quotient_bounds(self, atom: FloorDiv, cofactor: Expr, rest: Expr) -> Iterator[Expr]:
+        """Bounds by a symbolic divisor ``b > 0``: ``a - b + 1 <= b*(a//b) <= a``. If ``b`` does not divide the cofactor, the form is multiplied by ``b``."""
+        sign = self._sign(cofactor)
+        if sign == 0 or self._sign(atom.b) <= 0:
+            return
+        bound = add_all([(atom.a, 1), (atom.b, -1)], 1) if sign > 0 else atom.a
+        times = divide_exact(cofactor, atom.b)
+        if times is None:
+            yield add_all([(mul(rest, atom.b), 1), (mul(cofactor, bound), 1), (atom.b, 1)], -1)  # b*form >= 1 - b suffices: form is an integer
+        else:
+            yield add(rest, mul(times, bound))
+
+    def _lower(self, atom: Expr) -> Iterator[_Bound]:
+        match atom:
+            case Sym(name):
+                low = self.facts.ranges.get(name, (None, None))[0]
+                if low is not None and low.free:
+                    yield _Bound(low)
+            case FloorDiv(a, Const(b)) if b > 0:
+                yield _Bound(add(a, const(1 - b)), b)
+            case FloorDiv(a, b) | Mod(a, b) if self._sign(b) > 0 and (isinstance(atom, Mod) or self._sign(a) > 0):
+                yield _Bound(ZERO)
+            case Max(args):
+                yield from map(_Bound, args)
+            case _:
+                pass
+
+    def _upper(self, atom: Expr) -> Iterator[_Bound]:
+        match atom:
+            case Sym(name):
+                high = self.facts.ranges.get(name, (None, None))[1]
+                if high is not None and high.free:
+                    yield _Bound(high)
+            case FloorDiv(a, Const(b)) if b > 0:
+                yield _Bound(a, b)
+            case FloorDiv(a, b) if self._sign(a) > 0 and self._sign(b) > 0:
+                yield _Bound(a)
+            case Mod(a, b):
+                if b.free and self._sign(b) > 0:
+                    yield _Bound(sub(b, ONE))
+                if self._sign(a) > 0 and self._sign(b) > 0:
+                    yield _Bound(a)
+            case Min(args):
+                yield from map(_Bound, args)
+            case Xor(a, b) if self._sign(a) > 0 and self._sign(b) > 0:
+                yield _Bound(add(a, b))
+            case _:
+                pass
+
+
+def _collect(form: Expr, atom: Expr) -> tuple[Expr, Expr]:
+    """``(cofactor, rest)`` with ``form = cofactor*atom + rest``."""
+    terms, constant = linear_parts(form)
+    cofactor: list[tuple[Expr, int]] = []
+    rest: list[tuple[Expr, int]] = []
+    for term, k in terms:
+        quotient = divide_monomial(term, atom) if isinstance(term, Product) or term is atom else None
+        if quotient is None:
+            rest.append((term, k))
+        else:
+            cofactor.append((quotient, k))
+    return add_all(cofactor, 0), linear(rest, constant)

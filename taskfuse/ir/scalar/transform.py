@@ -1,0 +1,92 @@
+"""Rebuilding expressions bottom-up: ``rebuild`` and ``substitute``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from taskfuse.ir.scalar.expr import (
+    And,
+    Compare,
+    Const,
+    Expr,
+    FloorDiv,
+    IntLike,
+    Max,
+    Min,
+    Mod,
+    Not,
+    Or,
+    Product,
+    Select,
+    Sum,
+    Sym,
+    Table,
+    Xor,
+    add_all,
+    floordiv,
+    mod,
+    mul,
+    wrap,
+)
+from taskfuse.ir.scalar.logic import and_, compare, maximum, minimum, not_, or_, select, table, xor
+
+
+def rebuild(e: Expr, change: Callable[[Expr], Expr]) -> Expr:
+    """``e`` with ``change`` applied to each operand; the same object if no operand changed."""
+    match e:
+        case Const() | Sym():
+            return e
+        case Sum(terms, constant):
+            changed = [(change(term), k) for term, k in terms]
+            return e if all(new is old for (new, _), (old, _) in zip(changed, terms, strict=True)) else add_all(changed, constant)
+        case Product(args):
+            result = change(args[0])
+            for arg in args[1:]:
+                result = mul(result, change(arg))
+            return result
+        case FloorDiv(a, b):
+            x, y = change(a), change(b)
+            return e if x is a and y is b else floordiv(x, y)
+        case Mod(a, b):
+            x, y = change(a), change(b)
+            return e if x is a and y is b else mod(x, y)
+        case Xor(a, b):
+            return xor(change(a), change(b))
+        case Compare(op, a, b):
+            x, y = change(a), change(b)
+            return e if x is a and y is b else compare(op, x, y)
+        case Min(args):
+            return minimum(*map(change, args))
+        case Max(args):
+            return maximum(*map(change, args))
+        case And(args):
+            return and_(*map(change, args))
+        case Or(args):
+            return or_(*map(change, args))
+        case Not(a):
+            return not_(change(a))
+        case Select(cond, a, b):
+            return select(change(cond), change(a), change(b))
+        case Table(values, index):
+            x = change(index)
+            return e if x is index else table(values, x)
+        case _:
+            raise AssertionError(type(e))
+
+
+def substitute(e: Expr, values: Mapping[str, IntLike]) -> Expr:
+    """``e`` with symbols replaced, all at once, by name."""
+    names = values.keys()
+    done: dict[Expr, Expr] = {}
+
+    def visit(node: Expr) -> Expr:
+        if node.free.isdisjoint(names):
+            return node
+        if isinstance(node, Sym):
+            return wrap(values[node.name])
+        found = done.get(node)
+        if found is None:
+            found = done[node] = rebuild(node, visit)
+        return found
+
+    return visit(e)

@@ -1,0 +1,70 @@
+"""Views resolved: which storage tensors an expression really reads, by composed op maps.
+
+A view costs nothing because nobody ever sees it here: a read of a view becomes a read of the storage tensor behind it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from taskfuse.ir.expr import Assemble, MathExpr, Operand, Read, View
+from taskfuse.ir.fusion import Fusion
+from taskfuse.ir.scalar import and_, substitute
+from taskfuse.ir.tensor import TensorView
+
+
+def resolve(fusion: Fusion, read: Read) -> Read:
+    """``read`` of a storage tensor: the views between are composed away."""
+    while fusion.is_view(read.tensor):
+        view = fusion.definition(read.tensor)
+        assert isinstance(view, View)
+        point = {f"i{k}": e for k, e in enumerate(read.index)}
+        inner = view.operand
+        read = Read(inner.tensor, tuple(substitute(e, point) for e in inner.index), and_(read.valid, substitute(inner.valid, point)))
+    return read
+
+
+def has_code(fusion: Fusion, expr: MathExpr) -> bool:
+    """True if ``expr`` is executed: it is neither a view nor an assembly of parts."""
+    return not isinstance(expr, Assemble) and not fusion.is_view(expr.output)
+
+
+def storage_operands(fusion: Fusion, expr: MathExpr) -> tuple[Operand, ...]:
+    """The operands of ``expr`` with every read resolved."""
+    return tuple(resolve(fusion, o) if isinstance(o, Read) else o for o in expr.operands)
+
+
+def storage_reads(fusion: Fusion, expr: MathExpr) -> tuple[Read, ...]:
+    """The resolved tensor operands of ``expr``."""
+    return tuple(o for o in storage_operands(fusion, expr) if isinstance(o, Read))
+
+
+def storage_uses(fusion: Fusion, tv: TensorView) -> tuple[MathExpr, ...]:
+    """The expressions with code that read the storage of ``tv``, directly or through views and assemblies, in the order they were made."""
+    found: dict[TensorView, MathExpr] = {}
+    stack = list(reversed(fusion.uses(tv)))
+    while stack:
+        expr = stack.pop()
+        if isinstance(expr, Assemble) or has_code(fusion, expr):
+            found[expr.output] = expr
+        else:
+            stack += reversed(fusion.uses(expr.output))
+    return tuple(sorted(found.values(), key=lambda e: e.output.id))
+
+
+def with_reads(expr: MathExpr, old: TensorView, new: TensorView) -> MathExpr:
+    """``expr`` with each direct read of ``old`` replaced by a read of ``new`` at the same index."""
+
+    def swap(operand: Operand) -> Operand:
+        return Read(new, operand.index, operand.valid) if isinstance(operand, Read) and operand.tensor is old else operand
+
+    match expr:
+        case View():
+            operand = swap(expr.operand)
+            assert isinstance(operand, Read)
+            return replace(expr, operand=operand)
+        case Assemble():
+            parts = tuple(swap(p) for p in expr.parts)
+            return replace(expr, parts=tuple(p for p in parts if isinstance(p, Read)))
+        case _:
+            return replace(expr, operands=tuple(swap(o) for o in expr.operands))

@@ -1,0 +1,321 @@
+"""The syntax of the fusion text: its words, and its lines as records (docs/fusion-text.md has the grammar).
+
+``printer`` writes the text, ``grammar`` reads it into these records, ``parser`` makes the fusion that they describe. Names are resolved by
+the parser, so records hold names, with the token to blame.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from taskfuse.dtypes import DType
+from taskfuse.ir.atoms import SCALAR, VECTOR, Atom
+from taskfuse.ir.axes import Axis, AxisKind, Merge, Rasterize, Resize, Split, Swizzle, Transform
+from taskfuse.ir.elementwise import Combine, Elementwise
+from taskfuse.ir.expr import IndexValue, Literal
+from taskfuse.ir.scalar import Expr, Token, ceildiv
+from taskfuse.ir.types import MemoryType, ParallelType
+
+
+class Keyword(Enum):
+    """The words that start a line."""
+
+    FUSION = "FUSION"
+    DIM = "DIM"
+    SCALAR = "SCALAR"
+    INPUT = "INPUT"
+    OUTPUT = "OUTPUT"
+    ORDER = "ORDER"
+    SCHEDULE = "SCHEDULE"
+    TASK = "TASK"
+    GROUP = "GROUP"
+
+
+class ValueWord(Enum):
+    """The words that start a definition other than a call of an elementwise function."""
+
+    SELECT = "select"
+    REDUCE = "reduce"
+    VIEW = "view"
+    ASSEMBLE = "assemble"
+
+
+class ClauseWord(Enum):
+    """The words that start a clause of a SCHEDULE line other than a transform."""
+
+    FOREIGN = "foreign"
+    LOGICAL = "logical"
+    LOOP = "loop"
+    BIND = "bind"
+    MEMORY = "memory"
+    ALLOCATION = "allocation"
+    STAGES = "stages"
+    ATOM = "atom"
+
+
+class TransformWord(Enum):
+    """The words that start a transform."""
+
+    SPLIT = "split"
+    MERGE = "merge"
+    SWIZZLE = "swizzle"
+    RESIZE = "resize"
+    RASTERIZE = "rasterize"
+
+
+CONSTANTS: dict[str, bool | float] = {"true": True, "false": False, "inf": float("inf"), "nan": float("nan")}
+INDEX = "index"
+RESERVED = frozenset({*(k.value for k in Keyword), *CONSTANTS, INDEX})
+AXIS_KINDS = {"iteration": AxisKind.ITERATION, "reduction": AxisKind.REDUCTION, "foreign": AxisKind.FOREIGN}
+KIND_WORDS = {kind: word for word, kind in AXIS_KINDS.items()}
+ATOMS = {a.name: a for a in (SCALAR, VECTOR)}
+
+
+@dataclass(frozen=True, slots=True)
+class Name:
+    """A name as meant; ``token`` is where it stands."""
+
+    text: str
+    token: Token
+
+
+@dataclass(frozen=True, slots=True)
+class AxisName:
+    """``tv7.a1``: an axis of a tensor; without a tensor, an axis that no tensor has any more."""
+
+    tensor: Name | None
+    axis: Name
+
+
+@dataclass(frozen=True, slots=True)
+class AxisText:
+    """An axis that no transform makes: ``extent [kind [of source]]``."""
+
+    extent: Expr
+    kind: AxisKind
+    source: AxisName | None
+
+
+@dataclass(frozen=True, slots=True)
+class OutputText:
+    """An axis that a transform makes; ``made`` if it is not what :func:`default_outputs` says."""
+
+    name: Name
+    made: tuple[Expr, AxisKind] | None
+
+
+@dataclass(frozen=True, slots=True)
+class TransformText:
+    """A transform. ``arguments``: see :func:`arguments_of`."""
+
+    word: TransformWord
+    token: Token
+    inputs: tuple[Name, ...]
+    arguments: tuple[Expr, ...]
+    inner: bool
+    outputs: tuple[OutputText, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class BoundAxis:
+    """``a3:TIDx``."""
+
+    name: Name
+    ptype: ParallelType
+
+
+@dataclass(slots=True)
+class ScheduleText:
+    """A SCHEDULE line; ``None``: the clause is not there."""
+
+    tensor: Name
+    foreign: list[tuple[Name, AxisText]]
+    transforms: list[TransformText]
+    logical: tuple[Name, ...] | None = None
+    loop: tuple[BoundAxis, ...] | None = None
+    inline: int = 0
+    bind: tuple[BoundAxis, ...] = ()
+    memory: MemoryType | None = None
+    allocation: tuple[BoundAxis, ...] | None = None
+    stages: int = 1
+    atom: Atom | None = None
+    atom_axes: tuple[Name, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ReadText:
+    """A tensor at an index (``None``: each axis at its own iteration symbol), or a run-time scalar."""
+
+    name: Name
+    index: tuple[Expr, ...] | None
+    valid: Expr
+
+
+OperandText = ReadText | Literal | IndexValue
+
+
+@dataclass(frozen=True, slots=True)
+class PointwiseText:
+    """``op(operands...)``."""
+
+    op: Elementwise
+    operands: tuple[OperandText, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SelectText:
+    """``select label(operands...)``."""
+
+    label: str
+    operands: tuple[OperandText, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ReductionText:
+    """``reduce combine of body(operands...) [over i1: T, ...] init literal``; ``over``: position, extent, and where it stands."""
+
+    combine: Combine
+    body: Elementwise
+    operands: tuple[OperandText, ...]
+    over: tuple[tuple[int, Expr, Token], ...]
+    init: Literal
+
+
+@dataclass(frozen=True, slots=True)
+class ViewText:
+    """``view label(read)``."""
+
+    label: str
+    operand: ReadText
+
+
+@dataclass(frozen=True, slots=True)
+class AssembleText:
+    """``assemble(part -> [place], ...)``."""
+
+    parts: tuple[ReadText, ...]
+    places: tuple[tuple[Expr, ...], ...]
+
+
+ValueText = PointwiseText | SelectText | ReductionText | ViewText | AssembleText
+
+
+@dataclass(frozen=True, slots=True)
+class TensorText:
+    """A tensor; ``value`` is ``None`` for an input, ``root`` for a root domain that follows from the shape."""
+
+    name: Name
+    dtype: DType
+    shape: tuple[Expr, ...]
+    root: tuple[AxisText, ...] | None = None
+    value: ValueText | None = None
+    origin: Name | None = None
+    owner: Name | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DimText:
+    """Facts about a symbol."""
+
+    name: Name
+    min: int
+    max: int | None
+    multiple_of: int
+
+
+@dataclass(frozen=True, slots=True)
+class ScalarText:
+    """A run-time scalar."""
+
+    name: Name
+    dtype: DType
+
+
+@dataclass(frozen=True, slots=True)
+class TaskText:
+    """A task and the tensors it claims."""
+
+    name: Name
+    tensors: tuple[Name, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupText:
+    """A group, its members, and how it is parallelized."""
+
+    name: Name
+    members: tuple[Name, ...]
+    ptype: ParallelType | None
+    turns: AxisName | None
+
+
+@dataclass(slots=True)
+class FusionText:
+    """A whole text; each list in the order of its lines."""
+
+    name: str
+    dims: list[DimText]
+    scalars: list[ScalarText]
+    tensors: list[TensorText]
+    outputs: list[Name]
+    order: tuple[Token, tuple[Name, ...]] | None
+    schedules: list[ScheduleText]
+    nodes: list[TaskText | GroupText]
+
+
+# -- transforms -------------------------------------------------------------------------------------------------------------------------
+
+
+def arguments_of(t: Transform) -> tuple[TransformWord, tuple[Expr, ...], bool]:
+    """What the text says about a transform: its word, its arguments besides axes, and false for a split by an outer factor.
+
+    The arguments are the factor of a split, ``left`` and ``right`` of a resize, the maps of a rasterization.
+    """
+    match t:
+        case Split(source=source, outer=outer, inner=inner):
+            if outer.extent is not ceildiv(source.extent, inner.extent) and inner.extent is ceildiv(source.extent, outer.extent):
+                return TransformWord.SPLIT, (outer.extent,), False
+            return TransformWord.SPLIT, (inner.extent,), True
+        case Merge():
+            return TransformWord.MERGE, (), True
+        case Swizzle():
+            return TransformWord.SWIZZLE, (), True
+        case Resize():
+            return TransformWord.RESIZE, (t.left, t.right), True
+        case Rasterize():
+            return TransformWord.RASTERIZE, t.maps, True
+
+
+def default_outputs(word: TransformWord, inputs: Sequence[Axis], arguments: Sequence[Expr], inner: bool) -> tuple[tuple[Expr, AxisKind], ...]:
+    """Extent and kind of the axes that a transform makes unless the text says otherwise."""
+    kind = next((a.kind for a in inputs if not a.is_foreign), AxisKind.FOREIGN)
+    match word:
+        case TransformWord.SPLIT:
+            factor, rest = arguments[0], ceildiv(inputs[0].extent, arguments[0])
+            return ((rest, kind), (factor, kind)) if inner else ((factor, kind), (rest, kind))
+        case TransformWord.MERGE | TransformWord.RASTERIZE:
+            extent = inputs[0].extent
+            for a in inputs[1:]:
+                extent = extent * a.extent
+            return ((extent, kind),)
+        case TransformWord.SWIZZLE:
+            return tuple((a.extent, a.kind) for a in inputs)
+        case TransformWord.RESIZE:
+            return ((inputs[0].extent + arguments[0] + arguments[1], kind),)
+
+
+def make_transform(word: TransformWord, inputs: tuple[Axis, ...], arguments: tuple[Expr, ...], outputs: tuple[Axis, ...]) -> Transform:
+    """The transform itself, between given axes."""
+    match word:
+        case TransformWord.SPLIT:
+            return Split(*inputs, *outputs)
+        case TransformWord.MERGE:
+            return Merge(*inputs, *outputs)
+        case TransformWord.SWIZZLE:
+            return Swizzle(*inputs, *outputs)
+        case TransformWord.RESIZE:
+            return Resize(inputs[0], arguments[0], arguments[1], outputs[0])
+        case TransformWord.RASTERIZE:
+            return Rasterize(inputs, outputs[0], arguments)

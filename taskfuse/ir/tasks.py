@@ -1,0 +1,417 @@
+"""Tasks and groups: the task tree of a fusion and its laws (docs/tasks-and-groups.md).
+
+Tasks are dense and disjoint sets of tensors; groups are nodes over tasks and groups; the root holds everything. A group whose members do
+not depend on each other is *horizontal*, one whose members are connected is *vertical*; both may be parallelized on an index type.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import networkx as nx
+
+from taskfuse.errors import TaskError
+from taskfuse.ir.expr import View, reads
+from taskfuse.ir.types import GroupKind, ParallelType
+from taskfuse.location import Location, caller
+
+if TYPE_CHECKING:
+    from taskfuse.ir.axes import Axis
+    from taskfuse.ir.fusion import Fusion
+    from taskfuse.ir.tensor import AxisRef, TensorView
+
+
+class Task:
+    """A set of tensors that one body of code computes."""
+
+    __slots__ = ("location", "name", "parent", "tensors", "tree")
+
+    def __init__(self, tree: TaskTree, name: str, tensors: list[TensorView], location: Location | None) -> None:
+        self.tree = tree
+        self.name = name
+        self.tensors = tensors
+        self.parent: Group | None = None
+        self.location = location
+
+    def add(self, tv: TensorView) -> Task:
+        """Claim ``tv`` for this task, moving it from another task if need be. Raises :class:`TaskError` as ``fusion.task`` does."""
+        self.tree.move(tv, self)
+        return self
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+class Group:
+    """A set of tasks and groups, in the order given."""
+
+    __slots__ = ("location", "members", "name", "parent", "ptype", "tree", "turns")
+
+    def __init__(self, tree: TaskTree, name: str, members: list[Node], location: Location | None) -> None:
+        self.tree = tree
+        self.name = name
+        self.members = members
+        self.parent: Group | None = None
+        self.ptype: ParallelType | None = None
+        self.turns: Axis | None = None
+        self.location = location
+
+    @property
+    def kind(self) -> GroupKind:
+        """Horizontal: no member depends on another, directly or through anything. Vertical: the dependency graph is connected."""
+        if len(self.members) == 1:
+            return GroupKind.BOTH
+        edges = self.tree.dependencies(self)
+        if not edges:
+            return GroupKind.HORIZONTAL
+        graph: nx.Graph[Node] = nx.Graph()
+        graph.add_nodes_from(self.members)
+        graph.add_edges_from(edges)
+        return GroupKind.VERTICAL if nx.is_connected(graph) else GroupKind.NEITHER
+
+    def parallelize(self, ptype: ParallelType) -> Group:
+        """Run the members at the same time, on different indices of ``ptype``. Returns the group itself.
+
+        Raises:
+            TaskError: if ``ptype`` is not a block or thread index, the group is neither horizontal nor vertical, convexity is lost, or
+                the group is parallelized already.
+        """
+        self.tree.parallelize(self, ptype)
+        return self
+
+    def take_turns(self, axis: AxisRef) -> Group:
+        """In a channel distributed over ``axis``, pass the turn only after the instance's last use in an iteration. Returns the group itself."""
+        self.turns = axis.axis
+        return self
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+Node = Task | Group
+
+
+def leaves(node: Node) -> Iterator[Task]:
+    """The tasks below (or at) ``node``, in order."""
+    match node:
+        case Task():
+            yield node
+        case Group():
+            for member in node.members:
+                yield from leaves(member)
+
+
+class TaskTree:
+    """The task tree of one fusion."""
+
+    def __init__(self, fusion: Fusion) -> None:
+        self.fusion = fusion
+        self.root = Group(self, "root", [], None)
+        self.nodes: list[Node] = []
+        self._task_of: dict[TensorView, Task] = {}
+
+    # -- building -------------------------------------------------------------------------------------------------------------------
+
+    def task_of(self, tv: TensorView) -> Task | None:
+        """The task that claims ``tv``."""
+        return self._task_of.get(tv)
+
+    def home(self, tv: TensorView) -> Task | None:
+        """The task that ``tv`` belongs to: the one that claims it, else the one that claims the result of the call that made it."""
+        owner: TensorView | None = tv
+        while owner is not None:
+            task = self._task_of.get(owner)
+            if task is not None:
+                return task
+            owner = self.fusion.owner(owner)
+        return None
+
+    def _name(self, name: str | None, prefix: str, kind: type[Node]) -> str:
+        if name is None:
+            count = sum(isinstance(n, kind) for n in self.nodes) + 1
+            while any(n.name == f"{prefix}{count}" for n in self.nodes):
+                count += 1
+            return f"{prefix}{count}"
+        if not name.isidentifier() or not name.isascii():
+            raise TaskError(node=name, reason="a name is made of letters, digits and _", location=caller())
+        if name == "root" or any(n.name == name for n in self.nodes):
+            raise TaskError(node=name, reason="there is already a node of this name", location=caller())
+        return name
+
+    def _claim(self, task: Task, tv: TensorView, move: bool) -> None:
+        where = caller()
+        if tv.fusion is not self.fusion:
+            raise TaskError(node=task.name, reason=f"{tv.name} belongs to fusion '{tv.fusion.name}'", location=where)
+        if tv.is_input:
+            raise TaskError(
+                node=task.name,
+                reason=f"{tv.name} is an input: it is given, not computed, and lies in no task",
+                help=f"claim the tensors that read it, or {tv.name}.cache_after()",
+                location=where,
+            )
+        owner = self._task_of.get(tv)
+        if owner is task and not move:
+            raise TaskError(node=task.name, reason=f"{tv.name} is given twice", location=where)
+        if owner is not None and not move:
+            raise TaskError(node=task.name, reason=f"{tv.name} belongs to task {owner.name} already", help=f"{task.name}.add({tv.name}) moves it", location=where)
+        if owner is not None and owner is not task:
+            owner.tensors.remove(tv)
+        if owner is not task:
+            task.tensors.append(tv)
+            self._task_of[tv] = task
+
+    def add_task(self, tensors: Sequence[TensorView], name: str | None) -> Task:
+        """See :meth:`Fusion.task`."""
+        task = Task(self, self._name(name, "t", Task), [], caller())
+        if not tensors:
+            raise TaskError(node=task.name, reason="a task needs at least one tensor", location=caller())
+        saved = dict(self._task_of)
+        try:
+            for tv in tensors:
+                self._claim(task, tv, move=False)
+            self._attach(task, self.root)
+            self._check_convex(self.root)
+        except TaskError:
+            self._task_of = saved
+            self._detach(task)
+            raise
+        self.nodes.append(task)
+        return task
+
+    def move(self, tv: TensorView, task: Task) -> None:
+        """See :meth:`Task.add`."""
+        before = self._task_of.get(tv)
+        if before is task:
+            return
+        if before is not None and len(before.tensors) == 1:
+            raise TaskError(node=before.name, reason=f"moving {tv.name} to {task.name} would leave {before.name} empty", location=caller())
+        at = before.tensors.index(tv) if before is not None else 0
+        self._claim(task, tv, move=True)
+        try:
+            self.check()
+        except TaskError:
+            task.tensors.remove(tv)
+            del self._task_of[tv]
+            if before is not None:
+                before.tensors.insert(at, tv)
+                self._task_of[tv] = before
+            raise
+
+    def add_group(self, members: Sequence[Node], name: str | None) -> Group:
+        """See :meth:`Fusion.group`."""
+        group = Group(self, self._name(name, "group", Group), list(members), caller())
+        if not members:
+            raise TaskError(node=group.name, reason="a group needs at least one member", location=caller())
+        if len(set(members)) != len(members):
+            twice = next(m for m in members if list(members).count(m) > 1)
+            raise TaskError(node=group.name, reason=f"{twice.name} is given twice", location=caller())
+        for m in members:
+            if m.tree is not self:
+                raise TaskError(node=group.name, reason=f"{m.name} belongs to fusion '{m.tree.fusion.name}'", location=caller())
+            if m.parent is None:
+                raise TaskError(node=group.name, reason=f"{m.name} holds everything and is no member", location=caller())
+            if m.parent is not self.root:
+                raise TaskError(node=group.name, reason=f"{m.name} is a member of {m.parent.name} already", help="a node has one parent", location=caller())
+        at = min(self.root.members.index(m) for m in members)
+        order = list(self.root.members)
+        for m in members:
+            self.root.members.remove(m)
+            m.parent = group
+        group.parent = self.root
+        self.root.members.insert(min(at, len(self.root.members)), group)
+        try:
+            self._check_convex(group)
+            self._check_convex(self.root)
+        except TaskError:
+            for m in members:
+                m.parent = self.root
+            self.root.members[:] = order
+            raise
+        self.nodes.append(group)
+        return group
+
+    def _attach(self, node: Node, parent: Group) -> None:
+        node.parent = parent
+        parent.members.append(node)
+
+    def _detach(self, node: Node) -> None:
+        if node.parent is not None and node in node.parent.members:
+            node.parent.members.remove(node)
+
+    # -- dependencies ---------------------------------------------------------------------------------------------------------------
+
+    def _representative(self, group: Group) -> dict[TensorView, Node]:
+        """Tensor -> the member of ``group`` that holds it, claimed or following its call. Views hold no code and lie in no member."""
+        member = {task: m for m in group.members for task in leaves(m)}
+        found: dict[TensorView, Node] = {}
+        for expr in self.fusion.exprs():
+            tv = expr.output
+            task = None if self.fusion.is_view(tv) else self.home(tv)
+            if task is not None and task in member:
+                found[tv] = member[task]
+        return found
+
+    def dependencies(self, group: Group) -> list[tuple[Node, Node]]:
+        """Pairs (a, b) of members such that b depends on a, directly or through anything."""
+        member = self._representative(group)
+        reach: dict[TensorView, frozenset[Node]] = {}
+        pairs: dict[tuple[Node, Node], None] = {}
+        for expr in self.fusion.exprs():
+            above = frozenset[Node]().union(
+                *(reach.get(r.tensor, frozenset()) | ({member[r.tensor]} if r.tensor in member else frozenset()) for r in reads(expr))
+            )
+            reach[expr.output] = above
+            own = member.get(expr.output)
+            if own is not None:
+                for a in sorted(above, key=group.members.index):
+                    if a is not own:
+                        pairs[(a, own)] = None
+        return list(pairs)
+
+    def _check_convex(self, group: Group) -> None:
+        """Law 3: contracting each member of ``group`` to a point leaves the graph without a cycle."""
+        member = self._representative(group)
+        graph: nx.DiGraph[Node | TensorView] = nx.DiGraph()
+        via: dict[tuple[Node | TensorView, Node | TensorView], tuple[TensorView, TensorView]] = {}
+        for expr in self.fusion.exprs():
+            to: Node | TensorView = member.get(expr.output, expr.output)
+            for read in reads(expr):
+                source: Node | TensorView = member.get(read.tensor, read.tensor)
+                if source is not to:
+                    graph.add_edge(source, to)
+                    via.setdefault((source, to), (read.tensor, expr.output))
+        try:
+            cycle = [(a, b) for a, b, *_ in nx.find_cycle(graph)]
+        except nx.NetworkXNoCycle:
+            return
+        steps = [f"{via[(a, b)][0].name} in {self.place(via[(a, b)][0])} is read by {via[(a, b)][1].name} in {self.place(via[(a, b)][1])}" for a, b in cycle]
+        raise TaskError(
+            node=group.name,
+            reason="its members depend on each other in a cycle",
+            notes=tuple(steps),
+            help="put what lies on the cycle into one member, or cut a member in two",
+            location=caller(),
+        )
+
+    def place(self, tv: TensorView) -> str:
+        """Where a tensor lies, for messages."""
+        task = None if self.fusion.is_view(tv) else self.home(tv)
+        return task.name if task is not None else "no task"
+
+    # -- laws -----------------------------------------------------------------------------------------------------------------------
+
+    def check(self) -> None:
+        """Check convexity everywhere and the kind of every parallelized group. Raises :class:`TaskError`."""
+        for group in self.groups():
+            self._check_convex(group)
+            if group.ptype is not None:
+                self._check_kind(group)
+
+    def groups(self) -> Iterator[Group]:
+        """Every group, the root first, parents before children."""
+        stack: list[Group] = [self.root]
+        while stack:
+            group = stack.pop(0)
+            yield group
+            stack += [m for m in group.members if isinstance(m, Group)]
+
+    def parallelize(self, group: Group, ptype: ParallelType) -> None:
+        """See :meth:`Group.parallelize`."""
+        if not ptype.is_bound:
+            raise TaskError(node=group.name, reason=f"a group cannot be parallelized on {ptype.value}", help="use a block or thread index", location=caller())
+        if group.ptype is not None:
+            raise TaskError(node=group.name, reason=f"it is parallelized on {group.ptype.value} already", help="one index type per group", location=caller())
+        self._check_convex(group)
+        self._check_kind(group)
+        group.ptype = ptype
+
+    def _check_kind(self, group: Group) -> None:
+        if group.kind is not GroupKind.NEITHER:
+            return
+        edges = self.dependencies(group)
+        graph: nx.Graph[Node] = nx.Graph()
+        graph.add_nodes_from(group.members)
+        graph.add_edges_from(edges)
+        parts = sorted(([m for m in group.members if m in part] for part in nx.connected_components(graph)), key=lambda p: group.members.index(p[0]))
+        a, b = edges[0]
+        lone = next(p for p in parts if a not in p)[0]
+        joined = [p for p in parts if len(p) > 1]
+        raise TaskError(
+            node=group.name,
+            reason="it is neither horizontal nor vertical",
+            notes=(f"{b.name} depends on {a.name}", f"{lone.name} is connected to neither"),
+            help="group " + ", and ".join(" with ".join(m.name for m in p) for p in joined) + f"; with those as members, {group.name} is horizontal",
+            location=caller(),
+        )
+
+
+def assign(fusion: Fusion) -> dict[TensorView, Task]:
+    """Law 1 completed: every tensor with code and its task. Unclaimed tensors follow their call, or fall to new tasks under a copy of the root.
+
+    The new tasks are named ``t0``, ``t0_1``, ...: as many as convexity needs. They are returned but not added to the fusion's tree.
+    """
+    tree = fusion.tasks
+    place: dict[TensorView, Task] = {}
+    rest: list[TensorView] = []
+    for expr in fusion.exprs():
+        tv = expr.output
+        if fusion.is_view(tv):
+            continue
+        task = tree.home(tv)
+        if task is None:
+            rest.append(tv)
+        else:
+            place[tv] = task
+    pieces: dict[int, Task] = {}
+    for tv, level in _levels(fusion, place, rest).items():
+        name = "t0" if level == 0 else f"t0_{level}"
+        piece = pieces.setdefault(level, Task(tree, name, [], None))
+        piece.tensors.append(tv)
+        place[tv] = piece
+    return place
+
+
+def _levels(fusion: Fusion, place: dict[TensorView, Task], rest: Iterable[TensorView]) -> dict[TensorView, int]:
+    """A level per unclaimed tensor such that one task per level is convex: 1 + the greatest level below a node of the root between them."""
+
+    def top(task: Task) -> Node:
+        node: Node = task
+        while node.parent is not None and node.parent.parent is not None:
+            node = node.parent
+        return node
+
+    order: nx.DiGraph[Node | TensorView] = nx.DiGraph()
+    unclaimed = set(rest)
+    for expr in fusion.exprs():
+        tv = expr.output
+        if fusion.is_view(tv):
+            continue
+        node: Node | TensorView = top(place[tv]) if tv in place else tv
+        order.add_node(node)
+        for read in reads(expr):
+            storage = _behind_views(fusion, read.tensor)
+            if storage.is_input:
+                continue
+            source: Node | TensorView = top(place[storage]) if storage in place else storage
+            if source is not node:
+                order.add_edge(source, node)
+    try:
+        sequence = list(nx.topological_sort(order))
+    except nx.NetworkXUnfeasible:
+        fusion.tasks.check()
+        raise
+    level: dict[Node | TensorView, int] = {}
+    for node in sequence:
+        steps = [level[p] + (1 if isinstance(p, (Task, Group)) and not isinstance(node, (Task, Group)) else 0) for p in order.predecessors(node)]
+        level[node] = max(steps, default=0)
+    return {tv: level[tv] for tv in fusion.tensors() if tv in unclaimed}
+
+
+def _behind_views(fusion: Fusion, tv: TensorView) -> TensorView:
+    """The storage tensor that ``tv`` is a map of."""
+    while fusion.is_view(tv):
+        view = fusion.definition(tv)
+        assert isinstance(view, View)
+        tv = view.operand.tensor
+    return tv

@@ -1,0 +1,473 @@
+"""Tensors (TensorViews) and run-time scalars of a fusion.
+
+A :class:`TensorView` holds the math (dtype, root and logical axes, definition) and points to its :class:`TensorSchedule`, which holds
+everything that scheduling calls decide. Operators and scheduling calls live in the layers above; they plug themselves in through the
+two protocols at the end of this file when they are imported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+from taskfuse.dtypes import DType
+from taskfuse.errors import ScheduleError
+from taskfuse.ir.axes import Axis, Transform
+from taskfuse.ir.scalar import Expr, IntLike
+from taskfuse.ir.types import MemoryType, ParallelType
+from taskfuse.location import Location
+
+if TYPE_CHECKING:
+    from taskfuse.ir.atoms import Atom
+    from taskfuse.ir.expr import MathExpr
+    from taskfuse.ir.fusion import Fusion
+    from taskfuse.ir.tasks import Task
+
+
+@dataclass(slots=True)
+class TensorSchedule:
+    """What scheduling calls decide about one tensor.
+
+    Attributes:
+        loop: the loop domain, outermost first: who computes it when.
+        transforms: all transforms between root, loop and allocation axes, in the order they were made.
+        ptypes: what executes an axis; an axis that is absent is Serial.
+        inline: number of outer loop axes shared with every consumer.
+        memory: where it lives; ``None``: follows from who reads it.
+        allocation: the explicit allocation domain, outermost first; ``None``: the loop axes.
+        stages: depth of the circular buffer; 1: none.
+        atom: the instruction that executes the atom axes; ``None``: scalar.
+        atom_axes: the loop axes that the atom covers.
+    """
+
+    loop: list[Axis]
+    transforms: list[Transform] = field(default_factory=list["Transform"])
+    ptypes: dict[Axis, ParallelType] = field(default_factory=dict["Axis", ParallelType])
+    inline: int = 0
+    memory: MemoryType | None = None
+    allocation: tuple[Axis, ...] | None = None
+    stages: int = 1
+    atom: Atom | None = None
+    atom_axes: tuple[Axis, ...] = ()
+
+    def ptype(self, axis: Axis) -> ParallelType:
+        """What executes ``axis``."""
+        return self.ptypes.get(axis, ParallelType.Serial)
+
+
+class Scalar:
+    """A run-time scalar: an argument of the kernel, made by ``tf.define_scalar``."""
+
+    __slots__ = ("dtype", "fusion", "id", "location", "name")
+
+    def __init__(self, fusion: Fusion, id: int, name: str, dtype: DType, location: Location | None) -> None:
+        self.fusion = fusion
+        self.id = id
+        self.name = name
+        self.dtype = dtype
+        self.location = location
+
+    def __repr__(self) -> str:
+        return f"{self.name}: {self.dtype.name}"
+
+
+class TensorView:
+    """A tensor of a fusion. Made by ``tf.define_tensor`` and by ops, never directly.
+
+    Attributes:
+        fusion: the fusion that owns it.
+        id: its number in the fusion.
+        name: its printed name.
+        dtype: its element type.
+        root: the iteration space of its definition: result and reduction axes.
+        logical: the axes that readers see; made from ``root`` by ``schedule.transforms`` (only ``rfactor`` makes them differ by more
+            than the reduction axes).
+        schedule: what scheduling calls decided.
+        origin: the tensor that a scheduling call made this one from; ``None`` for a tensor of the math.
+        location: where the user made it.
+    """
+
+    __slots__ = ("dtype", "fusion", "id", "location", "logical", "name", "origin", "root", "schedule")
+
+    def __init__(
+        self,
+        fusion: Fusion,
+        id: int,
+        name: str,
+        dtype: DType,
+        root: tuple[Axis, ...],
+        logical: tuple[Axis, ...],
+        location: Location | None = None,
+        origin: TensorView | None = None,
+    ) -> None:
+        self.fusion = fusion
+        self.id = id
+        self.name = name
+        self.dtype = dtype
+        self.root = root
+        self.logical = logical
+        self.schedule = TensorSchedule(list(root))
+        self.origin = origin
+        self.location = location
+
+    # -- the math -------------------------------------------------------------------------------------------------------------------
+
+    @property
+    def definition(self) -> MathExpr | None:
+        """The expression that makes it; ``None`` for an input."""
+        return self.fusion.definition(self)
+
+    @property
+    def shape(self) -> tuple[Expr, ...]:
+        """Extents of the logical axes."""
+        return tuple(a.extent for a in self.logical)
+
+    @property
+    def ndim(self) -> int:
+        """Number of logical axes."""
+        return len(self.logical)
+
+    @property
+    def is_input(self) -> bool:
+        return self.fusion.definition(self) is None
+
+    @property
+    def is_output(self) -> bool:
+        return self in self.fusion.outputs
+
+    @property
+    def uses(self) -> tuple[MathExpr, ...]:
+        """The expressions that read it, in the order they were made."""
+        return self.fusion.uses(self)
+
+    def __repr__(self) -> str:
+        return f"{self.name}: {self.dtype.name}[{', '.join(str(e) for e in self.shape)}]"
+
+    # -- operators ------------------------------------------------------------------------------------------------------------------
+
+    def __add__(self, other: Value) -> TensorView:
+        return _operators().binary("add", self, other)
+
+    def __radd__(self, other: Value) -> TensorView:
+        return _operators().binary("add", other, self)
+
+    def __sub__(self, other: Value) -> TensorView:
+        return _operators().binary("sub", self, other)
+
+    def __rsub__(self, other: Value) -> TensorView:
+        return _operators().binary("sub", other, self)
+
+    def __mul__(self, other: Value) -> TensorView:
+        return _operators().binary("mul", self, other)
+
+    def __rmul__(self, other: Value) -> TensorView:
+        return _operators().binary("mul", other, self)
+
+    def __truediv__(self, other: Value) -> TensorView:
+        return _operators().binary("div", self, other)
+
+    def __rtruediv__(self, other: Value) -> TensorView:
+        return _operators().binary("div", other, self)
+
+    def __floordiv__(self, other: Value) -> TensorView:
+        return _operators().binary("floor_divide", self, other)
+
+    def __rfloordiv__(self, other: Value) -> TensorView:
+        return _operators().binary("floor_divide", other, self)
+
+    def __mod__(self, other: Value) -> TensorView:
+        return _operators().binary("remainder", self, other)
+
+    def __rmod__(self, other: Value) -> TensorView:
+        return _operators().binary("remainder", other, self)
+
+    def __pow__(self, other: Value) -> TensorView:
+        return _operators().binary("pow", self, other)
+
+    def __rpow__(self, other: Value) -> TensorView:
+        return _operators().binary("pow", other, self)
+
+    def __and__(self, other: Value) -> TensorView:
+        return _operators().binary("bitwise_and", self, other)
+
+    def __rand__(self, other: Value) -> TensorView:
+        return _operators().binary("bitwise_and", other, self)
+
+    def __or__(self, other: Value) -> TensorView:
+        return _operators().binary("bitwise_or", self, other)
+
+    def __ror__(self, other: Value) -> TensorView:
+        return _operators().binary("bitwise_or", other, self)
+
+    def __xor__(self, other: Value) -> TensorView:
+        return _operators().binary("bitwise_xor", self, other)
+
+    def __rxor__(self, other: Value) -> TensorView:
+        return _operators().binary("bitwise_xor", other, self)
+
+    def __lshift__(self, other: Value) -> TensorView:
+        return _operators().binary("left_shift", self, other)
+
+    def __rshift__(self, other: Value) -> TensorView:
+        return _operators().binary("right_shift", self, other)
+
+    def __lt__(self, other: Value) -> TensorView:
+        return _operators().binary("lt", self, other)
+
+    def __le__(self, other: Value) -> TensorView:
+        return _operators().binary("le", self, other)
+
+    def __gt__(self, other: Value) -> TensorView:
+        return _operators().binary("gt", self, other)
+
+    def __ge__(self, other: Value) -> TensorView:
+        return _operators().binary("ge", self, other)
+
+    def __matmul__(self, other: TensorView) -> TensorView:
+        return _operators().matmul(self, other)
+
+    def __neg__(self) -> TensorView:
+        return _operators().unary("neg", self)
+
+    def __abs__(self) -> TensorView:
+        return _operators().unary("abs", self)
+
+    def __invert__(self) -> TensorView:
+        return _operators().unary("bitwise_not", self)
+
+    def __getitem__(self, key: object) -> TensorView:
+        return _operators().getitem(self, key)
+
+    @property
+    def T(self) -> TensorView:
+        """All axes reversed: a view."""
+        return _operators().permute(self, tuple(reversed(range(self.ndim))))
+
+    def permute(self, *dims: int) -> TensorView:
+        """The axes in the given order: a view."""
+        return _operators().permute(self, dims)
+
+    def reshape(self, *shape: IntLike | str) -> TensorView:
+        """The elements in row-major order in another shape (one extent may be -1): a view."""
+        return _operators().reshape(self, shape)
+
+    def astype(self, dtype: DType) -> TensorView:
+        """The elements converted to ``dtype``."""
+        return _operators().cast(self, dtype)
+
+    def sum(self, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> TensorView:
+        """The sum over ``axis`` (all axes if ``None``)."""
+        return _operators().reduce("sum", self, axis, keepdims)
+
+    def prod(self, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> TensorView:
+        """The product over ``axis``."""
+        return _operators().reduce("prod", self, axis, keepdims)
+
+    def max(self, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> TensorView:
+        """The maximum over ``axis``."""
+        return _operators().reduce("max", self, axis, keepdims)
+
+    def min(self, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> TensorView:
+        """The minimum over ``axis``."""
+        return _operators().reduce("min", self, axis, keepdims)
+
+    def mean(self, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> TensorView:
+        """The arithmetic mean over ``axis``."""
+        return _operators().reduce("mean", self, axis, keepdims)
+
+    # -- the schedule ---------------------------------------------------------------------------------------------------------------
+
+    @property
+    def loop(self) -> tuple[Axis, ...]:
+        """The loop domain."""
+        return tuple(self.schedule.loop)
+
+    @property
+    def task(self) -> Task | None:
+        """The task that claims it, or ``None``."""
+        return self.fusion.tasks.task_of(self)
+
+    def position(self, axis: int, call: str) -> int:
+        """``axis`` as a nonnegative position in the loop domain. Raises :class:`ScheduleError` if there is none."""
+        n = len(self.schedule.loop)
+        if not -n <= axis < n:
+            raise ScheduleError(
+                call=call, tensor=self.name, reason=f"axis {axis} is out of range: the loop domain has {n} axes", help=f"use an axis in [{-n}, {n - 1}]"
+            )
+        return axis % n
+
+    def axis(self, axis: int) -> AxisRef:
+        """The loop axis at a position (negative positions count from the end)."""
+        return AxisRef(self, self.schedule.loop[self.position(axis, "axis")])
+
+    def split(self, axis: int, factor: IntLike, inner: bool = True) -> TensorView:
+        """Split a loop axis of extent N into [ceildiv(N, factor), factor], or [factor, ceildiv(N, factor)] if not ``inner``.
+
+        A split that does not divide makes a predicate. Raises :class:`ScheduleError` if the axis is bound, left of an inline position,
+        or ``factor`` is not positive. Returns the tensor itself.
+        """
+        _scheduling().split(self, axis, factor, inner)
+        return self
+
+    def merge(self, outer: int, inner: int | None = None) -> TensorView:
+        """Merge two loop axes into one at position ``outer``; ``inner`` (default: the next axis) runs fastest. Returns the tensor itself."""
+        _scheduling().merge(self, outer, inner)
+        return self
+
+    def reorder(self, order: dict[int, int] | Sequence[int]) -> TensorView:
+        """Reorder loop axes: ``{old: new}``, or the full list of old positions in their new order. Returns the tensor itself."""
+        _scheduling().reorder(self, order)
+        return self
+
+    def swizzle(self, x: int, y: int) -> TensorView:
+        """XOR-swizzle loop axis ``y`` by loop axis ``x``: y' = y ^ x, equal constant power-of-two extents. Returns the tensor itself."""
+        _scheduling().swizzle(self, x, y)
+        return self
+
+    def rasterize(self, axes: Sequence[int], maps: Sequence[Expr], extent: IntLike | None = None) -> TensorView:
+        """Turn loop axes into one work axis at the position of the first, defined by its backward map.
+
+        Args:
+            axes: positions of the tile axes.
+            maps: one expression over the symbol ``w`` (the work index) for each of ``axes``: together a bijection.
+            extent: number of work items (default: the product of the axes' extents).
+        """
+        _scheduling().rasterize(self, axes, maps, extent)
+        return self
+
+    def inline_at(self, position: int) -> TensorView:
+        """Share the ``position`` outermost loops with every consumer. Raises :class:`ScheduleError` with the reason if that is not legal."""
+        _scheduling().inline_at(self, position)
+        return self
+
+    def cache_after(self) -> TensorView:
+        """A new tensor that copies this one and that all its readers read instead. Returns the new tensor."""
+        return _scheduling().cache_after(self)
+
+    def cache_before(self) -> TensorView:
+        """A new tensor that takes over this one's definition; this one becomes its copy. Returns the new tensor."""
+        return _scheduling().cache_before(self)
+
+    def rfactor(self, axes: Sequence[int]) -> TensorView:
+        """Split a reduction: a new tensor reduces the loop axes ``axes``, this one the other reduction axes. Returns the new tensor."""
+        return _scheduling().rfactor(self, axes)
+
+    def set_memory_type(self, memory: MemoryType) -> TensorView:
+        """Where the tensor lives. Inputs and outputs are Global. Returns the tensor itself."""
+        _scheduling().set_memory_type(self, memory)
+        return self
+
+    def set_allocation_domain(self, axes: Sequence[Axis] | AllocationLayout) -> TensorView:
+        """Where an element lives: axes derived from the logical domain, outermost first, or a layout that makes them. Returns the tensor itself."""
+        _scheduling().set_allocation_domain(self, axes)
+        return self
+
+    def set_atom(self, atom: Atom, axes: Sequence[int]) -> TensorView:
+        """Execute the loop axes ``axes`` by one instruction. Returns the tensor itself."""
+        _scheduling().set_atom(self, atom, axes)
+        return self
+
+    def circular_buffer(self, stages: int) -> TensorView:
+        """Give the tensor a ring of ``stages`` slots. Returns the tensor itself."""
+        _scheduling().circular_buffer(self, stages)
+        return self
+
+    def propagate(self, targets: Sequence[TensorView], upto: int | None = None) -> TensorView:
+        """Replay this tensor's transforms on ``targets`` so that their ``upto`` outer loop axes equal this tensor's.
+
+        An axis that a target lacks is foreign there. Returns the tensor itself.
+        """
+        _scheduling().propagate(self, targets, upto)
+        return self
+
+
+@dataclass(frozen=True, slots=True)
+class AxisRef:
+    """A loop axis of a tensor, to be scheduled."""
+
+    tensor: TensorView
+    axis: Axis
+
+    @property
+    def extent(self) -> Expr:
+        return self.axis.extent
+
+    @property
+    def ptype(self) -> ParallelType:
+        return self.tensor.schedule.ptype(self.axis)
+
+    def parallelize(self, ptype: ParallelType) -> AxisRef:
+        """Bind the axis to what executes it. Returns the axis itself."""
+        _scheduling().parallelize(self.tensor, self.axis, ptype)
+        return self
+
+
+Value = TensorView | Scalar | int | float | bool
+
+
+class AllocationLayout(Protocol):
+    """Makes an allocation domain for a tensor (``tf.layouts``)."""
+
+    def __call__(self, tensor: TensorView) -> tuple[Axis, ...]: ...
+
+
+class OperatorCalls(Protocol):
+    """The ops behind the operators of :class:`TensorView` (implemented in ``taskfuse.ops.operators``)."""
+
+    def unary(self, op: str, x: TensorView) -> TensorView: ...
+    def binary(self, op: str, a: Value, b: Value) -> TensorView: ...
+    def matmul(self, a: TensorView, b: TensorView) -> TensorView: ...
+    def getitem(self, x: TensorView, key: object) -> TensorView: ...
+    def permute(self, x: TensorView, dims: Sequence[int]) -> TensorView: ...
+    def reshape(self, x: TensorView, shape: Sequence[IntLike | str]) -> TensorView: ...
+    def cast(self, x: TensorView, dtype: DType) -> TensorView: ...
+    def reduce(self, op: str, x: TensorView, axis: int | Sequence[int] | None, keepdims: bool) -> TensorView: ...
+
+
+class SchedulingCalls(Protocol):
+    """The scheduling calls behind the methods of :class:`TensorView` (implemented in ``taskfuse.schedule``)."""
+
+    def split(self, tv: TensorView, axis: int, factor: IntLike, inner: bool) -> None: ...
+    def merge(self, tv: TensorView, outer: int, inner: int | None) -> None: ...
+    def reorder(self, tv: TensorView, order: dict[int, int] | Sequence[int]) -> None: ...
+    def swizzle(self, tv: TensorView, x: int, y: int) -> None: ...
+    def rasterize(self, tv: TensorView, axes: Sequence[int], maps: Sequence[Expr], extent: IntLike | None) -> None: ...
+    def parallelize(self, tv: TensorView, axis: Axis, ptype: ParallelType) -> None: ...
+    def inline_at(self, tv: TensorView, position: int) -> None: ...
+    def inline_most(self, fusion: Fusion, tensors: Sequence[TensorView] | None) -> None: ...
+    def cache_after(self, tv: TensorView) -> TensorView: ...
+    def cache_before(self, tv: TensorView) -> TensorView: ...
+    def rfactor(self, tv: TensorView, axes: Sequence[int]) -> TensorView: ...
+    def set_memory_type(self, tv: TensorView, memory: MemoryType) -> None: ...
+    def set_allocation_domain(self, tv: TensorView, axes: Sequence[Axis] | AllocationLayout) -> None: ...
+    def set_atom(self, tv: TensorView, atom: Atom, axes: Sequence[int]) -> None: ...
+    def circular_buffer(self, tv: TensorView, stages: int) -> None: ...
+    def propagate(self, tv: TensorView, targets: Sequence[TensorView], upto: int | None) -> None: ...
+
+
+_bound_operators: list[OperatorCalls] = []
+_bound_scheduling: list[SchedulingCalls] = []
+
+
+def bind_operators(calls: OperatorCalls) -> None:
+    """Plug in the ops behind the operators; called once, by ``taskfuse.ops``."""
+    _bound_operators[:] = [calls]
+
+
+def bind_scheduling(calls: SchedulingCalls) -> None:
+    """Plug in the scheduling calls; called once, by ``taskfuse.schedule``."""
+    _bound_scheduling[:] = [calls]
+
+
+def _operators() -> OperatorCalls:
+    return _bound_operators[0]
+
+
+def _scheduling() -> SchedulingCalls:
+    return _bound_scheduling[0]
+
+
+def scheduling() -> SchedulingCalls:
+    """The scheduling calls, for :class:`~taskfuse.ir.fusion.Fusion`."""
+    return _scheduling()

@@ -1,0 +1,98 @@
+"""The closed vocabularies of the IR: parallel types, memory types, group kinds."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+
+class ParallelType(Enum):
+    """What executes an axis. The value is its printed name."""
+
+    BIDx = "BIDx"
+    BIDy = "BIDy"
+    BIDz = "BIDz"
+    CIDx = "CIDx"
+    CIDy = "CIDy"
+    CIDz = "CIDz"
+    TIDx = "TIDx"
+    TIDy = "TIDy"
+    TIDz = "TIDz"
+    Vectorize = "Vectorize"
+    Unroll = "Unroll"
+    Mma = "Mma"
+    Bulk = "Bulk"
+    Serial = "Serial"
+
+    @property
+    def is_block(self) -> bool:
+        """An index of the block in the grid."""
+        return self in BLOCK_TYPES
+
+    @property
+    def is_thread(self) -> bool:
+        """An index of the thread in its block."""
+        return self in THREAD_TYPES
+
+    @property
+    def is_bound(self) -> bool:
+        """An index type: no code loops over the axis, each value has its own executor."""
+        return self in INDEX_TYPES
+
+    @property
+    def is_atom(self) -> bool:
+        """Executed by one instruction: no loop."""
+        return self in (ParallelType.Vectorize, ParallelType.Mma, ParallelType.Bulk)
+
+    @property
+    def is_loop(self) -> bool:
+        """A loop in the kernel's code."""
+        return self in (ParallelType.Serial, ParallelType.Unroll)
+
+    @property
+    def index_name(self) -> str:
+        """The CUDA name of the index, for an index type: ``threadIdx.x``."""
+        return _INDEX_NAMES[self]
+
+
+BLOCK_TYPES = (ParallelType.BIDx, ParallelType.BIDy, ParallelType.BIDz)
+CLUSTER_TYPES = (ParallelType.CIDx, ParallelType.CIDy, ParallelType.CIDz)
+THREAD_TYPES = (ParallelType.TIDx, ParallelType.TIDy, ParallelType.TIDz)
+INDEX_TYPES = BLOCK_TYPES + CLUSTER_TYPES + THREAD_TYPES
+_INDEX_NAMES = {
+    ParallelType.BIDx: "blockIdx.x",
+    ParallelType.BIDy: "blockIdx.y",
+    ParallelType.BIDz: "blockIdx.z",
+    ParallelType.CIDx: "clusterIdx.x",
+    ParallelType.CIDy: "clusterIdx.y",
+    ParallelType.CIDz: "clusterIdx.z",
+    ParallelType.TIDx: "threadIdx.x",
+    ParallelType.TIDy: "threadIdx.y",
+    ParallelType.TIDz: "threadIdx.z",
+}
+
+
+class MemoryType(Enum):
+    """Where a tensor lives. ``Local``: registers of a thread; ``Shared``: of a block; ``Global``: of the device."""
+
+    Local = "Local"
+    Shared = "Shared"
+    Global = "Global"
+
+    def is_private_to(self, ptype: ParallelType) -> bool:
+        """True if each index of ``ptype`` has its own copy of such memory."""
+        match self:
+            case MemoryType.Local:
+                return True
+            case MemoryType.Shared:
+                return not ptype.is_thread
+            case MemoryType.Global:
+                return False
+
+
+class GroupKind(Enum):
+    """How the members of a group depend on each other (docs/tasks-and-groups.md)."""
+
+    HORIZONTAL = "horizontal"
+    VERTICAL = "vertical"
+    BOTH = "both"
+    NEITHER = "neither"

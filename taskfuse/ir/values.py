@@ -1,0 +1,194 @@
+"""Value modes: what an element is while a fusion is evaluated or a kernel is simulated.
+
+``NATIVE`` computes on ordinary numbers. ``RING`` puts words of the integer ring (:mod:`taskfuse.ir.ring`) in the place of floats, so that
+results do not depend on the order of a sum and can be compared for equality. The reference evaluator and the simulator take either and
+compute through the same functions here. Nothing here warns: division by zero, overflow and invalid operands give what IEEE 754 says for floats,
+and what NumPy says for integers (division by zero gives 0).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from taskfuse.dtypes import DType, DTypeKind, bool_
+from taskfuse.ir.elementwise import Array, Combine, DTypeRule, Elementwise
+from taskfuse.ir.ring import WORD, embed, hash_words
+
+Scalar = bool | int | float
+
+
+class Values(Protocol):
+    """A value mode. Arrays that go in and out are of :meth:`storage` dtype."""
+
+    name: str
+
+    def storage(self, dtype: DType) -> np.dtype[Any]:
+        """The NumPy dtype that stores elements of ``dtype``."""
+        ...
+
+    def encode(self, array: npt.ArrayLike, dtype: DType) -> Array:
+        """A user's array of ``dtype``, as stored. Arrays that are stored so already are taken as they are."""
+        ...
+
+    def literal(self, value: Scalar, dtype: DType) -> Array:
+        """A constant, rounded to ``dtype``, as a 0-d array."""
+        ...
+
+    def cast(self, array: Array, source: DType, target: DType) -> Array:
+        """Elements of ``source`` converted to ``target``: rounded to nearest even into a float, truncated into an integer, != 0 into bool."""
+        ...
+
+    def apply(self, op: Elementwise, args: Sequence[Array], arg_dtypes: Sequence[DType], compute: DType, out: DType) -> Array:
+        """``op`` on broadcast arrays: operands are cast to ``compute`` (a selector to bool), the result to ``out``."""
+        ...
+
+    def combine(self, combine: Combine, a: Array, b: Array, dtype: DType) -> Array:
+        """Combine two arrays of ``dtype``, rounding to it once."""
+        ...
+
+    def reduce(self, combine: Combine, array: Array, axis: tuple[int, ...], dtype: DType) -> Array:
+        """Combine the elements of ``array`` over axes; the neutral element where there are none."""
+        ...
+
+    def matmul(self, a: Array, b: Array, dtype: DType) -> Array:
+        """Sums of products over the last axis of ``a`` and the last but one of ``b``, both of ``dtype``; leading axes broadcast."""
+        ...
+
+
+def _operand_dtype(op: Elementwise, position: int, compute: DType) -> DType:
+    return bool_ if op.rule is DTypeRule.SELECT and position == 0 else compute
+
+
+def _result_dtype(op: Elementwise, compute: DType) -> DType:
+    return bool_ if op.rule in (DTypeRule.BOOL, DTypeRule.LOGICAL) else compute
+
+
+def _reduce(combine: Combine, array: Array, axis: tuple[int, ...], dtype: np.dtype[Any], initial: object) -> Array:
+    ufunc = cast(np.ufunc, combine.op.function)
+    return np.asarray(ufunc.reduce(array, axis=axis, dtype=dtype, initial=initial))
+
+
+class Native:
+    """Ordinary numbers. Sums and products of floats are accumulated in float64 and rounded once."""
+
+    name = "native"
+
+    def storage(self, dtype: DType) -> np.dtype[Any]:
+        return dtype.numpy
+
+    def encode(self, array: npt.ArrayLike, dtype: DType) -> Array:
+        return np.asarray(array, dtype.numpy)
+
+    def literal(self, value: Scalar, dtype: DType) -> Array:
+        with np.errstate(all="ignore"):
+            return np.asarray(value).astype(dtype.numpy)
+
+    def cast(self, array: Array, source: DType, target: DType) -> Array:
+        if source is target:
+            return array
+        with np.errstate(all="ignore"):
+            if target.is_bool:
+                return np.asarray(array != 0)
+            if source.is_float and not target.is_float:
+                return _float_to_integer(np.asarray(array.astype(np.float64)), target)
+            return np.asarray(array).astype(target.numpy)
+
+    def apply(self, op: Elementwise, args: Sequence[Array], arg_dtypes: Sequence[DType], compute: DType, out: DType) -> Array:
+        if op.rule is DTypeRule.CAST:
+            return self.cast(args[0], arg_dtypes[0], out)
+        operands = [self.cast(a, d, _operand_dtype(op, i, compute)) for i, (a, d) in enumerate(zip(args, arg_dtypes, strict=True))]
+        with np.errstate(all="ignore"):
+            result = np.asarray(op.function(*operands))
+        return self.cast(result, _result_dtype(op, compute), out)
+
+    def combine(self, combine: Combine, a: Array, b: Array, dtype: DType) -> Array:
+        return self.apply(combine.op, (a, b), (dtype, dtype), dtype.compute, dtype)
+
+    def reduce(self, combine: Combine, array: Array, axis: tuple[int, ...], dtype: DType) -> Array:
+        neutral = combine.neutral(dtype)
+        with np.errstate(all="ignore"):
+            if dtype.is_float:
+                return _reduce(combine, array.astype(np.float64), axis, np.dtype(np.float64), neutral).astype(dtype.numpy)
+            return _reduce(combine, array, axis, dtype.numpy, neutral)
+
+    def matmul(self, a: Array, b: Array, dtype: DType) -> Array:
+        with np.errstate(all="ignore"):
+            if dtype.is_float:
+                return np.asarray(np.matmul(a.astype(np.float64), b.astype(np.float64))).astype(dtype.numpy)
+            return np.asarray(np.matmul(a, b))
+
+
+def _float_to_integer(array: npt.NDArray[np.float64], target: DType) -> Array:
+    """Truncated and clamped to the range, NaN to 0, as the conversion instructions do; plain conversion would be undefined."""
+    whole = np.where(np.isnan(array), 0.0, np.trunc(array))
+    # the greatest 64-bit integers are no float64: what reaches the float above them is clamped by hand
+    above = whole >= float(target.max_value)
+    below = whole <= float(target.min_value)
+    inside = np.where(above | below, 0.0, whole).astype(target.numpy)
+    clamped = np.where(below, np.asarray(target.min_value, target.numpy), inside)
+    return np.asarray(np.where(above, np.asarray(target.max_value, target.numpy), clamped))
+
+
+class Ring:
+    """Words of the integer ring in the place of floats; integers and bool as they are.
+
+    Casts between floats change nothing, an integer becomes the word that it is modulo 2^64, and a float becomes an integer by a hash.
+    """
+
+    name = "ring"
+
+    def storage(self, dtype: DType) -> np.dtype[Any]:
+        return WORD if dtype.kind is DTypeKind.FLOAT else dtype.numpy
+
+    def encode(self, array: npt.ArrayLike, dtype: DType) -> Array:
+        given = np.asarray(array)
+        if not dtype.is_float:
+            return given.astype(dtype.numpy)
+        return given if given.dtype == WORD else embed(given, dtype)
+
+    def literal(self, value: Scalar, dtype: DType) -> Array:
+        stored = NATIVE.literal(value, dtype)
+        return embed(stored, dtype) if dtype.is_float else stored
+
+    def cast(self, array: Array, source: DType, target: DType) -> Array:
+        if source is target or (source.is_float and target.is_float):
+            return array
+        if target.is_bool:
+            return np.asarray(array != 0)
+        if target.is_float:
+            wide = array.astype(np.int64) if source.kind is DTypeKind.INT else array
+            return wide.astype(WORD)
+        return (hash_words("cast", array) if source.is_float else array).astype(target.numpy)
+
+    def apply(self, op: Elementwise, args: Sequence[Array], arg_dtypes: Sequence[DType], compute: DType, out: DType) -> Array:
+        if op.rule is DTypeRule.CAST:
+            return self.cast(args[0], arg_dtypes[0], out)
+        operands = [self.cast(a, d, _operand_dtype(op, i, compute)) for i, (a, d) in enumerate(zip(args, arg_dtypes, strict=True))]
+        with np.errstate(all="ignore"):
+            if not compute.is_float:
+                result = np.asarray(op.function(*operands))
+            elif op.ring is not None:
+                result = np.asarray(op.ring(*operands))
+            else:
+                result = hash_words(op.name, *operands)
+        return self.cast(result, _result_dtype(op, compute), out)
+
+    def combine(self, combine: Combine, a: Array, b: Array, dtype: DType) -> Array:
+        return self.apply(combine.op, (a, b), (dtype, dtype), dtype, dtype)
+
+    def reduce(self, combine: Combine, array: Array, axis: tuple[int, ...], dtype: DType) -> Array:
+        neutral = self.literal(combine.neutral(dtype), dtype)
+        with np.errstate(all="ignore"):
+            return _reduce(combine, array, axis, self.storage(dtype), neutral[()])
+
+    def matmul(self, a: Array, b: Array, dtype: DType) -> Array:
+        with np.errstate(all="ignore"):
+            return np.asarray(np.matmul(a, b))
+
+
+NATIVE: Values = Native()
+RING: Values = Ring()

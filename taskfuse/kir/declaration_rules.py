@@ -1,0 +1,203 @@
+"""Rules of a kernel's declarations: names, parameters, launch shape, storage. Each gives the offending name and a message, or ``None``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+from taskfuse.ir.scalar import Const, Expr, is_multiple
+from taskfuse.ir.scalar.expr import SYMBOL_NAME
+from taskfuse.ir.types import MemoryType
+from taskfuse.kir.nodes import HostParam, ScalarParam, TensorMapParam, TensorParam
+from taskfuse.kir.printer import block_threads
+from taskfuse.kir.scope import INDEX_SYMBOLS, Declarations
+from taskfuse.kir.words import RESERVED
+
+Problem = tuple[str, str]
+DeclarationRule = Callable[[Declarations], Problem | None]
+
+LAUNCH = "GRID"
+MAX_BLOCK_THREADS = 1024
+MAX_MBARRIER_COUNT = 2**20 - 1
+TMA_MAX_RANK = 5
+TMA_MAX_BOX = 256
+SWIZZLES = (0, 32, 64, 128)
+
+
+def declared_names(d: Declarations) -> Iterator[str]:
+    """Every name that the kernel declares, in the order of the text."""
+    kernel = d.kernel
+    for declared in (*kernel.params, *kernel.extents, *kernel.buffers, *kernel.mbarriers, *kernel.counters):
+        yield declared.name
+
+
+def names_are_names(d: Declarations) -> Problem | None:
+    """A name can be read back: it is of the expressions' form and no word of the grammar."""
+    for name in (d.kernel.name, *declared_names(d)):
+        if SYMBOL_NAME.fullmatch(name) is None or name in RESERVED or name in INDEX_SYMBOLS:
+            return name, f"'{name}' is not a name: a name is letters, digits and _, in parts joined by dots, and no word of the grammar"
+    return None
+
+
+def names_are_declared_once(d: Declarations) -> Problem | None:
+    """All declarations share one name space."""
+    seen: set[str] = set()
+    for name in declared_names(d):
+        if name in seen:
+            return name, f"'{name}' is declared twice"
+        seen.add(name)
+    return None
+
+
+def extents_are_possible(d: Declarations) -> Problem | None:
+    """Some value satisfies what is said about an extent."""
+    for e in d.kernel.extents:
+        if e.min < 0 or e.multiple_of < 1 or (e.max is not None and e.max < e.min):
+            return e.name, f"no value of '{e.name}' is at least {e.min}, at most {e.max} and a multiple of {e.multiple_of}"
+    return None
+
+
+def params_are_in_order(d: Declarations) -> Problem | None:
+    """Arguments in the order of a call, then what the host derives."""
+    last = 0
+    for param in d.kernel.params:
+        match param:
+            case ScalarParam():
+                rank = 0
+            case TensorParam():
+                rank = int(param.is_output)
+            case HostParam() | TensorMapParam():
+                rank = 2
+        if rank < last:
+            return param.name, f"'{param.name}' is out of order: inputs and scalars come first, then outputs, then derived parameters"
+        last = rank
+    return None
+
+
+def _foreign(expressions: Iterable[Expr], allowed: frozenset[str]) -> str | None:
+    """A symbol that is not allowed."""
+    return next((min(e.free - allowed) for e in expressions if not e.free <= allowed), None)
+
+
+def tensors_have_extents(d: Declarations) -> Problem | None:
+    """Shapes of tensor arguments depend on extents only."""
+    for param in d.kernel.params:
+        if isinstance(param, TensorParam):
+            name = _foreign(param.shape, d.extents)
+            if name is not None:
+                return param.name, f"the shape of '{param.name}' uses '{name}', which is not an extent"
+    return None
+
+
+def host_values_are_known(d: Declarations) -> Problem | None:
+    """The host computes parameters in their order."""
+    known = d.extents
+    for param in d.kernel.params:
+        if isinstance(param, HostParam):
+            name = _foreign((param.value,), known)
+            if name is not None:
+                return param.name, f"host parameter '{param.name}' uses '{name}', which is neither an extent nor an earlier host parameter"
+            known |= {param.name}
+    return None
+
+
+def launch_is_known(d: Declarations) -> Problem | None:
+    """Grid, block and cluster depend on extents and host parameters only."""
+    name = _foreign((*d.kernel.grid, *d.kernel.block, *d.kernel.cluster), d.launch_symbols)
+    return None if name is None else (LAUNCH, f"the launch shape uses '{name}', which is neither an extent nor a host parameter")
+
+
+def launch_is_possible(d: Declarations) -> Problem | None:
+    """No negative extent, and at most 1024 threads per block."""
+    for e in (*d.kernel.grid, *d.kernel.block, *d.kernel.cluster):
+        if isinstance(e, Const) and e.value < 0:
+            return LAUNCH, f"the launch shape has the extent {e}"
+    threads = block_threads(d.kernel.block)
+    if isinstance(threads, Const) and threads.value > MAX_BLOCK_THREADS:
+        return LAUNCH, f"a block has {threads} threads; at most {MAX_BLOCK_THREADS} are possible"
+    return None
+
+
+def tensor_maps_are_possible(d: Declarations) -> Problem | None:
+    """cuTensorMapEncodeTiled: rank at most 5, box 1 to 256 per axis, inner bytes a multiple of 16 and at most the swizzle span."""
+    for m in d.maps.values():
+        tensor = d.storage.get(m.tensor)
+        if not isinstance(tensor, TensorParam):
+            return m.name, f"tensor map '{m.name}' is of '{m.tensor}', which is not a tensor argument"
+        if len(m.box) != len(tensor.shape):
+            return m.name, f"the box of '{m.name}' has {len(m.box)} axes, '{m.tensor}' has {len(tensor.shape)}"
+        if not 1 <= len(m.box) <= TMA_MAX_RANK:
+            return m.name, f"the box of '{m.name}' has {len(m.box)} axes; 1 to {TMA_MAX_RANK} are possible"
+        wrong = next((n for n in m.box if not 1 <= n <= TMA_MAX_BOX), None)
+        if wrong is not None:
+            return m.name, f"the box of '{m.name}' has an axis of {wrong} elements; 1 to {TMA_MAX_BOX} are possible"
+        inner = m.box[-1] * tensor.dtype.itemsize
+        if inner % 16:
+            return m.name, f"the innermost axis of the box of '{m.name}' has {inner} bytes, not a multiple of 16"
+        if m.swizzle not in SWIZZLES:
+            return m.name, f"a swizzle of {m.swizzle} bytes: 0, 32, 64 and 128 are possible"
+        if m.swizzle and inner > m.swizzle:
+            return m.name, f"the innermost axis of the box of '{m.name}' has {inner} bytes, more than the swizzle span of {m.swizzle}"
+    return None
+
+
+def buffers_have_known_shapes(d: Declarations) -> Problem | None:
+    """Local arrays are registers, of a constant number; other shapes are known at launch."""
+    for b in d.kernel.buffers:
+        if b.memory is MemoryType.Local:
+            variable = next((e for e in b.shape if not isinstance(e, Const)), None)
+            if variable is not None:
+                return b.name, f"Local '{b.name}' has the extent {variable}, which is not a constant"
+        name = _foreign(b.shape, d.launch_symbols)
+        if name is not None:
+            return b.name, f"the shape of '{b.name}' uses '{name}', which is neither an extent nor a host parameter"
+    return None
+
+
+def buffers_are_aligned(d: Declarations) -> Problem | None:
+    """An alignment is a power of two that the element needs at least."""
+    for b in d.kernel.buffers:
+        if b.align < b.dtype.itemsize or b.align & (b.align - 1):
+            return b.name, f"'{b.name}' has the alignment {b.align}; it must be a power of two, at least the element's {b.dtype.itemsize} bytes"
+    return None
+
+
+def offsets_are_shared_and_aligned(d: Declarations) -> Problem | None:
+    """Shared offsets are known at launch and provably multiples of the alignment."""
+    for b in d.kernel.buffers:
+        if b.offset is None:
+            continue
+        if b.memory is not MemoryType.Shared:
+            return b.name, f"'{b.name}' has an offset, which only a Shared buffer can have"
+        name = _foreign((b.offset,), d.launch_symbols)
+        if name is not None:
+            return b.name, f"the offset of '{b.name}' uses '{name}', which is neither an extent nor a host parameter"
+        if isinstance(b.offset, Const) and b.offset.value < 0:
+            return b.name, f"the offset {b.offset} of '{b.name}' is negative"
+        if not is_multiple(b.offset, b.align, d.facts):
+            return b.name, f"the offset {b.offset} of '{b.name}' is not a multiple of its alignment {b.align}"
+    return None
+
+
+def mbarriers_have_slots(d: Declarations) -> Problem | None:
+    """An array of mbarriers is not empty."""
+    for m in d.kernel.mbarriers:
+        if m.slots < 1:
+            return m.name, f"mbarrier '{m.name}' has {m.slots} slots; it needs at least 1"
+    return None
+
+
+DECLARATION_RULES: tuple[DeclarationRule, ...] = (
+    names_are_names,
+    names_are_declared_once,
+    extents_are_possible,
+    params_are_in_order,
+    tensors_have_extents,
+    host_values_are_known,
+    launch_is_known,
+    launch_is_possible,
+    tensor_maps_are_possible,
+    buffers_have_known_shapes,
+    buffers_are_aligned,
+    offsets_are_shared_and_aligned,
+    mbarriers_have_slots,
+)

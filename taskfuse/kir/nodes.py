@@ -1,0 +1,470 @@
+"""Kernel IR: the lowered loop nest.
+
+A kernel is what every thread of a launch executes, as a tree of statements over explicit storage. All synchronization is explicit:
+barriers, mbarrier waits and arrivals, cursors (slot and parity of a ring), commits and retires of asynchronous queues. The simulator,
+the checker and the CUDA printer know only what is written here. docs/kernel-ir.md has the grammar of the printed form.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from enum import Enum
+
+from taskfuse.dtypes import DType
+from taskfuse.ir.elementwise import Elementwise
+from taskfuse.ir.scalar import TRUE, Expr
+from taskfuse.ir.types import MemoryType, ParallelType
+from taskfuse.location import Location
+
+# -- declarations -------------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """A symbolic extent of the kernel's tensors and what is known about it."""
+
+    name: str
+    min: int = 0
+    max: int | None = None
+    multiple_of: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class TensorParam:
+    """A tensor argument in Global memory, indexed by one expression per axis; any strides."""
+
+    name: str
+    dtype: DType
+    shape: tuple[Expr, ...]
+    is_output: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ScalarParam:
+    """A run-time scalar argument; read as :class:`ScalarValue`."""
+
+    name: str
+    dtype: DType
+
+
+@dataclass(frozen=True, slots=True)
+class HostParam:
+    """An integer argument that the host computes from the extents at launch."""
+
+    name: str
+    value: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class TensorMapParam:
+    """A TMA descriptor of a tensor argument.
+
+    Attributes:
+        tensor: name of the tensor argument.
+        box: elements per axis of one transfer, outermost axis first.
+        swizzle: 0, 32, 64 or 128: bytes of the Shared-memory swizzle span.
+    """
+
+    name: str
+    tensor: str
+    box: tuple[int, ...]
+    swizzle: int
+
+
+Param = TensorParam | ScalarParam | HostParam | TensorMapParam
+
+
+@dataclass(frozen=True, slots=True)
+class Buffer:
+    """Storage inside the kernel: Local (one copy per thread), Shared (per block) or Global workspace (per launch); row-major.
+
+    Attributes:
+        align: alignment in bytes (a power of two, at least the element size).
+        offset: byte offset in the block's Shared memory; ``None``: after the buffers before it. Two buffers may overlap.
+    """
+
+    name: str
+    dtype: DType
+    memory: MemoryType
+    shape: tuple[Expr, ...]
+    align: int
+    offset: Expr | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Mbarrier:
+    """An array of ``slots`` mbarriers in Shared memory."""
+
+    name: str
+    slots: int
+
+
+@dataclass(frozen=True, slots=True)
+class Counter:
+    """A monotone counter in Global memory for barriers across blocks, zero before the first launch."""
+
+    name: str
+
+
+# -- operands -----------------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """An element of a buffer or tensor argument."""
+
+    buffer: str
+    index: tuple[Expr, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Immediate:
+    """A constant. Every NaN is the same one, so that equality holds for it."""
+
+    value: int | float | bool
+    dtype: DType
+
+    def __post_init__(self) -> None:
+        if self.value != self.value:
+            object.__setattr__(self, "value", math.nan)
+
+
+@dataclass(frozen=True, slots=True)
+class ScalarValue:
+    """The value of a scalar argument."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class IndexOf:
+    """The value of an integer expression, as int64."""
+
+    value: Expr
+
+
+Operand = Access | Immediate | ScalarValue | IndexOf
+
+
+@dataclass(frozen=True, slots=True)
+class BarrierSlot:
+    """One mbarrier of an array."""
+
+    name: str
+    slot: Expr
+
+
+class Major(Enum):
+    """Which axis of a wgmma operand is contiguous in Shared memory."""
+
+    K = "K"
+    MN = "MN"
+
+
+@dataclass(frozen=True, slots=True)
+class Descriptor:
+    """A wgmma matrix descriptor (PTX ISA, "Asynchronous Warpgroup Level Matrix Shared Memory Layout").
+
+    Attributes:
+        base: the first element of the tile (address before the swizzle).
+        offset: bytes added to the address of ``base``.
+        swizzle: 0, 32, 64 or 128 bytes; applied to the final address bits: 128: [4:7) ^= [7:10), 64: [4:6) ^= [7:9), 32: [4] ^= [7].
+        lbo: leading byte offset. K-major, no swizzle: between the two 16-byte core matrices along k; MN-major: between spans along m or n.
+        sbo: stride byte offset. K-major: between groups of 8 rows; MN-major: between groups of 8 along k.
+        major: the contiguous axis.
+    """
+
+    base: Access
+    offset: Expr
+    swizzle: int
+    lbo: int
+    sbo: int
+    major: Major
+
+
+# -- statements ---------------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class For:
+    """``for var = start; var < stop; var += step``. ``unroll``: the body is copied, so that ``var`` is a constant in it."""
+
+    var: str
+    start: Expr
+    stop: Expr
+    step: Expr
+    unroll: bool
+    body: tuple[Stmt, ...]
+    location: Location | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Bind:
+    """A loop without code: ``index`` (of a block or thread type) runs over ``extent`` values at the same time. It guards nothing."""
+
+    index: Expr
+    ptype: ParallelType
+    extent: Expr
+    body: tuple[Stmt, ...]
+    location: Location | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Branch:
+    """One arm of an :class:`If`; ``label`` says which node (task or group) it belongs to."""
+
+    cond: Expr
+    body: tuple[Stmt, ...]
+    label: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class If:
+    """An if / else-if chain; at most the first arm whose condition holds runs."""
+
+    branches: tuple[Branch, ...]
+    location: Location | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Compute:
+    """``out = op(operands)``: operands are converted to ``dtype``, the op runs in it, the result is converted to ``out``'s dtype."""
+
+    out: Access
+    op: Elementwise
+    operands: tuple[Operand, ...]
+    dtype: DType
+    location: Location | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """An operand and where it is valid."""
+
+    cond: Expr
+    operand: Operand
+
+
+@dataclass(frozen=True, slots=True)
+class Choose:
+    """``out`` = the operand of the first case whose condition holds (no other operand is read); one always does. ``label`` is its printed name."""
+
+    out: Access
+    label: str
+    cases: tuple[Case, ...]
+    location: Location | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class VectorCopy:
+    """``width`` elements, consecutive along the last index of both sides, copied by one instruction; both addresses aligned to its size."""
+
+    out: Access
+    source: Access
+    width: int
+    location: Location | None = field(default=None, compare=False)
+
+
+class BarrierScope(Enum):
+    """Who meets at a :class:`Barrier`."""
+
+    BLOCK = "block"
+    WARP = "warp"
+    NAMED = "named"
+    GRID = "grid"
+
+
+@dataclass(frozen=True, slots=True)
+class Barrier:
+    """All participants arrive before any goes on; orders their memory accesses.
+
+    Attributes:
+        scope: BLOCK: every thread of the block; WARP: the threads of one warp that the condition above selects; NAMED: ``threads`` threads
+            (a multiple of 32) at hardware barrier ``id`` (1-15); GRID: ``threads`` threads of several blocks at ``counter``.
+        note: why it is there; printed.
+    """
+
+    scope: BarrierScope
+    threads: Expr
+    id: Expr | None = None
+    counter: str | None = None
+    note: str = field(default="", compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class InitBarrier:
+    """``mbarrier.init``: phase 0, ``count`` pending arrivals."""
+
+    barrier: BarrierSlot
+    count: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class FenceInit:
+    """Makes initialized mbarriers visible to the asynchronous proxy (``fence.mbarrier_init``)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Arrive:
+    """``mbarrier.arrive`` (release): each executing thread counts once."""
+
+    barrier: BarrierSlot
+
+
+@dataclass(frozen=True, slots=True)
+class Expect:
+    """``mbarrier.arrive.expect_tx``: each executing thread adds ``bytes`` to the pending bytes, then counts as one arrival."""
+
+    barrier: BarrierSlot
+    bytes: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """``mbarrier.try_wait.parity`` in a loop (acquire): goes on once the barrier's current phase parity differs from ``parity``."""
+
+    barrier: BarrierSlot
+    parity: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class CursorInit:
+    """A ring cursor, a per-thread state: symbols ``name.slot`` and ``name.parity`` from here on."""
+
+    name: str
+    slots: int
+    slot: int
+    parity: int
+
+
+@dataclass(frozen=True, slots=True)
+class Advance:
+    """Move a cursor ``count`` slots on; the parity flips at every wrap."""
+
+    cursor: str
+    count: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class TmaLoad:
+    """Copy a box from Global to Shared, issued by each executing thread, done by the copy engine at any later time.
+
+    The box at ``coords`` (outermost axis first; elements outside the tensor read 0) is written row-major at ``out`` under the map's
+    swizzle; then ``barrier`` loses the bytes of the full box from its pending bytes.
+    """
+
+    out: Access
+    map: str
+    coords: tuple[Expr, ...]
+    barrier: BarrierSlot
+
+
+@dataclass(frozen=True, slots=True)
+class TmaStore:
+    """Copy a box from Shared to Global (clipped), done by the copy engine at any time before the issuing thread's matching retire."""
+
+    map: str
+    coords: tuple[Expr, ...]
+    source: Access
+
+
+class Queue(Enum):
+    """An asynchronous FIFO: wgmma (per warpgroup) or bulk copies from Shared (per thread)."""
+
+    WGMMA = "wgmma"
+    BULK = "bulk"
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """Close the batch of operations issued to ``queue`` since the last commit."""
+
+    queue: Queue
+
+
+@dataclass(frozen=True, slots=True)
+class Retire:
+    """Wait until at most ``pending`` batches are unfinished; ``read_only``: until their sources have been read."""
+
+    queue: Queue
+    pending: int
+    read_only: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class WgmmaFence:
+    """``wgmma.fence``: orders register accesses before the following wgmma."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wgmma:
+    """``acc += A @ B^T`` by one warpgroup, asynchronously: A is m64 x k, B is n x k, both read from Shared when the engine gets to it.
+
+    Attributes:
+        acc: first of the n/2 accumulator registers of each thread (fp32; fragment layout of the PTX ISA, "Matrix Fragments for wgmma").
+        accumulate: false: acc = A @ B^T.
+        dtype: operand dtype.
+    """
+
+    n: int
+    k: int
+    acc: Access
+    a: Descriptor
+    b: Descriptor
+    accumulate: Expr
+    dtype: DType
+
+
+@dataclass(frozen=True, slots=True)
+class StMatrix:
+    """``stmatrix.x4``: a warp stores four 8x8 matrices of 16-bit elements from registers.
+
+    Lane l gives the address ``out`` of row l%8 of matrix l/8 (8 consecutive elements) and holds, of row l/4 of matrix i, the elements
+    2*(l%4) and +1 in registers ``source + 2*i`` and ``+ 1``.
+    """
+
+    out: Access
+    source: Access
+
+
+@dataclass(frozen=True, slots=True)
+class FenceProxyAsync:
+    """``fence.proxy.async``: orders this thread's generic accesses to Shared memory before later asynchronous ones."""
+
+
+@dataclass(frozen=True, slots=True)
+class SetMaxNReg:
+    """``setmaxnreg``: this warpgroup's register budget per thread from here on."""
+
+    registers: int
+
+
+Stmt = (
+    For
+    | Bind
+    | If
+    | Compute
+    | Choose
+    | VectorCopy
+    | Barrier
+    | InitBarrier
+    | FenceInit
+    | Arrive
+    | Expect
+    | Wait
+    | CursorInit
+    | Advance
+    | TmaLoad
+    | TmaStore
+    | Commit
+    | Retire
+    | WgmmaFence
+    | Wgmma
+    | StMatrix
+    | FenceProxyAsync
+    | SetMaxNReg
+)
+
+Dim3 = tuple[Expr, Expr, Expr]
+ALWAYS = TRUE

@@ -1,0 +1,117 @@
+"""The operands of kernel text: accesses, constants, slots of mbarriers, matrix descriptors; and the names that they may use."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from taskfuse.dtypes import DType
+from taskfuse.ir.scalar import Expr, const
+from taskfuse.kir.nodes import (
+    Access,
+    BarrierSlot,
+    Buffer,
+    Counter,
+    Descriptor,
+    Dim3,
+    Immediate,
+    IndexOf,
+    Major,
+    Mbarrier,
+    Operand,
+    Param,
+    ScalarParam,
+    ScalarValue,
+    TensorMapParam,
+    TensorParam,
+)
+from taskfuse.kir.printer import block_threads
+from taskfuse.kir.reader import Reader, known
+
+MAJORS = {m.value: m for m in Major}
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """The declared names by kind, and the number of threads of a block."""
+
+    storage: dict[str, TensorParam | Buffer]
+    scalars: dict[str, ScalarParam]
+    maps: dict[str, TensorMapParam]
+    mbarriers: dict[str, Mbarrier]
+    counters: dict[str, Counter]
+    threads: Expr
+
+    @staticmethod
+    def of(params: Sequence[Param], buffers: Sequence[Buffer], mbarriers: Sequence[Mbarrier], counters: Sequence[Counter], block: Dim3) -> Names:
+        """The names of these declarations."""
+        storage: dict[str, TensorParam | Buffer] = {p.name: p for p in params if isinstance(p, TensorParam)}
+        return Names(
+            storage | {b.name: b for b in buffers},
+            {p.name: p for p in params if isinstance(p, ScalarParam)},
+            {p.name: p for p in params if isinstance(p, TensorMapParam)},
+            {m.name: m for m in mbarriers},
+            {c.name: c for c in counters},
+            block_threads(block),
+        )
+
+
+class OperandParser:
+    """One method per kind of operand."""
+
+    def __init__(self, reader: Reader, names: Names) -> None:
+        self.reader = reader
+        self.names = names
+
+    def operand(self, dtype: DType) -> Operand:
+        """An operand where a constant without a dtype means one of ``dtype``."""
+        reader = self.reader
+        if reader.at_literal():
+            value = reader.literal()
+            return Immediate(value, reader.dtype() if reader.take(":") else dtype)
+        if reader.take("index"):
+            reader.expect("(")
+            value = reader.expression()
+            reader.expect(")")
+            return IndexOf(value)
+        if reader.token.text in self.names.scalars:
+            return ScalarValue(reader.advance().text)
+        return self.access()
+
+    def access(self) -> Access:
+        reader = self.reader
+        token = reader.word("a buffer")
+        storage = known(token, token.text, self.names.storage, "buffer or argument")
+        if reader.at("["):
+            return Access(token.text, reader.expressions("[", "]"))
+        if storage.shape:
+            raise token.error(f"'{token.text}' has {len(storage.shape)} axes and needs as many indices")
+        return Access(token.text, ())
+
+    def slot(self) -> BarrierSlot:
+        reader = self.reader
+        token = reader.word("an mbarrier")
+        name = known(token, token.text, self.names.mbarriers, "mbarrier").name
+        reader.expect("[")
+        slot = reader.expression()
+        reader.expect("]")
+        return BarrierSlot(name, slot)
+
+    def descriptor(self) -> Descriptor:
+        reader = self.reader
+        reader.expect("desc")
+        reader.expect("(")
+        base = self.access()
+        offset = reader.expression() if reader.take("+") else const(0)
+        reader.expect(",")
+        swizzle = reader.number("swizzle")
+        reader.expect(",")
+        lbo = reader.number("lbo")
+        reader.expect(",")
+        sbo = reader.number("sbo")
+        reader.expect(",")
+        reader.expect("major")
+        token = reader.word("K or MN")
+        major = known(token, token.text, MAJORS, "major")
+        reader.expect(")")
+        return Descriptor(base, offset, swizzle, lbo, sbo, major)

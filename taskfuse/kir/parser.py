@@ -1,0 +1,189 @@
+"""The parser of kernel text: header and declarations here, statements in :mod:`taskfuse.kir.statement_parser`. Grammar: docs/kernel-ir.md."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from taskfuse.ir.types import MemoryType
+from taskfuse.kir.kernel import ONE, Kernel
+from taskfuse.kir.nodes import Buffer, Counter, Dim3, Extent, HostParam, Mbarrier, Param, ScalarParam, TensorMapParam, TensorParam
+from taskfuse.kir.operand_parser import Names
+from taskfuse.kir.reader import Reader
+from taskfuse.kir.statement_parser import StatementParser
+from taskfuse.kir.words import Keyword
+
+T = TypeVar("T")
+
+
+def parse_kernel(text: str) -> Kernel:
+    """The kernel that ``text`` denotes. Comments are dropped, except labels of branches and notes of barriers.
+
+    Raises:
+        ParseError: the text is not in the grammar, or names an op, dtype, buffer, mbarrier, tensor map, scalar or counter that there is not.
+    """
+    reader = Reader(text)
+    parser = _Header(reader)
+    parser.signature()
+    parser.declarations()
+    if parser.launch is None:
+        raise reader.fail("GRID and BLOCK")
+    grid, block, cluster = parser.launch
+    names = Names.of(parser.params, parser.buffers, parser.mbarriers, parser.counters, block)
+    body = StatementParser(reader, names).block(parser.column)
+    if reader.token.text:
+        raise reader.token.error("the indentation matches no enclosing block")
+    return Kernel(
+        name=parser.name,
+        extents=tuple(parser.extents),
+        params=tuple(parser.params),
+        grid=grid,
+        block=block,
+        buffers=tuple(parser.buffers),
+        mbarriers=tuple(parser.mbarriers),
+        counters=tuple(parser.counters),
+        body=body,
+        cluster=cluster,
+    )
+
+
+class _Header:
+    """The signature and the declarations, as read so far."""
+
+    def __init__(self, reader: Reader) -> None:
+        self.reader = reader
+        self.column = reader.token.column
+        self.name = ""
+        self.extents: list[Extent] = []
+        self.params: list[Param] = []
+        self.buffers: list[Buffer] = []
+        self.mbarriers: list[Mbarrier] = []
+        self.counters: list[Counter] = []
+        self.launch: tuple[Dim3, Dim3, Dim3] | None = None
+
+    def signature(self) -> None:
+        reader = self.reader
+        reader.expect(Keyword.KERNEL.value)
+        self.name = reader.name("the kernel's name")
+        reader.expect("(")
+        self.params += reader.sequence(self.argument, ")")
+        reader.expect("->")
+        reader.expect("(")
+        self.params += reader.sequence(self.result, ")")
+        reader.end_line()
+
+    def argument(self) -> TensorParam | ScalarParam:
+        reader = self.reader
+        name = reader.name("an argument")
+        reader.expect(":")
+        dtype = reader.dtype()
+        return TensorParam(name, dtype, reader.expressions("[", "]"), is_output=False) if reader.at("[") else ScalarParam(name, dtype)
+
+    def result(self) -> TensorParam:
+        reader = self.reader
+        name = reader.name("a result")
+        reader.expect(":")
+        dtype = reader.dtype()
+        return TensorParam(name, dtype, reader.expressions("[", "]"), is_output=True)
+
+    def declarations(self) -> None:
+        reader = self.reader
+        while True:
+            start = reader.token
+            match reader.keyword():
+                case Keyword.DIM:
+                    reader.advance()
+                    self.extents += self.line(self.extent)
+                case Keyword.HOST:
+                    reader.advance()
+                    name = reader.name("a host parameter")
+                    reader.expect("=")
+                    self.params.append(HostParam(name, reader.expression()))
+                case Keyword.TENSORMAP:
+                    reader.advance()
+                    self.params.append(self.tensor_map())
+                case Keyword.GRID:
+                    if self.launch is not None:
+                        raise start.error("the launch shape is given twice")
+                    self.launch = self.launch_shape()
+                case Keyword.LOCAL:
+                    self.buffers.append(self.buffer(MemoryType.Local))
+                case Keyword.SHARED:
+                    self.buffers.append(self.buffer(MemoryType.Shared))
+                case Keyword.GLOBAL:
+                    self.buffers.append(self.buffer(MemoryType.Global))
+                case Keyword.MBARRIER:
+                    reader.advance()
+                    self.mbarriers += self.line(self.mbarrier)
+                case Keyword.COUNTER:
+                    reader.advance()
+                    self.counters += self.line(lambda: Counter(reader.name("a counter")))
+                case _:
+                    return
+            if start.column <= self.column:
+                raise start.error(f"a declaration is indented below {Keyword.KERNEL.value}")
+            reader.end_line()
+
+    def line(self, item: Callable[[], T]) -> list[T]:
+        """Items between commas, up to the end of the line."""
+        items = [item()]
+        while self.reader.take(","):
+            items.append(item())
+        return items
+
+    def extent(self) -> Extent:
+        reader = self.reader
+        name = reader.name("an extent")
+        low, high, multiple = 0, None, 1
+        while True:
+            if reader.take("min"):
+                low = reader.integer()
+            elif reader.take("max"):
+                high = reader.integer()
+            elif reader.take("multiple_of"):
+                multiple = reader.integer()
+            else:
+                return Extent(name, low, high, multiple)
+
+    def tensor_map(self) -> TensorMapParam:
+        reader = self.reader
+        name = reader.name("a tensor map")
+        reader.expect("=")
+        tensor = reader.name("a tensor argument")
+        reader.expect("box")
+        reader.expect("(")
+        box = reader.sequence(reader.integer, ")")
+        return TensorMapParam(name, tensor, box, reader.number("swizzle"))
+
+    def launch_shape(self) -> tuple[Dim3, Dim3, Dim3]:
+        reader = self.reader
+        reader.expect(Keyword.GRID.value)
+        grid = self.dim3()
+        reader.expect(Keyword.BLOCK.value)
+        block = self.dim3()
+        return grid, block, self.dim3() if reader.take(Keyword.CLUSTER.value) else ONE
+
+    def dim3(self) -> Dim3:
+        start = self.reader.token
+        found = self.reader.expressions("(", ")")
+        if len(found) != 3:
+            raise start.error(f"a launch shape has 3 extents, not {len(found)}")
+        return found[0], found[1], found[2]
+
+    def buffer(self, memory: MemoryType) -> Buffer:
+        reader = self.reader
+        reader.advance()
+        name = reader.name("a buffer")
+        reader.expect(":")
+        dtype = reader.dtype()
+        shape = reader.expressions("[", "]")
+        align = reader.integer() if reader.take("align") else dtype.itemsize
+        return Buffer(name, dtype, memory, shape, align, reader.expression() if reader.take("@") else None)
+
+    def mbarrier(self) -> Mbarrier:
+        reader = self.reader
+        name = reader.name("an mbarrier")
+        reader.expect("[")
+        slots = reader.integer()
+        reader.expect("]")
+        return Mbarrier(name, slots)

@@ -1,0 +1,317 @@
+"""The text of a kernel: the loop nest. docs/kernel-ir.md has the grammar; :func:`taskfuse.kir.parse_kernel` reads it back."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from taskfuse.dtypes import DType
+from taskfuse.ir.scalar import TRUE, Expr, const
+from taskfuse.ir.types import MemoryType
+from taskfuse.kir.kernel import ONE, Kernel
+from taskfuse.kir.nodes import (
+    Access,
+    Advance,
+    Arrive,
+    Barrier,
+    BarrierScope,
+    BarrierSlot,
+    Bind,
+    Buffer,
+    Case,
+    Choose,
+    Commit,
+    Compute,
+    CursorInit,
+    Descriptor,
+    Dim3,
+    Expect,
+    Extent,
+    FenceInit,
+    FenceProxyAsync,
+    For,
+    HostParam,
+    If,
+    Immediate,
+    IndexOf,
+    InitBarrier,
+    Operand,
+    Retire,
+    ScalarParam,
+    ScalarValue,
+    SetMaxNReg,
+    StMatrix,
+    Stmt,
+    TensorMapParam,
+    TensorParam,
+    TmaLoad,
+    TmaStore,
+    VectorCopy,
+    Wait,
+    Wgmma,
+    WgmmaFence,
+)
+from taskfuse.kir.walk import Body
+
+INDENT = "  "
+MEMORY_KEYWORDS = {MemoryType.Local: "LOCAL", MemoryType.Shared: "SHARED", MemoryType.Global: "GLOBAL"}
+WARP_SIZE = const(32)
+
+
+def to_text(kernel: Kernel) -> str:
+    """The text of a kernel, without a final newline. Every kernel can be printed, also one that its verifier refuses."""
+    return "\n".join(layout(kernel).lines)
+
+
+def stmt_text(stmt: Stmt, kernel: Kernel) -> str:
+    """The first line of a statement, as it stands in the text of ``kernel`` (without indentation and comment)."""
+    printer = _Printer(kernel)
+    printer.stmt(stmt, 0)
+    return printer.lines[0].split("  # ")[0]
+
+
+@dataclass(slots=True)
+class Layout:
+    """The lines of a text and where things are in it.
+
+    Attributes:
+        statements: line (from 0) of each statement and each branch of an If, numbered in the order of the text; an If has its own number,
+            before that of its first branch.
+        declarations: line of each declared name, and of ``GRID``.
+    """
+
+    lines: list[str] = field(default_factory=lambda: [])
+    statements: list[int] = field(default_factory=lambda: [])
+    declarations: dict[str, int] = field(default_factory=lambda: {})
+
+
+def layout(kernel: Kernel) -> Layout:
+    """Print a kernel and remember where each statement and declaration is."""
+    printer = _Printer(kernel)
+    printer.header()
+    printer.body(kernel.body, 0)
+    return Layout(printer.lines, printer.statements, printer.declarations)
+
+
+def block_threads(block: Dim3) -> Expr:
+    """The number of threads of a block: how many meet at a block-wide barrier."""
+    return block[0] * block[1] * block[2]
+
+
+class _Printer:
+    def __init__(self, kernel: Kernel) -> None:
+        self.kernel = kernel
+        self.lines: list[str] = []
+        self.statements: list[int] = []
+        self.declarations: dict[str, int] = {}
+        self.dtypes: Mapping[str, DType] = {
+            **{p.name: p.dtype for p in kernel.params if isinstance(p, TensorParam)},
+            **{b.name: b.dtype for b in kernel.buffers},
+        }
+        self.locals = frozenset(b.name for b in kernel.buffers if b.memory is MemoryType.Local)
+
+    # -- declarations ---------------------------------------------------------------------------------------------------------------
+
+    def declare(self, text: str, names: Iterable[str]) -> None:
+        for name in names:
+            self.declarations.setdefault(name, len(self.lines))
+        self.lines.append(text)
+
+    def header(self) -> None:
+        kernel = self.kernel
+        arguments = [p for p in kernel.params if isinstance(p, ScalarParam) or (isinstance(p, TensorParam) and not p.is_output)]
+        results = kernel.outputs
+        signature = f"KERNEL {kernel.name}({', '.join(map(_argument, arguments))}) -> ({', '.join(map(_argument, results))})"
+        self.declare(signature, (p.name for p in (*arguments, *results)))
+        if kernel.extents:
+            self.declare(f"{INDENT}DIM {', '.join(map(_extent, kernel.extents))}", (e.name for e in kernel.extents))
+        for param in kernel.params:
+            match param:
+                case HostParam():
+                    self.declare(f"{INDENT}HOST {param.name} = {param.value}", (param.name,))
+                case TensorMapParam():
+                    box = ", ".join(map(str, param.box))
+                    self.declare(f"{INDENT}TENSORMAP {param.name} = {param.tensor} box ({box}) swizzle {param.swizzle}", (param.name,))
+                case TensorParam() | ScalarParam():
+                    pass
+        launch = f"{INDENT}GRID {_dim3(kernel.grid)}  BLOCK {_dim3(kernel.block)}"
+        self.declare(launch if kernel.cluster == ONE else f"{launch}  CLUSTER {_dim3(kernel.cluster)}", ("GRID",))
+        for buffer in kernel.buffers:
+            self.declare(INDENT + _buffer(buffer), (buffer.name,))
+        if kernel.mbarriers:
+            self.declare(f"{INDENT}MBARRIER {', '.join(f'{m.name}[{m.slots}]' for m in kernel.mbarriers)}", (m.name for m in kernel.mbarriers))
+        if kernel.counters:
+            self.declare(f"{INDENT}COUNTER {', '.join(c.name for c in kernel.counters)}", (c.name for c in kernel.counters))
+        if kernel.body:
+            self.lines.append("")
+
+    # -- statements -----------------------------------------------------------------------------------------------------------------
+
+    def body(self, body: Body, depth: int) -> None:
+        for stmt in body:
+            self.stmt(stmt, depth)
+
+    def nested(self, head: str, body: Body, depth: int) -> None:
+        self.lines.append(INDENT * depth + head)
+        if body:
+            self.body(body, depth + 1)
+        else:
+            self.lines.append(f"{INDENT * (depth + 1)}PASS")
+
+    def stmt(self, stmt: Stmt, depth: int) -> None:
+        self.statements.append(len(self.lines))
+        match stmt:
+            case For():
+                step = "" if stmt.step is const(1) else f" step {stmt.step}"
+                unroll = " UNROLL" if stmt.unroll else ""
+                self.nested(f"FOR {stmt.var} in {stmt.start}..{stmt.stop}{step}{unroll}:", stmt.body, depth)
+            case Bind():
+                self.nested(f"FOR {stmt.index} in {stmt.ptype.value}{{{stmt.extent}}}:", stmt.body, depth)
+            case If():
+                for i, branch in enumerate(stmt.branches):
+                    self.statements.append(len(self.lines))
+                    otherwise = 0 < i == len(stmt.branches) - 1 and branch.cond is TRUE
+                    head = "ELSE:" if otherwise else f"{'ELSE ' if i else ''}IF {branch.cond}:"
+                    self.nested(head if branch.label is None else f"{head}  # {branch.label}", branch.body, depth)
+            case Barrier():
+                text = self.barrier(stmt)
+                self.lines.append(INDENT * depth + (f"{text}  # {stmt.note}" if stmt.note else text))
+            case _:
+                self.lines.append(INDENT * depth + self.simple(stmt))
+
+    def barrier(self, stmt: Barrier) -> str:
+        match stmt.scope:
+            case BarrierScope.BLOCK:
+                return "SYNC block" if stmt.threads is block_threads(self.kernel.block) else f"SYNC block {stmt.threads}"
+            case BarrierScope.WARP:
+                return "SYNC warp" if stmt.threads is WARP_SIZE else f"SYNC warp {stmt.threads}"
+            case BarrierScope.NAMED:
+                return f"SYNC named {stmt.id}, {stmt.threads}"
+            case BarrierScope.GRID:
+                return f"SYNC grid {stmt.counter}, {stmt.threads}"
+
+    def simple(self, stmt: Stmt) -> str:
+        """The one line of a statement that holds no others."""
+        match stmt:
+            case Compute():
+                suffix = "" if stmt.dtype is self.dtypes.get(stmt.out.buffer) else f".{stmt.dtype}"
+                operands = ", ".join(self.operand(o, stmt.dtype) for o in stmt.operands)
+                return f"{self.access(stmt.out)} = {stmt.op.name}{suffix}({operands})"
+            case Choose():
+                dtype = self.dtypes.get(stmt.out.buffer)
+                last = len(stmt.cases) - 1
+                cases = ", ".join(self.case(c, dtype, is_last=i == last) for i, c in enumerate(stmt.cases))
+                return f"{self.access(stmt.out)} = {stmt.label}({cases})"
+            case VectorCopy():
+                return f"COPY {self.access(stmt.out)} <- {self.access(stmt.source)} width {stmt.width}"
+            case InitBarrier():
+                return f"INIT {_slot(stmt.barrier)} count {stmt.count}"
+            case FenceInit():
+                return "FENCE mbarrier_init"
+            case Arrive():
+                return f"ARRIVE {_slot(stmt.barrier)}"
+            case Expect():
+                return f"EXPECT {_slot(stmt.barrier)} bytes {stmt.bytes}"
+            case Wait():
+                return f"WAIT {_slot(stmt.barrier)} parity {stmt.parity}"
+            case CursorInit():
+                return f"{stmt.name} = CURSOR(slots {stmt.slots}, slot {stmt.slot}, parity {stmt.parity})"
+            case Advance():
+                return f"{stmt.cursor}.advance({stmt.count})"
+            case TmaLoad():
+                return f"TMA {self.access(stmt.out)} <- {stmt.map}({_list(stmt.coords)}) on {_slot(stmt.barrier)}"
+            case TmaStore():
+                return f"TMA {stmt.map}({_list(stmt.coords)}) <- {self.access(stmt.source)}"
+            case Commit():
+                return f"COMMIT {stmt.queue.value}"
+            case Retire():
+                return f"RETIRE {stmt.queue.value}{'.read' if stmt.read_only else ''} <= {stmt.pending}"
+            case WgmmaFence():
+                return "FENCE wgmma"
+            case Wgmma():
+                operands = f"{self.access(stmt.acc)}, {self.descriptor(stmt.a)}, {self.descriptor(stmt.b)}"
+                return f"WGMMA.m64n{stmt.n}k{stmt.k}.{stmt.dtype} {operands}, accumulate {stmt.accumulate}"
+            case StMatrix():
+                return f"STMATRIX {self.access(stmt.out)} <- {self.access(stmt.source)}"
+            case FenceProxyAsync():
+                return "FENCE proxy.async"
+            case SetMaxNReg():
+                return f"SETMAXNREG {stmt.registers}"
+            case For() | Bind() | If() | Barrier():
+                raise AssertionError("has lines of its own")
+
+    # -- operands -------------------------------------------------------------------------------------------------------------------
+
+    def access(self, access: Access) -> str:
+        if not access.index and access.buffer in self.locals:
+            return access.buffer
+        return f"{access.buffer}[{_list(access.index)}]"
+
+    def operand(self, operand: Operand, dtype: DType | None) -> str:
+        """An operand where a constant without a dtype means one of ``dtype``."""
+        match operand:
+            case Access():
+                return self.access(operand)
+            case Immediate():
+                return immediate_text(operand, dtype)
+            case ScalarValue():
+                return operand.name
+            case IndexOf():
+                return f"index({operand.value})"
+
+    def case(self, case: Case, dtype: DType | None, *, is_last: bool) -> str:
+        operand = self.operand(case.operand, dtype)
+        return f"otherwise {operand}" if is_last and case.cond is TRUE else f"{operand} if {case.cond}"
+
+    def descriptor(self, d: Descriptor) -> str:
+        offset = "" if d.offset is const(0) else f" + {d.offset}"
+        return f"desc({self.access(d.base)}{offset}, swizzle {d.swizzle}, lbo {d.lbo}, sbo {d.sbo}, major {d.major.value})"
+
+
+def immediate_text(x: Immediate, dtype: DType | None) -> str:
+    """A constant; its dtype is left out where ``dtype`` is expected."""
+    value = x.value
+    if isinstance(value, bool):
+        text = "true" if value else "false"
+    elif isinstance(value, float) and math.isnan(value):
+        text = "nan"
+    else:
+        text = repr(value)
+    return text if x.dtype is dtype else f"{text}:{x.dtype}"
+
+
+def _argument(param: TensorParam | ScalarParam) -> str:
+    match param:
+        case TensorParam():
+            return f"{param.name}: {param.dtype}[{_list(param.shape)}]"
+        case ScalarParam():
+            return f"{param.name}: {param.dtype}"
+
+
+def _extent(extent: Extent) -> str:
+    text = extent.name
+    if extent.multiple_of != 1:
+        text += f" multiple_of {extent.multiple_of}"
+    if extent.min != 0:
+        text += f" min {extent.min}"
+    return text if extent.max is None else f"{text} max {extent.max}"
+
+
+def _buffer(buffer: Buffer) -> str:
+    text = f"{MEMORY_KEYWORDS[buffer.memory]} {buffer.name}: {buffer.dtype}[{_list(buffer.shape)}]"
+    if buffer.memory is MemoryType.Shared or buffer.align != buffer.dtype.itemsize:
+        text += f" align {buffer.align}"
+    return text if buffer.offset is None else f"{text} @ {buffer.offset}"
+
+
+def _slot(barrier: BarrierSlot) -> str:
+    return f"{barrier.name}[{barrier.slot}]"
+
+
+def _dim3(dim: Dim3) -> str:
+    return f"({_list(dim)})"
+
+
+def _list(expressions: Iterable[Expr]) -> str:
+    return ", ".join(map(str, expressions))

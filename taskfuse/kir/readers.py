@@ -1,0 +1,29 @@
+"""The readers of a kernel that kernel IR has itself: its text and its verifier. The package binds a subclass that can simulate, too."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from taskfuse.errors import UnsupportedError
+from taskfuse.kir.kernel import Kernel
+from taskfuse.kir.printer import to_text
+from taskfuse.kir.verify import verify_kernel
+
+
+class KirReaders:
+    """Text and verifier; no simulator."""
+
+    def text(self, kernel: Kernel) -> str:
+        """:func:`taskfuse.kir.to_text`."""
+        return to_text(kernel)
+
+    def check_ir(self, kernel: Kernel) -> None:
+        """:func:`taskfuse.kir.verify_kernel`."""
+        verify_kernel(kernel)
+
+    def simulate(self, kernel: Kernel, args: tuple[NDArray[Any] | float | int, ...], seed: int, options: dict[str, Any]) -> tuple[np.ndarray, ...]:
+        """Raises :class:`UnsupportedError`: the simulator is another package's."""
+        raise UnsupportedError(what="simulating with kernel IR alone", reason="the simulator is not loaded", help="import taskfuse")

@@ -1,0 +1,116 @@
+"""What names mean at a place of a kernel: the declarations, and the symbols that expressions may use there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from taskfuse.dtypes import DType
+from taskfuse.ir.scalar import Expr, Facts
+from taskfuse.ir.types import INDEX_TYPES, MemoryType
+from taskfuse.kir.kernel import Kernel
+from taskfuse.kir.nodes import Buffer, HostParam, ScalarParam, TensorMapParam, TensorParam
+
+INDEX_SYMBOLS = frozenset(p.index_name for p in INDEX_TYPES)
+
+
+@dataclass(frozen=True, slots=True)
+class Declarations:
+    """The declared names of a kernel, by kind.
+
+    Attributes:
+        storage: what an access may name.
+        mbarriers: number of slots.
+        launch_symbols: extents and host parameters: the symbols that are known at launch.
+        facts: what is known about the extents.
+    """
+
+    kernel: Kernel
+    storage: Mapping[str, TensorParam | Buffer]
+    scalars: Mapping[str, ScalarParam]
+    maps: Mapping[str, TensorMapParam]
+    mbarriers: Mapping[str, int]
+    counters: frozenset[str]
+    extents: frozenset[str]
+    launch_symbols: frozenset[str]
+    facts: Facts
+
+    @staticmethod
+    def of(kernel: Kernel) -> Declarations:
+        """The declarations of ``kernel``."""
+        storage: dict[str, TensorParam | Buffer] = {}
+        scalars: dict[str, ScalarParam] = {}
+        maps: dict[str, TensorMapParam] = {}
+        host: set[str] = set()
+        for param in kernel.params:
+            match param:
+                case TensorParam():
+                    storage[param.name] = param
+                case ScalarParam():
+                    scalars[param.name] = param
+                case TensorMapParam():
+                    maps[param.name] = param
+                case HostParam():
+                    host.add(param.name)
+        storage |= {b.name: b for b in kernel.buffers}
+        extents = frozenset(e.name for e in kernel.extents)
+        facts = Facts()
+        for extent in kernel.extents:
+            facts = facts.with_range(extent.name, extent.min, extent.max)
+            if extent.multiple_of > 1:
+                facts = facts.with_multiple(extent.name, extent.multiple_of)
+        slots = {m.name: m.slots for m in kernel.mbarriers}
+        counters = frozenset(c.name for c in kernel.counters)
+        return Declarations(kernel, storage, scalars, maps, slots, counters, extents, extents | host, facts)
+
+    def memory(self, name: str) -> MemoryType | None:
+        """Where the named storage is; ``None`` if nothing is declared by that name."""
+        match self.storage.get(name):
+            case Buffer(memory=memory):
+                return memory
+            case TensorParam():
+                return MemoryType.Global
+            case None:
+                return None
+
+    def dtype(self, name: str) -> DType | None:
+        """Element type of the named storage."""
+        found = self.storage.get(name)
+        return None if found is None else found.dtype
+
+    def shape(self, name: str) -> tuple[Expr, ...]:
+        """Extents of the named storage, which is declared."""
+        return self.storage[name].shape
+
+    def is_declared(self, name: str) -> bool:
+        """True for the name of a parameter, an extent, a buffer, an mbarrier array or a counter."""
+        return any(name in names for names in (self.storage, self.scalars, self.maps, self.mbarriers, self.counters, self.launch_symbols))
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """The symbols at a place in the body.
+
+    Attributes:
+        symbols: everything that an expression may use here.
+        constants: variables of the enclosing unrolled loops.
+        cursors: the initialized ring cursors.
+    """
+
+    declarations: Declarations
+    symbols: frozenset[str]
+    constants: frozenset[str] = frozenset()
+    cursors: frozenset[str] = frozenset()
+
+    @staticmethod
+    def outermost(declarations: Declarations) -> Scope:
+        """The scope of the first statement."""
+        return Scope(declarations, declarations.launch_symbols | INDEX_SYMBOLS)
+
+    def with_loop(self, var: str, *, unroll: bool) -> Scope:
+        """The scope inside a loop over ``var``."""
+        return replace(self, symbols=self.symbols | {var}, constants=self.constants | {var} if unroll else self.constants)
+
+    def with_cursor(self, name: str) -> Scope:
+        """The scope after a cursor is initialized."""
+        return replace(self, symbols=self.symbols | {f"{name}.slot", f"{name}.parity"}, cursors=self.cursors | {name})

@@ -1,0 +1,360 @@
+"""The statements of kernel text. A statement is a line; what belongs to a loop or a branch is indented below it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from taskfuse.dtypes import DTYPES, DType
+from taskfuse.ir.elementwise import ELEMENTWISE
+from taskfuse.ir.scalar import TRUE, Expr, Sym, TokenKind, const
+from taskfuse.ir.types import ParallelType
+from taskfuse.kir.nodes import (
+    Access,
+    Advance,
+    Arrive,
+    Barrier,
+    BarrierScope,
+    Bind,
+    Branch,
+    Case,
+    Choose,
+    Commit,
+    Compute,
+    CursorInit,
+    Expect,
+    FenceInit,
+    FenceProxyAsync,
+    For,
+    If,
+    InitBarrier,
+    Queue,
+    Retire,
+    SetMaxNReg,
+    StMatrix,
+    Stmt,
+    TmaLoad,
+    TmaStore,
+    VectorCopy,
+    Wait,
+    Wgmma,
+    WgmmaFence,
+)
+from taskfuse.kir.operand_parser import Names, OperandParser
+from taskfuse.kir.printer import WARP_SIZE
+from taskfuse.kir.reader import Reader, known
+from taskfuse.kir.words import Keyword
+
+INDEX_TYPES = {p.value: p for p in ParallelType}
+SCOPES = {s.value: s for s in BarrierScope}
+QUEUES = {q.value: q for q in Queue}
+FENCES = {"mbarrier_init": FenceInit(), "wgmma": WgmmaFence(), "proxy.async": FenceProxyAsync()}
+READ_ONLY = ".read"
+ADVANCE = ".advance"
+WGMMA_SHAPE = re.compile(r"WGMMA\.m64n(\d+)k(\d+)\.(\w+)")
+
+
+class StatementParser(OperandParser):
+    """Recursive descent over the lines; one method per statement."""
+
+    def __init__(self, reader: Reader, names: Names) -> None:
+        super().__init__(reader, names)
+        self.statements: dict[Keyword, Callable[[], Stmt]] = {
+            Keyword.COPY: self.vector_copy,
+            Keyword.INIT: self.init_barrier,
+            Keyword.FENCE: self.fence,
+            Keyword.ARRIVE: self.arrive,
+            Keyword.EXPECT: self.expect_bytes,
+            Keyword.WAIT: self.wait,
+            Keyword.TMA: self.tma,
+            Keyword.COMMIT: self.commit,
+            Keyword.RETIRE: self.retire,
+            Keyword.WGMMA: self.wgmma,
+            Keyword.STMATRIX: self.st_matrix,
+            Keyword.SETMAXNREG: self.set_max_n_reg,
+        }
+
+    # -- lines ----------------------------------------------------------------------------------------------------------------------
+
+    def block(self, column: int) -> tuple[Stmt, ...]:
+        """The statements that begin in ``column``, up to a line that begins before it."""
+        reader = self.reader
+        found: list[Stmt] = []
+        while reader.token.kind is not TokenKind.END and reader.token.column >= column:
+            if reader.token.column > column:
+                raise reader.token.error("the indentation matches no enclosing block")
+            if reader.take(Keyword.PASS.value):
+                reader.end_line()
+            else:
+                found.append(self.statement(column))
+        return tuple(found)
+
+    def nested(self, column: int) -> tuple[Stmt, ...]:
+        """The block below a line that began in ``column``."""
+        token = self.reader.token
+        if token.kind is TokenKind.END or token.column <= column:
+            raise token.error(f"expected an indented block, or {Keyword.PASS.value}")
+        return self.block(token.column)
+
+    def statement(self, column: int) -> Stmt:
+        reader = self.reader
+        token = reader.token
+        keyword = reader.keyword()
+        match keyword:
+            case Keyword.FOR:
+                return self.loop(column)
+            case Keyword.IF:
+                return self.branches(column)
+            case Keyword.ELSE:
+                raise token.error("ELSE without IF")
+            case Keyword.SYNC:
+                return self.sync()
+            case None:
+                stmt = self.assignment()
+            case _ if keyword in self.statements:
+                stmt = self.statements[keyword]()
+            case _:
+                raise token.error(f"{keyword.value} begins no statement")
+        reader.end_line()
+        return stmt
+
+    def loop(self, column: int) -> For | Bind:
+        reader = self.reader
+        reader.advance()
+        start = reader.token
+        index = reader.expression()
+        reader.expect("in")
+        ptype = INDEX_TYPES.get(reader.token.text)
+        if ptype is not None and reader.tokens[reader.position + 1].text == "{":
+            reader.advance()
+            reader.advance()
+            extent = reader.expression()
+            reader.expect("}")
+            self.head()
+            return Bind(index, ptype, extent, self.nested(column))
+        if not isinstance(index, Sym):
+            raise start.error(f"the loop variable {index} is not a name")
+        first = reader.expression()
+        reader.expect("..")
+        stop = reader.expression()
+        step = reader.expression() if reader.take("step") else const(1)
+        unroll = reader.take(Keyword.UNROLL.value)
+        self.head()
+        return For(index.name, first, stop, step, unroll, self.nested(column))
+
+    def head(self) -> str | None:
+        """The end of a line that has a block below it; gives its comment."""
+        self.reader.expect(":")
+        return self.reader.end_line()
+
+    def branches(self, column: int) -> If:
+        reader = self.reader
+        found: list[Branch] = []
+        while True:
+            cond = TRUE
+            if reader.take(Keyword.IF.value):
+                cond, is_last = reader.expression(), False
+            else:
+                is_last = True
+            label = self.head()
+            found.append(Branch(cond, self.nested(column), label))
+            if is_last or reader.token.column != column or not reader.take(Keyword.ELSE.value):
+                return If(tuple(found))
+
+    def sync(self) -> Barrier:
+        reader = self.reader
+        reader.advance()
+        token = reader.word("the scope of a barrier")
+        scope = known(token, token.text, SCOPES, "barrier scope")
+        number, counter = None, None
+        match scope:
+            case BarrierScope.BLOCK:
+                threads = self.names.threads if reader.at_line_end() else reader.expression()
+            case BarrierScope.WARP:
+                threads = WARP_SIZE if reader.at_line_end() else reader.expression()
+            case BarrierScope.NAMED:
+                number = reader.expression()
+                reader.expect(",")
+                threads = reader.expression()
+            case BarrierScope.GRID:
+                token = reader.word("a counter")
+                counter = known(token, token.text, self.names.counters, "counter").name
+                reader.expect(",")
+                threads = reader.expression()
+        return Barrier(scope, threads, number, counter, reader.end_line() or "")
+
+    # -- assignments ----------------------------------------------------------------------------------------------------------------
+
+    def assignment(self) -> Stmt:
+        """``buffer[...] = op(...)``, ``cursor = CURSOR(...)``, ``cursor.advance(n)``."""
+        reader = self.reader
+        token = reader.token
+        follows = reader.tokens[min(reader.position + 1, len(reader.tokens) - 1)].text
+        if token.kind is TokenKind.NAME and follows == "(" and token.text.endswith(ADVANCE):
+            return self.advance_cursor()
+        if token.kind is TokenKind.NAME and follows not in ("=", "["):
+            raise token.error(f"'{token.text}' begins no statement")
+        if follows == "=" and reader.tokens[reader.position + 2].text == Keyword.CURSOR.value:
+            return self.cursor()
+        out = self.access()
+        reader.expect("=")
+        return self.computation(out)
+
+    def advance_cursor(self) -> Advance:
+        reader = self.reader
+        name = reader.advance().text.removesuffix(ADVANCE)
+        reader.expect("(")
+        count = reader.expression()
+        reader.expect(")")
+        return Advance(name, count)
+
+    def cursor(self) -> CursorInit:
+        reader = self.reader
+        name = reader.name("a cursor")
+        reader.expect("=")
+        reader.advance()
+        reader.expect("(")
+        slots = reader.number("slots")
+        reader.expect(",")
+        slot = reader.number("slot")
+        reader.expect(",")
+        parity = reader.number("parity")
+        reader.expect(")")
+        return CursorInit(name, slots, slot, parity)
+
+    def computation(self, out: Access) -> Compute | Choose:
+        reader = self.reader
+        stored = self.names.storage[out.buffer].dtype
+        token = reader.word("an operation")
+        reader.expect("(")
+        if self.is_choice():
+            return Choose(out, token.text, reader.sequence(lambda: self.case(stored), ")"))
+        name, _, suffix = token.text.partition(".")
+        op = known(token, name, ELEMENTWISE, "operation")
+        dtype = known(token, suffix, DTYPES, "dtype") if suffix else stored
+        return Compute(out, op, reader.sequence(lambda: self.operand(dtype), ")"), dtype)
+
+    def is_choice(self) -> bool:
+        """True if the operands up to the closing parenthesis have conditions."""
+        depth = 1
+        for token in self.reader.tokens[self.reader.position :]:
+            match token.text:
+                case "(" | "[":
+                    depth += 1
+                case ")" | "]":
+                    depth -= 1
+                    if depth == 0:
+                        return False
+                case "if" | "otherwise" if depth == 1:
+                    return True
+                case _:
+                    pass
+        return False
+
+    def case(self, dtype: DType) -> Case:
+        if self.reader.take("otherwise"):
+            return Case(TRUE, self.operand(dtype))
+        operand = self.operand(dtype)
+        self.reader.expect("if")
+        return Case(self.reader.expression(), operand)
+
+    # -- instructions ---------------------------------------------------------------------------------------------------------------
+
+    def vector_copy(self) -> VectorCopy:
+        out, source = self.transfer()
+        return VectorCopy(out, source, self.reader.number("width"))
+
+    def transfer(self) -> tuple[Access, Access]:
+        """A keyword, then ``out <- source``."""
+        self.reader.advance()
+        out = self.access()
+        self.arrow()
+        return out, self.access()
+
+    def arrow(self) -> None:
+        reader = self.reader
+        if not (reader.at("<") and reader.tokens[reader.position + 1].text == "-"):
+            raise reader.fail("'<-'")
+        reader.position += 2
+
+    def init_barrier(self) -> InitBarrier:
+        self.reader.advance()
+        slot = self.slot()
+        self.reader.expect("count")
+        return InitBarrier(slot, self.reader.expression())
+
+    def fence(self) -> FenceInit | WgmmaFence | FenceProxyAsync:
+        self.reader.advance()
+        token = self.reader.word("what is fenced")
+        return known(token, token.text, FENCES, "fence")
+
+    def arrive(self) -> Arrive:
+        self.reader.advance()
+        return Arrive(self.slot())
+
+    def expect_bytes(self) -> Expect:
+        self.reader.advance()
+        slot = self.slot()
+        self.reader.expect("bytes")
+        return Expect(slot, self.reader.expression())
+
+    def wait(self) -> Wait:
+        self.reader.advance()
+        slot = self.slot()
+        self.reader.expect("parity")
+        return Wait(slot, self.reader.expression())
+
+    def tma(self) -> TmaLoad | TmaStore:
+        reader = self.reader
+        reader.advance()
+        if reader.tokens[reader.position + 1].text == "(":
+            name, coords = self.box()
+            self.arrow()
+            return TmaStore(name, coords, self.access())
+        out = self.access()
+        self.arrow()
+        name, coords = self.box()
+        reader.expect("on")
+        return TmaLoad(out, name, coords, self.slot())
+
+    def box(self) -> tuple[str, tuple[Expr, ...]]:
+        """``map(coordinates)``."""
+        token = self.reader.word("a tensor map")
+        name = known(token, token.text, self.names.maps, "tensor map").name
+        return name, self.reader.expressions("(", ")")
+
+    def commit(self) -> Commit:
+        self.reader.advance()
+        token = self.reader.word("a queue")
+        return Commit(known(token, token.text, QUEUES, "queue"))
+
+    def retire(self) -> Retire:
+        reader = self.reader
+        reader.advance()
+        token = reader.word("a queue")
+        queue = known(token, token.text.removesuffix(READ_ONLY), QUEUES, "queue")
+        reader.expect("<=")
+        return Retire(queue, reader.integer(), read_only=token.text.endswith(READ_ONLY))
+
+    def wgmma(self) -> Wgmma:
+        reader = self.reader
+        token = reader.advance()
+        shape = WGMMA_SHAPE.fullmatch(token.text)
+        if shape is None:
+            raise token.error(f"expected WGMMA.m64n<n>k<k>.<dtype>, found {token}")
+        dtype = known(token, shape[3], DTYPES, "dtype")
+        acc = self.access()
+        reader.expect(",")
+        a = self.descriptor()
+        reader.expect(",")
+        b = self.descriptor()
+        reader.expect(",")
+        reader.expect("accumulate")
+        return Wgmma(int(shape[1]), int(shape[2]), acc, a, b, reader.expression(), dtype)
+
+    def st_matrix(self) -> StMatrix:
+        return StMatrix(*self.transfer())
+
+    def set_max_n_reg(self) -> SetMaxNReg:
+        self.reader.advance()
+        return SetMaxNReg(self.reader.integer())

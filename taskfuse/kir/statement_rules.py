@@ -1,0 +1,371 @@
+"""Rules of statements in general: names, scopes, indices, dtypes, loops, barriers. Each gives a message, or ``None`` if the rule holds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from taskfuse.dtypes import DType
+from taskfuse.ir.elementwise import DTypeRule, Elementwise
+from taskfuse.ir.scalar import Const, Expr, is_boolean
+from taskfuse.ir.types import MemoryType
+from taskfuse.kir.declaration_rules import MAX_MBARRIER_COUNT
+from taskfuse.kir.nodes import (
+    Access,
+    Advance,
+    Barrier,
+    BarrierScope,
+    Bind,
+    Branch,
+    Choose,
+    Compute,
+    CursorInit,
+    Expect,
+    For,
+    If,
+    Immediate,
+    InitBarrier,
+    Operand,
+    ScalarValue,
+    Stmt,
+    TensorParam,
+    TmaLoad,
+    TmaStore,
+    VectorCopy,
+    Wgmma,
+)
+from taskfuse.kir.printer import block_threads
+from taskfuse.kir.scope import Scope
+from taskfuse.kir.walk import accesses, barrier_slots, expressions
+
+Subject = Stmt | Branch
+StatementRule = Callable[[Subject, Scope], str | None]
+
+NAMED_BARRIERS = range(1, 16)
+WARP = 32
+VECTOR_WIDTHS = (2, 4, 8, 16)
+VECTOR_BYTES = 16
+
+
+def _subject_accesses(subject: Subject) -> tuple[Access, ...]:
+    if isinstance(subject, Branch):
+        return ()
+    writes, reads = accesses(subject)
+    return writes + reads
+
+
+def _operands(subject: Subject) -> tuple[Operand, ...]:
+    match subject:
+        case Compute(operands=operands):
+            return operands
+        case Choose(cases=cases):
+            return tuple(c.operand for c in cases)
+        case _:
+            return ()
+
+
+def names_are_declared(subject: Subject, scope: Scope) -> str | None:
+    """Buffers, scalars, mbarriers, tensor maps, counters."""
+    d = scope.declarations
+    for access in _subject_accesses(subject):
+        if access.buffer not in d.storage:
+            return f"there is no buffer or tensor '{access.buffer}'"
+    for operand in _operands(subject):
+        if isinstance(operand, ScalarValue) and operand.name not in d.scalars:
+            return f"there is no scalar argument '{operand.name}'"
+    if isinstance(subject, Branch):
+        return None
+    for barrier in barrier_slots(subject):
+        if barrier.name not in d.mbarriers:
+            return f"there is no mbarrier '{barrier.name}'"
+    match subject:
+        case TmaLoad(map=name) | TmaStore(map=name):
+            return None if name in d.maps else f"there is no tensor map '{name}'"
+        case Barrier(counter=str(name)):
+            return None if name in d.counters else f"there is no counter '{name}'"
+        case _:
+            return None
+
+
+def symbols_are_in_scope(subject: Subject, scope: Scope) -> str | None:
+    """Extents, host parameters, block and thread indices, variables of enclosing loops, initialized cursors."""
+    match subject:
+        case Branch(cond=cond):
+            used = (cond,)
+        case If():
+            used = ()
+        case Advance(cursor=cursor) if cursor not in scope.cursors:
+            return f"cursor '{cursor}' is not initialized here"
+        case _:
+            used = tuple(expressions(subject))
+    for e in used:
+        if not e.free <= scope.symbols:
+            name = min(e.free - scope.symbols)
+            kind, dot, member = name.rpartition(".")
+            return f"cursor '{kind}' is not initialized here" if dot and member in ("slot", "parity") else f"'{name}' is not in scope"
+    return None
+
+
+def index_ranks_match(subject: Subject, scope: Scope) -> str | None:
+    """An access has one index per axis."""
+    for access in _subject_accesses(subject):
+        rank = len(scope.declarations.shape(access.buffer))
+        if len(access.index) != rank:
+            return f"'{access.buffer}' has {rank} axes, the access {len(access.index)} indices"
+    return None
+
+
+def constant_indices_are_inside(subject: Subject, scope: Scope) -> str | None:
+    """A constant index, or slot of an mbarrier, exists."""
+    for access in _subject_accesses(subject):
+        for axis, (i, extent) in enumerate(zip(access.index, scope.declarations.shape(access.buffer), strict=True)):
+            if isinstance(i, Const) and (i.value < 0 or (isinstance(extent, Const) and i.value >= extent.value)):
+                return f"index {i} is outside axis {axis} of '{access.buffer}', whose extent is {extent}"
+    if isinstance(subject, Branch):
+        return None
+    for barrier in barrier_slots(subject):
+        slots = scope.declarations.mbarriers[barrier.name]
+        if isinstance(barrier.slot, Const) and not 0 <= barrier.slot.value < slots:
+            return f"slot {barrier.slot} is outside the {slots} slots of mbarrier '{barrier.name}'"
+    return None
+
+
+def local_indices_are_constant(subject: Subject, scope: Scope) -> str | None:
+    """Registers have no addresses: after unrolling every index is a constant."""
+    for access in _subject_accesses(subject):
+        if scope.declarations.memory(access.buffer) is MemoryType.Local:
+            for i in access.index:
+                if not i.free <= scope.constants:
+                    name = min(i.free - scope.constants)
+                    return f"index {i} of Local '{access.buffer}' is not a constant after unrolling: '{name}' is not the variable of an unrolled loop"
+    return None
+
+
+def inputs_are_read_outputs_written(subject: Subject, scope: Scope) -> str | None:
+    """Inputs are read only, outputs written only, by TMA too."""
+    if isinstance(subject, Branch):
+        return None
+    d = scope.declarations
+    writes, reads = accesses(subject)
+    written = [a.buffer for a in writes]
+    read = [a.buffer for a in reads]
+    match subject:
+        case TmaLoad(map=name):
+            read.append(d.maps[name].tensor)
+        case TmaStore(map=name):
+            written.append(d.maps[name].tensor)
+        case _:
+            pass
+    for name in written:
+        match d.storage.get(name):
+            case TensorParam(is_output=False):
+                return f"input '{name}' is written"
+            case _:
+                pass
+    for name in read:
+        match d.storage.get(name):
+            case TensorParam(is_output=True):
+                return f"output '{name}' is read"
+            case _:
+                pass
+    return None
+
+
+def conditions_are_boolean(subject: Subject, scope: Scope) -> str | None:
+    """Conditions are comparisons and what is made of them."""
+    match subject:
+        case Branch(cond=cond):
+            conditions: tuple[Expr, ...] = (cond,)
+        case Choose(cases=cases):
+            conditions = tuple(c.cond for c in cases)
+        case Wgmma(accumulate=cond):
+            conditions = (cond,)
+        case _:
+            return None
+    return next((f"the condition {c} is not a boolean" for c in conditions if not is_boolean(c)), None)
+
+
+def loops_have_fresh_variables(subject: Subject, scope: Scope) -> str | None:
+    """A loop variable hides nothing."""
+    match subject:
+        case For(var=var) if var in scope.symbols or scope.declarations.is_declared(var):
+            return f"the loop variable '{var}' already means something here"
+        case _:
+            return None
+
+
+def loops_advance(subject: Subject, scope: Scope) -> str | None:
+    """A constant step is positive."""
+    match subject:
+        case For(step=Const(value=step)) if step < 1:
+            return f"the step {step} is not positive"
+        case _:
+            return None
+
+
+def unrolled_loops_have_constant_bounds(subject: Subject, scope: Scope) -> str | None:
+    """The bounds of an unrolled loop are constants, given those around it."""
+    match subject:
+        case For(unroll=True, start=start, stop=stop, step=step):
+            e = next((e for e in (start, stop, step) if not e.free <= scope.constants), None)
+            return None if e is None else f"the unrolled loop's bound {e} is not a constant"
+        case _:
+            return None
+
+
+def bound_loops_have_index_types(subject: Subject, scope: Scope) -> str | None:
+    """A loop without code is bound to a block or thread type."""
+    match subject:
+        case Bind(ptype=ptype) if not ptype.is_bound:
+            return f"{ptype.value} is not a block or thread type"
+        case _:
+            return None
+
+
+def branches_exist(subject: Subject, scope: Scope) -> str | None:
+    """There is a branch to take and a case to choose."""
+    match subject:
+        case If(branches=()):
+            return "an IF without branches"
+        case Choose(cases=()):
+            return "a choice without cases"
+        case _:
+            return None
+
+
+def ops_have_their_operands(subject: Subject, scope: Scope) -> str | None:
+    """The number of operands is the arity of the op."""
+    match subject:
+        case Compute(op=op, operands=operands) if len(operands) != op.arity:
+            return f"{op.name} takes {op.arity} operands, not {len(operands)}"
+        case _:
+            return None
+
+
+def ops_have_a_dtype(subject: Subject, scope: Scope) -> str | None:
+    """The op is defined in the dtype of the computation."""
+    match subject:
+        case Compute(op=op, dtype=dtype) if not _computes_in(op, dtype):
+            return f"{op.name} does not compute in {dtype}"
+        case _:
+            return None
+
+
+def _computes_in(op: Elementwise, dtype: DType) -> bool:
+    match op.rule:
+        case DTypeRule.FLOAT | DTypeRule.DIVIDE:
+            return dtype.is_float
+        case DTypeRule.NUMERIC:
+            return not dtype.is_bool
+        case DTypeRule.BITWISE:
+            return not dtype.is_float
+        case DTypeRule.SHIFT:
+            return dtype.is_integer
+        case DTypeRule.SAME | DTypeRule.BOOL | DTypeRule.LOGICAL | DTypeRule.CAST | DTypeRule.SELECT:
+            return True
+
+
+def constants_fit(subject: Subject, scope: Scope) -> str | None:
+    """A constant is a value of its dtype."""
+    for operand in _operands(subject):
+        if isinstance(operand, Immediate) and not operand.dtype.holds(operand.value):
+            return f"{operand.value} is not a value of {operand.dtype}"
+    return None
+
+
+def vector_copies_are_vectors(subject: Subject, scope: Scope) -> str | None:
+    """A vector is 2 to 16 elements, at most 16 bytes, and copied without conversion."""
+    match subject:
+        case VectorCopy(out=out, source=source, width=width):
+            to, of = scope.declarations.dtype(out.buffer), scope.declarations.dtype(source.buffer)
+            if to is None or to is not of:
+                return f"a vector copy does not convert: '{out.buffer}' is {to}, '{source.buffer}' is {of}"
+            if not out.index or not source.index:
+                return "a vector copy needs an axis on both sides"
+            if width not in VECTOR_WIDTHS or width * to.itemsize > VECTOR_BYTES:
+                return f"a vector of {width} {to}: widths are 2, 4, 8 and 16, and at most {VECTOR_BYTES} bytes"
+            return None
+        case _:
+            return None
+
+
+def barriers_have_participants(subject: Subject, scope: Scope) -> str | None:
+    """The number of threads that meet, and the hardware barrier where they do, exist."""
+    if not isinstance(subject, Barrier):
+        return None
+    match subject.scope:
+        case BarrierScope.BLOCK:
+            block = block_threads(scope.declarations.kernel.block)
+            return None if subject.threads is block else f"a block barrier of {subject.threads} threads in blocks of {block}"
+        case BarrierScope.WARP:
+            if isinstance(subject.threads, Const) and not 1 <= subject.threads.value <= WARP:
+                return f"a warp barrier of {subject.threads} threads: 1 to {WARP} are possible"
+            return None
+        case BarrierScope.NAMED:
+            if subject.id is None:
+                return "a named barrier without an id"
+            if isinstance(subject.id, Const) and subject.id.value not in NAMED_BARRIERS:
+                return f"named barrier {subject.id}: ids are 1 to 15"
+            if isinstance(subject.threads, Const) and (subject.threads.value < 1 or subject.threads.value % WARP):
+                return f"a named barrier of {subject.threads} threads: not a multiple of {WARP}"
+            return None
+        case BarrierScope.GRID:
+            return "a grid barrier without a counter" if subject.counter is None else None
+
+
+def barriers_name_what_they_use(subject: Subject, scope: Scope) -> str | None:
+    """Only a named barrier has an id, only a grid barrier a counter."""
+    match subject:
+        case Barrier(scope=kind, id=number) if number is not None and kind is not BarrierScope.NAMED:
+            return f"a {kind.value} barrier has no id"
+        case Barrier(scope=kind, counter=counter) if counter is not None and kind is not BarrierScope.GRID:
+            return f"a {kind.value} barrier has no counter"
+        case _:
+            return None
+
+
+def mbarrier_counts_are_possible(subject: Subject, scope: Scope) -> str | None:
+    """PTX ISA, "mbarrier": counts and pending bytes are at most 2**20 - 1."""
+    match subject:
+        case InitBarrier(count=Const(value=count)) if not 1 <= count <= MAX_MBARRIER_COUNT:
+            return f"an mbarrier counts 1 to {MAX_MBARRIER_COUNT} arrivals, not {count}"
+        case Expect(bytes=Const(value=count)) if not 0 <= count <= MAX_MBARRIER_COUNT:
+            return f"an mbarrier expects at most {MAX_MBARRIER_COUNT} bytes, not {count}"
+        case _:
+            return None
+
+
+def cursors_are_possible(subject: Subject, scope: Scope) -> str | None:
+    """A cursor is at a slot of its ring, and its name is its own."""
+    match subject:
+        case CursorInit(name=name) if scope.declarations.is_declared(name) or name in scope.symbols:
+            return f"the cursor '{name}' already means something here"
+        case CursorInit(slots=slots) if slots < 1:
+            return f"a cursor over {slots} slots; it needs at least 1"
+        case CursorInit(slots=slots, slot=slot, parity=parity) if not 0 <= slot < slots or parity not in (0, 1):
+            return f"a cursor at slot {slot} with parity {parity}: slots are 0 to {slots - 1}, parities 0 and 1"
+        case _:
+            return None
+
+
+STATEMENT_RULES: tuple[StatementRule, ...] = (
+    names_are_declared,
+    branches_exist,
+    symbols_are_in_scope,
+    index_ranks_match,
+    constant_indices_are_inside,
+    local_indices_are_constant,
+    inputs_are_read_outputs_written,
+    conditions_are_boolean,
+    loops_have_fresh_variables,
+    loops_advance,
+    unrolled_loops_have_constant_bounds,
+    bound_loops_have_index_types,
+    ops_have_their_operands,
+    ops_have_a_dtype,
+    constants_fit,
+    vector_copies_are_vectors,
+    barriers_have_participants,
+    barriers_name_what_they_use,
+    mbarrier_counts_are_possible,
+    cursors_are_possible,
+)

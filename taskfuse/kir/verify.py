@@ -1,0 +1,81 @@
+"""The verifier of kernel IR: what every kernel must satisfy before and after each pass.
+
+The rules are one function each, in two tables: of declarations (:mod:`taskfuse.kir.declaration_rules`) and of statements
+(:mod:`taskfuse.kir.statement_rules`, :mod:`taskfuse.kir.atom_rules`). Races, deadlocks and dynamic bounds are the checker's business.
+"""
+
+from __future__ import annotations
+
+from taskfuse.errors import VerifyError
+from taskfuse.kir.atom_rules import ATOM_RULES
+from taskfuse.kir.declaration_rules import DECLARATION_RULES
+from taskfuse.kir.kernel import Kernel
+from taskfuse.kir.nodes import Bind, CursorInit, For, If, Stmt
+from taskfuse.kir.printer import layout
+from taskfuse.kir.scope import Declarations, Scope
+from taskfuse.kir.statement_rules import STATEMENT_RULES, Subject
+
+RULES = (*STATEMENT_RULES, *ATOM_RULES)
+
+
+def verify_kernel(kernel: Kernel) -> None:
+    """Check every rule of the IR.
+
+    Raises:
+        VerifyError: for the first statement (in the order of the text) that breaks one. The message quotes the whole kernel, with the
+            rule's message under the statement.
+    """
+    declarations = Declarations.of(kernel)
+    for rule in DECLARATION_RULES:
+        problem = rule(declarations)
+        if problem is not None:
+            name, message = problem
+            raise _error(kernel, layout(kernel).declarations.get(name, 0), message)
+    _Verifier(kernel).body(kernel.body, Scope.outermost(declarations))
+
+
+class _Verifier:
+    """Walks statements in the order in which :func:`layout` numbers them."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        self.kernel = kernel
+        self.number = -1
+
+    def body(self, body: tuple[Stmt, ...], scope: Scope) -> Scope:
+        """Check a list of statements; gives the scope after it."""
+        for stmt in body:
+            scope = self.stmt(stmt, scope)
+        return scope
+
+    def stmt(self, stmt: Stmt, scope: Scope) -> Scope:
+        self.check(stmt, scope)
+        match stmt:
+            case For():
+                self.body(stmt.body, scope.with_loop(stmt.var, unroll=stmt.unroll))
+            case Bind():
+                return self.body(stmt.body, scope)  # no code: what its body initializes is initialized after it
+            case If():
+                for branch in stmt.branches:
+                    self.check(branch, scope)
+                    self.body(branch.body, scope)
+            case CursorInit():
+                return scope.with_cursor(stmt.name)
+            case _:
+                pass
+        return scope
+
+    def check(self, subject: Subject, scope: Scope) -> None:
+        self.number += 1
+        for rule in RULES:
+            message = rule(subject, scope)
+            if message is not None:
+                raise _error(self.kernel, layout(self.kernel).statements[self.number], message)
+
+
+def _error(kernel: Kernel, line: int, message: str) -> VerifyError:
+    lines = layout(kernel).lines
+    if line < len(lines):
+        indent = len(lines[line]) - len(lines[line].lstrip())
+        lines.insert(line + 1, f"{' ' * indent}^ {message}")
+    quoted = "\n".join(f"  | {text}".rstrip() for text in lines)
+    return VerifyError(reason=f"kernel '{kernel.name}': {message}\n{quoted}")

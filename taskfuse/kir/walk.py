@@ -1,0 +1,256 @@
+"""Traversal of kernel IR: what a statement holds (bodies, expressions, accesses) and how to rebuild it. Passes are written over these functions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+from taskfuse.ir.scalar import Expr
+from taskfuse.kir.kernel import Kernel
+from taskfuse.kir.nodes import (
+    Access,
+    Advance,
+    Arrive,
+    Barrier,
+    BarrierSlot,
+    Bind,
+    Branch,
+    Case,
+    Choose,
+    Commit,
+    Compute,
+    CursorInit,
+    Descriptor,
+    Expect,
+    FenceInit,
+    FenceProxyAsync,
+    For,
+    If,
+    Immediate,
+    IndexOf,
+    InitBarrier,
+    Operand,
+    Retire,
+    ScalarValue,
+    SetMaxNReg,
+    StMatrix,
+    Stmt,
+    TmaLoad,
+    TmaStore,
+    VectorCopy,
+    Wait,
+    Wgmma,
+    WgmmaFence,
+)
+
+Body = tuple[Stmt, ...]
+Accesses = tuple[Access, ...]
+ExprMap = Callable[[Expr], Expr]
+
+
+def bodies(stmt: Stmt) -> tuple[Body, ...]:
+    """The statement lists directly inside ``stmt``."""
+    match stmt:
+        case For() | Bind():
+            return (stmt.body,)
+        case If():
+            return tuple(b.body for b in stmt.branches)
+        case _:
+            return ()
+
+
+def walk(root: Kernel | Body | Stmt) -> Iterator[Stmt]:
+    """Every statement, a statement before those inside it, in the order of the text."""
+    if isinstance(root, Kernel):
+        root = root.body
+    stack: list[Stmt] = list(reversed(root)) if isinstance(root, tuple) else [root]
+    while stack:
+        stmt = stack.pop()
+        yield stmt
+        for body in reversed(bodies(stmt)):
+            stack.extend(reversed(body))
+
+
+def with_bodies(stmt: Stmt, new: tuple[Body, ...]) -> Stmt:
+    """``stmt`` with other statement lists, in the order of :func:`bodies`. The same object if nothing changes."""
+    if all(a is b for a, b in zip(bodies(stmt), new, strict=True)):
+        return stmt
+    match stmt:
+        case For() | Bind():
+            return replace(stmt, body=new[0])
+        case If():
+            return replace(stmt, branches=tuple(replace(b, body=body) for b, body in zip(stmt.branches, new, strict=True)))
+        case _:
+            return stmt
+
+
+def map_stmts(body: Body, f: Callable[[Stmt], Stmt | Body]) -> Body:
+    """Replace every statement by ``f(statement)``, innermost first: ``f`` sees a statement whose own bodies are already rewritten and gives
+    a statement or a list of statements (empty: delete it). The same object if nothing changes."""
+    out: list[Stmt] = []
+    for stmt in body:
+        inner = bodies(stmt)
+        made = f(with_bodies(stmt, tuple(map_stmts(b, f) for b in inner)) if inner else stmt)
+        if isinstance(made, tuple):
+            out.extend(made)
+        else:
+            out.append(made)
+    return body if len(out) == len(body) and all(a is b for a, b in zip(out, body, strict=True)) else tuple(out)
+
+
+def accesses(stmt: Stmt) -> tuple[Accesses, Accesses]:
+    """The elements that a statement itself (not the statements inside it) writes and reads.
+
+    An access of an operation on many elements is its first element: ``width`` for a vector copy, the box for TMA, ``n/2`` accumulators and
+    the operand tiles for wgmma, eight registers for stmatrix. wgmma reads its accumulators too.
+    """
+    match stmt:
+        case Compute():
+            return (stmt.out,), tuple(o for o in stmt.operands if isinstance(o, Access))
+        case Choose():
+            return (stmt.out,), tuple(c.operand for c in stmt.cases if isinstance(c.operand, Access))
+        case VectorCopy() | StMatrix():
+            return (stmt.out,), (stmt.source,)
+        case TmaLoad():
+            return (stmt.out,), ()
+        case TmaStore():
+            return (), (stmt.source,)
+        case Wgmma():
+            return (stmt.acc,), (stmt.a.base, stmt.b.base, stmt.acc)
+        case _:
+            return (), ()
+
+
+def expressions(stmt: Stmt) -> Iterator[Expr]:
+    """Every integer expression of a statement itself, the conditions of branches and cases included, in the order of the text."""
+    match stmt:
+        case For(start=start, stop=stop, step=step):
+            yield from (start, stop, step)
+        case Bind(index=index, extent=extent):
+            yield from (index, extent)
+        case If(branches=branches):
+            yield from (b.cond for b in branches)
+        case Compute(out=out, operands=operands):
+            yield from out.index
+            for operand in operands:
+                yield from _operand_expressions(operand)
+        case Choose(out=out, cases=cases):
+            yield from out.index
+            for case in cases:
+                yield from _operand_expressions(case.operand)
+                yield case.cond
+        case VectorCopy(out=out, source=source) | StMatrix(out=out, source=source):
+            yield from out.index
+            yield from source.index
+        case Barrier(threads=threads, id=number):
+            if number is not None:
+                yield number
+            yield threads
+        case InitBarrier(barrier=barrier, count=count):
+            yield from (barrier.slot, count)
+        case Arrive(barrier=barrier):
+            yield barrier.slot
+        case Expect(barrier=barrier, bytes=size):
+            yield from (barrier.slot, size)
+        case Wait(barrier=barrier, parity=parity):
+            yield from (barrier.slot, parity)
+        case Advance(count=count):
+            yield count
+        case TmaLoad(out=out, coords=coords, barrier=barrier):
+            yield from out.index
+            yield from coords
+            yield barrier.slot
+        case TmaStore(coords=coords, source=source):
+            yield from coords
+            yield from source.index
+        case Wgmma(acc=acc, a=a, b=b, accumulate=accumulate):
+            yield from acc.index
+            yield from (*a.base.index, a.offset, *b.base.index, b.offset)
+            yield accumulate
+        case CursorInit() | FenceInit() | Commit() | Retire() | WgmmaFence() | FenceProxyAsync() | SetMaxNReg():
+            return
+
+
+def _operand_expressions(operand: Operand) -> tuple[Expr, ...]:
+    match operand:
+        case Access(index=index):
+            return index
+        case IndexOf(value=value):
+            return (value,)
+        case Immediate() | ScalarValue():
+            return ()
+
+
+def map_access(access: Access, f: ExprMap) -> Access:
+    """``access`` with ``f`` applied to its indices."""
+    return Access(access.buffer, tuple(f(e) for e in access.index)) if access.index else access
+
+
+def map_operand(operand: Operand, f: ExprMap) -> Operand:
+    """``operand`` with ``f`` applied to its expressions."""
+    match operand:
+        case Access():
+            return map_access(operand, f)
+        case IndexOf():
+            return IndexOf(f(operand.value))
+        case Immediate() | ScalarValue():
+            return operand
+
+
+def map_expressions(stmt: Stmt, f: ExprMap) -> Stmt:
+    """``stmt`` with ``f`` applied to every expression of the statement itself; the statements inside it stay."""
+
+    def access(a: Access) -> Access:
+        return map_access(a, f)
+
+    def slot(b: BarrierSlot) -> BarrierSlot:
+        return BarrierSlot(b.name, f(b.slot))
+
+    def descriptor(d: Descriptor) -> Descriptor:
+        return replace(d, base=access(d.base), offset=f(d.offset))
+
+    def coordinates(c: tuple[Expr, ...]) -> tuple[Expr, ...]:
+        return tuple(f(e) for e in c)
+
+    match stmt:
+        case For():
+            return replace(stmt, start=f(stmt.start), stop=f(stmt.stop), step=f(stmt.step))
+        case Bind():
+            return replace(stmt, index=f(stmt.index), extent=f(stmt.extent))
+        case If():
+            return replace(stmt, branches=tuple(Branch(f(b.cond), b.body, b.label) for b in stmt.branches))
+        case Compute():
+            return replace(stmt, out=access(stmt.out), operands=tuple(map_operand(o, f) for o in stmt.operands))
+        case Choose():
+            return replace(stmt, out=access(stmt.out), cases=tuple(Case(f(c.cond), map_operand(c.operand, f)) for c in stmt.cases))
+        case VectorCopy() | StMatrix():
+            return replace(stmt, out=access(stmt.out), source=access(stmt.source))
+        case Barrier():
+            return replace(stmt, threads=f(stmt.threads), id=None if stmt.id is None else f(stmt.id))
+        case InitBarrier():
+            return InitBarrier(slot(stmt.barrier), f(stmt.count))
+        case Arrive():
+            return Arrive(slot(stmt.barrier))
+        case Expect():
+            return Expect(slot(stmt.barrier), f(stmt.bytes))
+        case Wait():
+            return Wait(slot(stmt.barrier), f(stmt.parity))
+        case Advance():
+            return Advance(stmt.cursor, f(stmt.count))
+        case TmaLoad():
+            return TmaLoad(access(stmt.out), stmt.map, coordinates(stmt.coords), slot(stmt.barrier))
+        case TmaStore():
+            return TmaStore(stmt.map, coordinates(stmt.coords), access(stmt.source))
+        case Wgmma():
+            return replace(stmt, acc=access(stmt.acc), a=descriptor(stmt.a), b=descriptor(stmt.b), accumulate=f(stmt.accumulate))
+        case CursorInit() | FenceInit() | Commit() | Retire() | WgmmaFence() | FenceProxyAsync() | SetMaxNReg():
+            return stmt
+
+
+def barrier_slots(stmt: Stmt) -> tuple[BarrierSlot, ...]:
+    """The mbarriers that a statement itself names."""
+    match stmt:
+        case InitBarrier() | Arrive() | Expect() | Wait() | TmaLoad():
+            return (stmt.barrier,)
+        case _:
+            return ()

@@ -1,0 +1,49 @@
+"""The words of the grammar of kernel text, and which of them cannot be names."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+
+class Keyword(Enum):
+    """What begins a line, or a part of one. The value is the printed word."""
+
+    KERNEL = "KERNEL"
+    DIM = "DIM"
+    HOST = "HOST"
+    TENSORMAP = "TENSORMAP"
+    GRID = "GRID"
+    BLOCK = "BLOCK"
+    CLUSTER = "CLUSTER"
+    LOCAL = "LOCAL"
+    SHARED = "SHARED"
+    GLOBAL = "GLOBAL"
+    MBARRIER = "MBARRIER"
+    COUNTER = "COUNTER"
+    PASS = "PASS"
+    FOR = "FOR"
+    UNROLL = "UNROLL"
+    IF = "IF"
+    ELSE = "ELSE"
+    CURSOR = "CURSOR"
+    COPY = "COPY"
+    SYNC = "SYNC"
+    INIT = "INIT"
+    FENCE = "FENCE"
+    ARRIVE = "ARRIVE"
+    EXPECT = "EXPECT"
+    WAIT = "WAIT"
+    TMA = "TMA"
+    COMMIT = "COMMIT"
+    RETIRE = "RETIRE"
+    WGMMA = "WGMMA"
+    STMATRIX = "STMATRIX"
+    SETMAXNREG = "SETMAXNREG"
+
+
+KEYWORDS: dict[str, Keyword] = {k.value: k for k in Keyword}
+VALUES: dict[str, float | bool] = {"true": True, "false": False, "inf": float("inf"), "nan": float("nan")}
+EXPRESSION_FUNCTIONS = ("min", "max", "xor", "ceildiv", "select", "table")
+OPERAND_WORDS = ("index", "otherwise", "if", "desc")
+
+RESERVED: frozenset[str] = frozenset((*KEYWORDS, *VALUES, *EXPRESSION_FUNCTIONS, *OPERAND_WORDS))

@@ -1,0 +1,279 @@
+"""Channels of vertical groups: endpoints, rings, and the waits and arrivals of each role (docs/channels.md).
+
+A boundary tensor is made in one member of a parallelized vertical group and read in others. Boundary tensors with the same endpoints and
+loop form one channel: a ring of ``stages`` slots with a ``full`` and an ``empty`` mbarrier each. All threads of an endpoint's region wait,
+arrive and carry its cursor, whether or not they touch data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from taskfuse.errors import UnsupportedError
+from taskfuse.ir.fusion import Fusion
+from taskfuse.ir.scalar import Expr, const, eq, simplify, sym
+from taskfuse.ir.storage import has_code, storage_uses
+from taskfuse.ir.tasks import Group, Node, Task
+from taskfuse.ir.tensor import TensorView
+from taskfuse.ir.types import THREAD_TYPES
+from taskfuse.kir.nodes import Advance, Arrive, Barrier, BarrierScope, BarrierSlot, Branch, CursorInit, If, Stmt, Wait
+from taskfuse.lowering.plan import PBind, PDispatch, PLoop, PNode, PScope, PStmt, PSync, children, statements
+from taskfuse.lowering.regions import WARP, Regions, hardware_index
+from taskfuse.schedule.joins import Loop
+from taskfuse.schedule.order import Tree, is_vertical
+
+
+@dataclass(slots=True, eq=False)
+class Endpoint:
+    """One end of a channel: the node whose region waits and arrives, and the name of its cursor."""
+
+    node: Node
+    cursor: str
+
+
+@dataclass(slots=True, eq=False)
+class Channel:
+    """A ring between members of a vertical group.
+
+    Attributes:
+        group: the vertical group.
+        loop: each iteration fills one slot; ``None``: one trip.
+        turns: for a distributed channel, the loop that is Serial in the producer and bound in the consumer.
+    """
+
+    name: str
+    group: Group
+    tensors: list[TensorView]
+    loop: Loop | None
+    producer: Endpoint
+    consumers: list[Endpoint]
+    stages: int
+    turns: Loop | None = None
+    users: set[TensorView] = field(default_factory=set["TensorView"])
+
+
+def boundary(tree: Tree, fusion: Fusion, tv: TensorView) -> Group | None:
+    """The innermost parallelized vertical group of which ``tv`` is a boundary: a reader lies in another member."""
+    path = tree.path(tv)
+    users = [u.output for u in storage_uses(fusion, tv) if has_code(fusion, u)]
+    for group, member in reversed(list(zip(path, path[1:], strict=False))):
+        if isinstance(group, Group) and is_vertical(group):
+            for u in users:
+                other = tree.path(u)
+                if group in other and member not in other:
+                    return group
+    return None
+
+
+class Channels:
+    """The channels of a fusion and the slot expressions of the tensors in them."""
+
+    def __init__(self, fusion: Fusion, tree: Tree, regions: Regions, paths: dict[TensorView, tuple[Loop, ...]]) -> None:
+        self.fusion = fusion
+        self.tree = tree
+        self.regions = regions
+        self.channels: list[Channel] = []
+        self._of: dict[TensorView, Channel] = {}
+        found: dict[tuple[object, ...], Channel] = {}
+        for tv in tree.place:
+            group = boundary(tree, fusion, tv)
+            if group is None:
+                continue
+            if group.ptype not in THREAD_TYPES:
+                raise UnsupportedError(
+                    what=f"vertical group {group.name} on {group.ptype.value if group.ptype else ''}",
+                    reason="rings between blocks are not built yet",
+                    help="parallelize it on a thread index type",
+                    location=group.location,
+                )
+            self._add(tv, group, paths, found)
+
+    def _add(self, tv: TensorView, group: Group, paths: dict[TensorView, tuple[Loop, ...]], found: dict[tuple[object, ...], Channel]) -> None:
+        path = self.tree.path(tv)
+        mine = path[path.index(group) + 1]
+        users = [u.output for u in storage_uses(self.fusion, tv) if has_code(self.fusion, u)]
+        members: dict[Node, set[TensorView]] = {}
+        for u in users:
+            other = self.tree.path(u)
+            members.setdefault(other[other.index(group) + 1], set()).add(u)
+        source = self._descend(mine, {tv})[0]
+        ends = [e for m, touched in members.items() for e in self._descend(m, touched)]
+        shared = [(loop, a) for loop, a in zip(paths[tv], tv.loop[: tv.schedule.inline], strict=False) if tv.schedule.ptype(a).is_loop]
+        loop = shared[-1][0] if shared else None
+        turns = next((lp for lp, _ in shared if any(u in lp.axes and u.schedule.ptype(lp.axes[u]).is_thread for u in users)), None)
+        key = (group, source, tuple(ends), loop)
+        channel = found.get(key)
+        if channel is None:
+            name = f"ch{len(self.channels)}"
+            consumers = [Endpoint(e, f"{name}.c" if len(ends) == 1 else f"{name}.c{k}") for k, e in enumerate(ends)]
+            channel = found[key] = Channel(name, group, [], loop, Endpoint(source, f"{name}.p"), consumers, 1, turns)
+            self.channels.append(channel)
+        channel.tensors.append(tv)
+        channel.users.update(users)
+        channel.stages = max(channel.stages, tv.schedule.stages if loop is not None else 1)
+        self._of[tv] = channel
+
+    def _descend(self, node: Node, touched: set[TensorView]) -> list[Node]:
+        """The endpoint at or below a member: one member that holds all tasks which touch the tensor is enough.
+
+        A parallelized horizontal group stops the descent; in a parallelized vertical one each role that touches it is an endpoint.
+        """
+        while isinstance(node, Group):
+            holders = {m: part for m in self.tree.members[node] if (part := {t for t in touched if m in self.tree.path(t)})}
+            if node.ptype is not None and not is_vertical(node):
+                break
+            if len(holders) > 1:
+                return [e for m, part in holders.items() for e in self._descend(m, part)] if is_vertical(node) else [node]
+            node = next(iter(holders))
+        return [node]
+
+    # -- slots ----------------------------------------------------------------------------------------------------------------------
+
+    def channel(self, tv: TensorView) -> Channel | None:
+        """The channel that ``tv`` travels through."""
+        return self._of.get(tv)
+
+    def slot(self, tv: TensorView, task: Task) -> Expr | None:
+        """The slot of ``tv`` that code of ``task`` uses; ``None`` if ``tv`` has no ring of slots."""
+        channel = self._of.get(tv)
+        if channel is None:
+            return None
+        if task is self.tree.place[tv]:
+            return sym(f"{channel.producer.cursor}.slot")
+        for end in channel.consumers:
+            if task is end.node or (isinstance(end.node, Group) and self._below(task, end.node)):
+                return sym(f"{end.cursor}.slot")
+        return None
+
+    def _below(self, task: Task, group: Group) -> bool:
+        node: Node = task
+        while node in self.tree.parent:
+            node = self.tree.parent[node]
+            if node is group:
+                return True
+        return False
+
+    # -- arrivals -------------------------------------------------------------------------------------------------------------------
+
+    def arrivals(self, node: Node) -> Expr:
+        """How often a node's region arrives: once per warp if it is made of whole warps, else once per thread."""
+        threads = self.regions.count(node)
+        return simplify(threads // WARP, self.regions.facts) if self.regions.is_aligned(node) else threads
+
+    def arrive(self, node: Node, slot: BarrierSlot) -> tuple[Stmt, ...]:
+        """The statements with which a node's region arrives."""
+        if not self.regions.is_aligned(node):
+            return (Arrive(slot),)
+        lane = simplify(linear_thread(self.regions) % WARP, self.regions.facts)
+        return (Barrier(BarrierScope.WARP, const(WARP), note="before one lane arrives for the warp"), If((Branch(eq(lane, 0), (Arrive(slot),)),)))
+
+    def barriers(self) -> list[tuple[str, int, Expr]]:
+        """The mbarrier arrays: name, slots, arrivals per phase."""
+        found: list[tuple[str, int, Expr]] = []
+        for ch in self.channels:
+            empty = const(0)
+            for end in ch.consumers:
+                empty = empty + self.arrivals(end.node)
+            found += [(f"{ch.name}.full", ch.stages, self.arrivals(ch.producer.node)), (f"{ch.name}.empty", ch.stages, simplify(empty, self.regions.facts))]
+        return found
+
+    # -- insertion ------------------------------------------------------------------------------------------------------------------
+
+    def insert(self, plan: list[PNode]) -> None:
+        """Put waits, arrivals and cursors into the plan."""
+        for ch in self.channels:
+            full, empty = f"{ch.name}.full", f"{ch.name}.empty"
+            made = set(ch.tensors)
+            self._endpoint(plan, ch, ch.producer, empty, full, lambda s, made=made: s.tv in made, parity=1)
+            for end in ch.consumers:
+                names = {t.name for t in ch.tensors}
+                self._endpoint(plan, ch, end, full, empty, lambda s, names=names: any(r.buffer in names for r in s.reads), parity=0)
+
+    def _endpoint(self, plan: list[PNode], ch: Channel, end: Endpoint, wait: str, arrive: str, touches: _Touch, parity: int) -> None:
+        c = end.cursor
+        slot = sym(f"{c}.slot")
+        blocks = _level_blocks(plan, end.node, ch.loop)
+        places = [(block, k) for block in blocks for k, n in enumerate(block) if any(touches(s) for s in _below(n))]
+        first, last = places[0], places[-1]
+        after: list[PNode] = [PSync((*self.arrive(end.node, BarrierSlot(arrive, slot)), Advance(c, const(1))))]
+        last[0][last[1] + 1 : last[1] + 1] = after
+        first[0][first[1] : first[1]] = [PSync((Wait(BarrierSlot(wait, slot), sym(f"{c}.parity")),))]
+        _frame(plan, ch.group, end.node, self.tree).insert(0, PSync((CursorInit(c, ch.stages, 0, parity),)))
+
+
+_Touch = Callable[[PStmt], bool]
+
+
+def linear_thread(regions: Regions) -> Expr:
+    """The linear thread id x + Dx * (y + Dy * z)."""
+    x, y, z = (hardware_index(p) for p in THREAD_TYPES)
+    return x + regions.launch[THREAD_TYPES[0]] * (y + regions.launch[THREAD_TYPES[1]] * z)
+
+
+def _below(node: PNode) -> list[PStmt]:
+    return list(statements([node]))
+
+
+def _scopes(nodes: list[PNode], wanted: Node) -> list[PScope]:
+    """The innermost scopes of a node, in order."""
+    found: list[PScope] = []
+    for n in nodes:
+        inner = [s for block in children(n) for s in _scopes(block, wanted)]
+        if isinstance(n, PDispatch):
+            inner = []
+            for m in n.members:
+                below = _scopes(m.body, wanted)
+                inner += below or ([m] if m.node is wanted else [])
+            found += inner
+        elif isinstance(n, PScope) and n.node is wanted:
+            found += inner or [n]
+        else:
+            found += inner
+    return found
+
+
+def _level_blocks(plan: list[PNode], node: Node, loop: Loop | None) -> list[list[PNode]]:
+    """The blocks of a node's code that one iteration of ``loop`` runs, in order: the loop's body, or the scopes if the loop stands outside."""
+    blocks: list[list[PNode]] = []
+
+    def inside(body: list[PNode]) -> list[list[PNode]]:
+        found: list[list[PNode]] = []
+        for n in body:
+            if isinstance(n, PLoop):
+                found += [n.body] if n.loop is loop else inside(n.body)
+            elif isinstance(n, (PBind, PScope)):
+                found += inside(n.body)
+            elif isinstance(n, PDispatch):
+                for m in n.members:
+                    found += inside(m.body)
+        return found
+
+    for scope in _scopes(plan, node):
+        blocks += (inside(scope.body) if loop is not None else []) or [scope.body]
+    return blocks
+
+
+def _frame(plan: list[PNode], group: Group, node: Node, tree: Tree) -> list[PNode]:
+    """Where the cursor of an endpoint starts: its role's code if the dispatch stands under no loop, else the whole kernel's."""
+    role = node
+    while tree.parent[role] is not group:
+        role = tree.parent[role]
+
+    def search(body: list[PNode]) -> list[PNode] | None:
+        for n in body:
+            if isinstance(n, PDispatch):
+                for m in n.members:
+                    if n.group is group and m.node is role:
+                        return m.body
+                    hit = search(m.body)
+                    if hit is not None:
+                        return hit
+            elif isinstance(n, (PBind, PScope)):
+                hit = search(n.body)
+                if hit is not None:
+                    return hit
+        return None
+
+    return search(plan) or plan
+

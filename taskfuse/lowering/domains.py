@@ -1,0 +1,105 @@
+"""Indices: from loop indices to any axis of a tensor, and from an element to its place.
+
+``backward`` follows transforms from loop axes to root and logical axes (which element an iteration computes); ``forward`` follows them
+from logical axes to allocation axes (where an element lives). Together: loop -> own axes -> op map -> producer logical -> allocation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from taskfuse.errors import LoweringError
+from taskfuse.ir.axes import Axis, Rasterize
+from taskfuse.ir.scalar import Expr, Facts, const, simplify
+from taskfuse.ir.tensor import TensorView
+from taskfuse.ir.types import ParallelType
+
+ZERO = const(0)
+
+
+def backward(tv: TensorView, loop: Mapping[Axis, Expr]) -> dict[Axis, Expr]:
+    """The indices of all axes that the loop axes of ``tv`` determine, from the indices of its loop axes."""
+    values = dict(loop)
+    for t in reversed(tv.schedule.transforms):
+        if all(o in values for o in t.outputs):
+            for source, value in zip(t.inputs, t.backward(tuple(values[o] for o in t.outputs)), strict=True):
+                values.setdefault(source, value)
+    for a in tv.root:
+        if a.extent is const(1):
+            values.setdefault(a, ZERO)
+    return values
+
+
+def forward(tv: TensorView, logical: tuple[Expr, ...], facts: Facts) -> dict[Axis, Expr]:
+    """The indices of all axes derived from the logical axes of ``tv``, from the indices of its logical axes."""
+    values = dict(zip(tv.logical, logical, strict=True))
+    for t in tv.schedule.transforms:
+        if not isinstance(t, Rasterize) and all(i in values for i in t.inputs):
+            for out, value in zip(t.outputs, t.forward(tuple(values[i] for i in t.inputs)), strict=True):
+                if out not in values:
+                    values[out] = simplify(value, facts)
+    return values
+
+
+def ancestors(tv: TensorView, axes: tuple[Axis, ...]) -> set[Axis]:
+    """``axes`` and every axis that they are derived from."""
+    found = set(axes)
+    for t in reversed(tv.schedule.transforms):
+        if any(o in found for o in t.outputs):
+            found.update(t.inputs)
+    return found
+
+
+def allocation_axes(tv: TensorView) -> tuple[Axis, ...]:
+    """The allocation domain: the explicit one, or the loop axes as far as they are derived from the tensor's own axes alone.
+
+    Where a loop axis mixes own and foreign axes or has a backward map only, the axes before that transform take its place.
+    """
+    if tv.schedule.allocation is not None:
+        return tv.schedule.allocation
+    needed = ancestors(tv, tv.loop)
+    cover = list(tv.logical)
+    for t in tv.schedule.transforms:
+        if isinstance(t, Rasterize) or not any(o in needed for o in t.outputs) or not all(i in cover for i in t.inputs):
+            continue
+        at = cover.index(t.inputs[0])
+        cover = [a for a in cover if a not in t.inputs]
+        cover[at:at] = list(t.outputs)
+    place = {a: k for k, a in enumerate(tv.loop)}
+
+    def rank(a: Axis) -> int:
+        if a in place:
+            return place[a]
+        below = [place[x] for x in tv.loop if a in ancestors(tv, (x,))]
+        return min(below, default=-1)
+
+    return tuple(sorted(cover, key=rank))
+
+
+def digits(tv: TensorView, ptype: ParallelType) -> tuple[Axis, ...]:
+    """The loop axes bound to an index type, outermost first: the digits of its index."""
+    return tuple(a for a in tv.schedule.loop if tv.schedule.ptype(a) is ptype)
+
+
+def product(axes: tuple[Axis, ...]) -> Expr:
+    """The number of values of some axes together."""
+    total = const(1)
+    for a in axes:
+        total = total * a.extent
+    return total
+
+
+def digit_values(axes: tuple[Axis, ...], base: Expr, facts: Facts) -> dict[Axis, Expr]:
+    """The index of each digit from the index of all of them."""
+    values: dict[Axis, Expr] = {}
+    for k, a in enumerate(axes):
+        stride = product(axes[k + 1 :])
+        value = base // stride
+        values[a] = simplify(value if k == 0 else value % a.extent, facts)
+    return values
+
+
+def refused(tv: TensorView, what: str, help: str) -> LoweringError:
+    """A lowering error about one tensor."""
+    return LoweringError(what=tv.name, reason=what, help=help, location=tv.location)
+

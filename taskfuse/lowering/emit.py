@@ -1,0 +1,119 @@
+"""From the plan to kernel IR: local indices become hardware indices, equal guards become one IF."""
+
+from __future__ import annotations
+
+from taskfuse.ir.fusion import Fusion
+from taskfuse.ir.scalar import Expr, Facts, and_, const, eq, prove, simplify, substitute
+from taskfuse.ir.types import BLOCK_TYPES, INDEX_TYPES, THREAD_TYPES
+from taskfuse.kir import Kernel, map_expressions
+from taskfuse.kir.nodes import (
+    Barrier,
+    BarrierScope,
+    BarrierSlot,
+    Bind,
+    Branch,
+    Buffer,
+    Counter,
+    Dim3,
+    Extent,
+    For,
+    If,
+    InitBarrier,
+    Mbarrier,
+    Param,
+    ScalarParam,
+    Stmt,
+    TensorParam,
+)
+from taskfuse.lowering.plan import PBind, PDispatch, PLoop, PNode, PScope, PStmt, PSync, base_name
+from taskfuse.lowering.regions import Regions, hardware_index
+
+
+class Emitter:
+    """Emits one plan."""
+
+    def __init__(self, fusion: Fusion, regions: Regions) -> None:
+        self.fusion = fusion
+        self.regions = regions
+
+    def body(self, nodes: list[PNode], facts: Facts) -> tuple[Stmt, ...]:
+        """Kernel-IR statements of a block."""
+        out: list[Stmt] = []
+        k = 0
+        while k < len(nodes):
+            n = nodes[k]
+            if isinstance(n, PStmt):
+                run = [n]
+                while k + 1 < len(nodes) and isinstance(follow := nodes[k + 1], PStmt) and self._guards(follow) == self._guards(n):
+                    run.append(follow)
+                    k += 1
+                out += self._statements(run, facts)
+            else:
+                out += self._node(n, facts)
+            k += 1
+        return tuple(out)
+
+    def _guards(self, s: PStmt) -> tuple[Expr, ...]:
+        at = self._place(s)
+        return tuple(substitute(g, at) for g in s.guards)
+
+    def _place(self, s: PStmt) -> dict[str, Expr]:
+        return {base_name(p, s.task): hardware_index(p) - self.regions.region(s.task, p).start for p in INDEX_TYPES}
+
+    def _statements(self, run: list[PStmt], facts: Facts) -> list[Stmt]:
+        stmts: list[Stmt] = []
+        for s in run:
+            at = self._place(s)
+            stmts.append(map_expressions(s.stmt, lambda e, at=at: substitute(e, at)))
+        guards = [g for g in self._guards(run[0]) if not prove(g, facts)]
+        return [If((Branch(and_(*guards), tuple(stmts)),))] if guards else stmts
+
+    def _node(self, n: PNode, facts: Facts) -> list[Stmt]:
+        match n:
+            case PLoop():
+                inner = facts.with_range(n.var, 0, n.extent - 1)
+                return [For(n.var, const(0), n.extent, const(1), n.unroll, self.body(n.body, inner))]
+            case PBind():
+                return [Bind(n.index, n.ptype, n.extent, self.body(n.body, facts))]
+            case PScope():
+                cond = and_(*n.conds)
+                body = self.body(n.body, facts.with_assumption(cond))
+                return [If((Branch(cond, body, n.node.name),))] if n.conds else list(body)
+            case PDispatch():
+                arms = [Branch(and_(*m.conds), self.body(m.body, facts.with_assumption(and_(*m.conds))), m.node.name) for m in n.members]
+                return [If(tuple(arms))]
+            case PSync():
+                return list(n.stmts)
+            case PStmt():
+                return self._statements([n], facts)
+
+    def kernel(
+        self, plan: list[PNode], buffers: list[Buffer], mbarriers: list[tuple[str, int, Expr]], counters: list[str], cursors: tuple[Stmt, ...]
+    ) -> Kernel:
+        """The whole kernel: arguments, launch shape, initialization of mbarriers, body."""
+        fusion, regions = self.fusion, self.regions
+        head: list[Stmt] = []
+        if mbarriers:
+            first = and_(*(eq(hardware_index(p), 0) for p in THREAD_TYPES if regions.launch[p] is not const(1)))
+            inits = tuple(InitBarrier(BarrierSlot(name, const(slot)), count) for name, slots, count in mbarriers for slot in range(slots))
+            head += [If((Branch(first, inits),)), Barrier(BarrierScope.BLOCK, regions.threads, note="barriers are initialized")]
+        params: list[Param] = [TensorParam(tv.name, tv.dtype, tv.shape, False) for tv in fusion.inputs]
+        params += [ScalarParam(s.name, s.dtype) for s in fusion.scalars]
+        params += [TensorParam(tv.name, tv.dtype, tv.shape, True) for tv in fusion.outputs]
+
+        def shape(types: tuple[object, ...]) -> Dim3:
+            x, y, z = (simplify(regions.launch[p], regions.facts) for p in INDEX_TYPES if p in types)
+            return (x, y, z)
+
+        return Kernel(
+            name=fusion.name,
+            extents=tuple(Extent(d.name, d.min, d.max, d.multiple_of) for d in fusion.dims.values()),
+            params=tuple(params),
+            grid=shape(BLOCK_TYPES),
+            block=shape(THREAD_TYPES),
+            buffers=tuple(buffers),
+            mbarriers=tuple(Mbarrier(name, slots) for name, slots, _ in mbarriers),
+            counters=tuple(Counter(c) for c in counters),
+            body=(*head, *cursors, *self.body(plan, regions.facts)),
+        )
+

@@ -1,0 +1,274 @@
+"""Index environments, memory types and accesses.
+
+The owner of an element follows from the allocation domain; writer, owner and reader are functions element -> thread, compared as index
+expressions, never as parallel types (docs/loop-nests.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from taskfuse.ir.axes import Axis, Resize, Split
+from taskfuse.ir.expr import Assemble, MathExpr, Read
+from taskfuse.ir.fusion import Fusion
+from taskfuse.ir.scalar import Const, Expr, Facts, and_, const, eq, ge, lt, prove, simplify, substitute, sym
+from taskfuse.ir.storage import has_code, storage_operands, storage_uses
+from taskfuse.ir.tasks import Task
+from taskfuse.ir.tensor import TensorView
+from taskfuse.ir.types import INDEX_TYPES, MemoryType, ParallelType
+from taskfuse.kir.nodes import Access
+from taskfuse.lowering.domains import allocation_axes, backward, digit_values, digits, forward, product, refused
+from taskfuse.lowering.plan import Environment, base_name
+from taskfuse.lowering.regions import Regions, Span
+from taskfuse.schedule.joins import Joins, Loop
+from taskfuse.schedule.order import Tree
+
+ATOM = "v"
+ZERO = const(0)
+
+
+class Indexer:
+    """Indices and accesses of all tensors of a fusion, for one order of its nest.
+
+    Attributes:
+        memory: tensor -> where it lives.
+        slot: the slot of a tensor's ring that code of a task uses, or ``None`` (set by the channels).
+    """
+
+    def __init__(self, fusion: Fusion, tree: Tree, joins: Joins, regions: Regions) -> None:
+        self.fusion = fusion
+        self.tree = tree
+        self.joins = joins
+        self.regions = regions
+        self.memory: dict[TensorView, MemoryType] = {}
+        self.placed: dict[TensorView, tuple[TensorView, tuple[Expr, ...]]] = {}
+        self.slot: Callable[[TensorView, Task], Expr | None] = lambda tv, task: None
+        self.loop_names: dict[Loop, str] = {}
+        self._environments: dict[TensorView, Environment] = {}
+        self._kept: dict[tuple[TensorView, MemoryType], tuple[Axis, ...]] = {}
+        for expr in fusion.exprs():
+            if isinstance(expr, Assemble):
+                for part, place in zip(expr.parts, expr.places, strict=True):
+                    self.placed[part.tensor] = (expr.output, place)
+        self._set_memory()
+
+    # -- memory types ---------------------------------------------------------------------------------------------------------------
+
+    def _set_memory(self) -> None:
+        exprs = self.fusion.exprs()
+        for tv in self.fusion.inputs:
+            self.memory[tv] = MemoryType.Global
+        for expr in reversed(exprs):
+            tv = expr.output
+            if isinstance(expr, Assemble) or tv.is_output or tv in self.placed:
+                self.memory[tv] = MemoryType.Global
+            elif has_code(self.fusion, expr):
+                self.memory[tv] = self._follow(tv)
+
+    def _follow(self, tv: TensorView) -> MemoryType:
+        """The memory type that the readers of ``tv`` need, or the explicit one if it serves them."""
+        given = tv.schedule.memory
+        needed = MemoryType.Local
+        why = ""
+        for use in storage_uses(self.fusion, tv):
+            if not has_code(self.fusion, use):
+                continue
+            for read in storage_operands(self.fusion, use):
+                if isinstance(read, Read) and read.tensor is tv:
+                    for p in INDEX_TYPES:
+                        if self._crosses(tv, use, read, p):
+                            reached = MemoryType.Shared if p.is_thread else MemoryType.Global
+                            if needed is MemoryType.Local or reached is MemoryType.Global:
+                                needed, why = reached, f"{use.output.name} reads elements of {tv.name} that other indices of {p.value} make"
+        if given is None:
+            return needed
+        order = (MemoryType.Local, MemoryType.Shared, MemoryType.Global)
+        if order.index(given) < order.index(needed):
+            raise refused(tv, f"it is set to {given.value}, but {why}", f"set_memory_type({needed.value}), leave it unset, or bind the axes alike")
+        return given
+
+    def _crosses(self, tv: TensorView, use: MathExpr, read: Read, p: ParallelType) -> bool:
+        """True if a value of ``tv`` in memory private to ``p`` would not be where ``use`` reads it."""
+        consumer = use.output
+        task, other = self.tree.place[tv], self.tree.place[consumer]
+        mine, theirs = self.regions.region(task, p), self.regions.region(other, p)
+        own = digits(tv, p)
+        if not own and not digits(consumer, p) and mine == theirs:
+            return False
+        env = self.environment(consumer)
+        base = sym(base_name(p, other))
+        index = theirs.start + base
+        kept = [a for a in own if not a.is_reduction]
+        if not kept:
+            reach = Span(mine.start, mine.extent)
+            return not (prove(ge(index, reach.start), env.facts) and prove(lt(index, reach.start + reach.extent), env.facts))
+        values = forward(tv, self._logical(consumer, read), env.facts)
+        if len(kept) == len(own) and all(a in values for a in own):
+            total = ZERO
+            for k, a in enumerate(own):
+                total = total + values[a] * product(own[k + 1 :])
+            return not prove(eq(total + mine.start, index), env.facts)
+        delta = index - mine.start
+        if not (prove(ge(delta, 0), env.facts) and prove(lt(delta, product(own)), env.facts)):
+            return True
+        for a, value in digit_values(own, delta, env.facts).items():
+            if not a.is_reduction and not a.is_foreign and not (a in values and prove(eq(values[a], value), env.facts)):
+                return True
+        return any(a.is_reduction for a in own) and not prove(eq(theirs.start, mine.start), env.facts)
+
+    def _logical(self, consumer: TensorView, read: Read) -> tuple[Expr, ...]:
+        env = self.environment(consumer)
+        point = self.point(consumer, env)
+        return tuple(simplify(substitute(e, point), env.facts) for e in read.index)
+
+    # -- environments ---------------------------------------------------------------------------------------------------------------
+
+    def loop_name(self, loop: Loop) -> str:
+        """The variable of a loop with code."""
+        return self.loop_names.setdefault(loop, f"i{len(self.loop_names)}")
+
+    def environment(self, tv: TensorView) -> Environment:
+        """The indices around the code of ``tv`` in its own memory type."""
+        known = self._environments.get(tv)
+        if known is None:
+            known = self._build(tv, {a: sym(self.loop_name(loop)) for a, loop in zip(tv.loop, self.joins.path[tv], strict=True)}, self.memory.get(tv))
+            if tv in self.memory:
+                self._environments[tv] = known
+        return known
+
+    def variant(self, tv: TensorView, names: dict[Axis, Expr], memory: MemoryType, outside: bool = False) -> Environment:
+        """The environment with other loop variables (axes absent from ``names`` have none) and another memory type.
+
+        ``outside``: outside of the reduction loops, on every index that shares an accumulator (for memory that is not private to a
+        reduced index type: on the first index of its digit).
+        """
+        return self._build(tv, names, memory, outside)
+
+    def _build(self, tv: TensorView, loops: dict[Axis, Expr], memory: MemoryType | None, outside: bool = False) -> Environment:
+        task = self.tree.place[tv]
+        facts: Facts = self.regions.facts
+        values: dict[Axis, Expr] = {}
+        guards: list[Expr] = []
+        for a in tv.loop:
+            ptype = tv.schedule.ptype(a)
+            if ptype.is_loop and a in loops:
+                values[a] = loops[a]
+                facts = facts.with_range(str(loops[a]), 0, a.extent - 1)
+            elif ptype.is_atom:
+                values[a] = sym(ATOM)
+                facts = facts.with_range(ATOM, 0, a.extent - 1)
+        for p in INDEX_TYPES:
+            region = self.regions.region(task, p)
+            own = digits(tv, p)
+            name = base_name(p, task)
+            private = memory is None or memory.is_private_to(p)
+            if outside and own and all(a.is_reduction for a in own):
+                facts = facts.with_range(name, 0, simplify(region.extent - 1, self.regions.facts))
+                if not private and region.extent is not const(1):
+                    guards.append(eq(sym(name), 0))
+            elif own:
+                extent = product(own)
+                facts = facts.with_range(name, 0, simplify(extent - 1, self.regions.facts))
+                if not prove(lt(region.extent - 1, extent), self.regions.facts):
+                    guards.append(lt(sym(name), extent))
+                for a, value in digit_values(own, sym(name), facts).items():
+                    values[a] = value
+                    if (a.is_foreign or (outside and a.is_reduction)) and not private:
+                        guards.append(eq(value, 0))
+            elif private:
+                facts = facts.with_range(name, 0, simplify(region.extent - 1, self.regions.facts))
+            else:
+                facts = facts.with_range(name, 0, 0)
+                if region.extent is not const(1):
+                    guards.append(eq(sym(name), 0))
+        values = backward(tv, values)
+        for t in tv.schedule.transforms:
+            match t:
+                case Split(source=source) if source.is_foreign or (outside and source.is_reduction):
+                    pass
+                case Split(source=source) if source in values and not self._covers(t):
+                    guards += self._bound(values[source], source.extent, facts)
+                case Resize(source=source) if source in values:
+                    guards += self._bound(values[source], source.extent, facts)
+                    if not prove(ge(values[source], 0), facts):
+                        guards.append(ge(simplify(values[source], facts), 0))
+                case _:
+                    pass
+        for guard in guards:
+            facts = facts.with_assumption(guard)
+        return Environment({a: simplify(v, facts) for a, v in values.items()}, facts, tuple(dict.fromkeys(guards)))
+
+    def _covers(self, t: Split) -> bool:
+        """True if the split divides, so that it makes no index out of range."""
+        return prove(eq(t.outer.extent * t.inner.extent, t.source.extent), self.regions.facts)
+
+    def _bound(self, value: Expr, extent: Expr, facts: Facts) -> list[Expr]:
+        cond = lt(simplify(value, facts), extent)
+        return [] if prove(cond, facts) else [cond]
+
+    def point(self, tv: TensorView, env: Environment) -> dict[str, Expr]:
+        """The iteration symbols of an op map at the place of an environment."""
+        return {f"i{k}": env.values[a] for k, a in enumerate(tv.root) if a in env.values}
+
+    # -- storage --------------------------------------------------------------------------------------------------------------------
+
+    def kept_axes(self, tv: TensorView, memory: MemoryType | None = None) -> tuple[Axis, ...]:
+        """The allocation axes that storage has: not those that a loop left of the inline position or a private index fixes."""
+        memory = memory or self.memory[tv]
+        if memory is MemoryType.Global and (tv.is_input or tv.is_output):
+            return tv.logical
+        known = self._kept.get((tv, memory))
+        if known is not None:
+            return known
+        env = self.environment(tv) if memory is self.memory[tv] else self.variant(tv, self.loop_symbols(tv), memory)
+        fixed = {base_name(p, self.tree.place[tv]) for p in INDEX_TYPES if memory.is_private_to(p)}
+        fixed |= {self.loop_name(loop) for a, loop in list(zip(tv.loop, self.joins.path[tv], strict=True))[: tv.schedule.inline] if tv.schedule.ptype(a).is_loop}
+        kept = []
+        for a in allocation_axes(tv):
+            if a not in env.values:
+                raise refused(tv, "its allocation domain is not determined by its loop domain", "derive both from the tensor's own axes")
+            if not env.values[a].free <= fixed:
+                kept.append(a)
+        self._kept[(tv, memory)] = tuple(kept)
+        return tuple(kept)
+
+    def loop_symbols(self, tv: TensorView) -> dict[Axis, Expr]:
+        """The loop variables around the code of ``tv``."""
+        return {a: sym(self.loop_name(loop)) for a, loop in zip(tv.loop, self.joins.path[tv], strict=True)}
+
+    def write(self, tv: TensorView, env: Environment, memory: MemoryType | None = None, name: str | None = None) -> Access:
+        """The access that writes the element of ``tv`` at the place of an environment of its own."""
+        if tv in self.placed and name is None:
+            owner, place = self.placed[tv]
+            point = {f"i{k}": env.values[a] for k, a in enumerate(tv.logical)}
+            return Access(owner.name, tuple(simplify(substitute(e, point), env.facts) for e in place))
+        index = tuple(env.values[a] for a in self.kept_axes(tv, memory))
+        return Access(name, index) if name is not None else Access(tv.name, self._ring(tv, tv) + index)
+
+    def _ring(self, tv: TensorView, user: TensorView) -> tuple[Expr, ...]:
+        slot = self.slot(tv, self.tree.place[user])
+        return () if slot is None else (slot,)
+
+    def read(self, consumer: TensorView, env: Environment, read: Read) -> tuple[Access, Expr]:
+        """The access of one operand, and the condition under which the operand is valid."""
+        tv = read.tensor
+        point = self.point(consumer, env)
+        valid = simplify(substitute(read.valid, point), env.facts)
+        facts = env.facts if isinstance(valid, Const) else env.facts.with_assumption(valid)
+        logical = tuple(simplify(substitute(e, point), facts) for e in read.index)
+        if tv in self.placed:
+            owner, place = self.placed[tv]
+            inner = {f"i{k}": e for k, e in enumerate(logical)}
+            return Access(owner.name, tuple(simplify(substitute(e, inner), facts) for e in place)), valid
+        if tv.is_input or tv.is_output or isinstance(tv.definition, Assemble):
+            return Access(tv.name, logical), valid
+        values = forward(tv, logical, facts)
+        missing = [a for a in self.kept_axes(tv) if a not in values]
+        if missing:
+            raise refused(tv, f"{consumer.name} cannot find its elements: the allocation domain has no forward map", "use split, merge or swizzle")
+        return Access(tv.name, self._ring(tv, consumer) + tuple(simplify(values[a], facts) for a in self.kept_axes(tv))), valid
+
+
+def conjunction(conds: tuple[Expr, ...]) -> Expr:
+    """All of some conditions."""
+    return and_(*conds)

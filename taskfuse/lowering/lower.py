@@ -1,0 +1,70 @@
+"""Lowering: a fusion with its schedule becomes a kernel. The pipeline is the body of :func:`lower`, in order."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from taskfuse.ir.fusion import Fusion
+from taskfuse.ir.types import MemoryType
+from taskfuse.kir import Kernel, verify_kernel
+from taskfuse.lowering.channels import Channels
+from taskfuse.lowering.emit import Emitter
+from taskfuse.lowering.indexing import Indexer
+from taskfuse.lowering.nest import NestBuilder
+from taskfuse.lowering.prepare import prepare
+from taskfuse.lowering.regions import Regions
+from taskfuse.lowering.statements import Statements
+from taskfuse.lowering.storage import buffers, lay_out, unroll_for_registers
+from taskfuse.lowering.sync import Synchronizer
+from taskfuse.schedule.order import Sequencer
+
+
+@dataclass(frozen=True, slots=True)
+class LoweringOptions:
+    """How to lower.
+
+    Attributes:
+        order_seed: picks one of the valid total orders; ``None``: the order in which tensors were made.
+        shared_limit: bytes of Shared memory per block above which buffers with disjoint lifetimes share memory.
+        verify: verify the kernel.
+    """
+
+    order_seed: int | None = None
+    shared_limit: int = 48 * 1024
+    verify: bool = True
+
+
+DEFAULT = LoweringOptions()
+
+
+def lower(fusion: Fusion, options: LoweringOptions = DEFAULT) -> Kernel:
+    """The kernel of a fusion: a pure function of the fusion and the options.
+
+    Raises:
+        TaskError: a law of tasks and groups is broken.
+        ScheduleError: the inline positions admit no total order.
+        LoweringError: the schedule cannot become a kernel.
+        UnsupportedError: a construct that is not built yet.
+    """
+    fusion.check()
+    fusion = prepare(fusion)
+    sequencer = Sequencer(fusion, options.order_seed)
+    order = sequencer.sequence()
+    regions = Regions(fusion, sequencer.tree)
+    indexer = Indexer(fusion, sequencer.tree, sequencer.joins, regions)
+    channels = Channels(fusion, sequencer.tree, regions, sequencer.joins.path)
+    indexer.slot = channels.slot
+    statements = Statements(indexer)
+    plan = NestBuilder(indexer, statements).build(order)
+    channels.insert(plan)
+    storage = buffers(indexer, statements, channels, plan)
+    unroll_for_registers(plan, storage, indexer)
+    storage = lay_out(plan, storage, options.shared_limit)
+    sync = Synchronizer(regions, sequencer.tree.root, [b for b in storage if b.memory is not MemoryType.Local])
+    sync.insert(plan, {tv.name for tv in fusion.outputs})
+    kernel = Emitter(fusion, regions).kernel(
+        plan, storage, [*channels.barriers(), *((name, 1, count) for name, count in sync.mbarriers)], sync.counters, tuple(sync.cursor_inits())
+    )
+    if options.verify:
+        verify_kernel(kernel)
+    return kernel

@@ -1,0 +1,282 @@
+"""From the total order to the plan: stages of reductions, projection on roles, dispatch, guards (docs/projection.md).
+
+The sequential nest is the program. A node's code is the projection of the nest on its tensors: the same loops, in the same order, that
+enclose one of them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from taskfuse.errors import LoweringError
+from taskfuse.ir.axes import Axis
+from taskfuse.ir.scalar import Expr, and_, const, eq, ge, lt, simplify, substitute, sym
+from taskfuse.ir.tasks import Group, Node, Task
+from taskfuse.ir.tensor import TensorView
+from taskfuse.ir.types import INDEX_TYPES, ParallelType
+from taskfuse.lowering.indexing import Indexer
+from taskfuse.lowering.plan import PBind, PDispatch, PLoop, PNode, PScope, base_name
+from taskfuse.lowering.reductions import finish
+from taskfuse.lowering.regions import hardware_index
+from taskfuse.lowering.statements import Stage, Statements
+from taskfuse.schedule.joins import Loop
+from taskfuse.schedule.order import Item, LoopItem, TensorItem, is_vertical
+
+ONE = const(1)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Code:
+    """A stage of one tensor's code."""
+
+    tv: TensorView
+    stage: Stage
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CodeLoop:
+    """A loop around code."""
+
+    loop: Loop
+    body: tuple[Piece, ...]
+
+
+Piece = Code | CodeLoop
+
+
+def _tensors(pieces: tuple[Piece, ...]) -> list[TensorView]:
+    found: dict[TensorView, None] = {}
+    stack = list(reversed(pieces))
+    while stack:
+        piece = stack.pop()
+        if isinstance(piece, Code):
+            found[piece.tv] = None
+        else:
+            stack += reversed(piece.body)
+    return list(found)
+
+
+class NestBuilder:
+    """Builds the plan of one fusion."""
+
+    def __init__(self, indexer: Indexer, statements: Statements) -> None:
+        self.indexer = indexer
+        self.statements = statements
+        self.tree = indexer.tree
+        self.regions = indexer.regions
+        self._member: dict[tuple[TensorView, Group], Node] = {}
+        for tv in self.tree.place:
+            path = self.tree.path(tv)
+            for group, member in zip(path, path[1:], strict=False):
+                if isinstance(group, Group):
+                    self._member[(tv, group)] = member
+
+    def build(self, items: tuple[Item, ...]) -> list[PNode]:
+        """The plan of the whole fusion: the root's code."""
+        return self._emit(self.tree.root, self._stages(items))
+
+    # -- stages ---------------------------------------------------------------------------------------------------------------------
+
+    def _stages(self, items: tuple[Item, ...]) -> tuple[Piece, ...]:
+        """The nest with INIT before and FINISH after the outermost reduction loop of every reduction."""
+        pieces: list[Piece] = []
+        for item in items:
+            if isinstance(item, TensorItem):
+                pieces.append(Code(item.tv, Stage.MAIN))
+                continue
+            body = self._stages(item.body)
+            started = [tv for tv in _tensors(body) if self._first_reduction(tv) == item.loop.depth]
+            pieces += [Code(tv, Stage.INIT) for tv in started]
+            pieces.append(CodeLoop(item.loop, body))
+            pieces += [Code(tv, Stage.FINISH) for tv in started]
+        return tuple(pieces)
+
+    def _first_reduction(self, tv: TensorView) -> int | None:
+        """The depth of the outermost reduction loop."""
+        if not self.statements.is_reduction(tv):
+            return None
+        return next((d for d, a in enumerate(tv.loop) if a.is_reduction), None)
+
+    # -- projection -----------------------------------------------------------------------------------------------------------------
+
+    def _project(self, pieces: tuple[Piece, ...], group: Group, member: Node) -> tuple[Piece, ...]:
+        found: list[Piece] = []
+        for piece in pieces:
+            if isinstance(piece, Code):
+                if self._member[(piece.tv, group)] is member:
+                    found.append(piece)
+            else:
+                body = self._project(piece.body, group, member)
+                if body:
+                    found.append(CodeLoop(piece.loop, body))
+        return tuple(found)
+
+    def _members(self, pieces: tuple[Piece, ...], group: Group) -> list[Node]:
+        return list(dict.fromkeys(self._member[(tv, group)] for tv in _tensors(pieces)))
+
+    # -- emission -------------------------------------------------------------------------------------------------------------------
+
+    def _emit(self, node: Node, pieces: tuple[Piece, ...]) -> list[PNode]:
+        match node:
+            case Task():
+                return [n for piece in pieces for n in self._emit_piece(node, piece)]
+            case Group() if node.ptype is not None:
+                return self._emit_parallel(node, pieces)
+            case Group():
+                return self._emit_sequence(node, pieces)
+
+    def _emit_piece(self, node: Node, piece: Piece) -> list[PNode]:
+        if isinstance(piece, Code):
+            return self._code(piece)
+        return self._loop(piece.loop, _tensors(piece.body), self._emit(node, piece.body), node)
+
+    def _emit_sequence(self, group: Group, pieces: tuple[Piece, ...]) -> list[PNode]:
+        """An unparallelized group: its members one after another, inside the loops that they share."""
+        nodes: list[PNode] = []
+        run: list[Piece] = []
+        owner: Node | None = None
+
+        def close() -> None:
+            if owner is not None and run:
+                nodes.append(self._scope(group, owner, self._emit(owner, tuple(run))))
+                run.clear()
+
+        for piece in pieces:
+            members = self._members((piece,), group)
+            if len(members) > 1:
+                close()
+                owner = None
+                nodes += self._emit_piece(group, piece)
+                continue
+            if members[0] is not owner:
+                close()
+                owner = members[0]
+            run.append(piece)
+        close()
+        return nodes
+
+    def _emit_parallel(self, group: Group, pieces: tuple[Piece, ...]) -> list[PNode]:
+        """A parallelized group: the common loops that may stand outside, then the dispatch, then each member's projection."""
+        assert group.ptype is not None
+        outside: list[Loop] = []
+        inside: list[Loop] = []
+        members = self._members(pieces, group)
+        tensors = _tensors(pieces)
+        while len(pieces) == 1 and isinstance(pieces[0], CodeLoop) and len(members) > 1:
+            loop = pieces[0].loop
+            types = {tv.schedule.ptype(loop.axes[tv]) for tv in tensors}
+            if is_vertical(group) and not (len(types) == 1 and next(iter(types)).is_bound):
+                break
+            (inside if group.ptype in types else outside).append(loop)
+            pieces = pieces[0].body
+        for loop in reversed(inside):
+            pieces = (CodeLoop(loop, pieces),)
+        scopes = [self._branch(group, m, self._emit(m, self._project(pieces, group, m))) for m in members]
+        nodes: list[PNode] = [PDispatch(group, scopes)]
+        for loop in reversed(outside):
+            nodes = self._loop(loop, tensors, nodes, group)
+        return nodes
+
+    def _loop(self, loop: Loop, tensors: list[TensorView], body: list[PNode], node: Node) -> list[PNode]:
+        """A loop around ``body``, as what its tensors say executes it."""
+        types = {tv.schedule.ptype(loop.axes[tv]): tv for tv in tensors}
+        if set(types) == {ParallelType.Serial, ParallelType.Unroll}:
+            types = {ParallelType.Unroll: tensors[0]}
+        if len(types) > 1:
+            (p, a), (q, b) = list(types.items())[:2]
+            raise LoweringError(
+                what=a.name,
+                reason=f"it shares a loop with {b.name} in one role, but its axis {loop.depth} is {p.value} and that of {b.name} is {q.value}",
+                help=f"bind both alike, or inline at {loop.depth} or less",
+                location=a.location,
+            )
+        ptype, tv = next(iter(types.items()))
+        axis = loop.axes[tv]
+        if ptype.is_atom:
+            return body
+        if ptype.is_bound:
+            return [PBind(self._bound_index(tv, axis, ptype), ptype, axis.extent, body)]
+        return [PLoop(self.indexer.loop_name(loop), axis.extent, ptype is ParallelType.Unroll, body, loop)]
+
+    def _bound_index(self, tv: TensorView, axis: Axis, ptype: ParallelType) -> Expr:
+        task = self.tree.place[tv]
+        index = hardware_index(ptype) - self.regions.region(task, ptype).start
+        value = self.indexer.environment(tv).values[axis]
+        return simplify(substitute(value, {base_name(ptype, task): index}), self.regions.facts)
+
+    # -- scopes ---------------------------------------------------------------------------------------------------------------------
+
+    def _guard(self, parent: Node, node: Node, types: tuple[ParallelType, ...]) -> tuple[Expr, ...]:
+        """What selects the region of ``node`` among the indices that execute ``parent``'s region."""
+        conds: list[Expr] = []
+        for p in types:
+            outer, region = self.regions.region(parent, p), self.regions.region(node, p)
+            if outer.extent is region.extent and outer.start is region.start:
+                continue
+            index = hardware_index(p)
+            conds.append(eq(index, region.start) if region.extent is ONE else lt(index - region.start, region.extent))
+        return tuple(conds)
+
+    def _scope(self, parent: Group, node: Node, body: list[PNode]) -> PScope:
+        return PScope(node, self._guard(parent, node, INDEX_TYPES), body)
+
+    def _branch(self, group: Group, member: Node, body: list[PNode]) -> PScope:
+        """One arm of a dispatch: the box on the group's type, then the guard of the region inside it."""
+        p = group.ptype
+        assert p is not None
+        box, region = self.regions.box(member, p), self.regions.region(member, p)
+        index = hardware_index(p) - box.start
+        if box.extent is ONE:
+            select = eq(hardware_index(p), box.start)
+        else:
+            select = and_(ge(index, 0), lt(index, box.extent))
+        guard = self._guard(group, member, tuple(q for q in INDEX_TYPES if q is not p))
+        if region.extent is not box.extent:
+            guard += (lt(index, region.extent),)
+        inner: list[PNode] = [PScope(member, guard, body)] if guard else body
+        return PScope(member, (select,), inner)
+
+    # -- code -----------------------------------------------------------------------------------------------------------------------
+
+    def _code(self, code: Code) -> list[PNode]:
+        match code.stage:
+            case Stage.MAIN:
+                return [self.statements.main(code.tv)]
+            case Stage.INIT:
+                loops, wrap = self._own_loops(code.tv, "n")
+                return wrap([self.statements.init(code.tv, loops)])
+            case Stage.FINISH:
+                loops, wrap = self._own_loops(code.tv, "f")
+                body = finish(self.statements, code.tv, loops)
+                return wrap(body) if body else []
+
+    def _own_loops(self, tv: TensorView, mark: str) -> tuple[dict[Axis, Expr], _Wrap]:
+        """Loops over the axes of a reduction's result that stand inside its outermost reduction loop, for INIT and FINISH."""
+        first = self._first_reduction(tv)
+        assert first is not None
+        names: dict[Axis, Expr] = {}
+        fresh: list[tuple[str, Axis]] = []
+        for d, (a, loop) in enumerate(zip(tv.loop, self.indexer.joins.path[tv], strict=True)):
+            if not tv.schedule.ptype(a).is_loop or a.is_reduction:
+                continue
+            if d < first:
+                names[a] = sym(self.indexer.loop_name(loop))
+            else:
+                name = f"{self.indexer.loop_name(loop)}{mark}"
+                names[a] = sym(name)
+                fresh.append((name, a))
+        return names, _Wrap(tuple(fresh), tv)
+
+
+@dataclass(frozen=True, slots=True)
+class _Wrap:
+    """Puts loops around nodes."""
+
+    loops: tuple[tuple[str, Axis], ...]
+    tv: TensorView
+
+    def __call__(self, nodes: list[PNode]) -> list[PNode]:
+        for name, axis in reversed(self.loops):
+            nodes = [PLoop(name, axis.extent, self.tv.schedule.ptype(axis) is ParallelType.Unroll, nodes)]
+        return nodes
+

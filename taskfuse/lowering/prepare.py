@@ -1,0 +1,107 @@
+"""Preparation: a copy of the fusion in which every read is a storage read and every boundary tensor is only a boundary.
+
+A boundary tensor of a parallelized vertical group that is also an output, or is read in its own member or outside of the group, gets a
+copy in its own task; the copy is the boundary.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from taskfuse.ir.axes import Axis, AxisKind, axis, iteration_symbol
+from taskfuse.ir.elementwise import ELEMENTWISE
+from taskfuse.ir.expr import Assemble, MathExpr, Pointwise, Read, View
+from taskfuse.ir.fusion import Fusion
+from taskfuse.ir.storage import has_code, storage_operands
+from taskfuse.ir.tasks import Group
+from taskfuse.ir.tensor import TensorSchedule, TensorView
+from taskfuse.ir.types import MemoryType
+from taskfuse.schedule.copy import copy_fusion
+from taskfuse.schedule.order import Tree, complete, is_vertical
+from taskfuse.schedule.replay import replay
+
+
+def prepare(fusion: Fusion) -> Fusion:
+    """See the module."""
+    fusion, _ = copy_fusion(fusion)
+    if not any(g.ptype is not None for g in fusion.tasks.groups()):
+        return fusion
+    groups = [g for g in fusion.tasks.groups() if is_vertical(g)]
+    for group in reversed(groups):
+        tree = complete(fusion)
+        for tv in list(tree.place):
+            _separate(fusion, tree, group, tv)
+    return fusion
+
+
+def _separate(fusion: Fusion, tree: Tree, group: Group, tv: TensorView) -> None:
+    path = tree.path(tv)
+    if group not in path:
+        return
+    mine = path[path.index(group) + 1]
+    outside: list[TensorView] = []
+    elsewhere = tv.is_output
+    for expr in fusion.exprs():
+        direct = isinstance(expr, Assemble) and any(p.tensor is tv for p in expr.parts)
+        elsewhere = elsewhere or direct
+        if not has_code(fusion, expr) or not any(isinstance(o, Read) and o.tensor is tv for o in storage_operands(fusion, expr)):
+            continue
+        other = tree.path(expr.output)
+        if group in other and mine not in other:
+            outside.append(expr.output)
+        else:
+            elsewhere = True
+    if not outside or not elsewhere:
+        return
+    copy = _copy(fusion, tv)
+    for reader in outside:
+        expr = fusion.definition(reader)
+        assert expr is not None
+        fusion.define(_reading(fusion, expr, tv, copy))
+    task = tv.task
+    if task is not None:
+        task.add(copy)
+    else:
+        fusion.set_owner(copy, tv)
+
+
+def _copy(fusion: Fusion, tv: TensorView) -> TensorView:
+    """A copy with the loop domain, inline position and ring of ``tv``."""
+    old = tv.schedule
+    mapping: dict[Axis, Axis] = {a: axis(a.extent) for a in tv.logical}
+    copy = fusion.new_tensor([mapping[a] for a in tv.logical], tv.dtype, name=f"{tv.name}.b", location=tv.location, origin=tv)
+    starts = {a for t in old.transforms for a in t.inputs} | set(old.loop)
+    for a in starts:
+        if a.kind is AxisKind.FOREIGN and a.source is not None:
+            mapping[a] = axis(a.extent, AxisKind.FOREIGN, a.source)
+    transforms = replay(old.transforms, mapping)
+    loop = [mapping[a] for a in old.loop if a in mapping]
+    memory = old.memory if old.memory is MemoryType.Shared and not tv.is_output else None
+    copy.schedule = TensorSchedule(
+        loop,
+        transforms,
+        {mapping[a]: p for a, p in old.ptypes.items() if a in mapping and not p.is_atom},
+        inline=old.inline,
+        memory=memory,
+        allocation=None if old.allocation is None or tv.is_output else tuple(mapping[a] for a in old.allocation),
+        stages=old.stages,
+    )
+    if memory is not None:
+        tv.schedule.memory = None
+        tv.schedule.allocation = None
+    fusion.define(Pointwise(copy, ELEMENTWISE["copy"], (Read(tv, tuple(iteration_symbol(k) for k in range(tv.ndim))),), tv.location))
+    return copy
+
+
+def _reading(fusion: Fusion, expr: MathExpr, old: TensorView, new: TensorView) -> MathExpr:
+    """``expr`` with its storage reads of ``old`` replaced by reads of ``new``."""
+    operands = tuple(Read(new, o.index, o.valid) if isinstance(o, Read) and o.tensor is old else o for o in storage_operands(fusion, expr))
+    match expr:
+        case View():
+            operand = operands[0]
+            assert isinstance(operand, Read)
+            return replace(expr, operand=operand)
+        case Assemble():
+            raise AssertionError("an assembly has no code")
+        case _:
+            return replace(expr, operands=operands)

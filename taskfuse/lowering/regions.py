@@ -1,0 +1,205 @@
+"""Extents, boxes and regions: which indices of which type a node gets (laws 5, 6 and 9, docs/tasks-and-groups.md).
+
+A *box* is what a node is given, its *region* the part where it runs: the first E indices where it is bound, the whole box where it is
+replicated, else the first index.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from taskfuse.ir.expr import Assemble
+from taskfuse.ir.fusion import Fusion
+from taskfuse.ir.scalar import Const, Expr, Facts, ceildiv, const, ge, lt, maximum, prove, simplify, sym
+from taskfuse.ir.storage import storage_uses
+from taskfuse.ir.tasks import Group, Node, Task
+from taskfuse.ir.tensor import TensorView
+from taskfuse.ir.types import INDEX_TYPES, THREAD_TYPES, MemoryType, ParallelType
+from taskfuse.lowering.domains import allocation_axes, digits, product
+from taskfuse.schedule.order import Tree, is_vertical
+
+MAX_THREADS = 1024
+WARP = 32
+ONE = const(1)
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A range of indices of one type."""
+
+    start: Expr
+    extent: Expr
+
+
+def tensor_extent(tv: TensorView, ptype: ParallelType) -> Expr | None:
+    """The number of indices of a type that a tensor's loop (or allocation) axes are bound to; ``None`` if unbound."""
+    own = digits(tv, ptype)
+    extent = product(own) if own else None
+    if tv.schedule.allocation is not None:
+        stored = tuple(a for a in tv.schedule.allocation if tv.schedule.ptype(a) is ptype)
+        if stored and extent is None:
+            extent = product(stored)
+    return extent
+
+
+class Regions:
+    """Extents, boxes and regions of all nodes of a fusion.
+
+    Attributes:
+        launch: index type -> number of indices in the launch.
+        facts: facts about extents and about the hardware indices.
+    """
+
+    def __init__(self, fusion: Fusion, tree: Tree) -> None:
+        self.fusion = fusion
+        self.tree = tree
+        self.facts: Facts = fusion.facts()
+        self.launch: dict[ParallelType, Expr] = {}
+        self._extent: dict[tuple[Node, ParallelType], Expr | None] = {}
+        self._box: dict[tuple[Node, ParallelType], Span] = {}
+        self._region: dict[tuple[Node, ParallelType], Span] = {}
+        self._uses = {tv: tuple(u.output for u in storage_uses(fusion, tv) if not isinstance(u, Assemble)) for tv in tree.place}
+        self._all = self._tensors_below(tree.root)
+        below = ONE
+        for ptype in INDEX_TYPES:
+            if ptype is THREAD_TYPES[0]:
+                below = ONE
+            root = self._measure(tree.root, ptype, below if ptype.is_thread else None)
+            self.launch[ptype] = ONE if root is None else root
+            self._place(tree.root, ptype, Span(const(0), self.launch[ptype]))
+            below = simplify(below * self.launch[ptype], self.facts)
+        for ptype in INDEX_TYPES:
+            last = self.launch[ptype] - 1
+            limit = simplify(last, self.facts)
+            self.facts = self.facts.with_range(ptype.index_name, 0, limit)
+        self.threads: Expr = simplify(self.launch[THREAD_TYPES[0]] * self.launch[THREAD_TYPES[1]] * self.launch[THREAD_TYPES[2]], self.facts)
+
+    # -- extents --------------------------------------------------------------------------------------------------------------------
+
+    def _tensors_below(self, node: Node) -> list[TensorView]:
+        if isinstance(node, Task):
+            return self.tree.tensors.get(node, [])
+        return [tv for m in self.tree.members[node] for tv in self._tensors_below(m)]
+
+    def tensors(self, node: Node) -> list[TensorView]:
+        """The tensors with code below ``node``."""
+        return self._tensors_below(node)
+
+    def _measure(self, node: Node, ptype: ParallelType, below: Expr | None) -> Expr | None:
+        match node:
+            case Task():
+                found = [e for tv in self.tree.tensors.get(node, []) if (e := tensor_extent(tv, ptype)) is not None]
+                extent = simplify(maximum(1, *found), self.facts) if found else None
+            case Group():
+                inner = [self._measure(m, ptype, below) for m in self.tree.members[node]]
+                if node.ptype is ptype:
+                    unit = self._unit(node, below)
+                    padded = [simplify(ceildiv(ONE if e is None else e, unit) * unit, self.facts) for e in inner]
+                    for m, e, p in zip(self.tree.members[node], inner, padded, strict=True):
+                        if e is not None or unit > 1:
+                            self._extent[(m, ptype)] = p
+                    extent = simplify(sum(padded, const(0)), self.facts)
+                else:
+                    found = [e for e in inner if e is not None]
+                    extent = simplify(maximum(*found), self.facts) if found else None
+        self._extent[(node, ptype)] = extent
+        return extent
+
+    def _unit(self, group: Group, below: Expr | None) -> int:
+        """Law 9: what starts and extents of a group's members are rounded up to, so that no two of them share a warp."""
+        if below is None or not is_vertical(group) or not isinstance(below, Const) or WARP % below.value:
+            return 1
+        return WARP // below.value
+
+    def extent(self, node: Node, ptype: ParallelType) -> Expr | None:
+        """E_p of a node; ``None``: unbound."""
+        return self._extent[(node, ptype)]
+
+    # -- boxes ----------------------------------------------------------------------------------------------------------------------
+
+    def _place(self, node: Node, ptype: ParallelType, box: Span) -> None:
+        extent = self._extent[(node, ptype)]
+        if extent is not None:
+            region = Span(box.start, extent)
+        elif node is self.tree.root or self._is_replicated(node, ptype):
+            region = box
+        else:
+            region = Span(box.start, ONE)
+        self._box[(node, ptype)] = box
+        self._region[(node, ptype)] = region
+        if isinstance(node, Task):
+            return
+        start = region.start
+        for m in self.tree.members[node]:
+            if node.ptype is ptype:
+                inner = self._extent[(m, ptype)]
+                span = Span(start, ONE if inner is None else inner)
+                start = simplify(start + span.extent, self.facts)
+            else:
+                span = region
+            self._place(m, ptype, span)
+
+    def _is_replicated(self, node: Node, ptype: ParallelType) -> bool:
+        """An unbound node runs on all of its box if another node reads one of its tensors from memory private to ``ptype``."""
+        inside = set(self._tensors_below(node))
+        for tv in inside:
+            memory = MemoryType.Global if tv.is_output else (tv.schedule.memory or MemoryType.Local)
+            if tv.schedule.memory is None and self._is_boundary(tv, ptype):
+                continue
+            if memory.is_private_to(ptype) and any(u not in inside for u in self._uses[tv]):
+                return True
+        return False
+
+    def _is_boundary(self, tv: TensorView, ptype: ParallelType) -> bool:
+        path = self.tree.path(tv)
+        for group, member in zip(path, path[1:], strict=False):
+            if isinstance(group, Group) and group.ptype is ptype and is_vertical(group):
+                inside = set(self._tensors_below(member))
+                if any(u not in inside for u in self._uses[tv]):
+                    return True
+        return False
+
+    def box(self, node: Node, ptype: ParallelType) -> Span:
+        """What a node is given."""
+        return self._box[(node, ptype)]
+
+    def region(self, node: Node, ptype: ParallelType) -> Span:
+        """Where a node runs."""
+        return self._region[(node, ptype)]
+
+    def count(self, node: Node, types: tuple[ParallelType, ...] = THREAD_TYPES) -> Expr:
+        """The number of threads (or indices of ``types``) of a node's region."""
+        total = ONE
+        for p in types:
+            total = total * self._region[(node, p)].extent
+        return simplify(total, self.facts)
+
+    def is_whole_block(self, node: Node) -> bool:
+        """True if the region is every thread of the block."""
+        return all(self._region[(node, p)].extent is self.launch[p] for p in THREAD_TYPES)
+
+    def is_aligned(self, node: Node, k: int = WARP) -> bool:
+        """Law 9: the region is made of whole groups of ``k`` threads with consecutive linear ids."""
+        spans = [self._region[(node, p)] for p in THREAD_TYPES]
+        q = next((i for i, p in enumerate(THREAD_TYPES) if spans[i].extent is not self.launch[p]), 2)
+        s = ONE
+        for p in THREAD_TYPES[:q]:
+            s = s * self.launch[p]
+        higher = any(self.launch[p] is not ONE for p in THREAD_TYPES[q + 1 :])
+        values = [spans[q].start * s, spans[q].extent * s] + ([self.launch[THREAD_TYPES[q]] * s] if higher else [])
+        return all(isinstance(v, Const) and v.value % k == 0 for v in (simplify(v, self.facts) for v in values))
+
+    def disjoint(self, a: Node, b: Node, ptype: ParallelType) -> bool:
+        """True if the regions of two nodes provably share no index of a type."""
+        x, y = self._region[(a, ptype)], self._region[(b, ptype)]
+        return prove(ge(y.start, x.start + x.extent), self.facts) or prove(ge(x.start, y.start + y.extent), self.facts)
+
+    def inside(self, index: Expr, node: Node, ptype: ParallelType, facts: Facts) -> bool:
+        """True if an index provably lies in a node's region."""
+        span = self._region[(node, ptype)]
+        return prove(ge(index, span.start), facts) and prove(lt(index, span.start + span.extent), facts)
+
+
+def hardware_index(ptype: ParallelType) -> Expr:
+    """The symbol of an index type."""
+    return sym(ptype.index_name)

@@ -1,0 +1,189 @@
+"""Statements: what one tensor's expression executes at one point of its loops, in local indices.
+
+A reduction has three stages: ``INIT`` sets the accumulator before the outermost reduction loop, ``MAIN`` accumulates, ``FINISH`` joins the
+accumulators of threads and blocks after that loop and stores the result. Everything else has ``MAIN`` only.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from taskfuse.dtypes import DType, int64
+from taskfuse.ir.axes import Axis
+from taskfuse.ir.elementwise import ELEMENTWISE
+from taskfuse.ir.expr import Assemble, IndexValue, Literal, MathExpr, Pointwise, Read, Reduction, ScalarRead, Select, View
+from taskfuse.ir.scalar import TRUE, Expr, const, simplify, substitute
+from taskfuse.ir.storage import storage_operands
+from taskfuse.ir.tensor import TensorView
+from taskfuse.ir.types import MemoryType, ParallelType
+from taskfuse.kir.nodes import Access, Case, Choose, Compute, Immediate, IndexOf, Operand, ScalarValue, Stmt, VectorCopy
+from taskfuse.lowering.domains import refused
+from taskfuse.lowering.indexing import ATOM, Indexer
+from taskfuse.lowering.plan import Environment, PStmt
+
+COPY = ELEMENTWISE["copy"]
+
+
+class Stage(Enum):
+    """A part of a tensor's code."""
+
+    INIT = "init"
+    MAIN = "main"
+    FINISH = "finish"
+
+
+class Statements:
+    """Builds the statements of tensors."""
+
+    def __init__(self, indexer: Indexer) -> None:
+        self.indexer = indexer
+        self.fusion = indexer.fusion
+
+    def definition(self, tv: TensorView) -> MathExpr:
+        """The expression of a tensor with code."""
+        expr = self.fusion.definition(tv)
+        assert expr is not None
+        return expr
+
+    def is_reduction(self, tv: TensorView) -> bool:
+        """True if the code of ``tv`` has stages."""
+        return isinstance(self.definition(tv), Reduction)
+
+    def accumulator(self, tv: TensorView) -> str:
+        """The name of the Local buffer that a reduction accumulates in."""
+        direct = self.indexer.memory[tv] is MemoryType.Local and tv.dtype.compute is tv.dtype
+        return tv.name if direct else f"{tv.name}.acc"
+
+    # -- operands -------------------------------------------------------------------------------------------------------------------
+
+    def _operand(self, tv: TensorView, env: Environment, operand: Read | Literal | ScalarRead | IndexValue) -> tuple[Operand, Expr]:
+        match operand:
+            case Read():
+                return self.indexer.read(tv, env, operand)
+            case Literal():
+                return Immediate(operand.value, operand.dtype), TRUE
+            case ScalarRead():
+                return ScalarValue(operand.scalar.name), TRUE
+            case IndexValue():
+                return IndexOf(simplify(substitute(operand.index, self.indexer.point(tv, env)), env.facts)), TRUE
+
+    def _operands(self, tv: TensorView, env: Environment) -> tuple[list[Operand], list[Expr]]:
+        pairs = [self._operand(tv, env, o) for o in storage_operands(self.fusion, self.definition(tv))]
+        return [o for o, _ in pairs], [c for _, c in pairs]
+
+    def _compute_dtype(self, tv: TensorView) -> DType:
+        """The dtype in which a pointwise op runs: that of its first tensor operand for comparisons and casts, else the result's."""
+        expr = self.definition(tv)
+        assert isinstance(expr, Pointwise)
+        return expr.op.compute_dtype(tuple(self._dtype(o) for o in expr.operands), tv.dtype)
+
+    def _dtype(self, operand: Read | Literal | ScalarRead | IndexValue) -> DType:
+        match operand:
+            case Read():
+                return operand.tensor.dtype
+            case Literal():
+                return operand.dtype
+            case ScalarRead():
+                return operand.scalar.dtype
+            case IndexValue():
+                return int64
+
+    # -- stages ---------------------------------------------------------------------------------------------------------------------
+
+    def main(self, tv: TensorView) -> PStmt:
+        """The statement inside all loops of ``tv``."""
+        expr = self.definition(tv)
+        if isinstance(expr, Reduction):
+            env = self._accumulating(tv)
+            operands, valid = self._operands(tv, env)
+            out = self.indexer.write(tv, env, MemoryType.Local, self.accumulator(tv))
+            guards = env.guards + tuple(c for c in valid if c is not TRUE)
+            if expr.body is COPY:
+                stmt: Stmt = Compute(out, expr.combine.op, (out, operands[0]), tv.dtype.compute, expr.location)
+            else:
+                stmt = Compute(out, ELEMENTWISE["fma"], (*operands, out), tv.dtype.compute, expr.location)
+            return self.statement(tv, stmt, env, guards)
+        env = self.indexer.environment(tv)
+        out = self.indexer.write(tv, env)
+        operands, valid = self._operands(tv, env)
+        match expr:
+            case Select():
+                cases = tuple(Case(c, o) for c, o in zip(valid, operands, strict=True))
+                return self.statement(tv, Choose(out, expr.label, cases, expr.location), env, env.guards)
+            case Pointwise() if self._vector(tv) is not None:
+                return self._vector_copy(tv, env, out, operands, expr.op is COPY)
+            case Pointwise():
+                return self.statement(tv, Compute(out, expr.op, tuple(operands), self._compute_dtype(tv), expr.location), env, env.guards)
+            case View():
+                return self.statement(tv, Compute(out, COPY, tuple(operands), tv.dtype, expr.location), env, env.guards)
+            case Assemble():
+                raise AssertionError("an assembly has no code")
+
+    def _accumulating(self, tv: TensorView) -> Environment:
+        return self.indexer.variant(tv, self.indexer.loop_symbols(tv), MemoryType.Local)
+
+    def init(self, tv: TensorView, loops: dict[Axis, Expr]) -> PStmt:
+        """The accumulator set to the reduction's initial value."""
+        expr = self.definition(tv)
+        assert isinstance(expr, Reduction)
+        env = self.indexer.variant(tv, loops, MemoryType.Local, outside=True)
+        out = self.indexer.write(tv, env, MemoryType.Local, self.accumulator(tv))
+        return self.statement(tv, Compute(out, COPY, (Immediate(expr.init.value, expr.init.dtype),), tv.dtype, expr.location), env, env.guards)
+
+    def store(self, tv: TensorView, loops: dict[Axis, Expr]) -> PStmt:
+        """The result of a reduction stored from its accumulator, at the first index of what replicates it."""
+        env = self.indexer.variant(tv, loops, self.indexer.memory[tv], outside=True)
+        source = Access(self.accumulator(tv), tuple(env.values[a] for a in self.indexer.kept_axes(tv, MemoryType.Local)))
+        return self.statement(tv, Compute(self.indexer.write(tv, env), COPY, (source,), tv.dtype, self.definition(tv).location), env, env.guards)
+
+    # -- atoms ----------------------------------------------------------------------------------------------------------------------
+
+    def _vector(self, tv: TensorView) -> Axis | None:
+        return next((a for a in tv.loop if tv.schedule.ptype(a) is ParallelType.Vectorize), None)
+
+    def _vector_copy(self, tv: TensorView, env: Environment, out: Access, operands: list[Operand], is_copy: bool) -> PStmt:
+        axis = self._vector(tv)
+        assert axis is not None
+        source = operands[0]
+        if not is_copy or not isinstance(source, Access):
+            raise refused(tv, "a vector axis needs a plain copy", f"{tv.name}.cache_before() or cache_after() makes one")
+        width = int(str(axis.extent))
+        for access in (out, source):
+            self._check_contiguous(tv, access, width, env)
+        if any(ATOM in g.free for g in env.guards):
+            raise refused(tv, f"its vector axis of {width} does not divide what it splits", "declare tf.dim(..., multiple_of=...) or use another width")
+        at = {ATOM: const(0)}
+
+        def first(access: Access) -> Access:
+            return Access(access.buffer, tuple(simplify(substitute(e, at), env.facts) for e in access.index))
+
+        return self.statement(tv, VectorCopy(first(out), first(source), width, self.definition(tv).location), env, env.guards)
+
+    def _check_contiguous(self, tv: TensorView, access: Access, width: int, env: Environment) -> None:
+        head = access.index[:-1]
+        if not access.index or any(ATOM in e.free for e in head):
+            raise refused(tv, f"its vector axis is not the last axis of {access.buffer}", "make the vector axis the innermost axis of both tensors")
+        last = access.index[-1]
+        start = substitute(last, {ATOM: const(0)})
+        for v in range(width):
+            if simplify(substitute(last, {ATOM: const(v)}) - start, env.facts) is not const(v):
+                raise refused(tv, f"its vector axis is not contiguous in {access.buffer}", "make the vector axis the innermost axis of both tensors")
+
+    def statement(self, tv: TensorView, stmt: Stmt, env: Environment, guards: tuple[Expr, ...]) -> PStmt:
+        """A plan statement with its accesses read off."""
+        writes: tuple[Access, ...] = ()
+        reads: tuple[Access, ...] = ()
+        match stmt:
+            case Compute():
+                writes, reads = (stmt.out,), tuple(o for o in stmt.operands if isinstance(o, Access))
+            case Choose():
+                writes, reads = (stmt.out,), tuple(c.operand for c in stmt.cases if isinstance(c.operand, Access))
+            case VectorCopy():
+                writes, reads = (stmt.out,), (stmt.source,)
+            case _:
+                raise AssertionError(stmt)
+        facts = env.facts
+        for g in guards:
+            if g not in env.guards:
+                facts = facts.with_assumption(g)
+        return PStmt(tv, self.indexer.tree.place[tv], stmt, guards, facts, writes, reads)

@@ -1,0 +1,179 @@
+"""Buffers: what storage the kernel has, and where Shared buffers lie.
+
+Lifetimes are branch-aware: members of a dispatch on threads never share Shared memory, members of a dispatch on blocks overlay theirs,
+and buffers of one role whose lifetimes end before another's begin may share (the sync pass then orders them).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from taskfuse.errors import LoweringError
+from taskfuse.ir.scalar import Const, Expr, ceildiv, const, simplify
+from taskfuse.ir.types import INDEX_TYPES, MemoryType, ParallelType
+from taskfuse.kir.nodes import Buffer
+from taskfuse.lowering.channels import Channels
+from taskfuse.lowering.domains import digits, refused
+from taskfuse.lowering.indexing import Indexer
+from taskfuse.lowering.plan import PDispatch, PLoop, PNode, children, is_base, statements
+from taskfuse.lowering.reductions import workspace, workspace_shape
+from taskfuse.lowering.statements import Statements
+
+ALIGN = 16
+MAX_LOCAL = 1024
+
+
+def buffers(indexer: Indexer, st: Statements, channels: Channels, plan: list[PNode]) -> list[Buffer]:
+    """Every buffer that the plan's statements use, in the order of the tensors."""
+    used = {a.buffer for s in statements(plan) for a in (*s.writes, *s.reads)}
+    found: list[Buffer] = []
+    for tv in indexer.tree.place:
+        memory = indexer.memory[tv]
+        if tv not in indexer.placed and not tv.is_output:
+            shape = tuple(a.extent for a in indexer.kept_axes(tv))
+            channel = channels.channel(tv)
+            if channel is not None:
+                shape = (const(channel.stages), *shape)
+            found.append(Buffer(tv.name, tv.dtype, memory, shape, max(1, tv.dtype.bits // 8)))
+        if st.is_reduction(tv):
+            if st.accumulator(tv) != tv.name:
+                shape = tuple(a.extent for a in indexer.kept_axes(tv, MemoryType.Local))
+                found.append(Buffer(st.accumulator(tv), tv.dtype.compute, MemoryType.Local, shape, max(1, tv.dtype.compute.bits // 8)))
+            for kind in (MemoryType.Shared, MemoryType.Global):
+                if any(a.is_reduction for p in INDEX_TYPES for a in digits(tv, p) if p.is_thread is (kind is MemoryType.Shared)):
+                    found.append(Buffer(workspace(tv, kind), tv.dtype.compute, kind, workspace_shape(st, tv, kind), max(1, tv.dtype.compute.bits // 8)))
+    return [b for b in found if b.name in used]
+
+
+def unroll_for_registers(plan: list[PNode], all_buffers: list[Buffer], indexer: Indexer) -> None:
+    """Unroll every loop whose variable indexes a Local buffer, so that the index is a constant. Raises :class:`LoweringError` where it can't."""
+    local = {b.name: b for b in all_buffers if b.memory is MemoryType.Local}
+    needed: dict[str, str] = {}
+    for s in statements(plan):
+        for a in (*s.writes, *s.reads):
+            if a.buffer in local:
+                for e in a.index:
+                    for name in e.free:
+                        if is_base(name):
+                            raise refused(s.tv, f"its Local index in {a.buffer} depends on the thread: {e}", "bind the allocation axis to the thread index")
+                        needed.setdefault(name, a.buffer)
+    for b in local.values():
+        size = const(1)
+        for e in b.shape:
+            size = size * e
+        size = simplify(size, indexer.regions.facts)
+        if not isinstance(size, Const) or size.value > MAX_LOCAL:
+            raise LoweringError(
+                what=b.name,
+                reason=f"it would be a Local array of {size} elements per thread; a register array has a constant size of at most {MAX_LOCAL}",
+                help="inline it deeper, bind an axis to threads, or set_memory_type(Shared)",
+            )
+
+    def visit(nodes: list[PNode]) -> None:
+        for n in nodes:
+            if isinstance(n, PLoop) and n.var in needed and not n.unroll:
+                if not isinstance(n.extent, Const):
+                    raise LoweringError(
+                        what=needed[n.var],
+                        reason=f"a loop of {n.extent} trips indexes its Local array, which needs a constant index",
+                        help="split the loop's axis by a constant and unroll the inner part, or set_memory_type(Shared)",
+                    )
+                n.unroll = True
+            for block in children(n):
+                visit(block)
+
+    visit(plan)
+
+
+@dataclass(frozen=True, slots=True)
+class _Life:
+    """A lifetime: positions in the plan, and the dispatch arms around it."""
+
+    first: int
+    last: int
+    arms: tuple[tuple[int, int, ParallelType], ...]
+
+
+def _size(b: Buffer) -> Expr:
+    size = const(max(1, b.dtype.bits // 8))
+    for e in b.shape:
+        size = size * e
+    return size
+
+
+def lay_out(plan: list[PNode], all_buffers: list[Buffer], limit: int) -> list[Buffer]:
+    """Give every Shared buffer its byte offset. Memory is reused only where ``limit`` bytes would not do (overlaying blocks is free).
+
+    A lifetime is the range of the children of the innermost block that holds all uses, so that a use inside a loop keeps a value from
+    before the loop alive to the loop's end.
+    """
+    lives = _lives(plan, {b.name for b in all_buffers if b.memory is MemoryType.Shared})
+    fixed: list[tuple[Buffer, int, int]] = []
+    symbolic: list[Buffer] = []
+    total = sum((s.value + ALIGN - 1) // ALIGN * ALIGN for b in all_buffers if b.memory is MemoryType.Shared and isinstance(s := _size(b), Const))
+    reuse = total > limit
+    for b in all_buffers:
+        if b.memory is not MemoryType.Shared:
+            continue
+        size = _size(b)
+        if not isinstance(size, Const):
+            symbolic.append(b)
+            continue
+        bytes_ = (size.value + ALIGN - 1) // ALIGN * ALIGN
+        clashes = sorted((o, n) for other, o, n in fixed if _interfere(lives[b.name], lives[other.name], reuse))
+        at = 0
+        for o, n in clashes:
+            if at + bytes_ <= o:
+                break
+            at = max(at, o + n)
+        fixed.append((b, at, bytes_))
+    offsets: dict[str, Expr] = {b.name: const(o) for b, o, _ in fixed}
+    end: Expr = const(max((o + n for _, o, n in fixed), default=0))
+    for b in symbolic:
+        offsets[b.name] = end
+        end = end + ceildiv(_size(b), ALIGN) * ALIGN
+    return [replace(b, offset=offsets[b.name], align=max(b.align, ALIGN)) if b.name in offsets else b for b in all_buffers]
+
+
+def _interfere(a: _Life, b: _Life, reuse: bool) -> bool:
+    for (d, arm, p), (e, other, _) in zip(a.arms, b.arms, strict=False):
+        if d == e and arm != other:
+            return p.is_thread
+        if d != e:
+            break
+    return not reuse or not (a.last < b.first or b.last < a.first)
+
+
+def _lives(plan: list[PNode], names: set[str]) -> dict[str, _Life]:
+    span: dict[int, tuple[int, int]] = {}
+    used: dict[int, set[str]] = {}
+    position = 0
+
+    def number(n: PNode) -> set[str]:
+        nonlocal position
+        start = position
+        position += 1
+        found = {a.buffer for s in statements([n]) for a in (*s.writes, *s.reads)} & names if not children(n) else set[str]()
+        for block in children(n):
+            for inner in block:
+                found |= number(inner)
+        span[id(n)] = (start, position)
+        used[id(n)] = found
+        return found
+
+    for n in plan:
+        number(n)
+
+    def narrow(block: list[PNode], name: str, arms: tuple[tuple[int, int, ParallelType], ...]) -> _Life:
+        holders = [n for n in block if name in used[id(n)]]
+        if len(holders) == 1:
+            inner = [(k, b) for k, b in enumerate(children(holders[0])) if any(name in used[id(n)] for n in b)]
+            if len(inner) == 1:
+                k, body = inner[0]
+                head = holders[0]
+                if isinstance(head, PDispatch) and head.group.ptype is not None:
+                    arms = (*arms, (id(head), k, head.group.ptype))
+                return narrow(body, name, arms)
+        return _Life(span[id(holders[0])][0], span[id(holders[-1])][1] - 1, arms)
+
+    return {name: narrow(plan, name, ()) for name in names}

@@ -1,0 +1,254 @@
+"""Barriers: put where accesses of different threads conflict, and nowhere else (docs/loop-nests.md).
+
+Two accesses of one buffer conflict if one writes and they may touch one element from different threads. They are ordered already if the
+same thread makes both: if one allocation axis takes, in both, values that determine the thread's index (rule iii of the proof). What is
+left becomes a barrier of the innermost node that holds both, in the block where their paths part, outside of all guards below.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from taskfuse.ir.scalar import Const, Expr, bounds, const, simplify, substitute, sym
+from taskfuse.ir.tasks import Node
+from taskfuse.ir.types import BLOCK_TYPES, THREAD_TYPES, MemoryType, ParallelType
+from taskfuse.kir.nodes import Access, Advance, Arrive, Barrier, BarrierScope, BarrierSlot, Buffer, CursorInit, Wait
+from taskfuse.lowering.plan import PDispatch, PLoop, PNode, PScope, PStmt, PSync, base_name, children, is_base
+from taskfuse.lowering.regions import Regions
+
+ONE = const(1)
+MAX_NAMED = 15
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Block:
+    """A list of plan nodes, the node whose region executes it, and its number in the plan."""
+
+    nodes: list[PNode]
+    node: Node
+    number: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Use:
+    """One access of one statement, with the blocks on the way to it."""
+
+    path: tuple[tuple[_Block, PNode], ...]
+    stmt: PStmt
+    access: Access
+    is_write: bool
+
+
+class Synchronizer:
+    """Inserts barriers into one plan.
+
+    Attributes:
+        mbarriers: arrays that stand in for named barriers where a region is not made of whole warps: name, arrivals.
+        counters: counters of barriers across blocks.
+    """
+
+    def __init__(self, regions: Regions, root: Node, buffers: list[Buffer]) -> None:
+        self.regions = regions
+        self.root = root
+        self.mbarriers: list[tuple[str, Expr]] = []
+        self.counters: list[str] = []
+        self.cursors: list[str] = []
+        self._memory = {b.name: b.memory for b in buffers}
+        self._named: dict[Node, int] = {}
+        self._stand_in: dict[Node, str] = {}
+        self._counter: dict[Node, str] = {}
+        self._alias = _aliases(buffers)
+        self._blocks = 0
+        self._pins: dict[tuple[int, ParallelType], list[tuple[int, Expr, Expr | None, Expr]]] = {}
+
+    def insert(self, plan: list[PNode], outputs: set[str]) -> None:
+        """Insert every barrier that the plan's accesses need."""
+        for name in outputs:
+            self._memory.setdefault(name, MemoryType.Global)
+        uses: dict[str, list[_Use]] = {}
+        self._collect(self._block(plan, self.root), (), uses)
+        groups = [[n for n in group if n in uses] for group in self._alias]
+        listed = {n for g in groups for n in g}
+        groups += [[n] for n in uses if n not in listed]
+        needs: list[tuple[_Block, PNode, PNode, bool, frozenset[ParallelType], str]] = []
+        for group in groups:
+            found = [u for n in group for u in uses[n]]
+            for i, a in enumerate(found):
+                for b in found[i:]:
+                    if (a.is_write or b.is_write) and (a is not b or a.is_write):
+                        needs += self._needs(a, b)
+        self._satisfy(needs)
+
+    def _block(self, nodes: list[PNode], node: Node) -> _Block:
+        self._blocks += 1
+        return _Block(nodes, node, self._blocks)
+
+    def _collect(self, block: _Block, path: tuple[tuple[_Block, PNode], ...], uses: dict[str, list[_Use]]) -> None:
+        for n in block.nodes:
+            here = (*path, (block, n))
+            if isinstance(n, PStmt):
+                for access in n.reads:
+                    if self._memory.get(access.buffer, MemoryType.Local) is not MemoryType.Local:
+                        uses.setdefault(access.buffer, []).append(_Use(here, n, access, False))
+                for access in n.writes:
+                    if self._memory.get(access.buffer, MemoryType.Local) is not MemoryType.Local:
+                        uses.setdefault(access.buffer, []).append(_Use(here, n, access, True))
+            elif isinstance(n, PDispatch):
+                for m in n.members:
+                    self._collect(self._block(m.body, m.node), (*here, (block, m)), uses)
+            else:
+                for body in children(n):
+                    self._collect(self._block(body, n.node if isinstance(n, PScope) else block.node), here, uses)
+
+    # -- conflicts ------------------------------------------------------------------------------------------------------------------
+
+    def _needs(self, a: _Use, b: _Use) -> list[tuple[_Block, PNode, PNode, bool, frozenset[ParallelType], str]]:
+        """Where a barrier must stand between two uses: (block, node after which, node before which, around the loop, types, buffer)."""
+        depth = 0
+        while depth < min(len(a.path), len(b.path)) and a.path[depth][1] is b.path[depth][1]:
+            depth += 1
+        same = depth == len(a.path) == len(b.path)
+        at = depth - 1 if same else depth
+        block, first = a.path[at]
+        other, second = b.path[at]
+        if block is not other or (isinstance(first, PScope) and at > 0 and isinstance(a.path[at - 1][1], PDispatch) and first is not second):
+            return []
+        types = self._crossing(a, b, block.node)
+        if not types:
+            return []
+        found: list[tuple[_Block, PNode, PNode, bool, frozenset[ParallelType], str]] = []
+        if not same:
+            ordered = block.nodes.index(first) < block.nodes.index(second)
+            early, late = (first, second) if ordered else (second, first)
+            found.append((block, early, late, False, types, a.access.buffer))
+            if any(isinstance(n, PLoop) for _, n in a.path[:at]):
+                found.append((block, late, early, True, types, a.access.buffer))
+        elif any(isinstance(n, PLoop) for _, n in a.path[:at]):
+            found.append((block, first, first, True, types, a.access.buffer))
+        return found
+
+    def _crossing(self, a: _Use, b: _Use, node: Node) -> frozenset[ParallelType]:
+        memory = self._memory[a.access.buffer]
+        types = THREAD_TYPES if memory is MemoryType.Shared else (*BLOCK_TYPES, *THREAD_TYPES)
+        return frozenset(p for p in types if self.regions.region(node, p).extent is not ONE and not self._same_thread(a, b, p))
+
+    def _same_thread(self, a: _Use, b: _Use, p: ParallelType) -> bool:
+        """True if the two accesses can touch one element only from one index of ``p``."""
+        starts = [self.regions.region(u.stmt.task, p).start for u in (a, b)]
+        bases = [sym(base_name(p, u.stmt.task)) for u in (a, b)]
+        fixed = [bounds(base, u.stmt.facts) for base, u in zip(bases, (a, b), strict=True)]
+        if all(lo is not None and lo == hi for lo, hi in fixed):
+            one, two = (s + (lo or 0) for s, (lo, _) in zip(starts, fixed, strict=True))
+            return simplify(one - two, self.regions.facts) is const(0)
+        if a.access.buffer != b.access.buffer:
+            return False
+        theirs = self._pinned(b, p)
+        for axis, c, e, shift in self._pinned(a, p):
+            for axis2, c2, e2, shift2 in theirs:
+                if axis == axis2 and c is c2 and e is e2 and simplify(starts[0] - shift - starts[1] + shift2, self.regions.facts) is const(0):
+                    return True
+        return False
+
+    def _pinned(self, u: _Use, p: ParallelType) -> list[tuple[int, Expr, Expr | None, Expr]]:
+        """How the index of an access determines the thread's: (axis, c, E, shift) such that (index // c) % E = base + shift (no E: no modulo)."""
+        key = (id(u), p)
+        known = self._pins.get(key)
+        if known is not None:
+            return known
+        name = base_name(p, u.stmt.task)
+        base = sym(name)
+        found: list[tuple[int, Expr, Expr | None, Expr]] = []
+        for axis, e in enumerate(u.access.index):
+            if name not in e.free:
+                continue
+            c = simplify(substitute(e, {name: base + 1}) - e, u.stmt.facts)
+            if name in c.free or c is const(0):
+                continue
+            quotient = simplify(e // c, u.stmt.facts)
+            rest = simplify(quotient - base, u.stmt.facts)
+            if all(not is_base(n) and n not in _loop_vars(u) for n in rest.free):
+                found.append((axis, c, None, rest))
+            hi = u.stmt.facts.ranges.get(name, (None, None))[1]
+            if hi is not None:
+                modulo = simplify(hi + 1, u.stmt.facts)
+                if simplify(quotient % modulo, u.stmt.facts) is base:
+                    found.append((axis, c, modulo, const(0)))
+        self._pins[key] = found
+        return found
+
+    # -- barriers -------------------------------------------------------------------------------------------------------------------
+
+    def _satisfy(self, needs: list[tuple[_Block, PNode, PNode, bool, frozenset[ParallelType], str]]) -> None:
+        straight = [n for n in needs if not n[3]]
+        straight.sort(key=lambda n: (n[0].number, n[0].nodes.index(n[2])))
+        for block, early, late, around, types, buffer in [*straight, *(n for n in needs if n[3])]:
+            nodes = block.nodes
+            i, j = nodes.index(early), nodes.index(late)
+            between = nodes[i + 1 : j] if not around else nodes[i + 1 :] + nodes[:j]
+            ready = [n for n in between if isinstance(n, PSync) and n.is_barrier]
+            if any(types <= n.types for n in ready):
+                continue
+            barrier = self._barrier(block.node, types, buffer)
+            if around and j == 0:
+                nodes.append(barrier)
+            else:
+                nodes.insert(j, barrier)
+
+    def _barrier(self, node: Node, types: frozenset[ParallelType], buffer: str) -> PSync:
+        """A barrier of all threads of a node's region (and of its blocks, if data crosses them)."""
+        note = f"{buffer} crosses {', '.join(sorted(p.value for p in types))} in {node.name}"
+        threads = self.regions.count(node)
+        all_threads = frozenset(THREAD_TYPES)
+        if any(p.is_block for p in types):
+            counter = self._counter.get(node)
+            if counter is None:
+                counter = self._counter[node] = f"grid{len(self.counters)}"
+                self.counters.append(counter)
+            total = simplify(threads * self.regions.count(node, BLOCK_TYPES), self.regions.facts)
+            return PSync((Barrier(BarrierScope.GRID, total, counter=counter, note=note),), True, all_threads | frozenset(BLOCK_TYPES))
+        if self.regions.is_whole_block(node):
+            return PSync((Barrier(BarrierScope.BLOCK, threads, note=note),), True, all_threads)
+        if self.regions.is_aligned(node) and isinstance(threads, Const):
+            if threads.value == 32:
+                return PSync((Barrier(BarrierScope.WARP, threads, note=note),), True, all_threads)
+            id = self._named.setdefault(node, len(self._named) + 1)
+            if id <= MAX_NAMED:
+                return PSync((Barrier(BarrierScope.NAMED, threads, id=const(id), note=note),), True, all_threads)
+        return self._mbarrier(node, threads, all_threads)
+
+    def _mbarrier(self, node: Node, threads: Expr, types: frozenset[ParallelType]) -> PSync:
+        """The form for any thread set: everybody arrives at an mbarrier and waits for the phase."""
+        name = self._stand_in.get(node)
+        if name is None:
+            name = self._stand_in[node] = f"sync{len(self.mbarriers)}"
+            self.mbarriers.append((name, threads))
+            self.cursors.append(f"{name}.c")
+        slot = BarrierSlot(name, const(0))
+        cursor = f"{name}.c"
+        return PSync((Arrive(slot), Wait(slot, sym(f"{cursor}.parity")), Advance(cursor, ONE)), True, types)
+
+    def cursor_inits(self) -> list[CursorInit]:
+        """The cursors of the mbarriers that stand in for named barriers."""
+        return [CursorInit(c, 1, 0, 0) for c in self.cursors]
+
+
+def _loop_vars(u: _Use) -> set[str]:
+    return {n.var for _, n in u.path if isinstance(n, PLoop)}
+
+
+def _aliases(buffers: list[Buffer]) -> list[list[str]]:
+    """Groups of Shared buffers whose bytes overlap."""
+    spans: list[tuple[str, int, int]] = []
+    for b in buffers:
+        size = const(max(1, b.dtype.bits // 8))
+        for e in b.shape:
+            size = size * e
+        if isinstance(b.offset, Const) and isinstance(size, Const):
+            spans.append((b.name, b.offset.value, b.offset.value + size.value))
+    groups: list[list[str]] = []
+    for name, lo, hi in spans:
+        for other, lo2, hi2 in spans:
+            if name < other and lo < hi2 and lo2 < hi:
+                groups.append([name, other])
+    return groups
+

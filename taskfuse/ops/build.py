@@ -1,0 +1,223 @@
+"""How ops make expressions: checks of operands, promotion, broadcasting, and the pointwise builder that most ops end in.
+
+Implicit broadcasting makes no tensor: an operand is read by an op map that lacks the missing dimensions and stays at 0 in those of extent 1.
+An implicit cast of a tensor makes a tensor that belongs to the call; constants and run-time scalars are converted where they are read.
+All checks come before the first tensor is made, so a call that raises leaves the fusion as it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from taskfuse.dtypes import DType, bool_, float16, float32, float64, result_type
+from taskfuse.errors import DTypeError, FusionError, ShapeError
+from taskfuse.ir.axes import axis, iteration_symbol
+from taskfuse.ir.elementwise import ELEMENTWISE, DTypeRule, Elementwise
+from taskfuse.ir.expr import IndexValue, Literal, Operand, Pointwise, Read, ScalarRead
+from taskfuse.ir.fusion import Fusion, shape_text
+from taskfuse.ir.scalar import ONE, ZERO, Expr
+from taskfuse.ir.tensor import Scalar, TensorView, Value
+from taskfuse.location import caller
+
+Shape = tuple[Expr, ...]
+
+
+def shape_error(op: str, reason: str, help: str | None = None) -> ShapeError:
+    """A :class:`ShapeError` at the user's line."""
+    return ShapeError(op=op, reason=reason, help=help, location=caller())
+
+
+def dtype_error(op: str, reason: str, help: str | None = None) -> DTypeError:
+    """A :class:`DTypeError` at the user's line."""
+    return DTypeError(op=op, reason=reason, help=help, location=caller())
+
+
+def described(tv: TensorView) -> str:
+    """``tv0 [B, S]``: how errors show an operand."""
+    return f"{tv.name} {shape_text(tv.shape)}"
+
+
+def typed(x: Value) -> str:
+    """``tv0 (int32)``: how errors show an operand whose dtype is at fault."""
+    return f"{x.name} ({x.dtype.name})" if isinstance(x, TensorView | Scalar) else repr(x)
+
+
+def check_tensor(op: str, x: object) -> TensorView:
+    """``x`` if it is a tensor. Raises :class:`DTypeError`."""
+    if not isinstance(x, TensorView):
+        raise dtype_error(op, f"takes a tensor, not {type(x).__name__}", "make constants with tf.full, inputs with tf.define_tensor")
+    return x
+
+
+def common_fusion(op: str, operands: Sequence[Value]) -> Fusion:
+    """The fusion that all tensors and scalars among ``operands`` belong to.
+
+    Raises:
+        DTypeError: if an operand is no value, or none is a tensor or run-time scalar.
+        FusionError: if they belong to several.
+    """
+    found: TensorView | Scalar | None = None
+    for x in operands:
+        match x:
+            case TensorView() | Scalar():
+                if found is not None and x.fusion is not found.fusion:
+                    raise FusionError(fusion=found.fusion.name, reason=f"{op} mixes {found.name} with {x.name} of fusion '{x.fusion.name}'", location=caller())
+                found = x
+            case bool() | int() | float():
+                pass
+            case _:
+                raise dtype_error(op, f"{type(x).__name__} is no operand", "use tensors, run-time scalars and Python numbers")
+    if found is None:
+        raise dtype_error(op, "needs a tensor or a run-time scalar among its operands", "make constants with tf.full")
+    return found.fusion
+
+
+def normalize_axis(op: str, axis: int, ndim: int, what: str) -> int:
+    """``axis`` as a position in ``[0, ndim)``. Raises :class:`ShapeError` that shows ``what``."""
+    if not -ndim <= axis < ndim:
+        raise shape_error(op, f"axis {axis} is out of range for {what}", f"use an axis in [{-ndim}, {ndim - 1}]" if ndim else "a 0-d tensor has no axes")
+    return axis % ndim
+
+
+def normalize_axes(op: str, axes: int | Sequence[int] | None, x: TensorView) -> tuple[int, ...]:
+    """``axes`` as sorted positions; all of them if ``None``. Raises :class:`ShapeError` if one is out of range or given twice."""
+    if axes is None:
+        return tuple(range(x.ndim))
+    given = (axes,) if isinstance(axes, int) else tuple(axes)
+    found = [normalize_axis(op, a, x.ndim, described(x)) for a in given]
+    if len(set(found)) < len(found):
+        raise shape_error(op, f"axes {given} of {described(x)} repeat an axis")
+    return tuple(sorted(found))
+
+
+# -- dtypes ----------------------------------------------------------------------------------------------------------------------------
+
+
+def float_of(dtype: DType) -> DType:
+    """The float that a dtype becomes in a function with float results, as in NumPy: 8 bits float16, 16 bits float32, else float64."""
+    if dtype.is_float:
+        return dtype
+    return float16 if dtype.bits == 8 else float32 if dtype.bits == 16 else float64
+
+
+def operand_dtype(op: Elementwise, operands: Sequence[Value]) -> DType:
+    """The dtype that the operands of ``op`` are promoted to (the selector of a SELECT left out). Raises :class:`DTypeError`."""
+    promoted = result_type(*(x.dtype if isinstance(x, TensorView | Scalar) else x for x in operands))
+    shown = ", ".join(typed(x) for x in operands)
+    match op.rule:
+        case DTypeRule.FLOAT:
+            return float_of(promoted)
+        case DTypeRule.DIVIDE:
+            return promoted if promoted.is_float else float64
+        case DTypeRule.LOGICAL:
+            return bool_
+        case DTypeRule.NUMERIC if promoted.is_bool:
+            raise dtype_error(op.name, f"bool operands have no arithmetic: {shown}", "cast to an integer or float dtype first")
+        case DTypeRule.BITWISE if promoted.is_float:
+            raise dtype_error(op.name, f"needs bool or integer operands: {shown}", "cast to an integer dtype first")
+        case DTypeRule.SHIFT if not promoted.is_integer:
+            raise dtype_error(op.name, f"needs integer operands: {shown}", "cast to an integer dtype first")
+        case _:
+            return promoted
+
+
+def result_dtype(op: Elementwise, dtype: DType) -> DType:
+    """The dtype of the result of ``op`` on operands promoted to ``dtype``."""
+    return bool_ if op.rule in (DTypeRule.BOOL, DTypeRule.LOGICAL) else dtype
+
+
+def literal(op: str, value: int | float | bool, dtype: DType) -> Literal:
+    """A constant of ``dtype``. Raises :class:`DTypeError` if ``value`` is out of its range."""
+    if dtype.is_bool:
+        return Literal(bool(value), dtype)
+    if not dtype.is_float:
+        if not dtype.holds(value):
+            raise dtype_error(op, f"{value!r} is no {dtype.name}", "cast the tensor to a dtype that holds it")
+        return Literal(int(value), dtype)
+    try:
+        return Literal(float(value), dtype)
+    except OverflowError:
+        raise dtype_error(op, f"the constant is out of the range of {dtype.name}") from None
+
+
+# -- shapes ----------------------------------------------------------------------------------------------------------------------------
+
+
+def broadcast_shape(op: str, operands: Sequence[TensorView]) -> Shape:
+    """The shape that ``operands`` broadcast to, aligned at the last dimension.
+
+    Extents are equal iff they are the same expression; only the constant 1 broadcasts. Raises :class:`ShapeError`.
+    """
+    ndim = max((tv.ndim for tv in operands), default=0)
+    shape: list[Expr] = [ONE] * ndim
+    source: list[TensorView | None] = [None] * ndim
+    for tv in operands:
+        for d, extent in enumerate(tv.shape, start=ndim - tv.ndim):
+            if extent is ONE or extent is shape[d]:
+                continue
+            other = source[d]
+            if other is not None:
+                raise shape_error(
+                    op,
+                    f"shapes do not broadcast: dimension {d - ndim} is {shape[d]} in {described(other)} but {extent} in {described(tv)}",
+                    "extents must be the same expression, or the constant 1",
+                )
+            shape[d], source[d] = extent, tv
+    return tuple(shape)
+
+
+def broadcast_read(tv: TensorView, shape: Shape) -> Read:
+    """The read of ``tv`` broadcast to ``shape``, with one iteration symbol per dimension of ``shape``."""
+    lead = len(shape) - tv.ndim
+    return Read(tv, tuple(iteration_symbol(lead + d) if e is shape[lead + d] else ZERO for d, e in enumerate(tv.shape)))
+
+
+# -- builders ---------------------------------------------------------------------------------------------------------------------------
+
+
+def define_pointwise(fusion: Fusion, op: Elementwise, shape: Shape, operands: Sequence[Operand], dtype: DType) -> TensorView:
+    """A new tensor ``op(operands...)``, from operands that fit already."""
+    location = caller()
+    out = fusion.new_tensor([axis(e) for e in shape], dtype, location=location)
+    return fusion.define(Pointwise(out, op, tuple(operands), location))
+
+
+def cast_tensor(x: TensorView, dtype: DType) -> TensorView:
+    """``x`` converted to ``dtype``; ``x`` itself if it has that dtype."""
+    if x.dtype is dtype:
+        return x
+    return define_pointwise(x.fusion, ELEMENTWISE["cast"], x.shape, (broadcast_read(x, x.shape),), dtype)
+
+
+def pointwise(op: Elementwise, operands: Sequence[Value]) -> TensorView:
+    """Promote, broadcast and apply ``op``.
+
+    Raises:
+        DTypeError: if the dtypes do not go in.
+        ShapeError: if the shapes do not broadcast.
+        FusionError: if the operands belong to several fusions.
+    """
+    fusion = common_fusion(op.name, operands)
+    selectors = 1 if op.rule is DTypeRule.SELECT else 0
+    dtype = operand_dtype(op, operands[selectors:])
+    wanted = [bool_] * selectors + [dtype] * (len(operands) - selectors)
+    shape = broadcast_shape(op.name, [x for x in operands if isinstance(x, TensorView)])
+    checked = [literal(op.name, x, d) if isinstance(x, bool | int | float) else x for x, d in zip(operands, wanted, strict=True)]
+    with fusion.call():
+        built = [_operand(x, d, shape) for x, d in zip(checked, wanted, strict=True)]
+        return define_pointwise(fusion, op, shape, built, result_dtype(op, dtype))
+
+
+def _operand(x: TensorView | Scalar | Literal, dtype: DType, shape: Shape) -> Operand:
+    match x:
+        case TensorView():
+            return broadcast_read(cast_tensor(x, dtype), shape)
+        case Scalar():
+            return ScalarRead(x)
+        case Literal():
+            return x
+
+
+def divide_by_count(x: TensorView, count: Expr) -> TensorView:
+    """``x / count`` for a float tensor and an integer expression over the fusion's symbols."""
+    return define_pointwise(x.fusion, ELEMENTWISE["div"], x.shape, (broadcast_read(x, x.shape), IndexValue(count)), x.dtype)

@@ -1,0 +1,195 @@
+"""Inputs, run-time scalars, facts about dimensions, and constants."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from taskfuse.dtypes import DType, DTypeLike, as_dtype, bool_, float32, float64, int64
+from taskfuse.errors import FusionError, ParseError
+from taskfuse.ir.axes import axis, iteration_symbol
+from taskfuse.ir.elementwise import ELEMENTWISE
+from taskfuse.ir.expr import IndexValue, ScalarRead
+from taskfuse.ir.fusion import Dim, Fusion
+from taskfuse.ir.scalar import Expr, IntLike, free_symbols, lt, maximum, parse_expr, prove, simplify, sym, wrap
+from taskfuse.ir.tensor import Scalar, TensorView
+from taskfuse.location import caller
+from taskfuse.ops.build import Shape, check_tensor, define_pointwise, dtype_error, literal, normalize_axis, shape_error
+from taskfuse.ops.pointwise import add, cast, mul
+
+Extent = IntLike | str | Dim
+_RESERVED = re.compile(r"i\d+")
+
+
+def dim(name: str, multiple_of: int = 1, min: int = 1, max: int | None = None) -> Dim:
+    """Facts about the symbolic extent ``name``, to be used in shapes; they are checked when arguments are bound.
+
+    Args:
+        name: the symbol, an identifier (``i0``, ``i1``, ... are taken by index maps).
+        multiple_of: a divisor of every value.
+        min: least value; an extent may be 0 only if it is given as 0.
+        max: greatest value, or ``None``.
+
+    Raises :class:`FusionError` for a name that is no identifier or is taken, and for facts that no value meets.
+    """
+    if not name.isidentifier() or _RESERVED.fullmatch(name):
+        raise FusionError(
+            fusion="?",
+            reason=f"'{name}' is no name for a dimension",
+            help="use an identifier other than i0, i1, ..., which index maps use",
+            location=caller(),
+        )
+    if min < 0 or multiple_of < 1 or (max is not None and -(-min // multiple_of) * multiple_of > max):
+        raise FusionError(
+            fusion="?", reason=f"no extent meets the facts of dimension '{name}': min={min}, max={max}, multiple_of={multiple_of}", location=caller()
+        )
+    return Dim(name, min, max, multiple_of)
+
+
+def extent(op: str, fusion: Fusion, value: Extent) -> Expr:
+    """An extent of a shape as an expression; its symbols become dimensions of ``fusion``.
+
+    Raises :class:`ShapeError` if it is negative or not an expression.
+    """
+    match value:
+        case Dim():
+            fusion.add_dim(value)
+            return sym(value.name)
+        case str():
+            try:
+                found = parse_expr(value)
+            except ParseError as error:
+                raise shape_error(op, f"'{value}' is no extent: {error.message}", "use a name such as 'S' or an expression such as '4*S'") from None
+        case int() | Expr():
+            found = wrap(value)
+        case _:
+            raise shape_error(op, f"{value!r} is no extent", "use an int, a name such as 'S', an expression such as '4*S', or tf.dim(...)")
+    for name in sorted(free_symbols(found)):
+        if name not in fusion.dims:
+            fusion.add_dim(dim(name))
+    if prove(lt(found, 0), fusion.facts()):
+        raise shape_error(op, f"extent {found} is negative")
+    return found
+
+
+def define_tensor(shape: Sequence[Extent], dtype: DTypeLike = float32, name: str | None = None) -> TensorView:
+    """An input of the current fusion.
+
+    Args:
+        shape: extents: an int is static; a string is a symbol shared by name (``"S"``) or an expression of symbols (``"4*S"``); ``tf.dim``
+            adds facts to a symbol.
+        dtype: element type.
+        name: printed name; ``tv0``, ``tv1``, ... unless given.
+
+    Raises:
+        FusionError: outside of ``with Fusion()``, or if the name is taken.
+        ShapeError: for an extent that is negative or no expression.
+    """
+    fusion = Fusion.current()
+    wanted = as_dtype(dtype)
+    axes = [axis(extent("define_tensor", fusion, e)) for e in shape]
+    return fusion.add_input(fusion.new_tensor(axes, wanted, name=name, location=caller()))
+
+
+def define_scalar(dtype: DTypeLike = float32, name: str | None = None) -> Scalar:
+    """A run-time scalar of the current fusion: an argument of every call, after the tensors.
+
+    Raises :class:`FusionError` outside of ``with Fusion()``, or if the name is taken.
+    """
+    return Fusion.current().add_scalar(name, as_dtype(dtype))
+
+
+def _shape(op: str, fusion: Fusion, shape: Sequence[Extent] | Extent) -> Shape:
+    given: Sequence[Extent] = (shape,) if isinstance(shape, int | str | Expr | Dim) else shape
+    return tuple(extent(op, fusion, e) for e in given)
+
+
+def full(shape: Sequence[Extent] | Extent, value: bool | int | float | Scalar, dtype: DTypeLike | None = None) -> TensorView:
+    """A tensor of the current fusion with one value everywhere.
+
+    ``dtype`` defaults to that of a run-time scalar, else to bool, int64 or float32 by the kind of the number. Raises :class:`DTypeError` if
+    the dtype cannot hold the value.
+    """
+    fusion = Fusion.current()
+    return _full("full", fusion, _shape("full", fusion, shape), value, dtype)
+
+
+def _full(op: str, fusion: Fusion, shape: Shape, value: bool | int | float | Scalar, dtype: DTypeLike | None) -> TensorView:
+    match value:
+        case Scalar():
+            wanted = value.dtype if dtype is None else as_dtype(dtype)
+            row = ELEMENTWISE["copy" if wanted is value.dtype else "cast"]
+            return define_pointwise(fusion, row, shape, (ScalarRead(value),), wanted)
+        case bool():
+            wanted = bool_ if dtype is None else as_dtype(dtype)
+        case int():
+            wanted = int64 if dtype is None else as_dtype(dtype)
+        case float():
+            wanted = float32 if dtype is None else as_dtype(dtype)
+        case _:
+            raise dtype_error(op, f"{type(value).__name__} is no value", "use a Python number or a run-time scalar")
+    return define_pointwise(fusion, ELEMENTWISE["copy"], shape, (literal(op, value, wanted),), wanted)
+
+
+def zeros(shape: Sequence[Extent] | Extent, dtype: DTypeLike = float32) -> TensorView:
+    """A tensor of zeros."""
+    return full(shape, False, dtype)
+
+
+def ones(shape: Sequence[Extent] | Extent, dtype: DTypeLike = float32) -> TensorView:
+    """A tensor of ones."""
+    return full(shape, True, dtype)
+
+
+def full_like(x: TensorView, value: bool | int | float | Scalar, dtype: DTypeLike | None = None) -> TensorView:
+    """A tensor with the shape of ``x``, and its dtype unless given, with one value everywhere."""
+    check_tensor("full_like", x)
+    return _full("full_like", x.fusion, x.shape, value, x.dtype if dtype is None else dtype)
+
+
+def zeros_like(x: TensorView, dtype: DTypeLike | None = None) -> TensorView:
+    """A tensor of zeros with the shape of ``x``."""
+    return full_like(x, False, dtype)
+
+
+def ones_like(x: TensorView, dtype: DTypeLike | None = None) -> TensorView:
+    """A tensor of ones with the shape of ``x``."""
+    return full_like(x, True, dtype)
+
+
+def iota(shape: Sequence[Extent] | Extent, axis: int = 0, dtype: DTypeLike = int64) -> TensorView:
+    """A tensor whose elements are their own index along ``axis``. Raises :class:`ShapeError` if the axis is out of range."""
+    fusion = Fusion.current()
+    extents = _shape("iota", fusion, shape)
+    place = normalize_axis("iota", axis, len(extents), f"{len(extents)} dimensions")
+    return _index_values(fusion, extents, iteration_symbol(place), as_dtype(dtype))
+
+
+def _index_values(fusion: Fusion, shape: Shape, index: Expr, dtype: DType) -> TensorView:
+    return define_pointwise(fusion, ELEMENTWISE["copy" if dtype is int64 else "cast"], shape, (IndexValue(index),), dtype)
+
+
+def arange(start: IntLike | float, stop: IntLike | float | None = None, step: int | float = 1, dtype: DTypeLike | None = None) -> TensorView:
+    """``start, start + step, ...`` up to ``stop``, which is left out; ``arange(n)`` is ``0, ..., n - 1``.
+
+    Integers may be symbolic (all but ``step``) and give int64; if any is a float the result is float32. Raises :class:`ShapeError` if
+    ``step`` is 0.
+    """
+    fusion = Fusion.current()
+    first, last = (0, start) if stop is None else (start, stop)
+    if step == 0:
+        raise shape_error("arange", "step is 0")
+    if isinstance(first, float) or isinstance(last, float) or isinstance(step, float):
+        if isinstance(first, Expr) or isinstance(last, Expr):
+            raise dtype_error("arange", "mixes a symbolic bound with a float", "use integers, then scale the result")
+        length = max(0, -int((first - last) // step))
+        wanted = float32 if dtype is None else as_dtype(dtype)
+        with fusion.call():
+            index = _index_values(fusion, (wrap(length),), iteration_symbol(0), float64)
+            return cast(add(mul(index, float(step)), float(first)), wanted)
+    for bound in (first, last):
+        if isinstance(bound, Expr):
+            extent("arange", fusion, maximum(bound, 0))
+    distance = wrap(last) - first if step > 0 else wrap(first) - last
+    length = simplify(maximum(distance.ceildiv(abs(step)), 0), fusion.facts())
+    return _index_values(fusion, (length,), iteration_symbol(0) * step + first, int64 if dtype is None else as_dtype(dtype))

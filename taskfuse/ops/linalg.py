@@ -1,0 +1,87 @@
+"""Matrix products."""
+
+from __future__ import annotations
+
+from taskfuse.dtypes import DType, DTypeLike, as_dtype, result_type
+from taskfuse.ir.axes import AxisKind, axis, iteration_symbol
+from taskfuse.ir.elementwise import COMBINES, ELEMENTWISE
+from taskfuse.ir.expr import Literal, Read, Reduction
+from taskfuse.ir.scalar import ONE, ZERO, Expr
+from taskfuse.ir.tensor import TensorView
+from taskfuse.location import caller
+from taskfuse.ops.build import Shape, cast_tensor, check_tensor, common_fusion, described, dtype_error, shape_error, typed
+
+
+def matmul(a: TensorView, b: TensorView, dtype: DTypeLike | None = None) -> TensorView:
+    """The matrix product of ``a [..., M, K]`` and ``b [..., K, N]``, as in NumPy: leading dimensions broadcast, a 1-d operand is a vector.
+
+    The iteration space is (batch..., m, n, k). Products of floats below 32 bits are computed and summed in float32.
+
+    Args:
+        a: the left operand.
+        b: the right operand.
+        dtype: dtype of the result, which is then also that of the products and sums (float32 for floats below 32 bits); by default the
+            promoted dtype.
+
+    Raises:
+        ShapeError: if an operand is 0-d, K differs, or the leading dimensions do not broadcast.
+        DTypeError: if ``dtype`` is no float although an operand is one.
+    """
+    check_tensor("matmul", a)
+    check_tensor("matmul", b)
+    fusion = common_fusion("matmul", (a, b))
+    promoted = result_type(a.dtype, b.dtype)
+    wanted = promoted if dtype is None else as_dtype(dtype)
+    if promoted.is_float and not wanted.is_float:
+        raise dtype_error("matmul", f"{typed(a)} and {typed(b)} have no product in {wanted.name}", "ask for a float dtype, then cast")
+    for tv in (a, b):
+        if tv.ndim == 0:
+            raise shape_error("matmul", f"{described(tv)} is 0-d", "multiply by a number with *")
+    if a.shape[-1] is not b.shape[max(b.ndim - 2, 0)]:
+        raise shape_error(
+            "matmul",
+            f"the last dimension of {described(a)} is {a.shape[-1]}, the {'only' if b.ndim == 1 else 'last but one'} of {described(b)} is "
+            f"{b.shape[max(b.ndim - 2, 0)]}",
+            "transpose an operand with x.T or tf.permute",
+        )
+    batch = _batch(a, b)
+    with fusion.call():
+        return cast_tensor(_product(a, b, batch, wanted.compute), wanted)
+
+
+def _batch(a: TensorView, b: TensorView) -> Shape:
+    """The leading dimensions of both, broadcast."""
+    left, right = a.shape[:-2], b.shape[:-2]
+    ndim = max(len(left), len(right))
+    found: list[Expr] = []
+    for d in range(-ndim, 0):
+        x = left[d] if -d <= len(left) else ONE
+        y = right[d] if -d <= len(right) else ONE
+        if x is not y and x is not ONE and y is not ONE:
+            raise shape_error("matmul", f"leading dimensions do not broadcast: {x} in {described(a)} but {y} in {described(b)}")
+        found.append(y if x is ONE else x)
+    return tuple(found)
+
+
+def _product(a: TensorView, b: TensorView, batch: Shape, dtype: DType) -> TensorView:
+    """The reduction over k of ``a * b``, computed in ``dtype``."""
+    location = caller()
+    rows = a.shape[-2:-1]
+    columns = b.shape[-1:] if b.ndim > 1 else ()
+    root = [axis(e) for e in (*batch, *rows, *columns)]
+    k = iteration_symbol(len(root))
+    root.append(axis(a.shape[-1], AxisKind.REDUCTION))
+    m = tuple(iteration_symbol(len(batch)) for _ in rows)
+    n = tuple(iteration_symbol(len(batch) + len(rows)) for _ in columns)
+    left = Read(a, (*_lead(a.shape[:-2], batch), *m, k))
+    right = Read(b, (*_lead(b.shape[:-2], batch), k, *n))
+    combine = COMBINES["logical_or" if dtype.is_bool else "add"]
+    body = ELEMENTWISE["logical_and" if dtype.is_bool else "mul"]
+    out = a.fusion.new_tensor(root, dtype, location=location)
+    return a.fusion.define(Reduction(out, combine, body, (left, right), Literal(combine.neutral(dtype), dtype), location))
+
+
+def _lead(extents: Shape, batch: Shape) -> tuple[Expr, ...]:
+    """The index of an operand's leading dimensions, broadcast to ``batch``."""
+    skip = len(batch) - len(extents)
+    return tuple(iteration_symbol(skip + d) if e is batch[skip + d] else ZERO for d, e in enumerate(extents))

@@ -1,0 +1,1 @@
+"""Kernel -> kernel passes: each a small pure function with a name."""

@@ -1,0 +1,32 @@
+"""Scheduling: each module holds the calls of its name; this one plugs them into the methods of TensorView, AxisRef and Fusion.
+
+Every call checks the schedule that it would make before it changes anything, and raises ScheduleError otherwise.
+"""
+
+from taskfuse.ir.tensor import bind_scheduling
+from taskfuse.schedule import caching, inlining, memory, propagate, rfactor, transforms
+from taskfuse.schedule import parallelize as binding
+
+
+class _Calls:
+    """Implements :class:`taskfuse.ir.tensor.SchedulingCalls`."""
+
+    split = staticmethod(transforms.split)
+    merge = staticmethod(transforms.merge)
+    reorder = staticmethod(transforms.reorder)
+    swizzle = staticmethod(transforms.swizzle)
+    rasterize = staticmethod(transforms.rasterize)
+    parallelize = staticmethod(binding.parallelize)
+    inline_at = staticmethod(inlining.inline_at)
+    inline_most = staticmethod(inlining.inline_most)
+    cache_after = staticmethod(caching.cache_after)
+    cache_before = staticmethod(caching.cache_before)
+    rfactor = staticmethod(rfactor.rfactor)
+    set_memory_type = staticmethod(memory.set_memory_type)
+    set_allocation_domain = staticmethod(memory.set_allocation_domain)
+    set_atom = staticmethod(binding.set_atom)
+    circular_buffer = staticmethod(memory.circular_buffer)
+    propagate = staticmethod(propagate.propagate)
+
+
+bind_scheduling(_Calls())

@@ -1,0 +1,102 @@
+"""A scheduling call in progress: what its errors name, and the checks that several calls share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from taskfuse.errors import ScheduleError
+from taskfuse.ir.axes import Axis
+from taskfuse.ir.expr import Read
+from taskfuse.ir.scalar import ZERO, Const
+from taskfuse.ir.storage import has_code, resolve, storage_reads
+from taskfuse.ir.tensor import TensorView
+from taskfuse.ir.types import ParallelType
+from taskfuse.location import caller
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """The call ``name`` on the tensor ``tv``."""
+
+    name: str
+    tv: TensorView
+
+    def error(self, reason: str, help: str | None = None, notes: tuple[str, ...] = ()) -> ScheduleError:
+        """A :class:`ScheduleError` at the user's line; its notes end with the tensor's task if it has one."""
+        task = self.tv.fusion.tasks.home(self.tv)
+        lies = () if task is None else (f"{self.tv.name} lies in task {task.name}",)
+        return ScheduleError(call=self.name, tensor=self.tv.name, reason=reason, help=help, notes=(*notes, *lies), location=caller())
+
+    def position(self, axis: int, domain: list[Axis], kind: str = "loop") -> int:
+        """``axis`` as a nonnegative position in a domain."""
+        n = len(domain)
+        if not -n <= axis < n:
+            help = f"use an axis in [{-n}, {n - 1}]" if n else None
+            raise self.error(f"axis {axis} is out of range: the {kind} domain has {n} axes", help)
+        return axis % n
+
+    def check_free(self, position: int) -> None:
+        """Check that the loop axis at ``position`` may be transformed: Serial, and no loop that inlining shares."""
+        schedule = self.tv.schedule
+        shown = described(position, schedule.loop[position])
+        ptype = schedule.ptype(schedule.loop[position])
+        if ptype is not ParallelType.Serial:
+            raise self.error(f"{shown} is bound to {ptype.value}", "transform axes before they are parallelized, or bind this one to Serial again")
+        if position < schedule.inline:
+            raise self.error(
+                f"{shown} is shared with the readers: {self.tv.name} is inlined at {schedule.inline}",
+                f"transform before inlining, or {self.tv.name}.inline_at(0)",
+            )
+        for producer in inlined_producers(self.tv):
+            if position < producer.schedule.inline:
+                raise self.error(
+                    f"{shown} is shared with {producer.name}, which is inlined at {producer.schedule.inline}",
+                    f"transform before inlining, or {producer.name}.inline_at(0)",
+                )
+
+    def check_not_inlined(self) -> None:
+        """Check that no loop of the tensor's storage is shared with a reader."""
+        storage = storage_of(self.tv)
+        if storage.schedule.inline:
+            raise self.error(f"{storage.name} is inlined at {storage.schedule.inline}", f"call {self.name} before inlining, or {storage.name}.inline_at(0)")
+
+    def check_internal(self, reason: str, instead: str) -> None:
+        """Check that the tensor is neither an input nor an output."""
+        if self.tv.is_input:
+            raise self.error(f"an input: {reason}", f"{instead}: {self.tv.name}.cache_after()")
+        if self.tv.is_output:
+            raise self.error(f"an output: {reason}", f"{instead}: {self.tv.name}.cache_before()")
+
+    def check_storage(self) -> None:
+        """Check that the tensor has storage of its own."""
+        if self.tv.fusion.is_view(self.tv):
+            raise self.error("a view has no storage of its own", f"{self.tv.name}.set_memory_type(...) makes it a copy")
+
+
+def described(position: int, axis: Axis) -> str:
+    """``axis 1 (extent 4*S)``: how errors show an axis."""
+    return f"axis {position} (extent {axis.extent})"
+
+
+def constant(axis: Axis) -> int | None:
+    """The extent of an axis if it is a constant."""
+    return axis.extent.value if isinstance(axis.extent, Const) else None
+
+
+def is_power_of_two(n: int) -> bool:
+    """True for 1, 2, 4, ..."""
+    return n > 0 and n & (n - 1) == 0
+
+
+def inlined_producers(tv: TensorView) -> tuple[TensorView, ...]:
+    """The tensors that share loops with the code of ``tv`` because ``tv`` reads them."""
+    expr = tv.fusion.definition(tv)
+    if expr is None or not has_code(tv.fusion, expr):
+        return ()
+    found = dict.fromkeys(r.tensor for r in storage_reads(tv.fusion, expr))
+    return tuple(p for p in found if p.schedule.inline)
+
+
+def storage_of(tv: TensorView) -> TensorView:
+    """The tensor whose storage holds the elements of ``tv``: itself unless it is a view."""
+    return resolve(tv.fusion, Read(tv, (ZERO,) * tv.ndim)).tensor

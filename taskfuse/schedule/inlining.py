@@ -1,0 +1,134 @@
+"""Inline positions: which outer loops a tensor shares with its readers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from taskfuse.ir.expr import MathExpr
+from taskfuse.ir.fusion import Fusion
+from taskfuse.ir.storage import has_code, storage_uses
+from taskfuse.ir.tensor import TensorView
+from taskfuse.schedule import order
+from taskfuse.schedule.call import Call, described
+from taskfuse.schedule.joins import mismatch
+from taskfuse.schedule.keys import Keys
+
+
+def inline_at(tv: TensorView, position: int) -> None:
+    """See :meth:`TensorView.inline_at`. Negative positions count from the end: -1 shares all loops.
+
+    Nothing happens for an input, a view and a tensor that no code reads.
+
+    Raises:
+        ScheduleError: if a loop cannot be shared with a reader, or no order of the code is left.
+        TaskError: if a law of tasks and groups is broken.
+    """
+    call = Call("inline_at", tv)
+    n = len(tv.schedule.loop)
+    if not -n - 1 <= position <= n:
+        raise call.error(f"position {position} is out of range: the loop domain has {n} axes", f"use a position in [{-n - 1}, {n}]")
+    position %= n + 1
+    readers = _readers(tv)
+    if not readers:
+        return
+    keys = Keys(tv.fusion)
+    for reader in readers:
+        for depth in range(position):
+            reason = _obstacle(keys, tv, reader, depth)
+            if reason is not None:
+                raise call.error(reason, f"inline at {depth} or less")
+    before = tv.schedule.inline
+    tv.schedule.inline = position
+    done = False
+    try:
+        order.check(tv.fusion)
+        done = True
+    finally:
+        if not done:
+            tv.schedule.inline = before
+
+
+def inline_most(fusion: Fusion, tensors: Sequence[TensorView] | None = None) -> None:
+    """See :meth:`Fusion.inline_most`.
+
+    Each tensor starts as deep as its readers allow. While the code has no order, tensors of the loop at fault go up, those with several
+    readers first; then each that went up goes down again as far as it can. So none can go deeper alone, and the result is always the same.
+
+    Raises:
+        ScheduleError: if the code has no order for a reason that the given tensors cannot take away.
+        TaskError: if a law of tasks and groups is broken.
+    """
+    keys = Keys(fusion)
+    chosen = {tv: _deepest(keys, tv) for tv in (fusion.tensors() if tensors is None else tensors) if _readers(tv)}
+    before = {tv: tv.schedule.inline for tv in chosen}
+    done = False
+    try:
+        for tv, depth in chosen.items():
+            tv.schedule.inline = depth
+        raised = _raise_until_ordered(fusion, chosen)
+        for tv in raised:
+            _lower_again(tv, chosen[tv])
+        done = True
+    finally:
+        if not done:
+            for tv, depth in before.items():
+                tv.schedule.inline = depth
+
+
+def _readers(tv: TensorView) -> list[MathExpr]:
+    """The code that reads the storage of ``tv``; none for an input or a view."""
+    expr = tv.fusion.definition(tv)
+    if expr is None or not has_code(tv.fusion, expr):
+        return []
+    return [use for use in storage_uses(tv.fusion, tv) if has_code(tv.fusion, use)]
+
+
+def _obstacle(keys: Keys, tv: TensorView, reader: MathExpr, depth: int) -> str | None:
+    """Why ``tv`` and ``reader`` cannot share the loop at ``depth``."""
+    a = tv.schedule.loop[depth]
+    if a.is_reduction:
+        return f"{described(depth, a)} is a reduction axis: {tv.name} is complete only after the loop"
+    different = mismatch(keys, tv, reader, depth)
+    if different is not None:
+        return different
+    for x in (tv, reader.output):
+        ptype = x.schedule.ptype(x.schedule.loop[depth])
+        if ptype.is_atom:
+            return f"axis {depth} of {x.name} is no loop: it is bound to {ptype.value}"
+    return None
+
+
+def _deepest(keys: Keys, tv: TensorView) -> int:
+    readers = _readers(tv)
+    depth = 0
+    while depth < len(tv.schedule.loop) and all(_obstacle(keys, tv, reader, depth) is None for reader in readers):
+        depth += 1
+    return depth
+
+
+def _raise_until_ordered(fusion: Fusion, chosen: dict[TensorView, int]) -> dict[TensorView, None]:
+    raised: dict[TensorView, None] = {}
+    while True:
+        try:
+            order.check(fusion)
+        except order.OrderError as error:
+            at_fault = [tv for tv in error.tensors if tv in chosen and tv.schedule.inline > error.depth]
+            if not at_fault:
+                raise
+            for tv in [tv for tv in at_fault if len(_readers(tv)) > 1] or at_fault:
+                tv.schedule.inline = error.depth
+                raised[tv] = None
+        else:
+            return raised
+
+
+def _lower_again(tv: TensorView, deepest: int) -> None:
+    floor = tv.schedule.inline
+    for depth in range(deepest, floor, -1):
+        tv.schedule.inline = depth
+        try:
+            order.check(tv.fusion)
+        except order.OrderError:
+            continue
+        return
+    tv.schedule.inline = floor

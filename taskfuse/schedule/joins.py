@@ -1,0 +1,128 @@
+"""Which loops are one: inline positions join the loops of producers and consumers.
+
+``p.inline_at(c)`` joins the first ``c`` loop axes of ``p`` with those at the same positions of every reader, which is legal if each read
+of ``p`` maps them onto each other (:func:`mismatch`). The joined axes form one loop; chains of joins go through producers and consumers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from taskfuse.ir.axes import Axis, Merge, Rasterize, Resize, Split, Swizzle, Transform, iteration_position
+from taskfuse.ir.expr import MathExpr, Read
+from taskfuse.ir.fusion import Fusion
+from taskfuse.ir.storage import has_code, storage_reads, storage_uses
+from taskfuse.ir.tensor import TensorView
+from taskfuse.schedule.keys import Keys
+
+
+class Correspondence:
+    """Whether axes of a producer and of a consumer run over the same values for one read."""
+
+    def __init__(self, keys: Keys, producer: TensorView, consumer: TensorView, read: Read) -> None:
+        self._keys = keys
+        self._made = (_derivations(producer), _derivations(consumer))
+        self._root: dict[Axis, Axis] = {}
+        for own, index in zip(producer.logical, read.index, strict=True):
+            position = iteration_position(index)
+            if position is not None and consumer.root[position].extent is own.extent:
+                self._root[own] = consumer.root[position]
+        self._logical = set(producer.logical)
+
+    def same(self, a: Axis, b: Axis) -> bool:
+        """True if axis ``a`` of the producer has the value of axis ``b`` of the consumer whenever the consumer reads it."""
+        if a in self._root and self._root[a] is b:
+            return True
+        x, y = self._made[0].get(a), self._made[1].get(b)
+        if a in self._logical and x is None:
+            return False
+        if x is None or y is None:
+            return x is None and self._keys.equal(a, b)
+        (t, i), (u, j) = x, y
+        if i != j or len(t.inputs) != len(u.inputs) or not _same_form(t, u):
+            return False
+        return all(self.same(p, q) for p, q in zip(t.inputs, u.inputs, strict=True))
+
+
+def _same_form(t: Transform, u: Transform) -> bool:
+    match t, u:
+        case Split(), Split():
+            return t.inner.extent is u.inner.extent
+        case Merge(), Merge():
+            return t.inner.extent is u.inner.extent
+        case Swizzle(), Swizzle():
+            return True
+        case Resize(), Resize():
+            return t.left is u.left and t.right is u.right
+        case Rasterize(), Rasterize():
+            return t.maps == u.maps
+        case _:
+            return False
+
+
+def _derivations(tv: TensorView) -> dict[Axis, tuple[Transform, int]]:
+    return {out: (t, k) for t in tv.schedule.transforms for k, out in enumerate(t.outputs)}
+
+
+def mismatch(keys: Keys, producer: TensorView, consumer: MathExpr, position: int) -> str | None:
+    """Why the loop axes at ``position`` of a producer and of one of its readers are not one loop; ``None`` if they are."""
+    q = consumer.output
+    if position >= len(q.schedule.loop):
+        return f"{q.name} has only {len(q.schedule.loop)} loop axes"
+    a, b = producer.schedule.loop[position], q.schedule.loop[position]
+    for read in storage_reads(keys.fusion, consumer):
+        if read.tensor is producer and not Correspondence(keys, producer, q, read).same(a, b):
+            return f"axis {position} of {producer.name} (extent {a.extent}) is not axis {position} of {q.name} (extent {b.extent})"
+    return None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Loop:
+    """One loop of the nest: the joined axes of all tensors that share it.
+
+    Attributes:
+        axes: tensor -> its axis.
+        depth: how many loops stand outside it.
+    """
+
+    id: int
+    depth: int
+    axes: dict[TensorView, Axis]
+
+
+class Joins:
+    """The loops of a fusion: ``path[tv]`` are the loops around ``tv``'s code, outermost first, one per loop axis."""
+
+    def __init__(self, fusion: Fusion) -> None:
+        self.fusion = fusion
+        self.path: dict[TensorView, tuple[Loop, ...]] = {}
+        self.loops: list[Loop] = []
+        code = [e for e in fusion.exprs() if has_code(fusion, e)]
+        parent: dict[TensorView, list[TensorView]] = {e.output: [] for e in code}
+        depth: dict[tuple[TensorView, TensorView], int] = {}
+        for expr in code:
+            p = expr.output
+            for use in storage_uses(fusion, p):
+                if use.output in parent and p.schedule.inline:
+                    parent[p].append(use.output)
+                    parent[use.output].append(p)
+                    depth[(p, use.output)] = depth[(use.output, p)] = p.schedule.inline
+        joined: dict[tuple[TensorView, int], Loop] = {}
+        for expr in code:
+            tv = expr.output
+            for d in range(len(tv.schedule.loop)):
+                if (tv, d) in joined:
+                    continue
+                loop = Loop(len(self.loops), d, {})
+                self.loops.append(loop)
+                stack = [tv]
+                while stack:
+                    x = stack.pop()
+                    if (x, d) in joined or d >= len(x.schedule.loop):
+                        continue
+                    joined[(x, d)] = loop
+                    loop.axes[x] = x.schedule.loop[d]
+                    stack += [y for y in parent[x] if depth[(x, y)] > d and (y, d) not in joined]
+        for expr in code:
+            tv = expr.output
+            self.path[tv] = tuple(joined[(tv, d)] for d in range(len(tv.schedule.loop)))

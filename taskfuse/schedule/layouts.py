@@ -1,0 +1,73 @@
+"""Layouts: allocation domains by name. Each is given to ``set_allocation_domain``, after the splits that make the tile."""
+
+from __future__ import annotations
+
+from taskfuse.ir.axes import Axis
+from taskfuse.ir.tensor import AllocationLayout, TensorView
+from taskfuse.schedule.allocation import allocation
+from taskfuse.schedule.call import Call, constant, described
+
+# Shared memory moves in chunks of 16 bytes; the XOR pattern repeats after 8 rows of 128 bytes (PTX ISA, "Swizzling modes").
+CHUNK_BYTES = 16
+PERIOD_BYTES = 128
+ROWS = 8
+SPANS = (32, 64, 128)
+
+
+def rowmajor() -> AllocationLayout:
+    """The logical axes in their order, the last one contiguous."""
+
+    def layout(tensor: TensorView) -> tuple[Axis, ...]:
+        return tensor.logical
+
+    return layout
+
+
+def padded(elements: int) -> AllocationLayout:
+    """The tile's axes in their order with ``elements`` unused places after each run of the innermost: rows start in different banks."""
+
+    def layout(tensor: TensorView) -> tuple[Axis, ...]:
+        builder = allocation(tensor)
+        return builder.pad(-1, elements)(tensor)
+
+    return layout
+
+
+def swizzled(span_bytes: int) -> AllocationLayout:
+    """The swizzle of TMA and wgmma: chunks of 16 bytes, permuted by XOR with the row inside each span.
+
+    For the two innermost axes (rows r, columns c) and span_bytes = 128 the axes are [..., c/span, r/8, r%8, (c%span/chunk)^(r%8), c%chunk].
+    A shorter span lets several rows share one value of the XOR: (r%8)/(128/span_bytes) takes the place of r%8 in it.
+
+    Args:
+        span_bytes: 32, 64 or 128. The innermost axis must be a constant multiple of it, the one before a constant multiple of 8.
+    """
+
+    def layout(tensor: TensorView) -> tuple[Axis, ...]:
+        call = Call("layouts.swizzled", tensor)
+        if span_bytes not in SPANS:
+            raise call.error(f"there is no swizzle with a span of {span_bytes} bytes", "use 32, 64 or 128")
+        builder = allocation(tensor)
+        n = len(builder.axes)
+        if n < 2:
+            raise call.error(f"it needs two axes, rows and columns, but there are {n}")
+        _check_multiple(call, n - 2, builder.axes[-2], ROWS, "rows")
+        span = 8 * span_bytes // tensor.dtype.bits
+        _check_multiple(call, n - 1, builder.axes[-1], span, "elements")
+        if constant(builder.axes[-1]) != span:
+            builder.split(-1, span).reorder({-2: -3})
+        builder.split(-2, ROWS)
+        shared_rows = PERIOD_BYTES // span_bytes
+        if shared_rows > 1:
+            builder.split(-2, shared_rows)
+        builder.split(-1, 8 * CHUNK_BYTES // tensor.dtype.bits)
+        builder.swizzle(-3 if shared_rows == 1 else -4, -2)
+        return builder(tensor)
+
+    return layout
+
+
+def _check_multiple(call: Call, position: int, axis: Axis, factor: int, what: str) -> None:
+    size = constant(axis)
+    if size is None or size % factor:
+        raise call.error(f"{described(position, axis)} is no constant multiple of {factor} {what}", "split the loop axes into tiles first")

@@ -1,0 +1,90 @@
+"""Where a tensor lives: memory type, allocation domain, circular buffer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from taskfuse.ir.axes import Axis, Rasterize
+from taskfuse.ir.scalar import ONE
+from taskfuse.ir.tensor import AllocationLayout, TensorView
+from taskfuse.ir.types import MemoryType
+from taskfuse.schedule.call import Call
+
+
+def set_memory_type(tv: TensorView, memory: MemoryType) -> None:
+    """See :meth:`TensorView.set_memory_type`. A view that is given memory becomes a copy."""
+    call = Call("set_memory_type", tv)
+    if memory is not MemoryType.Global:
+        call.check_internal(f"it lives in Global memory, not in {memory.value}", "make a copy that may")
+    if tv.fusion.is_view(tv):
+        call.check_not_inlined()
+    bound = [(a, tv.schedule.ptype(a)) for a in tv.schedule.allocation or () if a not in tv.schedule.loop and tv.schedule.ptype(a).is_bound]
+    if bound and memory is not MemoryType.Local:
+        raise call.error(
+            f"its allocation axis of extent {bound[0][0].extent} is bound to {bound[0][1].value}: only Local memory is spread over indices",
+            "bind the axis to Serial first",
+        )
+    tv.schedule.memory = memory
+
+
+def set_allocation_domain(tv: TensorView, axes: Sequence[Axis] | AllocationLayout) -> None:
+    """See :meth:`TensorView.set_allocation_domain`. The axes must cover every logical axis exactly once (those of extent 1 may be left out)."""
+    call = Call("set_allocation_domain", tv)
+    call.check_internal("its place in memory is the caller's", "lay out a copy")
+    call.check_storage()
+    schedule = tv.schedule
+    transforms, ptypes = list(schedule.transforms), dict(schedule.ptypes)
+    done = False
+    try:
+        allocation = tuple(axes(tv)) if callable(axes) else tuple(axes)
+        _check_cover(call, allocation)
+        done = True
+    finally:
+        if not done:
+            schedule.transforms, schedule.ptypes = transforms, ptypes
+    schedule.allocation = allocation
+
+
+def _check_cover(call: Call, allocation: tuple[Axis, ...]) -> None:
+    """Undo the transforms from the allocation axes: what is left must be the logical axes."""
+    tv = call.tv
+    present = dict.fromkeys(allocation)
+    if len(present) < len(allocation):
+        twice = next(a for k, a in enumerate(allocation) if a in allocation[:k])
+        raise call.error(f"the axis of extent {twice.extent} is given twice")
+    logical = set(tv.logical)
+    for t in reversed(tv.schedule.transforms):
+        if not any(a in present for a in t.outputs) or any(a in logical for a in t.outputs):
+            continue
+        missing = [a for a in t.outputs if a not in present and a.extent is not ONE]
+        if missing:
+            raise call.error(f"the axis of extent {missing[0].extent} is missing", "give every axis of a split or swizzle, or none")
+        if isinstance(t, Rasterize):
+            raise call.error("a rasterized axis is no allocation axis", "an element must find its place: use merge and swizzle")
+        for a in t.outputs:
+            present.pop(a, None)
+        for a in t.inputs:
+            if a in present:
+                raise call.error(f"the axis of extent {a.extent} is covered twice", "give an axis, or those that it was split into")
+            present[a] = None
+    foreign = [a for a in present if a not in logical]
+    if foreign:
+        kind = "a reduction axis" if foreign[0].is_reduction else "a foreign axis" if foreign[0].is_foreign else "no axis of it"
+        raise call.error(f"the axis of extent {foreign[0].extent} is {kind}: {tv.name} has no element per index of it", _logical_text(tv.logical))
+    left = [k for k, a in enumerate(tv.logical) if a not in present and a.extent is not ONE]
+    if left:
+        raise call.error(f"logical axis {left[0]} (extent {tv.logical[left[0]].extent}) is not covered", _logical_text(tv.logical))
+
+
+def _logical_text(axes: Iterable[Axis]) -> str:
+    return f"derive the axes from the logical axes [{', '.join(str(a.extent) for a in axes)}]"
+
+
+def circular_buffer(tv: TensorView, stages: int) -> None:
+    """See :meth:`TensorView.circular_buffer`. One stage is no ring."""
+    call = Call("circular_buffer", tv)
+    if stages < 1:
+        raise call.error(f"a ring has at least 1 slot, not {stages}")
+    call.check_internal("it has one copy", "buffer a copy")
+    call.check_storage()
+    tv.schedule.stages = stages

@@ -1,0 +1,347 @@
+"""The one total order: the sequential nest that *is* the program (docs/projection.md).
+
+In it every loop is contiguous, and every node is contiguous among the tasks of the role that contains it. Members of a parallelized
+vertical group may interleave. Seeds and strategies choose among such orders; the result never depends on the choice.
+"""
+
+from __future__ import annotations
+
+import heapq
+import random
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from taskfuse.errors import ScheduleError
+from taskfuse.ir.expr import Assemble
+from taskfuse.ir.fusion import Fusion
+from taskfuse.ir.storage import has_code, storage_reads
+from taskfuse.ir.tasks import Group, Node, Task, assign
+from taskfuse.ir.tensor import TensorView
+from taskfuse.ir.types import GroupKind
+from taskfuse.location import Location
+from taskfuse.schedule.joins import Joins, Loop
+
+
+class OrderError(ScheduleError):
+    """No total order exists. ``depth`` and ``tensors``: inlining the tensors no deeper than ``depth`` takes the obstacle away."""
+
+    def __init__(self, depth: int, tensors: tuple[TensorView, ...], reason: str, notes: tuple[str, ...], location: Location | None = None) -> None:
+        self.depth = depth
+        self.tensors = tensors
+        names = ", ".join(t.name for t in tensors)
+        super().__init__(
+            call="inline_at", tensor=names, reason=reason, notes=notes, help=f"inline {names} at {depth} or less, or group differently", location=location
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LoopItem:
+    """A loop of the nest."""
+
+    loop: Loop
+    body: tuple[Item, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TensorItem:
+    """The code of one tensor."""
+
+    tv: TensorView
+
+
+Item = LoopItem | TensorItem
+
+
+def tensors_in(items: Iterable[Item]) -> list[TensorView]:
+    """The tensors computed in ``items``, in order."""
+    found: list[TensorView] = []
+    for item in items:
+        if isinstance(item, TensorItem):
+            found.append(item.tv)
+        else:
+            found += tensors_in(item.body)
+    return found
+
+
+@dataclass(slots=True)
+class Tree:
+    """The completed task tree of a fusion: the tree of its nodes plus the tasks of unclaimed tensors, without changing the fusion.
+
+    Attributes:
+        place: tensor with code -> task.
+        members: node -> its members, in order (groups only).
+        parent: node -> its parent.
+    """
+
+    fusion: Fusion
+    place: dict[TensorView, Task]
+    members: dict[Node, list[Node]] = field(default_factory=dict["Node", "list[Node]"])
+    parent: dict[Node, Group] = field(default_factory=dict["Node", Group])
+    tensors: dict[Task, list[TensorView]] = field(default_factory=dict["Task", "list[TensorView]"])
+
+    @property
+    def root(self) -> Group:
+        return self.fusion.tasks.root
+
+    def path(self, tv: TensorView) -> list[Node]:
+        """The nodes around ``tv``, the root first, its task last."""
+        nodes: list[Node] = [self.place[tv]]
+        while nodes[-1] is not self.root:
+            nodes.append(self.parent[nodes[-1]])
+        return nodes[::-1]
+
+    def roles(self, path: list[Node]) -> list[Node]:
+        """For each node of a path, the role that contains it: the nearest node at or above it that is a member of a vertical group in parallel, or the root."""
+        found: list[Node] = []
+        role: Node = self.root
+        for node in path:
+            parent = self.parent.get(node)
+            if parent is not None and is_vertical(parent):
+                role = node
+            found.append(role)
+        return found
+
+
+def is_vertical(group: Group) -> bool:
+    """True for a group parallelized as a vertical one (a group of one member counts as horizontal: it needs no channel)."""
+    return group.ptype is not None and group.kind is GroupKind.VERTICAL
+
+
+def complete(fusion: Fusion) -> Tree:
+    """The task tree with every tensor that has code in a task."""
+    place = assign(fusion)
+    tree = Tree(fusion, {})
+    for group in fusion.tasks.groups():
+        tree.members[group] = list(group.members)
+        for m in group.members:
+            tree.parent[m] = group
+    for expr in fusion.exprs():
+        tv = expr.output
+        if not has_code(fusion, expr):
+            continue
+        task = place[tv]
+        tree.place[tv] = task
+        tree.tensors.setdefault(task, []).append(tv)
+        if task not in tree.parent:
+            tree.parent[task] = tree.root
+            tree.members[tree.root].append(task)
+    return tree
+
+
+Strategy = Callable[[TensorView], int]
+
+
+class Sequencer:
+    """Draws the total order of one fusion."""
+
+    def __init__(self, fusion: Fusion, seed: int | None = None) -> None:
+        self.fusion = fusion
+        self.tree = complete(fusion)
+        self.joins = Joins(fusion)
+        self._random = None if seed is None else random.Random(seed)
+        self._rank: dict[TensorView, int] = {}
+        self._edges: list[tuple[TensorView, TensorView]] = []
+        self._paths: dict[TensorView, list[Node]] = {}
+        self._roles: dict[TensorView, list[Node]] = {}
+        for k, expr in enumerate(fusion.exprs()):
+            if not has_code(fusion, expr):
+                continue
+            tv = expr.output
+            self._rank[tv] = k if self._random is None else self._random.randrange(1 << 30)
+            for read in storage_reads(fusion, expr):
+                source = fusion.definition(read.tensor)
+                parts = source.parts if isinstance(source, Assemble) else ()
+                self._edges += [(p.tensor, tv) for p in parts]
+                if source is not None and not parts:
+                    self._edges.append((read.tensor, tv))
+            self._paths[tv] = self.tree.path(tv)
+            self._roles[tv] = self.tree.roles(self._paths[tv])
+
+    def sequence(self) -> tuple[Item, ...]:
+        """The nest. Raises :class:`OrderError` if there is none."""
+        for loop in self.joins.loops:
+            if len(loop.axes) > 1:
+                self._check_sharing(loop, self.tree.root)
+        return self._arrange(list(self._paths), 0, self._edges)
+
+    # -- laws -----------------------------------------------------------------------------------------------------------------------
+
+    def _check_sharing(self, loop: Loop, group: Group) -> None:
+        """Members of one role share only loops that enclose all code of both."""
+        touched = [m for m in self.tree.members[group] if any(m in self._paths[tv] for tv in loop.axes)]
+        if len(touched) > 1 and not is_vertical(group):
+            for member in touched:
+                outside = [tv for tv in self._paths if member in self._paths[tv] and tv not in loop.axes]
+                if outside:
+                    other = next(m for m in touched if m is not member)
+                    glue = self._glue(loop, lambda p, q: self._member(p, group) is not self._member(q, group))
+                    raise OrderError(
+                        loop.depth,
+                        glue,
+                        f"{member.name} and {other.name} would share a loop that does not enclose all code of {member.name}",
+                        (f"{outside[0].name} of {member.name} stands outside of the loop over axis {loop.depth} of {next(iter(loop.axes)).name}",),
+                        glue[0].location if glue else None,
+                    )
+        if len(touched) == 1 or is_vertical(group):
+            for member in touched:
+                if isinstance(member, Group):
+                    inner = Loop(loop.id, loop.depth, {tv: a for tv, a in loop.axes.items() if member in self._paths[tv]})
+                    self._check_sharing(inner, member)
+
+    def _member(self, tv: TensorView, group: Group) -> Node:
+        path = self._paths[tv]
+        return path[path.index(group) + 1] if group in path else path[-1]
+
+    def _glue(self, loop: Loop, wanted: Callable[[TensorView, TensorView], bool]) -> tuple[TensorView, ...]:
+        """The tensors whose inline position joins two tensors of ``loop`` that satisfy ``wanted``; all joining tensors if there is none."""
+        joins = [(p, q) for p, q in self._edges if p in loop.axes and q in loop.axes and p.schedule.inline > loop.depth]
+        found = dict.fromkeys(p for p, q in joins if wanted(p, q)) or dict.fromkeys(p for p, _ in joins)
+        return tuple(found)
+
+    # -- the order ------------------------------------------------------------------------------------------------------------------
+
+    def _arrange(self, tensors: list[TensorView], depth: int, edges: list[tuple[TensorView, TensorView]]) -> tuple[Item, ...]:
+        units: dict[Loop | TensorView, list[TensorView]] = {}
+        unit_of: dict[TensorView, Loop | TensorView] = {}
+        for tv in tensors:
+            path = self.joins.path[tv]
+            unit: Loop | TensorView = path[depth] if depth < len(path) else tv
+            units.setdefault(unit, []).append(tv)
+            unit_of[tv] = unit
+        before: dict[Loop | TensorView, dict[Loop | TensorView, None]] = {u: {} for u in units}
+        inner: dict[Loop | TensorView, list[tuple[TensorView, TensorView]]] = {}
+        for p, q in edges:
+            a, b = unit_of.get(p), unit_of.get(q)
+            if a is None or b is None:
+                continue
+            if a is not b:
+                before[b][a] = None
+                continue
+            assert isinstance(a, Loop)
+            if p.schedule.inline <= depth:
+                raise OrderError(
+                    depth,
+                    self._glue(a, lambda x, y: x is not p),
+                    f"{p.name} must be complete before {q.name} reads it, but inlining puts both into one loop",
+                    (f"the loop is axis {depth} of {p.name} and of {q.name}; {p.name} is inlined at {p.schedule.inline}",),
+                    p.location,
+                )
+            inner.setdefault(a, []).append((p, q))
+        items: list[Item] = []
+        for unit in self._topological(units, before, depth):
+            if isinstance(unit, Loop):
+                items.append(LoopItem(unit, self._arrange(units[unit], depth + 1, inner.get(unit, []))))
+            else:
+                items.append(TensorItem(unit))
+        return tuple(items)
+
+    def _topological(
+        self, units: dict[Loop | TensorView, list[TensorView]], before: dict[Loop | TensorView, dict[Loop | TensorView, None]], depth: int
+    ) -> list[Loop | TensorView]:
+        if len(units) == 1:
+            return list(units)
+        rank = {u: min(self._rank[tv] for tv in tvs) for u, tvs in units.items()}
+        after: dict[Loop | TensorView, list[Loop | TensorView]] = {u: [] for u in units}
+        for u, sources in before.items():
+            for s in sources:
+                after[s].append(u)
+        if len({self._paths[tv][-1] for tvs in units.values() for tv in tvs}) == 1:
+            return self._plain(units, before, after, rank, depth)
+        return self._constrained(units, before, after, rank, depth)
+
+    def _plain(
+        self,
+        units: dict[Loop | TensorView, list[TensorView]],
+        before: dict[Loop | TensorView, dict[Loop | TensorView, None]],
+        after: dict[Loop | TensorView, list[Loop | TensorView]],
+        rank: dict[Loop | TensorView, int],
+        depth: int,
+    ) -> list[Loop | TensorView]:
+        missing = {u: len(b) for u, b in before.items()}
+        names = {id(u): u for u in units}
+        heap = [(rank[u], id(u)) for u in units if not missing[u]]
+        heapq.heapify(heap)
+        order: list[Loop | TensorView] = []
+        while heap:
+            u = names[heapq.heappop(heap)[1]]
+            order.append(u)
+            for v in after[u]:
+                missing[v] -= 1
+                if not missing[v]:
+                    heapq.heappush(heap, (rank[v], id(v)))
+        if len(order) < len(units):
+            raise self._cycle([u for u in units if u not in set(order)], depth)
+        return order
+
+    def _cycle(self, stuck: list[Loop | TensorView], depth: int) -> OrderError:
+        loops = [u for u in stuck if isinstance(u, Loop) and len(u.axes) > 1]
+        glue = tuple(dict.fromkeys(t for u in loops for t in self._glue(u, lambda p, q: False)))
+        names = ", ".join(tv.name for u in stuck for tv in (u.axes if isinstance(u, Loop) else (u,)))
+        return OrderError(
+            depth,
+            glue,
+            "the loops that inlining makes depend on each other in a cycle",
+            (f"no order is possible among {names}",),
+            glue[0].location if glue else None,
+        )
+
+    def _constrained(
+        self,
+        units: dict[Loop | TensorView, list[TensorView]],
+        before: dict[Loop | TensorView, dict[Loop | TensorView, None]],
+        after: dict[Loop | TensorView, list[Loop | TensorView]],
+        rank: dict[Loop | TensorView, int],
+        depth: int,
+    ) -> list[Loop | TensorView]:
+        """Topological order in which each node is contiguous among the units of its role; depth-first search, best rank first."""
+        nodes_of: dict[Loop | TensorView, set[Node]] = {}
+        role_of: dict[Node, Node] = {}
+        count: dict[Node, int] = {}
+        for u, tvs in units.items():
+            nodes_of[u] = {n for tv in tvs for n in self._paths[tv]}
+            for tv in tvs:
+                for n, r in zip(self._paths[tv], self._roles[tv], strict=True):
+                    role_of[n] = r
+            for n in nodes_of[u]:
+                count[n] = count.get(n, 0) + 1
+        spanning = [n for n, c in count.items() if c > 1]
+        missing = {u: len(b) for u, b in before.items()}
+        left = dict(count)
+        order: list[Loop | TensorView] = []
+        budget = [4 * len(units) * len(units) + 1000]
+
+        def allowed(u: Loop | TensorView) -> bool:
+            return all(n in nodes_of[u] or not 0 < left[n] < count[n] or role_of[n] not in nodes_of[u] for n in spanning)
+
+        def search(ready: list[Loop | TensorView]) -> bool:
+            if len(order) == len(units):
+                return True
+            for u in sorted((u for u in ready if allowed(u)), key=lambda u: (-sum(0 < left[n] < count[n] for n in nodes_of[u]), rank[u])):
+                budget[0] -= 1
+                if budget[0] < 0:
+                    return False
+                order.append(u)
+                for n in nodes_of[u]:
+                    left[n] -= 1
+                opened: list[Loop | TensorView] = []
+                for v in after[u]:
+                    missing[v] -= 1
+                    if not missing[v]:
+                        opened.append(v)
+                if search([r for r in ready if r is not u] + opened):
+                    return True
+                for v in after[u]:
+                    missing[v] += 1
+                for n in nodes_of[u]:
+                    left[n] += 1
+                order.pop()
+            return False
+
+        if not search([u for u in units if not missing[u]]):
+            raise self._cycle(list(units), depth)
+        return order
+
+
+def check(fusion: Fusion) -> None:
+    """Check that a total order exists. Raises :class:`OrderError` naming the tensors to inline less, :class:`TaskError` for a broken law."""
+    Sequencer(fusion).sequence()

@@ -1,0 +1,82 @@
+"""Agents: sets of threads that execute together.
+
+All threads of a block start as one agent (or as a few pieces, if the scheduler wants so). Where threads part, the agent splits; where they meet again,
+the parts may merge.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from taskfuse.sim.lanes import Env, Lanes
+
+if TYPE_CHECKING:
+    from taskfuse.sim.block import Block
+
+
+class Signal(Enum):
+    """What an instruction tells the machine; nothing (``None``): go on."""
+
+    POINT = "others may run now"
+    BLOCKED = "the agent waits"
+    DONE = "the agent's threads have exited"
+
+
+@dataclass(slots=True)
+class Detour:
+    """Divergent lanes under one agent, one part after another, up to the join.
+
+    Attributes:
+        join: where the parts meet.
+        everyone: the lanes that go on there.
+        rest: parts still to run, and where they start.
+    """
+
+    join: int
+    everyone: Lanes
+    rest: list[tuple[Lanes, int]]
+
+
+@dataclass(slots=True, eq=False)
+class Join:
+    """Agents that were one and may be one again.
+
+    Attributes:
+        pc: where they meet.
+        live: agents that have not come past ``pc``.
+        parked: those that are there.
+    """
+
+    pc: int
+    live: int
+    parked: list[Agent] = field(default_factory=lambda: list[Agent]())
+
+
+class Agent:
+    """Threads of one block with one program counter.
+
+    Attributes:
+        order: position among all agents: (block, first thread).
+        env: uniform symbols: extents, block indices, loop variables, cursors.
+        missing: warps (or warpgroups) that must come together before it goes on.
+        torn: it went on with a part of a warp, because nobody else could.
+    """
+
+    __slots__ = ("block", "detours", "env", "joins", "lanes", "missing", "order", "pc", "torn")
+
+    def __init__(self, block: Block, lanes: Lanes, pc: int, env: Env, joins: tuple[Join, ...] = ()) -> None:
+        self.block = block
+        self.lanes = lanes
+        self.pc = pc
+        self.env = env
+        self.joins = joins
+        self.detours: list[Detour] = []
+        self.missing = 0
+        self.torn = False
+        self.order = (block.number, lanes.first)
+
+    def part(self, lanes: Lanes, pc: int, joins: tuple[Join, ...]) -> Agent:
+        """An agent for some of the threads."""
+        return Agent(self.block, lanes, pc, dict(self.env), joins)

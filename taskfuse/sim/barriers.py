@@ -1,0 +1,129 @@
+"""Barriers: mbarriers (PTX ISA, "mbarrier") and barriers at which threads meet (``bar.sync``, ``__syncwarp``, grid barriers)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from taskfuse.sim.fault import Fault
+
+if TYPE_CHECKING:
+    from taskfuse.sim.agent import Agent
+
+Wake = Callable[[list["Agent"]], None]
+
+
+class MbarrierCell:
+    """One mbarrier: (phase, pending arrivals, expected arrivals, pending bytes).
+
+    A phase completes as soon as no arrivals and no bytes are pending; then the parity flips and the arrivals are reloaded. Pending bytes
+    may be negative for a while: the copy engine may be done before the bytes are announced.
+
+    Attributes:
+        count: arrivals per phase; 0 until the barrier is initialized.
+        phases: completed phases; its lowest bit is the parity.
+        fenced: visible to the asynchronous proxy.
+        waiters: agents to wake when the phase completes.
+    """
+
+    __slots__ = ("bytes", "count", "fenced", "initializer", "name", "pending", "phases", "waiters")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.count = 0
+        self.pending = 0
+        self.bytes = 0
+        self.phases = 0
+        self.fenced = False
+        self.initializer = -1
+        self.waiters: list[Agent] = []
+
+    @property
+    def parity(self) -> int:
+        """Parity of the phase that is not complete yet."""
+        return self.phases & 1
+
+    def init(self, count: int, thread: int) -> None:
+        """``mbarrier.init`` by ``thread``."""
+        if self.count:
+            raise Fault(f"mbarrier {self.name} initialized twice")
+        if not 1 <= count < 1 << 20:
+            raise Fault(f"mbarrier {self.name} initialized with {count} arrivals, outside 1..2^20-1")
+        self.count = self.pending = count
+        self.initializer = thread
+
+    def check(self) -> None:
+        """Raises :class:`Fault` before initialization."""
+        if not self.count:
+            raise Fault(f"mbarrier {self.name} used before it was initialized")
+
+    def arrive(self, arrivals: int, wake: Wake, expect: int = 0) -> None:
+        """``arrivals`` threads arrive at the same time, each after announcing ``expect`` bytes."""
+        self.check()
+        if arrivals > self.pending:
+            raise Fault(
+                f"mbarrier {self.name}: {arrivals} arrivals while {self.pending} are pending",
+                notes=(f"phase {self.phases}: {self.count} arrivals expected, {self.bytes} bytes pending",),
+            )
+        self.bytes += arrivals * expect
+        self.pending -= arrivals
+        self._settle(wake)
+
+    def complete_bytes(self, amount: int, wake: Wake) -> None:
+        """The copy engine has written ``amount`` bytes."""
+        self.check()
+        self.bytes -= amount
+        self._settle(wake)
+
+    def _settle(self, wake: Wake) -> None:
+        if abs(self.bytes) >= 1 << 20:
+            raise Fault(f"mbarrier {self.name}: {self.bytes} bytes pending, outside -2^20+1..2^20-1")
+        if self.pending == 0 and self.bytes == 0:
+            self.phases += 1
+            self.pending = self.count
+            woken, self.waiters = self.waiters, []
+            wake(woken)
+
+    def describe(self) -> str:
+        """The state, for reports."""
+        return f"phase {self.phases} (parity {self.parity}): {self.pending} of {self.count} arrivals and {self.bytes} bytes pending"
+
+
+class Meeting:
+    """A barrier that completes when ``needed`` threads are there.
+
+    Attributes:
+        arrived: threads that are there.
+        agents: agents that wait.
+        pc: statement at which the threads of a block-wide barrier meet, -1 while nobody waits.
+    """
+
+    __slots__ = ("agents", "arrived", "name", "needed", "pc")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.needed = 0
+        self.arrived = 0
+        self.pc = -1
+        self.agents: list[Agent] = []
+
+    def arrive(self, agent: Agent, needed: int, pc: int, wake: Wake) -> bool:
+        """True if the barrier is complete; the agents that waited are then awake. Else ``agent`` waits."""
+        if self.agents and needed != self.needed:
+            raise Fault(f"{self.name}: {needed} threads expected here, {self.needed} where others wait")
+        self.needed = needed
+        self.pc = pc
+        self.arrived += agent.lanes.count
+        if self.arrived > needed:
+            raise Fault(f"{self.name}: {self.arrived} threads arrive where {needed} are expected")
+        if self.arrived < needed:
+            self.agents.append(agent)
+            return False
+        woken, self.agents = self.agents, []
+        self.arrived = 0
+        wake(woken)
+        return True
+
+    def describe(self) -> str:
+        """The state, for reports."""
+        return f"{self.arrived} of {self.needed} threads are there"

@@ -1,0 +1,85 @@
+"""Instructions on several elements per thread, or on all threads of a warp at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from taskfuse.ir.types import MemoryType
+from taskfuse.kir.nodes import StMatrix
+from taskfuse.sim.agent import Agent, Signal
+from taskfuse.sim.fault import Fault, TornWarp
+from taskfuse.sim.layouts import WARP, stmatrix_sources
+from taskfuse.sim.memory import Place, Site, check_registers, stamp
+
+if TYPE_CHECKING:
+    from taskfuse.sim.program import Program
+
+
+
+def addresses(agent: Agent, site: Site) -> Any:
+    """Byte address of the element of each lane: in Shared memory of the block, or from the start of a tensor."""
+    region = agent.block.memory.regions[site.buffer]
+    return region.origin + site.offset(agent.lanes, agent.env, region) * region.dtype.itemsize
+
+
+def check_alignment(agent: Agent, site: Site, size: int) -> None:
+    """Raises :class:`Fault` if an address is no multiple of ``size`` (registers have none)."""
+    region = agent.block.memory.regions[site.buffer]
+    key = (site.number, site.key(agent.env), size)
+    if region.memory is MemoryType.Local or key in agent.lanes.cache:
+        return
+    bad = np.atleast_1d(addresses(agent, site) % size != 0)
+    if bad.any():
+        thread = int(agent.lanes.ids[int(np.argmax(bad))])
+        raise Fault(
+            f"access of {size} bytes to {region} at an address that is no multiple of {size}",
+            thread=thread,
+            notes=(f"index {site.index_text(agent.lanes, agent.env, thread)}",),
+        )
+    agent.lanes.remember(key, True)
+
+
+def check_warps(agent: Agent, what: str) -> None:
+    """Raises :class:`TornWarp` if the agent has only a part of a warp."""
+    if not agent.lanes.has_whole_units(WARP):
+        warps = (agent.lanes.ids // WARP).tolist()
+        torn = next(w for w in warps if warps.count(w) != WARP)
+        thread = int(agent.lanes.ids[warps.index(torn)])
+        raise TornWarp(f"{what} executed by {warps.count(torn)} threads of warp {torn}", thread=thread, help=f"all {WARP} threads must execute it together")
+
+
+def stmatrix(program: Program, stmt: StMatrix) -> Callable[[Agent], Signal | None]:
+    """``stmatrix.x4`` by every warp of the agent."""
+    out, source = program.site(stmt.out, width=8), program.site(stmt.source)
+
+    def run(agent: Agent) -> Signal:
+        lanes, env, memory = agent.lanes, agent.env, agent.block.memory
+        check_warps(agent, "stmatrix")
+        check_alignment(agent, out, 8 * memory.regions[out.buffer].dtype.itemsize)
+        registers, target = memory.regions[source.buffer], memory.stores[out.buffer]
+        first = source.offset(lanes, env, registers)
+        if not isinstance(first, int) or first + 8 > registers.elements:
+            raise Fault(f"stmatrix reads 8 registers from {registers}, which does not have them", notes=(f"first register {first}",))
+        lane, register = stmatrix_sources()
+        threads = (lanes.ids[::WARP, None, None] + lane).reshape(-1, 8)
+        held = Place((first + np.tile(register, (len(threads) // WARP, 1))) * registers.threads + threads, unique=True)
+        store = memory.stores[source.buffer]
+        assert store.valid is not None
+        assert target.valid is not None
+        if (store.valid[held.index] != store.full).any():
+            raise Fault(f"read of uninitialized {registers}")
+        if memory.busy and store.owned is not None:
+            check_registers(store, held, registers)
+        place = out.place(lanes, env, memory.regions[out.buffer])
+        if not place.unique:
+            raise Fault("stmatrix rows overlap")
+        if target.proxy is not None:
+            stamp(memory, target.proxy, place, lanes, memory.regions[out.buffer])
+        target.data[place.index] = store.data[held.index]
+        target.valid[place.index] = target.full
+        return Signal.POINT
+
+    return run

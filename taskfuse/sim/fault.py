@@ -1,0 +1,25 @@
+"""Faults: what the simulator finds wrong, before it knows which statement was running."""
+
+from __future__ import annotations
+
+
+class Fault(Exception):
+    """A broken rule. The machine adds the statement, the block and the thread, and raises :class:`taskfuse.errors.SimulationError`.
+
+    Attributes:
+        reason: the message, in the words of the rule.
+        thread: linear id of the thread at fault, ``None`` if the first thread that executes the statement is as good as any.
+        notes: facts.
+        help: what to do.
+    """
+
+    def __init__(self, reason: str, *, thread: int | None = None, notes: tuple[str, ...] = (), help: str | None = None) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.thread = thread
+        self.notes = notes
+        self.help = help
+
+
+class TornWarp(Fault):
+    """A collective instruction reached by a part of a warp."""

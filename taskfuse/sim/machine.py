@@ -1,0 +1,292 @@
+"""The machine: runs agents and asynchronous engines in the order that the scheduler's policy picks, until all threads have exited."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import numpy as np
+
+from taskfuse.errors import DeadlockError, SimulationError
+from taskfuse.kir.printer import stmt_text
+from taskfuse.sim.agent import Agent, Join, Signal
+from taskfuse.sim.barriers import Meeting
+from taskfuse.sim.block import Block
+from taskfuse.sim.fault import Fault, TornWarp
+from taskfuse.sim.lanes import Lanes, LaneTable
+from taskfuse.sim.program import Program
+from taskfuse.sim.schedule import Policy, Timing
+
+REPORTED_AGENTS = 24
+Description = Callable[[], str]
+
+
+class Action(Protocol):
+    """An operation of an asynchronous engine.
+
+    Attributes:
+        pc: statement that issued it.
+        block, thread: who did.
+    """
+
+    pc: int
+    block: Block
+    thread: int
+
+    def execute(self) -> None:
+        """Do it. Called once."""
+        ...
+
+
+class Machine:
+    """One launch.
+
+    Attributes:
+        ready: agents that can run.
+        actions: operations that engines may do now, oldest first.
+        alive: agents whose threads have not exited.
+        parked: joins where agents wait for the others.
+        waiting: agents that wait for anything else: at which statement, and for what, in words.
+        scalars: values of the run-time scalars, as stored.
+        counters: grid barriers.
+    """
+
+    def __init__(self, program: Program, table: LaneTable, policy: Policy, scalars: dict[str, Any], max_steps: int) -> None:
+        self.program = program
+        self.table = table
+        self.policy = policy
+        self.scalars = scalars
+        self.max_steps = max_steps
+        self.steps = 0
+        self.alive = 0
+        self.ready: list[Agent] = []
+        self.actions: list[Action] = []
+        self.parked: dict[Join, None] = {}
+        self.waiting: dict[Agent, tuple[int, Description]] = {}
+        self.counters = {c.name: Meeting(f"grid barrier '{c.name}'") for c in program.kernel.counters}
+
+    # -- agents -----------------------------------------------------------------------------------------------------------------------
+
+    def start(self, block: Block, env: dict[str, Any]) -> None:
+        """Put the threads of a block at the kernel's entry."""
+        threads = self.table.threads
+        unit = self.program.unit
+        cuts = [unit * c for c in self.policy.pieces(-(-threads // unit))]
+        for first, last in zip([0, *cuts], [*cuts, threads], strict=True):
+            self.ready.append(Agent(block, self.table.span(first, last), 0, dict(env)))
+            self.alive += 1
+
+    def block(self, agent: Agent, pc: int, description: Description) -> Signal:
+        """An agent waits at the statement at ``pc`` until somebody wakes it."""
+        self.waiting[agent] = (pc, description)
+        return Signal.BLOCKED
+
+    def wake(self, agents: list[Agent]) -> None:
+        """Let blocked agents go on."""
+        for agent in agents:
+            del self.waiting[agent]
+            self.ready.append(agent)
+
+    def split(self, agent: Agent, parts: list[tuple[Lanes, int]], join: int) -> Signal:
+        """Let the parts of an agent go their own ways until they meet at ``join``."""
+        if not self.policy.parks:
+            parts = self._carve(parts)
+        joins = (*agent.joins, Join(join, len(parts)))
+        for outer in agent.joins:
+            outer.live += len(parts) - 1
+        (lanes, pc), *others = parts
+        self.ready += [agent.part(other, start, joins) for other, start in others]
+        self.alive += len(others)
+        agent.lanes, agent.pc, agent.joins = lanes, pc, joins
+        agent.order = (agent.block.number, lanes.first)
+        return Signal.POINT
+
+    def meet(self, agent: Agent, pc: int) -> Signal | None:
+        """An agent comes to the join at ``pc``: it goes on, or it waits for the agents it was split from."""
+        while agent.joins and agent.joins[-1].pc == pc:
+            join = agent.joins[-1]
+            if join.live > 1 and (self.policy.parks or not agent.lanes.has_whole_units(self.program.unit)):
+                join.parked.append(agent)
+                self.parked[join] = None
+                self._settle(join)
+                return Signal.BLOCKED
+            self._leave(agent, join)
+        return None
+
+    def _leave(self, agent: Agent, join: Join) -> None:
+        agent.joins = agent.joins[:-1]
+        join.live -= 1
+        self._settle(join)
+
+    def _settle(self, join: Join) -> None:
+        """If all that are left have come, merge those in equal state and let them go on."""
+        if not join.parked or len(join.parked) < join.live:
+            return
+        self.parked.pop(join, None)
+        merged: list[list[Agent]] = []
+        for agent in join.parked:
+            for same in merged:
+                if same[0].env == agent.env:
+                    same.append(agent)
+                    break
+            else:
+                merged.append([agent])
+        join.parked = []
+        for same in merged:
+            first = same[0]
+            first.lanes = self.table.union([a.lanes for a in same])
+            first.order = (first.block.number, first.lanes.first)
+            self._resume(first)
+            self.alive -= len(same) - 1
+            for outer in first.joins:
+                outer.live -= len(same) - 1
+
+    def _resume(self, agent: Agent) -> None:
+        agent.pc = agent.joins[-1].pc
+        agent.joins = agent.joins[:-1]
+        self.ready.append(agent)
+
+    def _carve(self, parts: list[tuple[Lanes, int]]) -> list[tuple[Lanes, int]]:
+        """The parts with whole warps in agents of their own: they need not wait for the warps that the split tears."""
+        unit = self.program.unit
+        carved: list[tuple[Lanes, int]] = []
+        for lanes, pc in parts:
+            if lanes.has_whole_units(unit):
+                carved.append((lanes, pc))
+                continue
+            units = lanes.ids // unit
+            sizes = np.bincount(units)
+            whole = sizes[units] == unit
+            carved.append((self.table.get(lanes.ids[~whole]), pc))
+            if whole.any():
+                carved.append((self.table.get(lanes.ids[whole]), pc))
+        return carved
+
+    def _release(self, join: Join) -> None:
+        """One of the agents that wait at a join goes on alone, so that a deadlock is never an artifact of joining."""
+        agent = join.parked.pop(0)
+        if not join.parked:
+            del self.parked[join]
+        agent.torn = not agent.lanes.has_whole_units(self.program.unit)
+        self._resume(agent)
+        join.live -= 1
+        self._settle(join)
+
+    def _releasable(self) -> Join | None:
+        """A join where an agent of whole warps waits."""
+        unit = self.program.unit
+        for join in self.parked:
+            for k, agent in enumerate(join.parked):
+                if agent.lanes.has_whole_units(unit):
+                    join.parked.insert(0, join.parked.pop(k))
+                    return join
+        return None
+
+    # -- engines ----------------------------------------------------------------------------------------------------------------------
+
+    def post(self, action: Action) -> None:
+        """An operation that an engine may do from now on."""
+        if self.policy.timing is Timing.EARLY:
+            self._perform(action)
+        else:
+            self.actions.append(action)
+
+    def _perform(self, action: Action) -> None:
+        try:
+            action.execute()
+        except Fault as fault:
+            raise self.error(fault, action.block, action.pc, action.thread) from None
+
+    # -- the loop ---------------------------------------------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """Run until every thread has exited and every engine is idle. Raises :class:`SimulationError`."""
+        ready, actions, policy = self.ready, self.actions, self.policy
+        while True:
+            if ready:
+                if actions and policy.takes_action(len(ready), len(actions)):
+                    self._perform(actions.pop(policy.action(len(actions))))
+                    continue
+                agent = ready.pop(policy.pick(ready))
+                match self._execute(agent, policy.quantum()):
+                    case Signal.POINT:
+                        ready.append(agent)
+                    case Signal.BLOCKED:
+                        pass
+                    case Signal.DONE:
+                        self.alive -= 1
+            elif self.parked and (join := self._releasable()) is not None:
+                self._release(join)
+            elif actions:
+                self._perform(actions.pop(policy.action(len(actions))))
+            elif self.parked:
+                self._release(next(iter(self.parked)))
+            elif self.alive:
+                raise self._deadlock()
+            else:
+                return
+
+    def _execute(self, agent: Agent, quantum: int) -> Signal:
+        code = self.program.code
+        steps = self.steps
+        limit = self.max_steps
+        pc = agent.pc
+        try:
+            while True:
+                pc = agent.pc
+                agent.pc = pc + 1
+                signal = code[pc](agent)
+                steps += 1
+                if signal is None:
+                    if steps > limit:
+                        raise Fault(f"more than {limit} steps", help="raise max_steps if the kernel is meant to run that long")
+                elif signal is Signal.POINT:
+                    quantum -= 1
+                    if quantum <= 0:
+                        return signal
+                else:
+                    return signal
+        except TornWarp as fault:
+            if not agent.torn:
+                raise self.error(fault, agent.block, pc, agent.lanes.first) from None
+            reason = fault.reason
+            return self.block(agent, pc, lambda: reason)
+        except Fault as fault:
+            raise self.error(fault, agent.block, pc, agent.lanes.first if fault.thread is None else fault.thread) from None
+        finally:
+            self.steps = steps
+
+    # -- reports ----------------------------------------------------------------------------------------------------------------------
+
+    def error(self, fault: Fault, block: Block, pc: int, thread: int) -> SimulationError:
+        """The error that the user sees for a fault of the statement at ``pc``."""
+        stmt = self.program.sources[pc]
+        label = self.program.labels[pc]
+        who = f"block {block.index}, thread {self.table.coordinates(thread)}"
+        notes = [f"in {label}: {who}" if label else who]
+        if stmt is not None:
+            notes.insert(0, f"statement: {stmt_text(stmt, self.program.kernel)}")
+        location = getattr(stmt, "location", None)
+        return SimulationError(kernel=self.program.kernel.name, reason=fault.reason, location=location, notes=(*notes, *fault.notes), help=fault.help)
+
+    def _deadlock(self) -> DeadlockError:
+        notes: list[str] = []
+        for agent in sorted(self.waiting, key=lambda a: a.order):
+            pc, description = self.waiting[agent]
+            stmt, label = self.program.sources[pc], self.program.labels[pc]
+            assert stmt is not None
+            where = f"block {agent.block.index}, {threads_text(agent.lanes)}" + (f" in {label}" if label else "")
+            notes.append(f"{where}: {stmt_text(stmt, self.program.kernel)}: {description()}")
+        if len(notes) > REPORTED_AGENTS:
+            notes[REPORTED_AGENTS:] = [f"and {len(notes) - REPORTED_AGENTS} more"]
+        return DeadlockError(kernel=self.program.kernel.name, reason="no thread can go on", notes=tuple(notes))
+
+
+def threads_text(lanes: Lanes) -> str:
+    """The threads of an agent, printed."""
+    ids = lanes.ids
+    if lanes.count == 1:
+        return f"thread {lanes.first}"
+    if isinstance(lanes.where, slice):
+        return f"threads {lanes.first}-{int(ids[-1])}"
+    return f"{lanes.count} threads from {lanes.first} to {int(ids[-1])}"

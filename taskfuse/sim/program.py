@@ -1,0 +1,464 @@
+"""Kernel IR compiled to a list of instructions, once per kernel.
+
+An instruction is a Python function of the agent that executes it. Control flow is the program counter; an If or a loop on which threads
+may part ends in a *join*. A body in which nothing waits and no cursor moves is executed under a part of the lanes at a time (a detour);
+else the agent splits.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from taskfuse.dtypes import DType, int64
+from taskfuse.ir.elementwise import ELEMENTWISE
+from taskfuse.ir.scalar import Expr, const
+from taskfuse.ir.types import MemoryType
+from taskfuse.ir.values import Values
+from taskfuse.kir.kernel import Kernel
+from taskfuse.kir.nodes import (
+    Access,
+    Advance,
+    Arrive,
+    Barrier,
+    BarrierScope,
+    Bind,
+    Branch,
+    Choose,
+    Commit,
+    Compute,
+    CursorInit,
+    Expect,
+    FenceInit,
+    FenceProxyAsync,
+    For,
+    HostParam,
+    If,
+    Immediate,
+    IndexOf,
+    InitBarrier,
+    Operand,
+    Retire,
+    ScalarParam,
+    ScalarValue,
+    SetMaxNReg,
+    StMatrix,
+    Stmt,
+    TensorMapParam,
+    TensorParam,
+    TmaLoad,
+    TmaStore,
+    VectorCopy,
+    Wait,
+    Wgmma,
+    WgmmaFence,
+)
+from taskfuse.kir.walk import walk
+from taskfuse.sim import collectives, engines, synchronization
+from taskfuse.sim.agent import Agent, Detour, Signal
+from taskfuse.sim.fault import Fault
+from taskfuse.sim.lanes import Code, groups
+from taskfuse.sim.layouts import WARP
+from taskfuse.sim.memory import Site, read, write
+
+Instruction = Callable[[Agent], Signal | None]
+Fetch = Callable[[Agent], Any]
+_CACHED_PROGRAMS = 64
+_CAST = ELEMENTWISE["cast"]
+
+
+class Target:
+    """A place in the program that may not be known yet."""
+
+    __slots__ = ("pc",)
+
+    def __init__(self) -> None:
+        self.pc = -1
+
+
+class Program:
+    """A compiled kernel.
+
+    Attributes:
+        code: instructions; sources, labels: the statement and the innermost branch label of each.
+        numbers: number of each tensor argument and buffer, in order of declaration.
+        unit: threads that must be together for collective instructions: a warp, or 1 if there are none.
+        fixed: symbols that no statement changes.
+        uses_engines: asynchronous engines read or write Shared memory.
+        accumulators: numbers of the buffers that wgmmas write.
+    """
+
+    def __init__(self, kernel: Kernel, values: Values) -> None:
+        self.kernel = kernel
+        self.values = values
+        self.code: list[Instruction] = []
+        self.sources: list[Stmt | None] = []
+        self.labels: list[str | None] = []
+        tensors = [p for p in kernel.params if isinstance(p, TensorParam)]
+        self.dtypes: dict[str, DType] = {d.name: d.dtype for d in (*tensors, *kernel.buffers)}
+        self.scalars: dict[str, DType] = {p.name: p.dtype for p in kernel.params if isinstance(p, ScalarParam)}
+        self.maps = {p.name: p for p in kernel.params if isinstance(p, TensorMapParam)}
+        self.numbers = {name: number for number, name in enumerate(self.dtypes)}
+        self.fixed = frozenset((*(e.name for e in kernel.extents), *(p.name for p in kernel.params if isinstance(p, HostParam))))
+        statements = tuple(walk(kernel))
+        self.unit = WARP if _has(statements, Wgmma) or _has(statements, StMatrix) else 1
+        self.uses_engines = any(_has(statements, kind) for kind in (TmaLoad, TmaStore, Wgmma))
+        self.accumulators = frozenset(self.numbers[s.acc.buffer] for s in statements if isinstance(s, Wgmma))
+        visible = {p.name for p in tensors if p.is_output} | {b.name for b in kernel.buffers if b.memory is not MemoryType.Local}
+        self._visible = frozenset(visible)
+        self._codes: dict[Expr, Code] = {}
+        self._stmt: Stmt | None = None
+        self._label: str | None = None
+        self._path: list[tuple[Code, bool]] = []
+        for stmt in kernel.body:
+            self._compile(stmt)
+        self._emit(synchronization.leave)
+
+    # -- building blocks --------------------------------------------------------------------------------------------------------------
+
+    def expr(self, expr: Expr) -> Code:
+        """The compiled expression."""
+        found = self._codes.get(expr)
+        if found is None:
+            found = self._codes[expr] = Code(expr, self.fixed)
+        return found
+
+    def site(self, access: Access, width: int = 1) -> Site:
+        """The compiled access."""
+        return Site(self.numbers[access.buffer], tuple(map(self.expr, access.index)), width)
+
+    def _emit(self, instruction: Instruction) -> int:
+        self.code.append(instruction)
+        self.sources.append(self._stmt)
+        self.labels.append(self._label)
+        return len(self.code) - 1
+
+    def _is_point(self, *operands: Operand) -> bool:
+        """True if others may see an access to one of these."""
+        return any(isinstance(o, Access) and o.buffer in self._visible for o in operands)
+
+    def _compile(self, stmt: Stmt) -> None:
+        outer, self._stmt = self._stmt, stmt
+        match stmt:
+            case For():
+                self._for(stmt)
+            case Bind():
+                for inner in stmt.body:
+                    self._compile(inner)
+            case If():
+                self._if(stmt)
+            case Compute():
+                self._emit(self._compute(stmt))
+            case Choose():
+                self._emit(self._choose(stmt))
+            case VectorCopy():
+                self._emit(self._vector_copy(stmt))
+            case Barrier():
+                self._barrier(stmt)
+            case InitBarrier():
+                self._emit(synchronization.init(self, stmt))
+            case FenceInit():
+                self._emit(synchronization.fence_init)
+            case Arrive():
+                self._emit(synchronization.arrive(self, stmt.barrier, None))
+            case Expect():
+                self._emit(synchronization.arrive(self, stmt.barrier, stmt.bytes))
+            case Wait():
+                self._agreeing((stmt.barrier.slot, stmt.parity), lambda: synchronization.wait(self, stmt))
+            case CursorInit():
+                self._emit(_cursor_init(stmt))
+            case Advance():
+                self._agreeing((stmt.count,), lambda: _advance(stmt, self.expr(stmt.count), self._slots(stmt.cursor)))
+            case TmaLoad():
+                self._emit(engines.tma_load(self, stmt))
+            case TmaStore():
+                self._emit(engines.tma_store(self, stmt))
+            case Commit():
+                self._emit(engines.commit(stmt))
+            case Retire():
+                self._emit(engines.retire(stmt))
+            case Wgmma():
+                self._emit(engines.wgmma(self, stmt))
+            case StMatrix():
+                self._emit(collectives.stmatrix(self, stmt))
+            case FenceProxyAsync():
+                self._emit(synchronization.fence_proxy)
+            case WgmmaFence() | SetMaxNReg():
+                pass
+        self._stmt = outer
+
+    # -- control flow -----------------------------------------------------------------------------------------------------------------
+
+    def _agreeing(self, exprs: tuple[Expr, ...], make: Callable[[], Instruction]) -> None:
+        """An instruction before which threads part until they agree on the values of ``exprs``."""
+        codes = tuple(c for c in map(self.expr, exprs) if c.per_lane)
+        if not codes:
+            self._emit(make())
+            return
+        join = Target()
+
+        def part(agent: Agent) -> Signal | None:
+            machine = agent.block.machine
+            parts = groups(codes, agent.lanes, agent.env, machine.table)
+            return None if len(parts) == 1 else machine.split(agent, [(lanes, agent.pc) for lanes in parts], join.pc)
+
+        self._emit(part)
+        self._emit(make())
+        self._join(join, frozenset())
+
+    def _join(self, target: Target, dead: frozenset[str]) -> None:
+        """Where threads that parted meet. ``dead``: symbols that nobody needs any more, which must not keep agents apart."""
+
+        def join(agent: Agent) -> Signal | None:
+            here = agent.pc - 1
+            while agent.detours and agent.detours[-1].join == here:
+                detour = agent.detours[-1]
+                if detour.rest:
+                    agent.lanes, agent.pc = detour.rest.pop()
+                    return None
+                agent.detours.pop()
+                agent.lanes = detour.everyone
+            for name in dead:
+                agent.env.pop(name, None)
+            return agent.block.machine.meet(agent, here) if agent.joins else None
+
+        target.pc = self._emit(join)
+
+    def _if(self, stmt: If) -> None:
+        end = Target()
+        inline = not any(_waits(s) for b in stmt.branches for s in walk(b.body))
+        depth = len(self._path)
+        label = self._label
+        for branch in stmt.branches:
+            self._label = label if branch.label is None else branch.label
+            self._branch(branch, end, inline)
+        self._label = label
+        del self._path[depth:]
+        self._join(end, frozenset(n for b in stmt.branches for s in walk(b.body) for n in _defines(s)))
+
+    def _branch(self, branch: Branch, end: Target, inline: bool) -> None:
+        cond = self.expr(branch.cond)
+        body, otherwise = Target(), Target()
+
+        def test(agent: Agent) -> Signal | None:
+            machine = agent.block.machine
+            yes, no = cond.split(agent.lanes, agent.env, machine.table)
+            if no is None:
+                return None
+            if yes is None:
+                agent.pc = otherwise.pc
+                return None
+            if inline:
+                agent.detours.append(Detour(end.pc, agent.lanes, [(no, otherwise.pc)]))
+                agent.lanes = yes
+                return None
+            return machine.split(agent, [(yes, body.pc), (no, otherwise.pc)], end.pc)
+
+        def skip(agent: Agent) -> None:
+            agent.pc = end.pc
+
+        body.pc = self._emit(test) + 1
+        self._path.append((cond, True))
+        stmt = self._stmt
+        for inner in branch.body:
+            self._compile(inner)
+        self._stmt = stmt
+        self._path[-1] = (cond, False)
+        self._emit(skip)
+        otherwise.pc = len(self.code)
+
+    def _for(self, stmt: For) -> None:
+        start, stop, step = bounds = self.expr(stmt.start), self.expr(stmt.stop), self.expr(stmt.step)
+        var, hidden = stmt.var, f"{stmt.var}.bounds"
+        diverges = tuple(c for c in bounds if c.per_lane)
+        inline = not any(_waits(s) for s in walk(stmt.body))
+        enter, body, end = Target(), Target(), Target()
+
+        def part(agent: Agent) -> Signal | None:
+            machine = agent.block.machine
+            parts = [(lanes, enter.pc) for lanes in groups(diverges, agent.lanes, agent.env, machine.table)]
+            if len(parts) == 1:
+                return None
+            if inline:
+                agent.detours.append(Detour(end.pc, agent.lanes, parts[:0:-1]))
+                agent.lanes = parts[0][0]
+                return None
+            return machine.split(agent, parts, end.pc)
+
+        def begin(agent: Agent) -> None:
+            lanes, env = agent.lanes, agent.env
+            first, last, by = start.value(lanes, env), stop.value(lanes, env), step.value(lanes, env)
+            if by <= 0:
+                raise Fault(f"loop over '{var}' with step {by}")
+            if first < last:
+                env[var] = first
+                env[hidden] = (last, by)
+            else:
+                agent.pc = end.pc
+
+        def advance(agent: Agent) -> None:
+            env = agent.env
+            last, by = env[hidden]
+            value = env[var] + by
+            if value < last:
+                env[var] = value
+                agent.pc = body.pc
+
+        if diverges:
+            self._emit(part)
+        enter.pc = self._emit(begin)
+        body.pc = len(self.code)
+        for inner in stmt.body:
+            self._compile(inner)
+        self._emit(advance)
+        self._join(end, frozenset((var, hidden)))
+
+    def _barrier(self, stmt: Barrier) -> None:
+        match stmt.scope:
+            case BarrierScope.BLOCK:
+                self._emit(synchronization.block_barrier(self, stmt))
+            case BarrierScope.WARP:
+                self._emit(synchronization.warp_barrier(tuple(self._path)))
+            case BarrierScope.NAMED:
+                exprs = (const(0) if stmt.id is None else stmt.id, stmt.threads)
+                self._agreeing(exprs, lambda: synchronization.named_barrier(self.expr(exprs[0]), self.expr(exprs[1])))
+            case BarrierScope.GRID:
+                self._agreeing((stmt.threads,), lambda: synchronization.grid_barrier(str(stmt.counter), self.expr(stmt.threads)))
+
+    def _slots(self, cursor: str) -> int:
+        found = next((s.slots for s in walk(self.kernel) if isinstance(s, CursorInit) and s.name == cursor), None)
+        assert found is not None, "the verifier refuses a cursor without an initialization"
+        return found
+
+    # -- computation ------------------------------------------------------------------------------------------------------------------
+
+    def _operand(self, operand: Operand) -> tuple[Fetch, DType]:
+        values = self.values
+        match operand:
+            case Access():
+                site = self.site(operand)
+                return (lambda agent: read(agent.block.memory, site, agent.lanes, agent.env)), self.dtypes[operand.buffer]
+            case Immediate():
+                constant = values.literal(operand.value, operand.dtype)
+                return (lambda agent: constant), operand.dtype
+            case ScalarValue():
+                name = operand.name
+                return (lambda agent: agent.block.machine.scalars[name]), self.scalars[name]
+            case IndexOf():
+                code = self.expr(operand.value)
+                return (lambda agent: np.asarray(code.at(agent.lanes, agent.env), np.int64)), int64
+
+    def _compute(self, stmt: Compute) -> Instruction:
+        out, op, dtype = self.site(stmt.out), stmt.op, stmt.dtype
+        fetches, dtypes = zip(*map(self._operand, stmt.operands), strict=True)
+        apply, out_dtype = self.values.apply, self.dtypes[stmt.out.buffer]
+        signal = Signal.POINT if self._is_point(stmt.out, *stmt.operands) else None
+
+        def compute(agent: Agent) -> Signal | None:
+            value = apply(op, [fetch(agent) for fetch in fetches], dtypes, dtype, out_dtype)
+            write(agent.block.memory, out, agent.lanes, agent.env, value)
+            return signal
+
+        return compute
+
+    def _choose(self, stmt: Choose) -> Instruction:
+        out, out_dtype, apply = self.site(stmt.out), self.dtypes[stmt.out.buffer], self.values.apply
+        storage = self.values.storage(out_dtype)
+        cases = [(self.expr(c.cond), *self._operand(c.operand)) for c in stmt.cases]
+        signal = Signal.POINT if self._is_point(stmt.out, *(c.operand for c in stmt.cases)) else None
+
+        def choose(agent: Agent) -> Signal | None:
+            everyone = agent.lanes
+            left = everyone
+            result: Any = None
+            for cond, fetch, dtype in cases:
+                yes, no = cond.split(left, agent.env, agent.block.machine.table)
+                if yes is None:
+                    continue
+                agent.lanes = yes
+                value = apply(_CAST, [fetch(agent)], (dtype,), out_dtype, out_dtype)
+                if yes is everyone:
+                    result = value
+                else:
+                    if result is None:
+                        result = np.empty(everyone.count, storage)
+                    result[np.searchsorted(everyone.ids, yes.ids)] = value
+                if no is None:
+                    break
+                left = no
+            else:
+                raise Fault("no case of the choice holds", thread=left.first)
+            agent.lanes = everyone
+            write(agent.block.memory, out, everyone, agent.env, result)
+            return signal
+
+        return choose
+
+    def _vector_copy(self, stmt: VectorCopy) -> Instruction:
+        out, source = self.site(stmt.out, stmt.width), self.site(stmt.source, stmt.width)
+        size = stmt.width * self.dtypes[stmt.out.buffer].itemsize
+        signal = Signal.POINT if self._is_point(stmt.out, stmt.source) else None
+
+        def copy(agent: Agent) -> Signal | None:
+            memory = agent.block.memory
+            for site in (source, out):
+                collectives.check_alignment(agent, site, size)
+            value = read(memory, source, agent.lanes, agent.env)
+            write(memory, out, agent.lanes, agent.env, value)
+            return signal
+
+        return copy
+
+
+def _has(statements: tuple[Stmt, ...], kind: type) -> bool:
+    return any(isinstance(s, kind) for s in statements)
+
+
+def _waits(stmt: Stmt) -> bool:
+    """True for statements before or after which threads of one agent may be at different places or in different states."""
+    return isinstance(stmt, Barrier | Wait | Retire | CursorInit | Advance)
+
+
+def _defines(stmt: Stmt) -> tuple[str, ...]:
+    """The symbols that a statement brings into scope."""
+    return (f"{stmt.name}.slot", f"{stmt.name}.parity") if isinstance(stmt, CursorInit) else ()
+
+
+def _cursor_init(stmt: CursorInit) -> Instruction:
+    slot_name, parity_name, slot, parity = f"{stmt.name}.slot", f"{stmt.name}.parity", stmt.slot, stmt.parity
+
+    def init(agent: Agent) -> None:
+        agent.env[slot_name] = slot
+        agent.env[parity_name] = parity
+
+    return init
+
+
+def _advance(stmt: Advance, count: Code, slots: int) -> Instruction:
+    slot_name, parity_name = f"{stmt.cursor}.slot", f"{stmt.cursor}.parity"
+
+    def advance(agent: Agent) -> None:
+        env = agent.env
+        wraps, env[slot_name] = divmod(env[slot_name] + count.value(agent.lanes, env), slots)
+        env[parity_name] ^= wraps & 1
+
+    return advance
+
+
+_programs: OrderedDict[tuple[int, str], Program] = OrderedDict()
+
+
+def program(kernel: Kernel, values: Values) -> Program:
+    """The compiled kernel; the last ones are kept. Keys are identities, which the kept kernels hold on to."""
+    key = (id(kernel), values.name)
+    found = _programs.get(key)
+    if found is None:
+        found = _programs[key] = Program(kernel, values)
+        if len(_programs) > _CACHED_PROGRAMS:
+            _programs.popitem(last=False)
+    else:
+        _programs.move_to_end(key)
+    return found

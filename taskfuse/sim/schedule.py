@@ -1,0 +1,218 @@
+"""Schedulers: who runs next, for how long, and when asynchronous engines do their work.
+
+Everything that a scheduler decides follows from its name and its seed, so that every run can be replayed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import Enum
+from random import Random
+from typing import TYPE_CHECKING, assert_never
+
+if TYPE_CHECKING:
+    from taskfuse.sim.agent import Agent
+
+FOREVER = 1 << 60
+
+
+class Scheduler(Enum):
+    """Which interleaving a simulation runs.
+
+    - ROUND_ROBIN: agents in turn; engines in turn with them.
+    - LOW_FIRST: the first agent that can run, until it waits (producers first); engines at once. Blocks start cut into halves.
+    - HIGH_FIRST: the last agent that can run, until it waits (consumers first); engines when nobody else can run. Also halves.
+    - ASYNC_EARLY, ASYNC_LATE: as ROUND_ROBIN, but engines work at once, or only when nobody else can run, the newest operation first.
+    - RANDOM: a random agent or engine for a random time; blocks start cut into a few pieces.
+    - RANDOM_FINE: a random agent or engine for one step; blocks start cut into more pieces.
+    - PCT: random priorities, lowered at three random points (Burckhardt et al., "A Randomized Scheduler with Probabilistic Guarantees of
+      Finding Bugs", ASPLOS 2010).
+    """
+
+    ROUND_ROBIN = "round-robin"
+    LOW_FIRST = "low-first"
+    HIGH_FIRST = "high-first"
+    ASYNC_EARLY = "async-early"
+    ASYNC_LATE = "async-late"
+    RANDOM = "random"
+    RANDOM_FINE = "random-fine"
+    PCT = "pct"
+
+
+class Timing(Enum):
+    """When an engine does its next operation."""
+
+    EARLY = "at once"
+    MIXED = "in turn with the agents"
+    LATE = "when no agent can run"
+
+
+class Policy:
+    """Round robin; the other schedulers override what they decide otherwise.
+
+    Attributes:
+        timing: of the asynchronous engines.
+        parks: agents wait where they may merge with others, which is fast, but never run ahead of them.
+    """
+
+    timing = Timing.MIXED
+    parks = True
+
+    def __init__(self, rng: Random) -> None:
+        self.rng = rng
+        self.turn = 0
+
+    def pieces(self, units: int) -> list[int]:
+        """Where a block of ``units`` units of threads that must stay together is cut at the start: ascending, within 1..units-1."""
+        return []
+
+    def pick(self, ready: Sequence[Agent]) -> int:
+        """Position of the agent that runs next."""
+        return 0
+
+    def quantum(self) -> int:
+        """How many interleaving points it may pass."""
+        return 8
+
+    def takes_action(self, agents: int, actions: int) -> bool:
+        """True: an engine works now, although agents can run."""
+        self.turn += 1
+        return self.turn % 3 == 0
+
+    def action(self, actions: int) -> int:
+        """Position of the operation that is done next, among those that may be, oldest first."""
+        return 0
+
+
+class _AsyncEarly(Policy):
+    timing = Timing.EARLY
+
+
+class _AsyncLate(Policy):
+    timing = Timing.LATE
+
+    def takes_action(self, agents: int, actions: int) -> bool:
+        return False
+
+    def action(self, actions: int) -> int:
+        return actions - 1
+
+
+def _halves(units: int) -> list[int]:
+    return [units // 2] if units > 1 else []
+
+
+class _LowFirst(_AsyncEarly):
+    parks = False
+
+    def pieces(self, units: int) -> list[int]:
+        return _halves(units)
+
+    def pick(self, ready: Sequence[Agent]) -> int:
+        return min(range(len(ready)), key=lambda k: ready[k].order)
+
+    def quantum(self) -> int:
+        return FOREVER
+
+
+class _HighFirst(_AsyncLate):
+    parks = False
+
+    def pieces(self, units: int) -> list[int]:
+        return _halves(units)
+
+    def pick(self, ready: Sequence[Agent]) -> int:
+        return max(range(len(ready)), key=lambda k: ready[k].order)
+
+    def quantum(self) -> int:
+        return FOREVER
+
+
+class _Random(Policy):
+    cuts = 1
+
+    def __init__(self, rng: Random) -> None:
+        super().__init__(rng)
+        self.parks = rng.random() < 0.5
+        self.haste = rng.choice((0.05, 0.3, 0.9))  # how often engines go first
+
+    def pieces(self, units: int) -> list[int]:
+        return sorted({self.rng.randrange(1, units) for _ in range(self.cuts)}) if units > 1 else []
+
+    def pick(self, ready: Sequence[Agent]) -> int:
+        return self.rng.randrange(len(ready))
+
+    def quantum(self) -> int:
+        return 1 << self.rng.randrange(7)
+
+    def takes_action(self, agents: int, actions: int) -> bool:
+        return self.rng.random() < self.haste
+
+    def action(self, actions: int) -> int:
+        return self.rng.randrange(actions)
+
+
+class _RandomFine(_Random):
+    cuts = 3
+
+    def quantum(self) -> int:
+        return 1
+
+
+class _Pct(_Random):
+    changes = 3
+
+    def __init__(self, rng: Random) -> None:
+        super().__init__(rng)
+        self.parks = False
+        # the length of the run is not known beforehand: change points at all scales
+        self.points = sorted(rng.randrange(1 << rng.randrange(2, 11)) for _ in range(self.changes))
+        self.priorities: dict[Agent, float] = {}
+        self.steps = 0
+
+    def pick(self, ready: Sequence[Agent]) -> int:
+        priorities = self.priorities
+        for agent in ready:
+            if agent not in priorities:
+                priorities[agent] = self.rng.random()
+        top = max(range(len(ready)), key=lambda k: priorities[ready[k]])
+        if self.points and self.steps >= self.points[0]:
+            self.points.pop(0)
+            priorities[ready[top]] = -self.steps
+            top = max(range(len(ready)), key=lambda k: priorities[ready[k]])
+        return top
+
+    def quantum(self) -> int:
+        length = max(1, self.points[0] - self.steps) if self.points else FOREVER
+        self.steps += length
+        return length
+
+
+def policy(scheduler: Scheduler, seed: int) -> Policy:
+    """The decisions of a scheduler."""
+    rng = Random(seed)
+    match scheduler:
+        case Scheduler.ROUND_ROBIN:
+            return Policy(rng)
+        case Scheduler.LOW_FIRST:
+            return _LowFirst(rng)
+        case Scheduler.HIGH_FIRST:
+            return _HighFirst(rng)
+        case Scheduler.ASYNC_EARLY:
+            return _AsyncEarly(rng)
+        case Scheduler.ASYNC_LATE:
+            return _AsyncLate(rng)
+        case Scheduler.RANDOM:
+            return _Random(rng)
+        case Scheduler.RANDOM_FINE:
+            return _RandomFine(rng)
+        case Scheduler.PCT:
+            return _Pct(rng)
+        case _:
+            assert_never(scheduler)
+
+
+def by_seed(seed: int) -> Scheduler:
+    """The scheduler that a bare seed means: all of them in turn."""
+    schedulers = tuple(Scheduler)
+    return schedulers[seed % len(schedulers)]

@@ -1,0 +1,234 @@
+"""``simulate``: a kernel on NumPy arrays."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from taskfuse.dtypes import DType
+from taskfuse.errors import InputError, SimulationError
+from taskfuse.ir.scalar import Expr, Sym, evaluate
+from taskfuse.ir.types import MemoryType
+from taskfuse.ir.values import NATIVE, Values
+from taskfuse.kir.kernel import Kernel
+from taskfuse.kir.nodes import Buffer, HostParam, ScalarParam, TensorParam
+from taskfuse.sim.block import Block
+from taskfuse.sim.lanes import LaneTable
+from taskfuse.sim.machine import Machine
+from taskfuse.sim.memory import Memory, Proxy, Region, Store
+from taskfuse.sim.program import Program, program
+from taskfuse.sim.schedule import Scheduler, by_seed, policy
+
+Array = npt.NDArray[Any]
+Argument = npt.NDArray[Any] | float | int
+MAX_THREADS = 1024
+SHARED_BYTES = 227 * 1024  # what a block can have on sm_90
+ALIGNMENT = 1024  # of the first byte of Shared memory: the longest period of a swizzle
+
+
+def simulate(
+    kernel: Kernel,
+    args: Sequence[Argument],
+    *,
+    seed: int = 0,
+    scheduler: Scheduler | None = None,
+    values: Values = NATIVE,
+    max_steps: int = 10_000_000,
+    extents: Mapping[str, int] | None = None,
+) -> tuple[Array, ...]:
+    """Run a kernel.
+
+    Args:
+        kernel: what to run.
+        args: its inputs (arrays of any strides, never written) and run-time scalars, in the order of the parameters.
+        seed: picks the interleaving; seed k without ``scheduler`` uses scheduler k modulo their number.
+        scheduler: who runs when; see :class:`Scheduler`.
+        values: NATIVE numbers, or RING words in the place of floats.
+        max_steps: statements that all agents together may execute.
+        extents: values of the extents that no input's shape gives.
+
+    Returns:
+        The outputs, in the order of the parameters.
+
+    Raises:
+        InputError: arguments that do not fit the kernel's parameters.
+        SimulationError: something that a GPU would not forgive; :class:`DeadlockError` if no thread can go on.
+    """
+    tensors, scalars = _arguments(kernel, args)
+    symbols = _bind(kernel, tensors, dict(extents or {}))
+    code = program(kernel, values)
+    launch = _Launch(code, symbols, tensors)
+    machine = Machine(code, launch.table, policy(by_seed(seed) if scheduler is None else scheduler, seed), _scalars(kernel, scalars, values), max_steps)
+    grid = tuple(launch.value(e) for e in kernel.grid)
+    slots = {m.name: m.slots for m in kernel.mbarriers}
+    if launch.table.threads:
+        for number in range(math.prod(grid)):
+            x, y, z = number % grid[0], number // grid[0] % grid[1], number // (grid[0] * grid[1])
+            block = Block(machine, number, (x, y, z), launch.table.threads, launch.memory(), slots)
+            machine.start(block, {**symbols, "blockIdx.x": x, "blockIdx.y": y, "blockIdx.z": z})
+    machine.run()
+    return launch.results()
+
+
+def _arguments(kernel: Kernel, args: Sequence[Argument]) -> tuple[dict[str, Array], dict[str, Argument]]:
+    """Tensors and scalars by name."""
+    wanted = [p for p in kernel.params if isinstance(p, ScalarParam) or (isinstance(p, TensorParam) and not p.is_output)]
+    if len(args) != len(wanted):
+        raise InputError(index=len(args), fusion=kernel.name, reason=f"{len(args)} arguments given, {len(wanted)} wanted")
+    tensors: dict[str, Array] = {}
+    scalars: dict[str, Argument] = {}
+    for index, (param, arg) in enumerate(zip(wanted, args, strict=True)):
+        if isinstance(param, ScalarParam):
+            scalars[param.name] = arg
+            continue
+        array = np.asarray(arg)
+        stored = array.dtype == np.uint64 and param.dtype.is_float  # words of the ring
+        if array.dtype != param.dtype.numpy and not stored:
+            raise InputError(index=index, fusion=kernel.name, reason=f"'{param.name}' has dtype {array.dtype}, not {param.dtype}")
+        if array.ndim != len(param.shape):
+            raise InputError(index=index, fusion=kernel.name, reason=f"'{param.name}' has {array.ndim} axes, not {len(param.shape)}")
+        tensors[param.name] = array
+    return tensors, scalars
+
+
+def _bind(kernel: Kernel, tensors: dict[str, Array], symbols: dict[str, int]) -> dict[str, int]:
+    """Values of extents and host parameters."""
+    inputs = list(kernel.inputs)
+    for index, param in enumerate(inputs):
+        for axis, (extent, size) in enumerate(zip(param.shape, tensors[param.name].shape, strict=True)):
+            if isinstance(extent, Sym) and symbols.setdefault(extent.name, size) != size:
+                reason = f"axis {axis} of '{param.name}' has extent {size}, but {extent} is {symbols[extent.name]}"
+                raise InputError(index=index, fusion=kernel.name, reason=reason)
+    for extent in kernel.extents:
+        if extent.name not in symbols:
+            reason = f"no input has the extent {extent.name}"
+            raise InputError(index=len(inputs), fusion=kernel.name, reason=reason, help=f"give it as extents={{'{extent.name}': ...}}")
+        size = symbols[extent.name]
+        if size < extent.min or (extent.max is not None and size > extent.max) or size % extent.multiple_of:
+            bounds = f"at least {extent.min}" + (f", at most {extent.max}" if extent.max is not None else "")
+            multiple = f", a multiple of {extent.multiple_of}" if extent.multiple_of > 1 else ""
+            index = next((k for k, p in enumerate(inputs) if any(extent.name in e.free for e in p.shape)), len(inputs))
+            raise InputError(index=index, fusion=kernel.name, reason=f"{extent.name} is {size}; it must be {bounds}{multiple}")
+    for index, param in enumerate(inputs):
+        for axis, (extent, size) in enumerate(zip(param.shape, tensors[param.name].shape, strict=True)):
+            wanted = evaluate(extent, symbols)
+            if size != wanted:
+                raise InputError(index=index, fusion=kernel.name, reason=f"axis {axis} of '{param.name}' has extent {size}, not {extent} = {wanted}")
+    for param in kernel.params:
+        if isinstance(param, HostParam):
+            symbols[param.name] = int(evaluate(param.value, symbols))
+    return symbols
+
+
+def _scalars(kernel: Kernel, scalars: dict[str, Argument], values: Values) -> dict[str, Array]:
+    return {p.name: values.encode(np.asarray(scalars[p.name], p.dtype.numpy), p.dtype) for p in kernel.params if isinstance(p, ScalarParam)}
+
+
+class _Launch:
+    """The storage of one launch."""
+
+    def __init__(self, code: Program, symbols: dict[str, int], tensors: dict[str, Array]) -> None:
+        self.code = code
+        self.kernel = code.kernel
+        self.symbols = symbols
+        x, y, z = (self.value(e) for e in self.kernel.block)
+        self.table = LaneTable((x, y, z))
+        if self.table.threads > MAX_THREADS:
+            raise SimulationError(kernel=self.kernel.name, reason=f"{self.table.threads} threads per block; a block has at most {MAX_THREADS}")
+        self.ring = code.values is not NATIVE
+        self.regions = self._layout()
+        self.shared_bytes = max((r.origin + r.elements * r.dtype.itemsize for r in self.regions if r.memory is MemoryType.Shared), default=0)
+        if self.shared_bytes > SHARED_BYTES:
+            raise SimulationError(kernel=self.kernel.name, reason=f"{self.shared_bytes} bytes of Shared memory; a block has at most {SHARED_BYTES}")
+        self.globals = {r.number: self._global(r, tensors) for r in self.regions if r.memory is MemoryType.Global}
+
+    def value(self, expr: Expr) -> int:
+        """The value of an expression over extents and host parameters."""
+        return int(evaluate(expr, self.symbols))
+
+    def _layout(self) -> list[Region]:
+        regions: list[Region] = []
+        end = 0
+        for param in self.kernel.params:
+            if isinstance(param, TensorParam):
+                shape = tuple(map(self.value, param.shape))
+                regions.append(Region(param.name, len(regions), param.dtype, MemoryType.Global, shape, is_input=not param.is_output))
+        for buffer in self.kernel.buffers:
+            shape = tuple(map(self.value, buffer.shape))
+            match buffer.memory:
+                case MemoryType.Local:
+                    region = Region(buffer.name, len(regions), buffer.dtype, buffer.memory, shape, threads=self.table.threads)
+                case MemoryType.Global:
+                    region = Region(buffer.name, len(regions), buffer.dtype, buffer.memory, shape)
+                case MemoryType.Shared:
+                    unit = buffer.dtype.itemsize if self.ring else 1
+                    region = Region(buffer.name, len(regions), buffer.dtype, buffer.memory, shape, origin=self._origin(buffer, end), unit=unit)
+                    end = max(end, region.origin + region.elements * buffer.dtype.itemsize)
+            regions.append(region)
+        return regions
+
+    def _origin(self, buffer: Buffer, end: int) -> int:
+        if buffer.offset is None:
+            return -(-end // buffer.align) * buffer.align
+        origin = self.value(buffer.offset)
+        if origin < 0 or origin % buffer.align:
+            raise SimulationError(kernel=self.kernel.name, reason=f"Shared '{buffer.name}' at byte {origin}, no multiple of {buffer.align}")
+        return origin
+
+    def _global(self, region: Region, tensors: dict[str, Array]) -> Store:
+        values = self.code.values
+        if region.is_input:
+            return Store(np.ascontiguousarray(values.encode(tensors[region.name], region.dtype)).reshape(-1), None)
+        return Store(np.zeros(region.elements, values.storage(region.dtype)), np.zeros(region.elements, np.uint8))
+
+    def memory(self) -> Memory:
+        """The memory of a block: its own registers and Shared memory, the launch's Global memory."""
+        code, values = self.code, self.code.values
+        size = -(-self.shared_bytes // ALIGNMENT) * ALIGNMENT
+        arena: Array = np.zeros(size, np.uint64 if self.ring else np.uint8)
+        marks = np.zeros(size, np.uint8)
+        proxy = None
+        if code.uses_engines:
+            proxy = Proxy(np.zeros(size, np.int64), np.zeros(size, np.int32), np.zeros(size, np.int16), np.zeros(size, np.int16))
+        stores: list[Store] = []
+        for region in self.regions:
+            match region.memory:
+                case MemoryType.Global:
+                    stores.append(self.globals[region.number])
+                case MemoryType.Local:
+                    cells = region.elements * region.threads
+                    owned = np.zeros(cells, np.uint8) if region.number in code.accumulators else None
+                    stores.append(Store(np.zeros(cells, values.storage(region.dtype)), np.zeros(cells, np.uint8), owned=owned))
+                case MemoryType.Shared:
+                    stores.append(_shared(region, arena, marks, proxy, self.ring))
+        return Memory(self.regions, stores)
+
+    def results(self) -> tuple[Array, ...]:
+        """The outputs. Raises :class:`SimulationError` if an element was not written."""
+        found: list[Array] = []
+        for region in self.regions[: len(self.regions) - len(self.kernel.buffers)]:
+            if region.is_input:
+                continue
+            store = self.globals[region.number]
+            assert store.valid is not None
+            missing = np.flatnonzero(store.valid == 0)
+            if missing.size:
+                index = [int(k) for k in np.unravel_index(int(missing[0]), region.shape)]
+                note = f"the first is at index {index} of shape {list(region.shape)}"
+                raise SimulationError(kernel=self.kernel.name, reason=f"{missing.size} elements of output '{region.name}' were not written", notes=(note,))
+            found.append(store.data.reshape(region.shape))
+        return tuple(found)
+
+
+def _shared(region: Region, arena: Array, marks: Array, proxy: Proxy | None, ring: bool) -> Store:
+    dtype: DType = region.dtype
+    size = dtype.itemsize
+    if ring:
+        wide = arena if dtype.is_float or dtype.numpy == np.uint64 else arena.view(np.int64)
+        return Store(wide, marks, 1, None if wide is arena else dtype.numpy, proxy)
+    full = int(np.iinfo(f"u{size}").max)
+    return Store(arena.view(dtype.numpy), marks.view(f"u{size}"), full, proxy=None if proxy is None else proxy.every(size))

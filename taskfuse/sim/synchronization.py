@@ -1,0 +1,240 @@
+"""Instructions that synchronize threads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+from taskfuse.ir.scalar import Expr
+from taskfuse.kir.nodes import Barrier, BarrierSlot, InitBarrier, Wait
+from taskfuse.sim.agent import Agent, Signal
+from taskfuse.sim.barriers import MbarrierCell, Meeting
+from taskfuse.sim.fault import Fault
+from taskfuse.sim.lanes import Code, Env, Lanes, groups, key_of, next_number
+from taskfuse.sim.layouts import WARP
+
+if TYPE_CHECKING:
+    from taskfuse.sim.program import Program
+
+Instruction = Callable[[Agent], Signal | None]
+Path = tuple[tuple[Code, bool], ...]
+
+
+# -- mbarriers --------------------------------------------------------------------------------------------------------------------------
+
+
+def cell(agent: Agent, name: str, slot: int, thread: int) -> MbarrierCell:
+    """The mbarrier in a slot. Raises :class:`Fault` if there is no such slot."""
+    cells = agent.block.mbarriers[name]
+    if not 0 <= slot < len(cells):
+        raise Fault(f"mbarrier '{name}' has no slot {slot}", thread=thread, notes=(f"slots 0..{len(cells) - 1}",))
+    return cells[slot]
+
+
+def init(program: Program, stmt: InitBarrier) -> Instruction:
+    """``mbarrier.init``."""
+    name, slot, count = stmt.barrier.name, program.expr(stmt.barrier.slot), program.expr(stmt.count)
+
+    def run(agent: Agent) -> Signal:
+        for lanes in groups((slot, count), agent.lanes, agent.env, agent.block.machine.table):
+            if lanes.count > 1:
+                raise Fault(f"{lanes.count} threads initialize one mbarrier of '{name}'", thread=lanes.first)
+            cell(agent, name, slot.value(lanes, agent.env), lanes.first).init(count.value(lanes, agent.env), lanes.first)
+        return Signal.POINT
+
+    return run
+
+
+def fence_init(agent: Agent) -> Signal:
+    """``fence.mbarrier_init``: of the barriers that the executing threads have initialized."""
+    threads = set(agent.lanes.ids.tolist())
+    for cells in agent.block.mbarriers.values():
+        for barrier in cells:
+            barrier.fenced = barrier.fenced or barrier.initializer in threads
+    return Signal.POINT
+
+
+def arrive(program: Program, barrier: BarrierSlot, expect: Expr | None) -> Instruction:
+    """``mbarrier.arrive`` by every thread, after it announced ``expect`` bytes."""
+    name, slot = barrier.name, program.expr(barrier.slot)
+    amount = None if expect is None else program.expr(expect)
+    codes = tuple(c for c in (slot, amount) if c is not None and c.per_lane)
+
+    def run(agent: Agent) -> Signal:
+        machine, env = agent.block.machine, agent.env
+        for lanes in groups(codes, agent.lanes, env, machine.table) if codes else (agent.lanes,):
+            size = 0 if amount is None else amount.value(lanes, env)
+            cell(agent, name, slot.value(lanes, env), lanes.first).arrive(lanes.count, machine.wake, size)
+        return Signal.POINT
+
+    return run
+
+
+def wait(program: Program, stmt: Wait) -> Instruction:
+    """``mbarrier.try_wait.parity`` until it succeeds. All lanes agree on slot and parity."""
+    name, slot, parity = stmt.barrier.name, program.expr(stmt.barrier.slot), program.expr(stmt.parity)
+
+    def run(agent: Agent) -> Signal:
+        wanted = parity.value(agent.lanes, agent.env)
+        barrier = cell(agent, name, slot.value(agent.lanes, agent.env), agent.lanes.first)
+        barrier.check()
+        if barrier.phases & 1 != wanted:
+            return Signal.POINT
+        agent.pc -= 1  # try again when the phase has completed: it may be over when the agent gets to run
+        barrier.waiters.append(agent)
+        return agent.block.machine.block(agent, agent.pc, lambda: f"{barrier.name} wants parity {wanted} to complete; {barrier.describe()}")
+
+    return run
+
+
+# -- barriers at which threads meet -------------------------------------------------------------------------------------------------------
+
+
+def _meet(agent: Agent, meeting: Meeting, needed: int) -> Signal:
+    machine, pc = agent.block.machine, agent.pc - 1
+    if meeting.arrive(agent, needed, pc, machine.wake):
+        return Signal.POINT
+    return machine.block(agent, pc, lambda: f"{meeting.name}: {meeting.describe()}")
+
+
+def block_barrier(program: Program, stmt: Barrier) -> Instruction:
+    """``__syncthreads``: all threads of the block, at one statement."""
+    threads = program.expr(stmt.threads)
+
+    def run(agent: Agent) -> Signal:
+        block, pc = agent.block, agent.pc - 1
+        if threads.value(agent.lanes, agent.env) != block.threads:
+            raise Fault(f"block barrier of {threads.value(agent.lanes, agent.env)} threads in a block of {block.threads}")
+        if block.exited:
+            raise Fault(f"block barrier after {block.exited} threads of the block have exited")
+        if block.meeting.agents and block.meeting.pc != pc:
+            raise Fault("block barrier reached while other threads of the block wait at another one")
+        return _meet(agent, block.meeting, block.threads)
+
+    return run
+
+
+def named_barrier(number: Code, threads: Code) -> Instruction:
+    """``bar.sync id, threads``."""
+
+    def run(agent: Agent) -> Signal:
+        lanes, env = agent.lanes, agent.env
+        which, needed = number.value(lanes, env), threads.value(lanes, env)
+        if not 1 <= which <= 15:
+            raise Fault(f"named barrier {which}: the ids are 1..15", thread=lanes.first)
+        if needed % WARP:
+            raise Fault(f"named barrier {which} of {needed} threads, not a multiple of {WARP}")
+        meeting = agent.block.named[which]
+        meeting.name = f"named barrier {which}"
+        return _meet(agent, meeting, needed)
+
+    return run
+
+
+def grid_barrier(counter: str, threads: Code) -> Instruction:
+    """A barrier of threads of several blocks."""
+
+    def run(agent: Agent) -> Signal:
+        return _meet(agent, agent.block.machine.counters[counter], threads.value(agent.lanes, agent.env))
+
+    return run
+
+
+def warp_barrier(path: Path) -> Instruction:
+    """``__syncwarp``: in each warp, the threads for which the conditions of the enclosing branches hold (with this agent's loop variables)."""
+    number = next_number()
+    key = key_of(tuple(sorted({n for code, _ in path for n in code.varying})))
+
+    def shared(agent: Agent) -> tuple[tuple[int, int, int], ...]:
+        """The warps that the agent has only a part of: (warp, participants, of which the agent's)."""
+        cached = (number, key(agent.env))
+        found = agent.lanes.cache.get(cached)
+        if found is None:
+            table = agent.block.machine.table
+            mine = agent.lanes.ids // WARP
+            rows: list[tuple[int, int, int]] = []
+            for warp in sorted(set(mine.tolist())):
+                participants = _selected(path, table.span(warp * WARP, min((warp + 1) * WARP, table.threads)), agent.env, agent)
+                own = int((mine == warp).sum())
+                if participants != own:
+                    rows.append((warp, participants, own))
+            found = tuple(rows)
+            agent.lanes.remember(cached, found)
+        return found
+
+    def run(agent: Agent) -> Signal:
+        assemble(agent, WARP, shared(agent))
+        return pause(agent, agent.pc - 1)
+
+    return run
+
+
+def assemble(agent: Agent, unit: int, rows: Iterable[tuple[int, int, int]]) -> list[int]:
+    """Agents that have parts of a warp (or warpgroup) come together at the statement that the agent executes.
+
+    Args:
+        rows: (number of the warp, threads that must come, threads of the agent).
+
+    Returns:
+        The warps that are complete now; agents that waited for them alone are awake.
+    """
+    block, pc = agent.block, agent.pc - 1
+    complete: list[int] = []
+    for number, needed, own in rows:
+        key = (pc, number)
+        meeting = block.warps.get(key)
+        if meeting is None:
+            meeting = block.warps[key] = Meeting(f"{'warp' if unit == WARP else 'warpgroup'} {number}")
+        meeting.needed = needed
+        meeting.arrived += own
+        if meeting.arrived < needed:
+            meeting.agents.append(agent)
+            agent.missing += 1
+            continue
+        complete.append(number)
+        del block.warps[key]
+        for other in meeting.agents:
+            other.missing -= 1
+            if not other.missing:
+                block.machine.wake([other])
+    return complete
+
+
+def pause(agent: Agent, pc: int) -> Signal:
+    """Wait until all that was begun by :func:`assemble` is complete."""
+    if not agent.missing:
+        return Signal.POINT
+    return agent.block.machine.block(agent, pc, lambda: _warps_text(agent, pc))
+
+
+def _selected(path: Path, lanes: Lanes, env: Env, agent: Agent) -> int:
+    left: Lanes | None = lanes
+    for code, holds in path:
+        if left is None:
+            return 0
+        yes, no = code.split(left, env, agent.block.machine.table)
+        left = yes if holds else no
+    return 0 if left is None else left.count
+
+
+def _warps_text(agent: Agent, pc: int) -> str:
+    return "; ".join(f"{m.name}: {m.describe()}" for (at, _), m in agent.block.warps.items() if at == pc and agent in m.agents)
+
+
+# -- fences and exit ----------------------------------------------------------------------------------------------------------------------
+
+
+def fence_proxy(agent: Agent) -> Signal:
+    """``fence.proxy.async``."""
+    agent.block.engines.fence(agent.lanes)
+    return Signal.POINT
+
+
+def leave(agent: Agent) -> Signal:
+    """The end of the kernel."""
+    block = agent.block
+    block.engines.leave(agent.lanes)
+    block.exited += agent.lanes.count
+    if block.meeting.agents:
+        raise Fault(f"threads exit while {block.meeting.arrived} threads of the block wait at a block barrier")
+    return Signal.DONE

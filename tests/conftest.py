@@ -1,0 +1,29 @@
+"""Fixtures and settings that all tests share."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+
+from tests.golden import Golden
+
+# The same cases in every run, so that a commit passes or fails for good; `make fuzz` is what looks further.
+settings.register_profile("taskfuse", deadline=None, derandomize=True, print_blob=True)
+settings.load_profile("taskfuse")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--update-golden", action="store_true", help="run only the tests with golden files, and rewrite these instead of comparing")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.getoption("--update-golden"):
+        others = [item for item in items if "golden" not in getattr(item, "fixturenames", ())]
+        config.hook.pytest_deselected(items=others)
+        items[:] = [item for item in items if item not in others]
+
+
+@pytest.fixture
+def golden(request: pytest.FixtureRequest) -> Golden:
+    """`golden.check("cat.kir", text)` compares text with the file tests/goldens/cat.kir."""
+    return Golden(Path(__file__).parent / "goldens", update=bool(request.config.getoption("--update-golden")))

@@ -1,0 +1,54 @@
+"""Build a fusion of one result and evaluate it."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+import taskfuse.ops as tf
+from taskfuse.dtypes import as_dtype
+from taskfuse.errors import TaskfuseError
+from taskfuse.ir.evaluate import evaluate
+from taskfuse.ir.fusion import Dim, Fusion
+from taskfuse.ir.tensor import TensorView
+from taskfuse.ir.values import NATIVE, Values
+
+Array = npt.NDArray[Any]
+
+
+def symbolic(array: Array, name: str) -> tuple[int | Dim, ...]:
+    """A symbol per dimension, but for dimensions of extent 1."""
+    return tuple(1 if n == 1 else tf.dim(f"{name}{d}", min=0) for d, n in enumerate(array.shape))
+
+
+def evaluated(build: Callable[..., TensorView], *arrays: Array, shapes: Sequence[Sequence[int | str | Dim]] | None = None, values: Values = NATIVE) -> Array:
+    """``build`` called on inputs like ``arrays`` (static shapes unless given), evaluated on them."""
+    with Fusion("test") as fusion:
+        inputs = [tf.define_tensor(s, as_dtype(a.dtype)) for s, a in zip(shapes or [a.shape for a in arrays], arrays, strict=True)]
+        result = build(*inputs)
+        if result.is_input:
+            result = tf.copy(result)
+        fusion.add_output(result)
+    (out,) = evaluate(fusion, arrays, values)
+    assert out.dtype == values.storage(result.dtype)
+    return out
+
+
+def message(build: Callable[[], object]) -> str:
+    """The text of the error that ``build`` raises, without the source location."""
+    with pytest.raises(TaskfuseError) as caught:
+        build()
+    return "\n".join(line for line in str(caught.value).splitlines() if not line.startswith(("  -->", "   |")))
+
+
+def numbers(shape: Sequence[int], dtype: str, seed: int = 0, low: float = -4, high: float = 4) -> Array:
+    """Reproducible numbers of a dtype."""
+    generator = np.random.default_rng(seed)
+    wanted = as_dtype(dtype)
+    if wanted.is_float:
+        return generator.uniform(low, high, tuple(shape)).astype(wanted.numpy)
+    if wanted.is_bool:
+        return generator.integers(0, 2, tuple(shape)).astype(np.bool_)
+    return generator.integers(max(int(low), 0) if wanted.min_value == 0 else int(low), int(high) + 1, tuple(shape)).astype(wanted.numpy)

@@ -1,0 +1,184 @@
+"""Views and indexing against NumPy."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import taskfuse.ops as tf
+from taskfuse.ir.expr import View
+from taskfuse.ir.fusion import Fusion
+from taskfuse.ir.scalar import sym
+from taskfuse.ir.tensor import TensorView
+from tests.ops.reference import evaluated, message, numbers
+
+
+def index_of(tv: TensorView) -> list[str]:
+    """The op map of a view."""
+    assert isinstance(tv.definition, View)
+    return [str(e) for e in tv.definition.operand.index]
+
+
+def test_permute_transpose_flip() -> None:
+    x = numbers((2, 3, 4), "float32")
+    for shape in ([2, 3, 4], ["A", "B", "C"]):
+        assert (evaluated(lambda a: tf.permute(a, (2, 0, 1)), x, shapes=[shape]) == x.transpose(2, 0, 1)).all()
+        assert (evaluated(lambda a: a.permute(-1, 0, 1), x, shapes=[shape]) == x.transpose(2, 0, 1)).all()
+        assert (evaluated(tf.transpose, x, shapes=[shape]) == x.T).all()
+        assert (evaluated(lambda a: a.T, x, shapes=[shape]) == x.T).all()
+        assert (evaluated(lambda a: tf.flip(a, 1), x, shapes=[shape]) == np.flip(x, 1)).all()
+        assert (evaluated(tf.flip, x, shapes=[shape]) == np.flip(x)).all()
+
+
+def test_expand_dims_squeeze_broadcast_to() -> None:
+    x = numbers((3, 1), "float32")
+    assert (evaluated(lambda a: tf.expand_dims(a, (0, -1)), x) == np.expand_dims(x, (0, -1))).all()
+    assert (evaluated(tf.squeeze, x) == x[:, 0]).all()
+    assert (evaluated(lambda a: tf.squeeze(a, -1), x) == x[:, 0]).all()
+    assert (evaluated(lambda a: tf.broadcast_to(a, [2, 3, 4]), x) == np.broadcast_to(x, (2, 3, 4))).all()
+    with Fusion("f"):
+        assert index_of(tf.broadcast_to(tf.define_tensor(["S", 1]), [5, "S", "T"])) == ["i1", "0"]
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "index"),
+    [
+        (["S", 4], [-1], ["i0//4", "i0 % 4"]),
+        ([12], [3, 4], ["4*i0 + i1"]),
+        (["4*S"], ["S", 4], ["4*i0 + i1"]),
+        (["A", "B", 6], ["A", "B", 2, 3], ["i0", "i1", "3*i2 + i3"]),
+        (["A", 2, 3, "B"], ["A", 6, "B"], ["i0", "i1//3", "i1 % 3", "i2"]),
+        (["A", 1, "B"], ["A", "B", 1, 1], ["i0", "0", "i1"]),
+        ([4, 6], [6, 4], ["(4*i0 + i1)//6", "(4*i0 + i1) % 6"]),
+        (["A", "B"], ["A*B"], ["i0//B", "i0 % B"]),
+        ([1, 1], [], ["0", "0"]),
+        ([], [1], []),
+        ([0, 3], [3, 0], ["0", "0"]),
+    ],
+)
+def test_reshape_maps(source: list[int | str], target: list[int | str], index: list[str]) -> None:
+    with Fusion("f"):
+        assert index_of(tf.reshape(tf.define_tensor(source), target)) == index
+
+
+@given(st.data())
+def test_reshape(data: st.DataObject) -> None:
+    factors = data.draw(st.lists(st.integers(0, 4), max_size=5))
+
+    def shape() -> tuple[int, ...]:
+        """The factors, merged at random."""
+        found: list[int] = []
+        joined = False
+        for f in factors:
+            found = [*found[:-1], found[-1] * f] if joined and found else [*found, f]
+            joined = data.draw(st.booleans())
+            if data.draw(st.integers(0, 4)) == 0:
+                found.append(1)
+                joined = False
+        return tuple(found)
+
+    source, target = shape(), shape()
+    x = np.arange(np.prod(source, dtype=int)).reshape(source)
+    found = evaluated(lambda a: tf.reshape(a, target), x)
+    assert found.shape == target
+    assert (found == x.reshape(target)).all()
+
+
+def test_reshape_with_facts() -> None:
+    x = numbers((8,), "float32")
+    assert (evaluated(lambda a: a.reshape(-1, 4), x, shapes=[[tf.dim("S", multiple_of=4)]]) == x.reshape(-1, 4)).all()
+    assert (evaluated(lambda a: a.reshape("B", -1), numbers((2, 3, 4), "float32"), shapes=[["B", "S", "T"]]).shape) == (2, 12)
+
+
+KEYS: list[Any] = [
+    (slice(1, 3),),
+    (slice(None), slice(None, None, 2)),
+    (slice(None, None, -1),),
+    (slice(-2, None), slice(-1, -4, -2)),
+    (slice(10, 20),),
+    (slice(3, 1),),
+    (slice(100, None, -3), slice(None, -100, -1)),
+    (2,),
+    (-1, slice(1, None)),
+    (Ellipsis, 0),
+    (None, Ellipsis, None, 1),
+    (Ellipsis,),
+    (slice(1, 4), None, -5),
+    (),
+]
+
+
+@pytest.mark.parametrize("key", KEYS, ids=str)
+def test_indexing(key: Any) -> None:
+    x = numbers((4, 5), "float32")
+    assert np.array_equal(evaluated(lambda a: a[key], x), x[key])
+    assert np.array_equal(evaluated(lambda a: a[key], x, shapes=[[tf.dim("A", min=4), tf.dim("B", min=5)]]), x[key])
+
+
+@given(st.integers(0, 5), st.none() | st.integers(-7, 7), st.none() | st.integers(-7, 7), st.none() | st.integers(-3, 3).filter(bool))
+def test_slices_of_a_symbolic_extent_have_the_bounds_of_numpy(n: int, start: int | None, stop: int | None, step: int | None) -> None:
+    x = np.arange(n)
+    for shape in ([n], [tf.dim("N", min=0)]):
+        found = evaluated(lambda a: tf.slice(a, [start], [stop], [step]), x, shapes=[shape])
+        assert np.array_equal(found, x[start:stop:step])
+
+
+def test_symbolic_bounds() -> None:
+    x = numbers((6, 4), "float32")
+    half = sym("N") // 2
+    assert np.array_equal(evaluated(lambda a: a[half:], x, shapes=[["N", 4]]), x[3:])
+    assert np.array_equal(evaluated(lambda a: tf.slice(a, [None, 1], [half, None]), x, shapes=[["N", 4]]), x[:3, 1:])
+
+
+def test_view_of_view() -> None:
+    x = numbers((4, 6), "float32")
+    assert np.array_equal(evaluated(lambda a: a.T[1:5].reshape(2, -1)[::-1] * 2, x), x.T[1:5].reshape(2, -1)[::-1] * 2)
+
+
+def test_shape_errors() -> None:
+    with Fusion("f") as fusion:
+        x, s = tf.define_tensor([2, 3]), tf.define_tensor(["S", "T"])
+        count = len(fusion.tensors())
+        assert message(lambda: tf.broadcast_to(x, [3, 3])) == (
+            "broadcast_to: tv0 [2, 3] does not broadcast to [3, 3]\nhelp: each extent must be 1 or the wanted one"
+        )
+        assert "tv0 [2, 3] does not broadcast to [3]" in message(lambda: tf.broadcast_to(x, [3]))
+        assert message(lambda: tf.expand_dims(x, 3)) == ("expand_dims: axis 3 is out of range for the 3-d result of tv0 [2, 3]\nhelp: use an axis in [-3, 2]")
+        assert message(lambda: tf.expand_dims(x, (0, 0))) == "expand_dims: axes (0, 0) repeat an axis"
+        assert message(lambda: tf.squeeze(s, 0)) == "squeeze: dimension 0 of tv1 [S, T] has extent S, not 1"
+        assert message(lambda: tf.permute(x, (0, 0))) == "permute: (0, 0) is no permutation of the 2 dimensions of tv0 [2, 3]"
+        assert message(lambda: tf.reshape(x, [4])) == (
+            "reshape: tv0 [2, 3] has 6 elements, [4] has 4\n"
+            "help: the numbers of elements must be provably equal: give facts about symbols with tf.dim(..., multiple_of=)"
+        )
+        assert message(lambda: tf.reshape(s, [-1, 4])) == (
+            "reshape: tv1 [S, T] has S*T elements, which 4 does not provably divide\nhelp: give facts about symbols with tf.dim(..., multiple_of=)"
+        )
+        assert message(lambda: tf.reshape(x, [-1, -1])) == "reshape: [-1, -1] has more than one -1\nhelp: only one extent may be -1"
+        assert message(lambda: tf.reshape(x, [-2, 3])) == "reshape: [-2, 3] has a negative extent\nhelp: only one extent may be -1"
+        assert message(lambda: tf.reshape(x, ["2*"])).startswith("reshape: '2*' is no extent: ")
+        assert len(fusion.tensors()) == count
+
+
+def test_index_errors() -> None:
+    with Fusion("f") as fusion:
+        x, s = tf.define_tensor([2, 3]), tf.define_tensor(["S"])
+        count = len(fusion.tensors())
+        wrong: Any = "a"
+        assert message(lambda: x[2]) == "index: index 2 is not provably in range for dimension 0 of tv0 [2, 3]"
+        assert message(lambda: x[0, -4]) == "index: index -4 is not provably in range for dimension 1 of tv0 [2, 3]"
+        assert message(lambda: s[1]) == (
+            "index: index 1 is not provably in range for dimension 0 of tv1 [S]\nhelp: give facts about the extent, such as tf.dim('S', min=4)"
+        )
+        assert message(lambda: x[0, 0, 0]) == "index: 3 indices for the 2 dimensions of tv0 [2, 3]"
+        assert message(lambda: x[..., ...]) == "index: more than one ... in the index"
+        assert message(lambda: x[::0]) == "index: slice step is 0"
+        assert message(lambda: x[wrong]) == "index: tv0 [2, 3] cannot be indexed with str\nhelp: index with integers, slices, None and Ellipsis"
+        assert message(lambda: x[True]) == "index: tv0 [2, 3] cannot be indexed with bool\nhelp: index with integers, slices, None and Ellipsis"
+        assert message(lambda: x[1.5:]) == "index: slice bound 1.5 is no integer\nhelp: index with integers, slices, None and Ellipsis"
+        assert message(lambda: x[:: sym("S")]) == "index: slice step S is no integer constant\nhelp: index with integers, slices, None and Ellipsis"
+        assert message(lambda: tf.slice(x, [0], [1, 2])) == "slice: 1 starts, 2 stops and 1 steps\nhelp: give one of each per dimension"
+        assert message(lambda: tf.slice(x, [0] * 3, [1] * 3)) == "slice: 3 indices for the 2 dimensions of tv0 [2, 3]"
+        assert len(fusion.tensors()) == count

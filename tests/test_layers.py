@@ -1,0 +1,152 @@
+"""Imports go downward through the layers, and the modules' imports have no cycle.
+
+The imports are read from the source, those inside functions too; those under ``if TYPE_CHECKING`` do not run and do not count.
+"""
+
+import ast
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import networkx as nx
+import pytest
+
+ROOT = Path(__file__).parent.parent
+
+LAYERS = {
+    "errors": 0,
+    "location": 0,
+    "options": 0,
+    "dtypes": 0,
+    "ir": 1,
+    "ops": 1,
+    "schedule": 2,
+    "kir": 3,
+    "lowering": 4,
+    "passes": 4,
+    "sim": 5,
+    "check": 5,
+    "cuda": 5,
+    "schedulers": 6,
+    "tiles": 6,
+    "torch": 6,
+    "testing": 6,
+    "cli": 6,
+    "__main__": 6,
+    "": 6,  # the package itself, taskfuse/__init__.py
+}
+
+# Three readers of kernel IR, each of which must be right without the others.
+INDEPENDENT = {"sim", "check", "cuda"}
+
+# Packages that everybody else imports by their __init__ alone.
+FACADES = ("taskfuse.ir.scalar",)
+
+
+def sources(root: Path) -> dict[str, str]:
+    """Module name to source text, of every module of the package."""
+    paths = {path.relative_to(root).with_suffix("").parts: path for path in sorted((root / "taskfuse").rglob("*.py"))}
+    return {".".join(parts[:-1] if parts[-1] == "__init__" else parts): path.read_text(encoding="utf-8") for parts, path in paths.items()}
+
+
+def running(node: ast.AST) -> Iterator[ast.AST]:
+    """All nodes below ``node`` but for the bodies of ``if TYPE_CHECKING``."""
+    for child in ast.iter_child_nodes(node):
+        yield child
+        if isinstance(child, ast.If) and ast.unparse(child.test) in ("TYPE_CHECKING", "typing.TYPE_CHECKING"):
+            for statement in child.orelse:
+                yield statement
+                yield from running(statement)
+        else:
+            yield from running(child)
+
+
+def imports(modules: Mapping[str, str]) -> "nx.DiGraph[str]":
+    """The graph of the modules: an edge from each to those that it imports. ``from a import b`` means the module a.b if there is one, else a."""
+    graph: nx.DiGraph[str] = nx.DiGraph()
+    for module, source in modules.items():
+        graph.add_node(module)
+        for node in running(ast.parse(source)):
+            match node:
+                case ast.Import(names=names):
+                    targets = [alias.name for alias in names]
+                case ast.ImportFrom(module=str(package), names=names):
+                    targets = [name if (name := f"{package}.{alias.name}") in modules else package for alias in names]
+                case _:
+                    continue
+            graph.add_edges_from((module, target) for target in targets if target.split(".")[0] == "taskfuse")
+    return graph
+
+
+def part(module: str) -> str:
+    """The row of LAYERS that a module belongs to: ``taskfuse.ir.scalar.expr`` to ``ir``."""
+    return [*module.split("."), ""][1]
+
+
+def violations(modules: Mapping[str, str]) -> list[str]:
+    """One line for each import, or cycle of imports, that breaks a rule of this page."""
+    graph = imports(modules)
+    found = [f"{module} is in no layer: add it to LAYERS" for module in modules if part(module) not in LAYERS]
+    for module, target in graph.edges:
+        here, there = part(module), part(target)
+        if target not in modules:
+            found.append(f"{module} imports {target}, which does not exist")
+        elif here in LAYERS and there in LAYERS and LAYERS[there] > LAYERS[here]:
+            found.append(f"{module} (layer {LAYERS[here]}) imports {target} (layer {LAYERS[there]})")
+        elif here != there and {here, there} <= INDEPENDENT:
+            found.append(f"{module} imports {target}: {here} and {there} are independent")
+        for facade in FACADES:
+            if target.startswith(facade + ".") and not f"{module}.".startswith(facade + "."):
+                found.append(f"{module} imports {target}: import from {facade}")
+    for component in nx.strongly_connected_components(graph):
+        if len(component) > 1:
+            cycle = nx.find_cycle(graph.subgraph(component), source=min(component))
+            found.append(f"import cycle: {' -> '.join([cycle[0][0], *(target for _, target in cycle)])}")
+    return found
+
+
+def test_imports_of_the_package() -> None:
+    modules = sources(ROOT)
+    assert modules.keys() >= {"taskfuse", "taskfuse.errors", "taskfuse.ir.fusion"}
+    assert violations(modules) == []
+
+
+PARTS = ("errors", "ir", "ir.scalar", "ir.scalar.expr", "ir.fusion", "kir", "sim", "check")
+EMPTY = {"taskfuse": ""} | {f"taskfuse.{name}": "" for name in PARTS}
+
+
+@pytest.mark.parametrize(
+    ("module", "source"),
+    [
+        ("taskfuse.kir", "from taskfuse.ir import fusion\nimport taskfuse.errors"),
+        ("taskfuse.ir.fusion", "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from taskfuse.sim import Scheduler"),
+        ("taskfuse.ir.scalar", "from taskfuse.ir.scalar.expr import Expr"),
+        ("taskfuse", "from taskfuse.sim import simulate"),
+        ("taskfuse.sim", "import taskfusextra\nimport numpy"),
+    ],
+)
+def test_allowed(module: str, source: str) -> None:
+    assert violations(EMPTY | {module: source}) == []
+
+
+@pytest.mark.parametrize(
+    ("changed", "expected"),
+    [
+        ({"taskfuse.ir.fusion": "from taskfuse import kir"}, "taskfuse.ir.fusion (layer 1) imports taskfuse.kir (layer 3)"),
+        ({"taskfuse.errors": "def late():\n    import taskfuse.ir"}, "taskfuse.errors (layer 0) imports taskfuse.ir (layer 1)"),
+        ({"taskfuse.sim": "from taskfuse import lower"}, "taskfuse.sim (layer 5) imports taskfuse (layer 6)"),
+        ({"taskfuse.sim": "from taskfuse.check import prove"}, "taskfuse.sim imports taskfuse.check: sim and check are independent"),
+        ({"taskfuse.kir": "from taskfuse.ir.scalar.expr import Expr"}, "taskfuse.kir imports taskfuse.ir.scalar.expr: import from taskfuse.ir.scalar"),
+        ({"taskfuse.kir": "import taskfuse.gone"}, "taskfuse.kir imports taskfuse.gone, which does not exist"),
+        ({"taskfuse.extra": ""}, "taskfuse.extra is in no layer: add it to LAYERS"),
+        (
+            {"taskfuse.ir": "from taskfuse.ir.fusion import Fusion", "taskfuse.ir.fusion": "if not TYPE_CHECKING:\n    from taskfuse.ir import Fusion"},
+            "import cycle: taskfuse.ir -> taskfuse.ir.fusion -> taskfuse.ir",
+        ),
+        (
+            {"taskfuse.errors": "if TYPE_CHECKING:\n    import taskfuse.ir\nelse:\n    import taskfuse.kir"},
+            "taskfuse.errors (layer 0) imports taskfuse.kir (layer 3)",
+        ),
+    ],
+)
+def test_refused(changed: dict[str, str], expected: str) -> None:
+    assert violations(EMPTY | changed) == [expected]
