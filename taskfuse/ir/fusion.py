@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar, Token
 from dataclasses import dataclass
@@ -139,7 +139,7 @@ class Fusion:
         return tv
 
     @contextmanager
-    def call(self) -> Iterator[None]:
+    def call(self) -> Generator[None, None, None]:
         """One call of an op: tensors made inside belong to the task of the last one unless claimed."""
         made: list[TensorView] = []
         self._call.append(made)

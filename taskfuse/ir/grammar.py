@@ -12,6 +12,7 @@ from taskfuse.dtypes import DTYPES, DType
 from taskfuse.ir.axes import AxisKind, iteration_position
 from taskfuse.ir.elementwise import COMBINES, ELEMENTWISE, Elementwise
 from taskfuse.ir.expr import IndexValue, Literal
+from taskfuse.ir.fusion import Dim
 from taskfuse.ir.scalar import TRUE, Expr, Token, TokenKind, parse_tokens, sym, tokenize
 from taskfuse.ir.syntax import (
     ATOMS,
@@ -212,7 +213,7 @@ class _Reader:
             if token.text in facts:
                 raise token.error(f"'{token.text}' of dimension '{name.text}' is given twice")
             facts[token.text] = self.integer()
-        return DimText(name, facts.get("min", 0), facts.get("max"), facts.get("multiple_of", 1))
+        return DimText(name, Dim(name.text, **facts))
 
     def group(self) -> GroupText:
         name = self.name("group")

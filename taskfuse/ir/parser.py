@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from taskfuse.errors import FusionError, TaskError
 from taskfuse.ir.axes import Axis, AxisKind, Transform, axis, iteration_position, iteration_symbol
 from taskfuse.ir.expr import Assemble, IndexValue, MathExpr, Operand, Pointwise, Read, Reduction, ScalarRead, Select, View
-from taskfuse.ir.fusion import Dim, Fusion, shape_text
+from taskfuse.ir.fusion import Fusion, shape_text
 from taskfuse.ir.grammar import read_fusion
 from taskfuse.ir.scalar import Expr, Token, free_symbols, sym
 from taskfuse.ir.syntax import (
@@ -189,7 +189,7 @@ class _Builder:
                 raise d.name.token.error(f"dimension '{d.name.text}' is given twice")
             if iteration_position(sym(d.name.text)) is not None:
                 raise d.name.token.error(f"'{d.name.text}' is an iteration symbol, no dimension")
-            fusion.dims[d.name.text] = Dim(d.name.text, d.min, d.max, d.multiple_of)
+            fusion.dims[d.name.text] = d.dim
         for s in text.scalars:
             self._check_new(s.name)
             self.scalars[s.name.text] = fusion.add_scalar(s.name.text, s.dtype)

@@ -9,20 +9,17 @@ import json
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from taskfuse.dtypes import DType
 from taskfuse.errors import FusionError
 from taskfuse.ir.axes import Axis, AxisKind, Rasterize, Transform, iteration_position, iteration_symbol
 from taskfuse.ir.expr import Assemble, IndexValue, Literal, MathExpr, Operand, Pointwise, Read, Reduction, ScalarRead, Select, View, reads
+from taskfuse.ir.fusion import Dim, Fusion
 from taskfuse.ir.scalar import TRUE, Expr, free_symbols, sym
 from taskfuse.ir.syntax import INDEX, KIND_WORDS, RESERVED, ClauseWord, Keyword, arguments_of, default_outputs
 from taskfuse.ir.tasks import Group, Task
+from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import ParallelType
-
-if TYPE_CHECKING:
-    from taskfuse.ir.fusion import Fusion
-    from taskfuse.ir.tensor import TensorView
 
 _PLAIN = re.compile(r"[A-Za-z_]\w*(?:\.\w+)*", re.ASCII)
 
@@ -95,12 +92,13 @@ class _Printer:
         """Facts about symbols; symbols of the math that have none are named too, so that the text declares all it uses."""
         dims = self.fusion.dims
         for d in dims.values():
+            known = Dim(d.name)
             text = d.name
-            if d.min:
+            if d.min != known.min:
                 text += f" min {d.min}"
             if d.max is not None:
                 text += f" max {d.max}"
-            yield text if d.multiple_of == 1 else f"{text} multiple_of {d.multiple_of}"
+            yield text if d.multiple_of == known.multiple_of else f"{text} multiple_of {d.multiple_of}"
         used: dict[str, None] = {}
         for tv in self.fusion.tensors():
             for e in (*(a.extent for a in tv.root), *tv.shape, *_map_exprs(self.fusion.definition(tv))):
@@ -213,7 +211,7 @@ class _Printer:
         if schedule.inline or tuple(schedule.loop) != tv.root or any(a in ptypes for a in schedule.loop):
             loop = [_bound(a, names, ptypes) for a in schedule.loop]
             head, tail = ", ".join(loop[: schedule.inline]), ", ".join(loop[schedule.inline :])
-            yield f"{ClauseWord.LOOP.value} [{head} | {tail}]" if schedule.inline else f"{ClauseWord.LOOP.value} [{tail}]"
+            yield f"{ClauseWord.LOOP.value} [{f'{head} | {tail}'.rstrip() if schedule.inline else tail}]"
         allocation = schedule.allocation or ()
         elsewhere = [_bound(a, names, ptypes) for a in names if a in ptypes and a not in schedule.loop and a not in allocation]
         if elsewhere:

@@ -15,6 +15,7 @@ from taskfuse.ir.atoms import SCALAR, VECTOR, Atom
 from taskfuse.ir.axes import Axis, AxisKind, Merge, Rasterize, Resize, Split, Swizzle, Transform
 from taskfuse.ir.elementwise import Combine, Elementwise
 from taskfuse.ir.expr import IndexValue, Literal
+from taskfuse.ir.fusion import Dim
 from taskfuse.ir.scalar import Expr, Token, ceildiv
 from taskfuse.ir.types import MemoryType, ParallelType
 
@@ -220,9 +221,7 @@ class DimText:
     """Facts about a symbol."""
 
     name: Name
-    min: int
-    max: int | None
-    multiple_of: int
+    dim: Dim
 
 
 @dataclass(frozen=True, slots=True)

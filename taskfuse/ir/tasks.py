@@ -154,7 +154,9 @@ class TaskTree:
         if owner is task and not move:
             raise TaskError(node=task.name, reason=f"{tv.name} is given twice", location=where)
         if owner is not None and not move:
-            raise TaskError(node=task.name, reason=f"{tv.name} belongs to task {owner.name} already", help=f"{task.name}.add({tv.name}) moves it", location=where)
+            raise TaskError(
+                node=task.name, reason=f"{tv.name} belongs to task {owner.name} already", help=f"{task.name}.add({tv.name}) moves it", location=where
+            )
         if owner is not None and owner is not task:
             owner.tensors.remove(tv)
         if owner is not task:
@@ -255,12 +257,11 @@ class TaskTree:
     def dependencies(self, group: Group) -> list[tuple[Node, Node]]:
         """Pairs (a, b) of members such that b depends on a, directly or through anything."""
         member = self._representative(group)
+        nothing: frozenset[Node] = frozenset()
         reach: dict[TensorView, frozenset[Node]] = {}
         pairs: dict[tuple[Node, Node], None] = {}
         for expr in self.fusion.exprs():
-            above = frozenset[Node]().union(
-                *(reach.get(r.tensor, frozenset()) | ({member[r.tensor]} if r.tensor in member else frozenset()) for r in reads(expr))
-            )
+            above = nothing.union(*(reach.get(r.tensor, nothing) | ({member[r.tensor]} if r.tensor in member else nothing) for r in reads(expr)))
             reach[expr.output] = above
             own = member.get(expr.output)
             if own is not None:

@@ -8,20 +8,42 @@ arrive and carry its cursor, whether or not they touch data.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from taskfuse.errors import UnsupportedError
+from taskfuse.errors import LoweringError, UnsupportedError
 from taskfuse.ir.fusion import Fusion
-from taskfuse.ir.scalar import Expr, const, eq, simplify, sym
+from taskfuse.ir.scalar import Const, Expr, const, eq, ge, is_multiple, prove, select, simplify, sym, xor
 from taskfuse.ir.storage import has_code, storage_uses
 from taskfuse.ir.tasks import Group, Node, Task
 from taskfuse.ir.tensor import TensorView
-from taskfuse.ir.types import THREAD_TYPES
+from taskfuse.ir.types import THREAD_TYPES, MemoryType
 from taskfuse.kir.nodes import Advance, Arrive, Barrier, BarrierScope, BarrierSlot, Branch, CursorInit, If, Stmt, Wait
+from taskfuse.lowering.domains import digit_values, digits, product
 from taskfuse.lowering.plan import PBind, PDispatch, PLoop, PNode, PScope, PStmt, PSync, children, statements
 from taskfuse.lowering.regions import WARP, Regions, hardware_index
 from taskfuse.schedule.joins import Loop
 from taskfuse.schedule.order import Tree, is_vertical
+
+
+@dataclass(slots=True, eq=False)
+class Turns:
+    """How the instances of a consumer share a distributed channel: each reads its own slots and advances past the others'.
+
+    Attributes:
+        loop: the distributing loop: Serial in the producer, bound in the consumer.
+        outer: the innermost loop with code outside of the distributing one, or ``None``.
+        instance: which instance a thread belongs to, in hardware indices.
+        count: number of instances.
+        trips: slots per instance in one iteration of ``outer``.
+        late: pass the turn after all of the consumer's code of an iteration (``take_turns``).
+    """
+
+    loop: Loop
+    outer: Loop | None
+    instance: Expr
+    count: Expr
+    trips: Expr
+    late: bool
 
 
 @dataclass(slots=True, eq=False)
@@ -30,6 +52,7 @@ class Endpoint:
 
     node: Node
     cursor: str
+    turns: Turns | None = None
 
 
 @dataclass(slots=True, eq=False)
@@ -39,7 +62,6 @@ class Channel:
     Attributes:
         group: the vertical group.
         loop: each iteration fills one slot; ``None``: one trip.
-        turns: for a distributed channel, the loop that is Serial in the producer and bound in the consumer.
     """
 
     name: str
@@ -49,8 +71,6 @@ class Channel:
     producer: Endpoint
     consumers: list[Endpoint]
     stages: int
-    turns: Loop | None = None
-    users: set[TensorView] = field(default_factory=set["TensorView"])
 
 
 def boundary(tree: Tree, fusion: Fusion, tv: TensorView) -> Group | None:
@@ -99,20 +119,52 @@ class Channels:
             members.setdefault(other[other.index(group) + 1], set()).add(u)
         source = self._descend(mine, {tv})[0]
         ends = [e for m, touched in members.items() for e in self._descend(m, touched)]
-        shared = [(loop, a) for loop, a in zip(paths[tv], tv.loop[: tv.schedule.inline], strict=False) if tv.schedule.ptype(a).is_loop]
-        loop = shared[-1][0] if shared else None
-        turns = next((lp for lp, _ in shared if any(u in lp.axes and u.schedule.ptype(lp.axes[u]).is_thread for u in users)), None)
+        serial = [loop for loop, a in zip(paths[tv], tv.loop[: tv.schedule.inline], strict=False) if tv.schedule.ptype(a).is_loop]
+        loop = serial[-1] if serial else None
+        turns = [self._turns(serial, e, {u for u in users if e in self.tree.path(u)}) for e in ends]
         key = (group, source, tuple(ends), loop)
         channel = found.get(key)
         if channel is None:
             name = f"ch{len(self.channels)}"
-            consumers = [Endpoint(e, f"{name}.c" if len(ends) == 1 else f"{name}.c{k}") for k, e in enumerate(ends)]
-            channel = found[key] = Channel(name, group, [], loop, Endpoint(source, f"{name}.p"), consumers, 1, turns)
+            consumers = [Endpoint(e, f"{name}.c" if len(ends) == 1 else f"{name}.c{k}", t) for k, (e, t) in enumerate(zip(ends, turns, strict=True))]
+            channel = found[key] = Channel(name, group, [], loop, Endpoint(source, f"{name}.p"), consumers, 1)
             self.channels.append(channel)
         channel.tensors.append(tv)
-        channel.users.update(users)
         channel.stages = max(channel.stages, tv.schedule.stages if loop is not None else 1)
         self._of[tv] = channel
+
+    def _turns(self, serial: list[Loop], node: Node, users: set[TensorView]) -> Turns | None:
+        """How a consumer shares the channel, if an axis that is Serial in the producer is thread-bound there."""
+        bound = [loop for loop in serial if any(u.schedule.ptype(loop.axes[u]).is_bound for u in users)]
+        if not bound:
+            return None
+        at = bound[0]
+        user = min(users, key=lambda u: u.id)
+        ptype = user.schedule.ptype(at.axes[user])
+        help = "bind the axis of all of the consumer's tensors to one thread index type, and to the whole of the consumer's extent"
+        if len(bound) > 1 or not ptype.is_thread or any(u.schedule.ptype(at.axes[u]) is not ptype for u in users):
+            raise LoweringError(
+                what=user.name,
+                reason=f"axis {at.depth} is Serial in its producer and not bound alike in all of its readers",
+                help=help,
+                location=user.location,
+            )
+        region = self.regions.region(node, ptype)
+        own = digits(user, ptype)
+        if not prove(eq(product(own), region.extent), self.regions.facts):
+            raise LoweringError(
+                what=user.name,
+                reason=f"its axis {at.depth} distributes a channel over {product(own)} indices of {ptype.value}, but {node.name} has {region.extent}",
+                help=help,
+                location=user.location,
+            )
+        values = digit_values(own, hardware_index(ptype) - region.start, self.regions.facts.with_assumption(ge(hardware_index(ptype), region.start)))
+        trips = const(1)
+        for loop in serial[serial.index(at) + 1 :]:
+            trips = trips * loop.axes[user].extent
+        outer = serial[serial.index(at) - 1] if at is not serial[0] else None
+        late = any(g.turns is not None and g.turns in at.axes.values() for g in self.fusion.tasks.groups())
+        return Turns(at, outer, values[at.axes[user]], at.axes[user].extent, trips, late)
 
     def _descend(self, node: Node, touched: set[TensorView]) -> list[Node]:
         """The endpoint at or below a member: one member that holds all tasks which touch the tensor is enough.
@@ -128,11 +180,27 @@ class Channels:
             node = next(iter(holders))
         return [node]
 
+    def check_memory(self, memory: dict[TensorView, MemoryType]) -> None:
+        """A boundary of a vertical group on threads lives in Shared memory. Raises :class:`LoweringError`."""
+        for tv in self._of:
+            if memory[tv] is not MemoryType.Shared:
+                raise LoweringError(
+                    what=tv.name,
+                    reason=f"it is a boundary of vertical group {self._of[tv].group.name} on threads and would live in {memory[tv].value} memory",
+                    notes=("the blocks that make it are not those that read it",) if tv.schedule.memory is None else (),
+                    help="bind block indices alike on both sides, and leave its memory type unset",
+                    location=tv.location,
+                )
+
     # -- slots ----------------------------------------------------------------------------------------------------------------------
 
     def channel(self, tv: TensorView) -> Channel | None:
         """The channel that ``tv`` travels through."""
         return self._of.get(tv)
+
+    def names(self) -> set[str]:
+        """The names of the tensors whose accesses channels order."""
+        return {tv.name for tv in self._of}
 
     def slot(self, tv: TensorView, task: Task) -> Expr | None:
         """The slot of ``tv`` that code of ``task`` uses; ``None`` if ``tv`` has no ring of slots."""
@@ -156,14 +224,21 @@ class Channels:
 
     # -- arrivals -------------------------------------------------------------------------------------------------------------------
 
-    def arrivals(self, node: Node) -> Expr:
-        """How often a node's region arrives: once per warp if it is made of whole warps, else once per thread."""
-        threads = self.regions.count(node)
-        return simplify(threads // WARP, self.regions.facts) if self.regions.is_aligned(node) else threads
+    def arrivals(self, end: Endpoint) -> Expr:
+        """How often an endpoint arrives per phase: once per warp if its region is made of whole warps, else once per thread; one instance of several."""
+        threads = self.regions.count(end.node)
+        if end.turns is not None:
+            threads = simplify(threads // end.turns.count, self.regions.facts)
+        return simplify(threads // WARP, self.regions.facts) if self._by_warp(end) else threads
 
-    def arrive(self, node: Node, slot: BarrierSlot) -> tuple[Stmt, ...]:
-        """The statements with which a node's region arrives."""
-        if not self.regions.is_aligned(node):
+    def _by_warp(self, end: Endpoint) -> bool:
+        if not self.regions.is_aligned(end.node):
+            return False
+        return end.turns is None or is_multiple(simplify(self.regions.count(end.node) // end.turns.count, self.regions.facts), WARP, self.regions.facts)
+
+    def arrive(self, end: Endpoint, slot: BarrierSlot) -> tuple[Stmt, ...]:
+        """The statements with which an endpoint arrives."""
+        if not self._by_warp(end):
             return (Arrive(slot),)
         lane = simplify(linear_thread(self.regions) % WARP, self.regions.facts)
         return (Barrier(BarrierScope.WARP, const(WARP), note="before one lane arrives for the warp"), If((Branch(eq(lane, 0), (Arrive(slot),)),)))
@@ -174,8 +249,13 @@ class Channels:
         for ch in self.channels:
             empty = const(0)
             for end in ch.consumers:
-                empty = empty + self.arrivals(end.node)
-            found += [(f"{ch.name}.full", ch.stages, self.arrivals(ch.producer.node)), (f"{ch.name}.empty", ch.stages, simplify(empty, self.regions.facts))]
+                empty = empty + self.arrivals(end)
+            found += [(f"{ch.name}.full", ch.stages, self.arrivals(ch.producer)), (f"{ch.name}.empty", ch.stages, simplify(empty, self.regions.facts))]
+            for end in ch.consumers:
+                if end.turns is not None:
+                    if not isinstance(end.turns.count, Const):
+                        raise LoweringError(what=ch.name, reason=f"it is distributed over {end.turns.count} instances", help="the number of instances is a constant")
+                    found.append((f"{end.cursor}.turns", end.turns.count.value, self.arrivals(end)))
         return found
 
     # -- insertion ------------------------------------------------------------------------------------------------------------------
@@ -193,13 +273,38 @@ class Channels:
     def _endpoint(self, plan: list[PNode], ch: Channel, end: Endpoint, wait: str, arrive: str, touches: _Touch, parity: int) -> None:
         c = end.cursor
         slot = sym(f"{c}.slot")
-        blocks = _level_blocks(plan, end.node, ch.loop)
-        places = [(block, k) for block in blocks for k, n in enumerate(block) if any(touches(s) for s in _below(n))]
-        first, last = places[0], places[-1]
-        after: list[PNode] = [PSync((*self.arrive(end.node, BarrierSlot(arrive, slot)), Advance(c, const(1))))]
-        last[0][last[1] + 1 : last[1] + 1] = after
+        level = end.turns.outer if end.turns is not None and end.turns.loop is ch.loop else ch.loop
+        first, last = self._span(_level_blocks(plan, end.node, level), touches)
+        last[0][last[1] + 1 : last[1] + 1] = [PSync((*self.arrive(end, BarrierSlot(arrive, slot)), Advance(c, const(1))))]
         first[0][first[1] : first[1]] = [PSync((Wait(BarrierSlot(wait, slot), sym(f"{c}.parity")),))]
-        _frame(plan, ch.group, end.node, self.tree).insert(0, PSync((CursorInit(c, ch.stages, 0, parity),)))
+        inits = [CursorInit(c, ch.stages, 0, parity)]
+        if end.turns is not None:
+            inits.append(CursorInit(f"{c}.turn", 1, 0, 0))
+            self._take_turns(plan, end, end.turns, touches)
+        _frame(plan, ch.group, end.node, self.tree).insert(0, PSync(tuple(inits)))
+
+    def _span(self, blocks: list[list[PNode]], touches: _Touch) -> tuple[tuple[list[PNode], int], tuple[list[PNode], int]]:
+        places = [(block, k) for block in blocks for k, n in enumerate(block) if any(touches(s) for s in _below(n))]
+        return places[0], places[-1]
+
+    def _take_turns(self, plan: list[PNode], end: Endpoint, turns: Turns, touches: _Touch) -> None:
+        """Advance to the instance's own slots and wait for its turn; pass the turn on and advance past the others'."""
+        c = end.cursor
+        w = turns.instance
+        slot = f"{c}.turn"
+        first, last = self._span(_level_blocks(plan, end.node, turns.outer), touches)
+        parity = xor(sym(f"{slot}.parity"), select(eq(w, 0), 1, 0))
+        follow = simplify((w + 1) % turns.count, self.regions.facts)
+        passing = self.arrive(end, BarrierSlot(f"{c}.turns", follow))
+        at = len(last[0]) if turns.late else last[1] + 1
+        while last[1] + 1 < len(last[0]) and isinstance(last[0][last[1] + 1], PSync) and at == last[1] + 1:
+            at += 1
+            last = (last[0], last[1] + 1)
+        last[0][at:at] = [PSync((*passing, Advance(slot, const(1)), Advance(c, (turns.count - 1 - w) * turns.trips)))]
+        start = first[1]
+        while start > 0 and isinstance(first[0][start - 1], PSync):
+            start -= 1
+        first[0][start:start] = [PSync((Advance(c, w * turns.trips), Wait(BarrierSlot(f"{c}.turns", w), parity)))]
 
 
 _Touch = Callable[[PStmt], bool]

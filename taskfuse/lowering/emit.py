@@ -55,7 +55,7 @@ class Emitter:
 
     def _guards(self, s: PStmt) -> tuple[Expr, ...]:
         at = self._place(s)
-        return tuple(substitute(g, at) for g in s.guards)
+        return tuple(simplify(substitute(g, at), self.regions.facts) for g in s.guards)
 
     def _place(self, s: PStmt) -> dict[str, Expr]:
         return {base_name(p, s.task): hardware_index(p) - self.regions.region(s.task, p).start for p in INDEX_TYPES}

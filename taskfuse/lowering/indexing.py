@@ -239,11 +239,17 @@ class Indexer:
     def write(self, tv: TensorView, env: Environment, memory: MemoryType | None = None, name: str | None = None) -> Access:
         """The access that writes the element of ``tv`` at the place of an environment of its own."""
         if tv in self.placed and name is None:
-            owner, place = self.placed[tv]
-            point = {f"i{k}": env.values[a] for k, a in enumerate(tv.logical)}
-            return Access(owner.name, tuple(simplify(substitute(e, point), env.facts) for e in place))
+            return self._in_assembly(tv, tuple(env.values[a] for a in tv.logical), env.facts)
         index = tuple(env.values[a] for a in self.kept_axes(tv, memory))
         return Access(name, index) if name is not None else Access(tv.name, self._ring(tv, tv) + index)
+
+    def _in_assembly(self, tv: TensorView, index: tuple[Expr, ...], facts: Facts) -> Access:
+        """The element of a part of an assembly: a place in the storage of the whole."""
+        while tv in self.placed:
+            tv, place = self.placed[tv]
+            point = {f"i{k}": e for k, e in enumerate(index)}
+            index = tuple(simplify(substitute(e, point), facts) for e in place)
+        return Access(tv.name, index)
 
     def _ring(self, tv: TensorView, user: TensorView) -> tuple[Expr, ...]:
         slot = self.slot(tv, self.tree.place[user])
@@ -257,9 +263,7 @@ class Indexer:
         facts = env.facts if isinstance(valid, Const) else env.facts.with_assumption(valid)
         logical = tuple(simplify(substitute(e, point), facts) for e in read.index)
         if tv in self.placed:
-            owner, place = self.placed[tv]
-            inner = {f"i{k}": e for k, e in enumerate(logical)}
-            return Access(owner.name, tuple(simplify(substitute(e, inner), facts) for e in place)), valid
+            return self._in_assembly(tv, logical, facts), valid
         if tv.is_input or tv.is_output or isinstance(tv.definition, Assemble):
             return Access(tv.name, logical), valid
         values = forward(tv, logical, facts)

@@ -13,6 +13,7 @@ from taskfuse.lowering.indexing import Indexer
 from taskfuse.lowering.nest import NestBuilder
 from taskfuse.lowering.prepare import prepare
 from taskfuse.lowering.regions import Regions
+from taskfuse.lowering.rings import Rings
 from taskfuse.lowering.statements import Statements
 from taskfuse.lowering.storage import buffers, lay_out, unroll_for_registers
 from taskfuse.lowering.sync import Synchronizer
@@ -53,14 +54,17 @@ def lower(fusion: Fusion, options: LoweringOptions = DEFAULT) -> Kernel:
     regions = Regions(fusion, sequencer.tree)
     indexer = Indexer(fusion, sequencer.tree, sequencer.joins, regions)
     channels = Channels(fusion, sequencer.tree, regions, sequencer.joins.path)
-    indexer.slot = channels.slot
+    channels.check_memory(indexer.memory)
+    rings = Rings(indexer, channels)
+    indexer.slot = rings.slot
     statements = Statements(indexer)
     plan = NestBuilder(indexer, statements).build(order)
     channels.insert(plan)
-    storage = buffers(indexer, statements, channels, plan)
+    rings.insert(plan)
+    storage = buffers(indexer, statements, rings, plan)
     unroll_for_registers(plan, storage, indexer)
     storage = lay_out(plan, storage, options.shared_limit)
-    sync = Synchronizer(regions, sequencer.tree.root, [b for b in storage if b.memory is not MemoryType.Local])
+    sync = Synchronizer(regions, sequencer.tree.root, [b for b in storage if b.memory is not MemoryType.Local], channels.names(), rings.loops)
     sync.insert(plan, {tv.name for tv in fusion.outputs})
     kernel = Emitter(fusion, regions).kernel(
         plan, storage, [*channels.barriers(), *((name, 1, count) for name, count in sync.mbarriers)], sync.counters, tuple(sync.cursor_inits())

@@ -10,11 +10,11 @@ from __future__ import annotations
 from taskfuse.ir.axes import Axis
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.expr import Reduction
-from taskfuse.ir.scalar import Const, Expr, and_, bounds, const, lt, prove, simplify, sym
+from taskfuse.ir.scalar import Expr, and_, bounds, const, lt, prove, simplify, sym
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import INDEX_TYPES, MemoryType, ParallelType
 from taskfuse.kir.nodes import Access, Compute, Immediate
-from taskfuse.lowering.domains import digit_values, digits
+from taskfuse.lowering.domains import digit_values, digits, product
 from taskfuse.lowering.plan import Environment, PLoop, PNode, base_name
 from taskfuse.lowering.regions import MAX_THREADS
 from taskfuse.lowering.statements import Statements
@@ -39,18 +39,23 @@ def workspace(tv: TensorView, memory: MemoryType) -> str:
     return f"{tv.name}.{'part' if memory is MemoryType.Shared else 'blocks'}"
 
 
+def _workspace_types(statements: Statements, tv: TensorView, memory: MemoryType) -> list[ParallelType]:
+    """The index types of which each index has its own partial result."""
+    task = statements.indexer.tree.place[tv]
+    regions = statements.indexer.regions
+    return [p for p in INDEX_TYPES if not memory.is_private_to(p) and regions.region(task, p).extent is not const(1)]
+
+
 def workspace_shape(statements: Statements, tv: TensorView, memory: MemoryType) -> tuple[Expr, ...]:
     """One element per thread of the task's region (Shared), and per block of it (Global)."""
     task = statements.indexer.tree.place[tv]
-    return tuple(statements.indexer.regions.region(task, p).extent for p in INDEX_TYPES if not memory.is_private_to(p))
+    return tuple(statements.indexer.regions.region(task, p).extent for p in _workspace_types(statements, tv, memory))
 
 
 def _place(statements: Statements, tv: TensorView, env: Environment, memory: MemoryType, replace: dict[ParallelType, Expr]) -> Access:
     task = statements.indexer.tree.place[tv]
-    index = tuple(
-        simplify(replace[p] if p in replace else sym(base_name(p, task)), env.facts) for p in INDEX_TYPES if not memory.is_private_to(p)
-    )
-    return Access(workspace(tv, memory), index)
+    types = _workspace_types(statements, tv, memory)
+    return Access(workspace(tv, memory), tuple(simplify(replace[p] if p in replace else sym(base_name(p, task)), env.facts) for p in types))
 
 
 def _outside(statements: Statements, tv: TensorView, loops: dict[Axis, Expr]) -> Environment:
@@ -81,23 +86,27 @@ def _join_threads(statements: Statements, tv: TensorView, loops: dict[Axis, Expr
     while step * 2 < limit:
         step *= 2
     while step >= 1 and limit > 1:
-        cond = and_(lt(digit, step), lt(digit + step, axis.extent))
-        guarded = Environment(env.values, env.facts.with_assumption(cond), env.guards)
+        inside = (lt(base, product(own)), lt(digit, step), lt(digit + step, axis.extent))
+        guarded = Environment(env.values, env.facts.with_assumption(and_(*inside)), env.guards)
         other = _place(statements, tv, guarded, MemoryType.Shared, {p: base + stride * step})
         stmt = Compute(mine, expr.combine.op, (mine, other), dtype, expr.location)
         if not prove(lt(axis.extent, step + 1), env.facts):
-            nodes.append(statements.statement(tv, stmt, guarded, (*env.guards, *_conjuncts(digit, step, axis.extent, env))))
+            nodes.append(statements.statement(tv, stmt, guarded, (*env.guards, *_unproved(inside, env))))
         step //= 2
     result = _place(statements, tv, env, MemoryType.Shared, {p: base - stride * digit})
     nodes.append(statements.statement(tv, Compute(acc, COPY, (result,), dtype, expr.location), env, env.guards))
     return nodes
 
 
-def _conjuncts(digit: Expr, step: int, extent: Expr, env: Environment) -> tuple[Expr, ...]:
-    conds = (lt(digit, step), lt(digit + step, extent))
-    if isinstance(extent, Const) and extent.value >= 2 * step:
-        conds = conds[:1]
-    return tuple(c for c in conds if not prove(c, env.facts))
+def _unproved(conds: tuple[Expr, ...], env: Environment) -> tuple[Expr, ...]:
+    """The conditions that do not follow from the facts and from the conditions before them."""
+    found: list[Expr] = []
+    facts = env.facts
+    for c in conds:
+        if not prove(c, facts):
+            found.append(c)
+            facts = facts.with_assumption(c)
+    return tuple(found)
 
 
 def _join_blocks(statements: Statements, tv: TensorView, loops: dict[Axis, Expr], p: ParallelType, axis: Axis) -> list[PNode]:

@@ -9,21 +9,22 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from taskfuse.errors import LoweringError
+from taskfuse.ir.expr import Assemble
 from taskfuse.ir.scalar import Const, Expr, ceildiv, const, simplify
 from taskfuse.ir.types import INDEX_TYPES, MemoryType, ParallelType
 from taskfuse.kir.nodes import Buffer
-from taskfuse.lowering.channels import Channels
 from taskfuse.lowering.domains import digits, refused
 from taskfuse.lowering.indexing import Indexer
 from taskfuse.lowering.plan import PDispatch, PLoop, PNode, children, is_base, statements
 from taskfuse.lowering.reductions import workspace, workspace_shape
+from taskfuse.lowering.rings import Rings
 from taskfuse.lowering.statements import Statements
 
 ALIGN = 16
 MAX_LOCAL = 1024
 
 
-def buffers(indexer: Indexer, st: Statements, channels: Channels, plan: list[PNode]) -> list[Buffer]:
+def buffers(indexer: Indexer, st: Statements, rings: Rings, plan: list[PNode]) -> list[Buffer]:
     """Every buffer that the plan's statements use, in the order of the tensors."""
     used = {a.buffer for s in statements(plan) for a in (*s.writes, *s.reads)}
     found: list[Buffer] = []
@@ -31,9 +32,8 @@ def buffers(indexer: Indexer, st: Statements, channels: Channels, plan: list[PNo
         memory = indexer.memory[tv]
         if tv not in indexer.placed and not tv.is_output:
             shape = tuple(a.extent for a in indexer.kept_axes(tv))
-            channel = channels.channel(tv)
-            if channel is not None:
-                shape = (const(channel.stages), *shape)
+            if rings.slots(tv):
+                shape = (const(rings.slots(tv)), *shape)
             found.append(Buffer(tv.name, tv.dtype, memory, shape, max(1, tv.dtype.bits // 8)))
         if st.is_reduction(tv):
             if st.accumulator(tv) != tv.name:
@@ -42,6 +42,10 @@ def buffers(indexer: Indexer, st: Statements, channels: Channels, plan: list[PNo
             for kind in (MemoryType.Shared, MemoryType.Global):
                 if any(a.is_reduction for p in INDEX_TYPES for a in digits(tv, p) if p.is_thread is (kind is MemoryType.Shared)):
                     found.append(Buffer(workspace(tv, kind), tv.dtype.compute, kind, workspace_shape(st, tv, kind), max(1, tv.dtype.compute.bits // 8)))
+    for expr in indexer.fusion.exprs():
+        tv = expr.output
+        if isinstance(expr, Assemble) and not tv.is_output and tv not in indexer.placed:
+            found.append(Buffer(tv.name, tv.dtype, MemoryType.Global, tv.shape, max(1, tv.dtype.bits // 8)))
     return [b for b in found if b.name in used]
 
 

@@ -15,6 +15,7 @@ from taskfuse.ir.types import BLOCK_TYPES, THREAD_TYPES, MemoryType, ParallelTyp
 from taskfuse.kir.nodes import Access, Advance, Arrive, Barrier, BarrierScope, BarrierSlot, Buffer, CursorInit, Wait
 from taskfuse.lowering.plan import PDispatch, PLoop, PNode, PScope, PStmt, PSync, base_name, children, is_base
 from taskfuse.lowering.regions import Regions
+from taskfuse.schedule.joins import Loop
 
 ONE = const(1)
 MAX_NAMED = 15
@@ -42,17 +43,23 @@ class _Use:
 class Synchronizer:
     """Inserts barriers into one plan.
 
+    Args:
+        ordered: buffers whose accesses channels order.
+        rings: buffers whose slots change with each iteration of a loop.
+
     Attributes:
         mbarriers: arrays that stand in for named barriers where a region is not made of whole warps: name, arrivals.
         counters: counters of barriers across blocks.
     """
 
-    def __init__(self, regions: Regions, root: Node, buffers: list[Buffer]) -> None:
+    def __init__(self, regions: Regions, root: Node, buffers: list[Buffer], ordered: set[str], rings: dict[str, Loop]) -> None:
         self.regions = regions
         self.root = root
         self.mbarriers: list[tuple[str, Expr]] = []
         self.counters: list[str] = []
         self.cursors: list[str] = []
+        self._ordered = ordered
+        self._rings = rings
         self._memory = {b.name: b.memory for b in buffers}
         self._named: dict[Node, int] = {}
         self._stand_in: dict[Node, str] = {}
@@ -102,8 +109,15 @@ class Synchronizer:
 
     # -- conflicts ------------------------------------------------------------------------------------------------------------------
 
+    def _reuses_slot(self, a: _Use, b: _Use, around: PLoop | None) -> bool:
+        """False if a ring takes another slot in the next iteration: a slot is used again only past the barrier of the iterations between."""
+        loop = self._rings.get(a.access.buffer)
+        return a.access.buffer != b.access.buffer or loop is None or around is None or around.loop is not loop
+
     def _needs(self, a: _Use, b: _Use) -> list[tuple[_Block, PNode, PNode, bool, frozenset[ParallelType], str]]:
         """Where a barrier must stand between two uses: (block, node after which, node before which, around the loop, types, buffer)."""
+        if a.access.buffer == b.access.buffer and a.access.buffer in self._ordered:
+            return []
         depth = 0
         while depth < min(len(a.path), len(b.path)) and a.path[depth][1] is b.path[depth][1]:
             depth += 1
@@ -116,14 +130,15 @@ class Synchronizer:
         types = self._crossing(a, b, block.node)
         if not types:
             return []
+        loop = next((n for _, n in reversed(a.path[:at]) if isinstance(n, PLoop)), None)
         found: list[tuple[_Block, PNode, PNode, bool, frozenset[ParallelType], str]] = []
         if not same:
             ordered = block.nodes.index(first) < block.nodes.index(second)
             early, late = (first, second) if ordered else (second, first)
             found.append((block, early, late, False, types, a.access.buffer))
-            if any(isinstance(n, PLoop) for _, n in a.path[:at]):
+            if loop is not None and self._reuses_slot(a, b, loop):
                 found.append((block, late, early, True, types, a.access.buffer))
-        elif any(isinstance(n, PLoop) for _, n in a.path[:at]):
+        elif loop is not None and self._reuses_slot(a, b, loop):
             found.append((block, first, first, True, types, a.access.buffer))
         return found
 

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from taskfuse.sim.program import Program
 
 
-
 def addresses(agent: Agent, site: Site) -> Any:
     """Byte address of the element of each lane: in Shared memory of the block, or from the start of a tensor."""
     region = agent.block.memory.regions[site.buffer]

@@ -15,7 +15,7 @@ from typing import Any, cast
 import numpy as np
 import numpy.typing as npt
 
-from taskfuse.ir.scalar import Const, Expr, compile_expr
+from taskfuse.ir.scalar import Const, Expr, Sym, compile_expr
 
 Ints = npt.NDArray[np.int64]
 Env = dict[str, Any]
@@ -123,7 +123,7 @@ class Code:
         per_lane: true if it depends on ``threadIdx``.
     """
 
-    __slots__ = ("constant", "expr", "function", "key", "names", "number", "per_lane", "varying")
+    __slots__ = ("constant", "expr", "function", "key", "names", "number", "per_lane", "symbol", "varying")
 
     def __init__(self, expr: Expr, fixed: frozenset[str]) -> None:
         self.expr = expr
@@ -133,20 +133,25 @@ class Code:
         self.key = key_of(self.varying)
         self.function = compile_expr(expr, self.names)
         self.constant = expr.value if isinstance(expr, Const) else None
+        self.symbol = expr.name if isinstance(expr, Sym) else None
         self.number = next_number()
 
     def evaluate(self, env: Mapping[str, Any]) -> Any:
         """The value where ``env`` has all symbols."""
-        return self.function(*[env[n] for n in self.names]) if self.constant is None else self.constant
+        return self.function(*[env[n] for n in self.names])
 
     def uniform(self, env: Env) -> int:
         """The value of an expression without ``threadIdx``."""
-        return int(self.function(*[env[n] for n in self.names])) if self.constant is None else self.constant
+        if self.constant is not None:
+            return self.constant
+        return env[self.symbol] if self.symbol is not None else int(self.function(*[env[n] for n in self.names]))
 
     def at(self, lanes: Lanes, env: Env) -> Any:
         """The value on lanes: an integer if all agree, else an array with one value per lane."""
         if not self.per_lane:
             return self.uniform(env)
+        if self.symbol is not None:
+            return lanes.index[self.symbol]
         key = (self.number, self.key(env))
         found = lanes.cache.get(key)
         if found is None:

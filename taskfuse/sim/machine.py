@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import islice
 from typing import Any, Protocol
 
 import numpy as np
@@ -13,7 +14,7 @@ from taskfuse.sim.agent import Agent, Join, Signal
 from taskfuse.sim.barriers import Meeting
 from taskfuse.sim.block import Block
 from taskfuse.sim.fault import Fault, TornWarp
-from taskfuse.sim.lanes import Lanes, LaneTable
+from taskfuse.sim.lanes import Env, Lanes, LaneTable
 from taskfuse.sim.program import Program
 from taskfuse.sim.schedule import Policy, Timing
 
@@ -67,7 +68,7 @@ class Machine:
 
     # -- agents -----------------------------------------------------------------------------------------------------------------------
 
-    def start(self, block: Block, env: dict[str, Any]) -> None:
+    def _start(self, block: Block, env: Env) -> None:
         """Put the threads of a block at the kernel's entry."""
         threads = self.table.threads
         unit = self.program.unit
@@ -199,8 +200,10 @@ class Machine:
 
     # -- the loop ---------------------------------------------------------------------------------------------------------------------
 
-    def run(self) -> None:
-        """Run until every thread has exited and every engine is idle. Raises :class:`SimulationError`."""
+    def run(self, blocks: Iterator[tuple[Block, Env]], resident: int) -> None:
+        """Run blocks, ``resident`` at a time, until every thread has exited and every engine is idle. Raises :class:`SimulationError`."""
+        for block, env in islice(blocks, resident):
+            self._start(block, env)
         ready, actions, policy = self.ready, self.actions, self.policy
         while True:
             if ready:
@@ -215,6 +218,9 @@ class Machine:
                         pass
                     case Signal.DONE:
                         self.alive -= 1
+                        if agent.block.exited == agent.block.threads:
+                            for block, env in islice(blocks, 1):
+                                self._start(block, env)
             elif self.parked and (join := self._releasable()) is not None:
                 self._release(join)
             elif actions:

@@ -18,44 +18,49 @@ from taskfuse.dtypes import DType
 from taskfuse.ir.types import MemoryType
 from taskfuse.sim.fault import Fault
 from taskfuse.sim.lanes import Code, Env, Lanes, key_of, next_number
+from taskfuse.sim.layouts import WARP
 
 Array = npt.NDArray[Any]
 Index = int | slice | npt.NDArray[np.int64]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class Region:
     """A buffer or tensor argument as laid out for one launch.
 
     Attributes:
+        strides: elements from one index to the next, per axis; ``elements``: how many there are.
         origin: byte address in Shared memory, else 0.
         threads: threads of a block for Local memory, else 0.
-        unit: step of the store's index from one element to the next.
+        start: index of the first element in the store; ``step``: from one element (of one thread) to the next.
     """
 
-    name: str
-    number: int
-    dtype: DType
-    memory: MemoryType
-    shape: tuple[int, ...]
-    origin: int = 0
-    threads: int = 0
-    unit: int = 1
-    is_input: bool = False
+    __slots__ = ("dtype", "elements", "is_input", "memory", "name", "number", "origin", "shape", "start", "step", "strides", "threads")
 
-    @property
-    def strides(self) -> tuple[int, ...]:
-        """Elements from one index to the next, per axis."""
-        return tuple(math.prod(self.shape[k + 1 :]) for k in range(len(self.shape)))
-
-    @property
-    def elements(self) -> int:
-        return math.prod(self.shape)
-
-    @property
-    def start(self) -> int:
-        """Index of the first element in the store."""
-        return self.origin // self.dtype.itemsize * self.unit if self.unit == 1 else self.origin
+    def __init__(
+        self,
+        name: str,
+        number: int,
+        dtype: DType,
+        memory: MemoryType,
+        shape: tuple[int, ...],
+        *,
+        origin: int = 0,
+        threads: int = 0,
+        unit: int = 1,
+        is_input: bool = False,
+    ) -> None:
+        self.name = name
+        self.number = number
+        self.dtype = dtype
+        self.memory = memory
+        self.shape = shape
+        self.strides = tuple(math.prod(shape[k + 1 :]) for k in range(len(shape)))
+        self.elements = math.prod(shape)
+        self.origin = origin
+        self.threads = threads
+        self.start = origin // dtype.itemsize * unit
+        self.step = threads or unit
+        self.is_input = is_input
 
     def __str__(self) -> str:
         kind = "input" if self.is_input else self.memory.value
@@ -90,7 +95,7 @@ class Store:
         valid: ``full`` where the element was written; ``None``: everything is valid and nothing may be written (an input).
         dtype: what elements read as, if cells are wider.
         proxy: for Shared memory that asynchronous engines use: what they and the threads must know of each other.
-        owned: for accumulators: 1 where a wgmma in flight owns the register.
+        owned: for accumulators: number of wgmmas in flight that own the register.
     """
 
     data: Array
@@ -121,17 +126,19 @@ class Memory:
         regions, stores: by buffer number.
         known: places found valid.
         clock: number of generic writes to Shared memory and of proxy fences so far.
-        busy: a wgmma in flight owns accumulator registers.
+        busy: wgmmas in flight, times the warps that have not retired them.
+        unfenced: warps whose accumulators were written, or that never fenced, since their last ``wgmma.fence``.
     """
 
-    __slots__ = ("busy", "clock", "known", "regions", "stores")
+    __slots__ = ("busy", "clock", "known", "regions", "stores", "unfenced")
 
-    def __init__(self, regions: list[Region], stores: list[Store]) -> None:
+    def __init__(self, regions: list[Region], stores: list[Store], warps: int) -> None:
         self.regions = regions
         self.stores = stores
         self.known: set[Place] = set()
         self.clock = 0
-        self.busy = False
+        self.busy = 0
+        self.unfenced = set(range(warps))
 
 
 class Site:
@@ -141,62 +148,76 @@ class Site:
         width: consecutive elements per lane, along the last index.
     """
 
-    __slots__ = ("buffer", "codes", "key", "number", "width")
+    __slots__ = ("buffer", "codes", "key", "lane_codes", "lane_key", "number", "uniform_codes", "width")
 
     def __init__(self, buffer: int, codes: tuple[Code, ...], width: int = 1) -> None:
         self.buffer = buffer
         self.codes = codes
         self.width = width
         self.number = next_number()
+        self.lane_codes = tuple((axis, c) for axis, c in enumerate(codes) if c.per_lane)
+        self.uniform_codes = tuple((axis, c) for axis, c in enumerate(codes) if not c.per_lane)
         self.key = key_of(tuple(sorted({n for c in codes for n in c.varying})))
+        self.lane_key = key_of(tuple(sorted({n for _, c in self.lane_codes for n in c.varying})))
 
     def place(self, lanes: Lanes, env: Env, region: Region) -> Place:
         """Where the lanes access the region. Raises :class:`Fault` if a lane is out of bounds."""
         key = (self.number, self.key(env))
         found = lanes.cache.get(key)
         if found is None:
-            offset = self.offset(lanes, env, region)
-            found = _place(offset, lanes, region, self.width)
+            # the axes on which lanes differ make a pattern, which the others shift
+            shift = self._shift(lanes, env, region)
+            pattern_key = (self.number, self.lane_key(env), "pattern")
+            pattern = lanes.cache.get(pattern_key)
+            if pattern is None:
+                pattern = _place(self._spread(lanes, env, region), lanes, region, self.width)
+                lanes.remember(pattern_key, pattern)
+            found = _moved(pattern, shift * region.step)
             lanes.remember(key, found)
         return found
 
     def offset(self, lanes: Lanes, env: Env, region: Region) -> Any:
-        """The element offset in the region: an integer, or one per lane."""
-        values = [c.at(lanes, env) for c in self.codes]
-        offset: Any = 0
-        last = len(values) - 1
-        for axis, (value, extent, stride) in enumerate(zip(values, region.shape, region.strides, strict=True)):
-            limit = extent if axis < last else extent - self.width + 1
-            bad = (value < 0) | (value >= limit)
-            if np.any(bad):
-                lane = 0 if isinstance(bad, bool) else int(np.argmax(bad))
-                raise out_of_bounds(region, values, lane, lanes, self.width)
-            offset = offset + value * stride
+        """The element offset in the region: an integer, or one per lane. Raises :class:`Fault` if a lane is out of bounds."""
+        return self._shift(lanes, env, region) + self._spread(lanes, env, region)
+
+    def _shift(self, lanes: Lanes, env: Env, region: Region) -> int:
+        offset = 0
+        for axis, code in self.uniform_codes:
+            value = code.uniform(env)
+            if not 0 <= value < self._limit(axis, region):
+                raise self._out_of_bounds(lanes, env, region, 0)
+            offset += value * region.strides[axis]
         return offset
+
+    def _spread(self, lanes: Lanes, env: Env, region: Region) -> Any:
+        offset: Any = 0
+        for axis, code in self.lane_codes:
+            value = code.at(lanes, env)
+            bad = (value < 0) | (value >= self._limit(axis, region))
+            if np.any(bad):
+                raise self._out_of_bounds(lanes, env, region, 0 if isinstance(bad, bool) else int(np.argmax(bad)))
+            offset = offset + value * region.strides[axis]
+        return offset
+
+    def _limit(self, axis: int, region: Region) -> int:
+        return region.shape[axis] if axis < len(self.codes) - 1 else region.shape[axis] - self.width + 1
+
+    def _out_of_bounds(self, lanes: Lanes, env: Env, region: Region, lane: int) -> Fault:
+        vector = f", width {self.width}" if self.width > 1 else ""
+        thread = int(lanes.ids[lane])
+        note = f"index {self.index_text(lanes, env, thread)}{vector}; shape {list(region.shape)}"
+        return Fault(f"{region} accessed out of bounds", thread=thread, notes=(note,))
 
     def index_text(self, lanes: Lanes, env: Env, thread: int) -> str:
         """The indices that a thread uses, printed."""
         lane = int(np.searchsorted(lanes.ids, thread))
-        return _indices([c.at(lanes, env) for c in self.codes], lane)
-
-
-def _indices(values: list[Any], lane: int) -> str:
-    return f"[{', '.join(str(v if isinstance(v, int) else v[lane]) for v in values)}]"
-
-
-def out_of_bounds(region: Region, values: list[Any], lane: int, lanes: Lanes, width: int) -> Fault:
-    """The fault of an access outside a region."""
-    vector = f", width {width}" if width > 1 else ""
-    return Fault(
-        f"{region} accessed out of bounds",
-        thread=int(lanes.ids[lane]),
-        notes=(f"index {_indices(values, lane)}{vector}; shape {list(region.shape)}",),
-    )
+        values = [c.at(lanes, env) for c in self.codes]
+        return f"[{', '.join(str(v if isinstance(v, int) else v[lane]) for v in values)}]"
 
 
 def _place(offset: Any, lanes: Lanes, region: Region, width: int) -> Place:
     if width > 1:
-        offset = np.asarray(offset)[..., None] + np.arange(width)
+        offset = np.broadcast_to(np.asarray(offset)[..., None] + np.arange(width), (lanes.count, width))
     if region.memory is MemoryType.Local:
         if isinstance(offset, int):
             where = lanes.where
@@ -204,21 +225,25 @@ def _place(offset: Any, lanes: Lanes, region: Region, width: int) -> Place:
                 return Place(offset * region.threads + lanes.first, True)
             if isinstance(where, slice):
                 return Place(slice(offset * region.threads + where.start, offset * region.threads + where.stop), True)
-        ids = lanes.ids if width == 1 else lanes.ids[:, None]
-        return Place(np.asarray(offset) * region.threads + ids, True)
-    index = region.start + offset * region.unit
+        return Place(np.asarray(offset) * region.threads + (lanes.ids if width == 1 else lanes.ids[:, None]), True)
+    index = region.start + offset * region.step
     if isinstance(index, int):
         return Place(index, lanes.count == 1)
-    return _compact(index, lanes)
+    return _compact(index)
 
 
-def _compact(index: npt.NDArray[np.int64], lanes: Lanes) -> Place:
+def _moved(place: Place, distance: int) -> Place:
+    """A place of its own, ``distance`` further in the store."""
+    index = place.index
+    if isinstance(index, slice):
+        return Place(slice(index.start + distance, index.stop + distance, index.step), place.unique)
+    return Place(index + distance, place.unique)
+
+
+def _compact(index: npt.NDArray[np.int64]) -> Place:
     """The place of an index array, as a slice where that says the same."""
-    if index.ndim > 1 or len(index) != lanes.count:
-        flat = index.reshape(-1)
-        return Place(index, index.shape[0] == lanes.count and len(np.unique(flat)) == flat.size)
-    if len(index) == 1:
-        return Place(int(index[0]), True)
+    if index.ndim > 1:
+        return Place(index, len(np.unique(index)) == index.size)
     step = int(index[1] - index[0])
     if step > 0 and bool((np.diff(index) == step).all()):
         return Place(slice(int(index[0]), int(index[-1]) + 1, step), True)
@@ -250,8 +275,10 @@ def write(memory: Memory, site: Site, lanes: Lanes, env: Env, value: Any) -> Non
     place = site.place(lanes, env, memory.regions[site.buffer])
     if store.valid is None:
         raise Fault(f"write to {memory.regions[site.buffer]}")
-    if memory.busy and store.owned is not None:
-        check_registers(store, place, memory.regions[site.buffer])
+    if store.owned is not None:
+        memory.unfenced.update((lanes.ids // WARP).tolist())
+        if memory.busy:
+            check_registers(store, place, memory.regions[site.buffer])
     if store.proxy is not None:
         stamp(memory, store.proxy, place, lanes, memory.regions[site.buffer])
     if place.unique or np.ndim(value) == 0:
@@ -273,9 +300,8 @@ def stamp(memory: Memory, proxy: Proxy, place: Place, lanes: Lanes, region: Regi
         )
     memory.clock += 1
     proxy.stamps[place.index] = memory.clock
-    shape = np.shape(proxy.stamps[place.index])
-    ids = lanes.ids[:, None] if len(shape) > 1 else lanes.ids
-    proxy.writers[place.index] = ids if shape and shape[0] == lanes.count else lanes.first
+    axes = np.ndim(proxy.stamps[place.index])
+    proxy.writers[place.index] = (lanes.first, lanes.ids, lanes.ids[:, None])[axes]
 
 
 def check_incoming(proxy: Proxy, index: Any, region: Region) -> None:

@@ -57,7 +57,7 @@ from taskfuse.kir.nodes import (
     WgmmaFence,
 )
 from taskfuse.kir.walk import walk
-from taskfuse.sim import collectives, engines, synchronization
+from taskfuse.sim import collectives, engines, synchronization, tma, wgmma
 from taskfuse.sim.agent import Agent, Detour, Signal
 from taskfuse.sim.fault import Fault
 from taskfuse.sim.lanes import Code, groups
@@ -173,20 +173,22 @@ class Program:
             case Advance():
                 self._agreeing((stmt.count,), lambda: _advance(stmt, self.expr(stmt.count), self._slots(stmt.cursor)))
             case TmaLoad():
-                self._emit(engines.tma_load(self, stmt))
+                self._emit(tma.load(self, stmt))
             case TmaStore():
-                self._emit(engines.tma_store(self, stmt))
+                self._emit(tma.store(self, stmt))
             case Commit():
                 self._emit(engines.commit(stmt))
             case Retire():
                 self._emit(engines.retire(stmt))
             case Wgmma():
-                self._emit(engines.wgmma(self, stmt))
+                self._emit(wgmma.multiply(self, stmt))
             case StMatrix():
                 self._emit(collectives.stmatrix(self, stmt))
             case FenceProxyAsync():
                 self._emit(synchronization.fence_proxy)
-            case WgmmaFence() | SetMaxNReg():
+            case WgmmaFence():
+                self._emit(wgmma.fence)
+            case SetMaxNReg():
                 pass
         self._stmt = outer
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,8 @@ from taskfuse.ir.values import NATIVE, Values
 from taskfuse.kir.kernel import Kernel
 from taskfuse.kir.nodes import Buffer, HostParam, ScalarParam, TensorParam
 from taskfuse.sim.block import Block
-from taskfuse.sim.lanes import LaneTable
+from taskfuse.sim.lanes import Env, LaneTable
+from taskfuse.sim.layouts import WARP
 from taskfuse.sim.machine import Machine
 from taskfuse.sim.memory import Memory, Proxy, Region, Store
 from taskfuse.sim.program import Program, program
@@ -27,6 +28,7 @@ Array = npt.NDArray[Any]
 Argument = npt.NDArray[Any] | float | int
 MAX_THREADS = 1024
 SHARED_BYTES = 227 * 1024  # what a block can have on sm_90
+RESIDENT_BLOCKS = 16  # at a time, where blocks do not wait for each other
 ALIGNMENT = 1024  # of the first byte of Shared memory: the longest period of a swizzle
 
 
@@ -63,14 +65,7 @@ def simulate(
     code = program(kernel, values)
     launch = _Launch(code, symbols, tensors)
     machine = Machine(code, launch.table, policy(by_seed(seed) if scheduler is None else scheduler, seed), _scalars(kernel, scalars, values), max_steps)
-    grid = tuple(launch.value(e) for e in kernel.grid)
-    slots = {m.name: m.slots for m in kernel.mbarriers}
-    if launch.table.threads:
-        for number in range(math.prod(grid)):
-            x, y, z = number % grid[0], number // grid[0] % grid[1], number // (grid[0] * grid[1])
-            block = Block(machine, number, (x, y, z), launch.table.threads, launch.memory(), slots)
-            machine.start(block, {**symbols, "blockIdx.x": x, "blockIdx.y": y, "blockIdx.z": z})
-    machine.run()
+    machine.run(launch.blocks(machine), math.prod(map(launch.value, kernel.grid)) if kernel.counters else RESIDENT_BLOCKS)
     return launch.results()
 
 
@@ -201,11 +196,20 @@ class _Launch:
                     stores.append(self.globals[region.number])
                 case MemoryType.Local:
                     cells = region.elements * region.threads
-                    owned = np.zeros(cells, np.uint8) if region.number in code.accumulators else None
+                    owned = np.zeros(cells, np.uint16) if region.number in code.accumulators else None
                     stores.append(Store(np.zeros(cells, values.storage(region.dtype)), np.zeros(cells, np.uint8), owned=owned))
                 case MemoryType.Shared:
                     stores.append(_shared(region, arena, marks, proxy, self.ring))
-        return Memory(self.regions, stores)
+        return Memory(self.regions, stores, -(-self.table.threads // WARP))
+
+    def blocks(self, machine: Machine) -> Iterator[tuple[Block, Env]]:
+        """The blocks of the grid, made when they are asked for, with the symbols that their threads start with."""
+        nx, ny, nz = (self.value(e) for e in self.kernel.grid)
+        slots = {m.name: m.slots for m in self.kernel.mbarriers}
+        for number in range(nx * ny * nz if self.table.threads else 0):
+            x, y, z = number % nx, number // nx % ny, number // (nx * ny)
+            block = Block(machine, number, (x, y, z), self.table.threads, self.memory(), slots)
+            yield block, {**self.symbols, "blockIdx.x": x, "blockIdx.y": y, "blockIdx.z": z}
 
     def results(self) -> tuple[Array, ...]:
         """The outputs. Raises :class:`SimulationError` if an element was not written."""

@@ -148,9 +148,7 @@ def test_refused() -> None:
     assert refused(lambda: b.cache_after(), a.fusion) == "cache_after(tv2): nothing reads it\nhelp: tv2.cache_before() puts a copy in front of it"
     assert refused(lambda: x.cache_before(), a.fusion) == "cache_before(tv0): an input has no definition\nhelp: tv0.cache_after() copies it for its readers"
     a.inline_at(1)
-    assert refused(lambda: a.cache_after(), a.fusion) == (
-        "cache_after(tv1): tv1 is inlined at 1\nhelp: call cache_after before inlining, or tv1.inline_at(0)"
-    )
+    assert refused(lambda: a.cache_after(), a.fusion) == ("cache_after(tv1): tv1 is inlined at 1\nhelp: call cache_after before inlining, or tv1.inline_at(0)")
     assert refused(lambda: a.cache_before(), a.fusion) == (
         "cache_before(tv1): tv1 is inlined at 1\nhelp: call cache_before before inlining, or tv1.inline_at(0)"
     )

@@ -1,0 +1,181 @@
+"""TMA: boxes of a tensor copied between Global and Shared memory by the copy engine (PTX ISA, ``cp.async.bulk.tensor``)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from taskfuse.kir.nodes import Queue, TensorMapParam, TmaLoad, TmaStore
+from taskfuse.sim.agent import Agent, Signal
+from taskfuse.sim.engines import Claim, Progress
+from taskfuse.sim.fault import Fault
+from taskfuse.sim.lanes import Code, Lanes
+from taskfuse.sim.layouts import swizzle_period, swizzled
+from taskfuse.sim.memory import Region, Site
+from taskfuse.sim.synchronization import cell
+
+if TYPE_CHECKING:
+    from taskfuse.sim.barriers import MbarrierCell
+    from taskfuse.sim.block import Block
+    from taskfuse.sim.program import Program
+
+Ints = npt.NDArray[np.int64]
+Instruction = Callable[[Agent], Signal | None]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Transfer:
+    """A box of a tensor and its image in Shared memory.
+
+    Attributes:
+        inside: [elements of the box] true where the tensor has the element; ``index``: where, for those.
+        addresses: byte addresses in Shared memory of all elements.
+    """
+
+    tensor: Region
+    shared: Region
+    inside: npt.NDArray[np.bool_]
+    index: Ints
+    addresses: Ints
+
+    @property
+    def bytes(self) -> int:
+        return len(self.inside) * self.tensor.dtype.itemsize
+
+
+def _transfers(agent: Agent, param: TensorMapParam, tensor: int, site: Site, coords: tuple[Code, ...]) -> Iterator[tuple[int, Lanes, Transfer]]:
+    """What each lane transfers: (thread, the lane alone, box)."""
+    block = agent.block
+    memory, table = block.memory, block.machine.table
+    box, shared = memory.regions[tensor], memory.regions[site.buffer]
+    if box.dtype is not shared.dtype:
+        raise Fault(f"TMA between {box.dtype} and {shared.dtype}")
+    steps = np.indices(param.box).reshape(len(param.box), -1)
+    for thread in agent.lanes.ids.tolist():
+        lane = table.get(np.asarray([thread]))
+        inside = np.ones(steps.shape[1], np.bool_)
+        index = np.zeros(steps.shape[1], np.int64)
+        for code, axis, extent, stride in zip(coords, steps, box.shape, box.strides, strict=True):
+            position = code.value(lane, agent.env) + axis
+            inside &= (position >= 0) & (position < extent)
+            index += position * stride
+        base = shared.origin + int(site.offset(lane, agent.env, shared)) * shared.dtype.itemsize
+        if base % swizzle_period(param.swizzle):
+            raise Fault(f"TMA at byte {base} of Shared memory, no multiple of {swizzle_period(param.swizzle)}", thread=thread)
+        linear = base + np.arange(steps.shape[1]) * shared.dtype.itemsize
+        yield thread, lane, Transfer(box, shared, inside, index[inside], swizzled(linear, param.swizzle))
+
+
+@dataclass(slots=True, eq=False)
+class LoadOperation:
+    """A TMA load. ``index``: of the elements in the store of the Shared region."""
+
+    block: Block
+    pc: int
+    thread: int
+    transfer: Transfer
+    index: Ints
+    barrier: MbarrierCell
+    zero: Any
+
+    def execute(self) -> None:
+        block, transfer = self.block, self.transfer
+        source, target = block.memory.stores[transfer.tensor.number], block.memory.stores[transfer.shared.number]
+        if source.valid is not None and (source.valid[transfer.index] != source.full).any():
+            raise Fault(f"read of uninitialized {transfer.tensor}")
+        values = np.full(len(self.index), self.zero)
+        values[transfer.inside] = source.data[transfer.index]
+        assert target.valid is not None
+        proxy = block.engines.proxy(transfer.shared)
+        proxy.incoming[self.index] -= 1
+        proxy.stamps[self.index] = 0
+        target.data[self.index] = values
+        target.valid[self.index] = target.full
+        block.engines.loads -= 1
+        self.barrier.complete_bytes(transfer.bytes, block.machine.wake)
+
+
+def load(program: Program, stmt: TmaLoad) -> Instruction:
+    """``cp.async.bulk.tensor`` from Global to Shared memory."""
+    param = program.maps[stmt.map]
+    tensor, site, coords = program.numbers[param.tensor], program.site(stmt.out), tuple(map(program.expr, stmt.coords))
+    name, slot = stmt.barrier.name, program.expr(stmt.barrier.slot)
+    zero = program.values.literal(0, program.dtypes[param.tensor])
+
+    def run(agent: Agent) -> Signal:
+        block, pc = agent.block, agent.pc - 1
+        for thread, lane, transfer in _transfers(agent, param, tensor, site, coords):
+            barrier = cell(agent, name, slot.value(lane, agent.env), thread)
+            barrier.check()
+            if not barrier.fenced:
+                raise Fault(f"mbarrier {barrier.name} used by the copy engine before fence.mbarrier_init by the thread that initialized it", thread=thread)
+            index = block.engines.index(transfer.shared, transfer.addresses)
+            proxy = block.engines.proxy(transfer.shared)
+            block.engines.check_visible(transfer.shared, proxy, index)
+            if proxy.readers[index].any():
+                raise Fault(
+                    f"TMA load into {transfer.shared} before the asynchronous operation that reads it was retired",
+                    thread=thread,
+                    help="retire the operation before its slot is released",
+                )
+            proxy.incoming[index] += 1
+            block.engines.loads += 1
+            block.machine.post(LoadOperation(block, pc, thread, transfer, index, barrier, zero))
+        return Signal.POINT
+
+    return run
+
+
+@dataclass(slots=True, eq=False)
+class StoreOperation:
+    """A TMA store. Executed twice: the source is read, then the tensor is written."""
+
+    block: Block
+    pc: int
+    thread: int
+    transfer: Transfer
+    claim: Claim
+    progress: Progress = Progress.ISSUED
+    retired: bool = False
+    values: Any = None
+
+    def retire(self, owner: int) -> None:
+        if not self.retired:
+            self.retired = True
+            self.claim.drop()
+
+    def execute(self) -> None:
+        block, transfer = self.block, self.transfer
+        if self.progress is Progress.ISSUED:
+            self.values = block.engines.gather(transfer.shared, transfer.addresses, transfer.inside)[transfer.inside]
+            self.progress = Progress.SOURCE_READ
+            block.machine.post(self)
+        else:
+            target = block.memory.stores[transfer.tensor.number]
+            if target.valid is None:
+                raise Fault(f"write to {transfer.tensor}")
+            target.data[transfer.index] = self.values
+            target.valid[transfer.index] = target.full
+            self.progress = Progress.DONE
+        block.engines.progressed()
+
+
+def store(program: Program, stmt: TmaStore) -> Instruction:
+    """``cp.async.bulk.tensor`` from Shared to Global memory."""
+    param = program.maps[stmt.map]
+    tensor, site, coords = program.numbers[param.tensor], program.site(stmt.source), tuple(map(program.expr, stmt.coords))
+
+    def run(agent: Agent) -> Signal:
+        engines, pc = agent.block.engines, agent.pc - 1
+        for thread, _, transfer in _transfers(agent, param, tensor, site, coords):
+            claim = engines.claim(transfer.shared, transfer.addresses[transfer.inside])
+            operation = StoreOperation(agent.block, pc, thread, transfer, claim)
+            engines.fifo(Queue.BULK, thread).open.append(operation)
+            agent.block.machine.post(operation)
+        return Signal.POINT
+
+    return run

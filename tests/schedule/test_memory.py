@@ -1,0 +1,218 @@
+"""Memory types, allocation domains, circular buffers."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import taskfuse.ops as tf
+from taskfuse.dtypes import float32
+from taskfuse.errors import ScheduleError
+from taskfuse.ir.fusion import Fusion
+from taskfuse.ir.scalar import sym
+from taskfuse.ir.tensor import TensorView
+from taskfuse.ir.types import MemoryType
+from taskfuse.ir.types import ParallelType as P
+from taskfuse.schedule.allocation import AllocationBuilder, allocation
+from tests.schedule.points import extents, pair, places, refused, size
+
+W = sym("w")
+
+
+def test_memory_types() -> None:
+    x, a, b = pair(4, 4)
+    a.set_memory_type(MemoryType.Shared).set_memory_type(MemoryType.Global)
+    x.set_memory_type(MemoryType.Global)
+    b.set_memory_type(MemoryType.Global)
+    assert {tv.schedule.memory for tv in (x, a, b)} == {MemoryType.Global}
+    a.fusion.task([b], "t")
+    assert refused(lambda: x.set_memory_type(MemoryType.Shared), a.fusion) == (
+        "set_memory_type(tv0): an input: it lives in Global memory, not in Shared\nhelp: make a copy that may: tv0.cache_after()"
+    )
+    assert refused(lambda: b.set_memory_type(MemoryType.Local), a.fusion) == (
+        "set_memory_type(tv2): an output: it lives in Global memory, not in Local\nnote: tv2 lies in task t\nhelp: make a copy that may: tv2.cache_before()"
+    )
+
+
+def test_a_view_with_memory_is_a_copy() -> None:
+    with Fusion("f") as fusion:
+        v = tf.permute(tf.define_tensor([4, 8], dtype=float32), (1, 0))
+        fusion.add_output(tf.sin(v))
+    assert fusion.is_view(v)
+    text = "({}): a view has no storage of its own\nhelp: tv1.set_memory_type(...) makes it a copy"
+    assert refused(lambda: v.circular_buffer(2), fusion) == "circular_buffer" + text.format("tv1")
+    assert refused(lambda: v.set_allocation_domain(v.logical), fusion) == "set_allocation_domain" + text.format("tv1")
+    v.set_memory_type(MemoryType.Shared)
+    assert not fusion.is_view(v)
+    v.circular_buffer(2)
+
+
+def test_circular_buffer() -> None:
+    x, a, b = pair(4, 4)
+    assert a.circular_buffer(3).schedule.stages == 3
+    a.circular_buffer(1)
+    assert refused(lambda: a.circular_buffer(0), a.fusion) == "circular_buffer(tv1): a ring has at least 1 slot, not 0"
+    assert refused(lambda: x.circular_buffer(2), a.fusion) == "circular_buffer(tv0): an input: it has one copy\nhelp: buffer a copy: tv0.cache_after()"
+    assert refused(lambda: b.circular_buffer(2), a.fusion) == "circular_buffer(tv2): an output: it has one copy\nhelp: buffer a copy: tv2.cache_before()"
+
+
+def test_allocation_of_given_axes() -> None:
+    _, a, _ = pair("S", 8, 1)
+    a.split(1, 4)
+    a.set_allocation_domain([a.loop[1], a.loop[0], a.loop[2]])
+    assert [str(x.extent) for x in a.schedule.allocation or ()] == ["2", "S", "4"]
+    a.set_allocation_domain(a.logical)
+    assert a.schedule.allocation == a.logical
+
+
+def test_builder() -> None:
+    _, a, _ = pair(16, 24)
+    a.split(0, 4)
+    builder = allocation(a)
+    assert [size(x) for x in builder.axes] == [4, 4, 24]
+    builder.split(2, 4).swizzle(0, 1).reorder([2, 0, 1, 3]).merge(1).pad(-1, 3).parallelize(0, P.TIDx)
+    assert [size(x) for x in builder.axes] == [6, 16, 7]
+    assert len(a.schedule.transforms) == 1
+    a.set_allocation_domain(builder)
+    assert extents(a) == ["4", "4", "24"]
+    assert a.schedule.allocation == builder.axes
+    assert a.schedule.ptype(builder.axes[0]) is P.TIDx
+    assert len(set(zip(*(p.ravel() for p in places(a)), strict=True))) == 16 * 24
+    count = len(a.schedule.transforms)
+    a.set_allocation_domain(builder)
+    assert len(a.schedule.transforms) == count
+
+
+def test_builder_starts_from_logical_axes_where_loops_are_foreign_or_rasterized() -> None:
+    _, a, _ = pair(4, 6)
+    a.rasterize([0, 1], [W // 6, W % 6])
+    assert allocation(a).axes == a.logical
+    with Fusion("f") as fusion:
+        x = tf.define_tensor([6], dtype=float32)
+        y = tf.define_tensor([4, 6], dtype=float32)
+        e = tf.sin(x)
+        z = e + y
+        fusion.add_output(z)
+    z.split(1, 3).merge(0).propagate([e], upto=2)
+    assert extents(e) == ["8", "3"]
+    assert allocation(e).axes == e.logical
+    z2 = tf.cos(x)
+    assert allocation(z2).axes == z2.logical
+
+
+@given(st.data())
+def test_elements_have_places_of_their_own(data: st.DataObject) -> None:
+    _, a, _ = pair(8, 6)
+    for _ in range(data.draw(st.integers(0, 2))):
+        a.split(data.draw(st.integers(0, len(a.loop) - 1)), data.draw(st.integers(1, 4)))
+    builder = allocation(a)
+    for _ in range(data.draw(st.integers(0, 4))):
+        n = len(builder.axes)
+        axis, other = data.draw(st.integers(0, n - 1)), data.draw(st.integers(0, n - 1))
+        match data.draw(st.integers(0, 4)):
+            case 0:
+                builder.split(axis, data.draw(st.integers(1, 4)))
+            case 1 if axis != other:
+                builder.merge(axis, other)
+            case 2:
+                builder.reorder(data.draw(st.permutations(range(n))))
+            case 3:
+                builder.pad(axis, data.draw(st.integers(0, 3)))
+            case _:
+                try:
+                    builder.swizzle(axis, other)
+                except ScheduleError:
+                    assert builder.axes
+    a.set_allocation_domain(builder)
+    found = places(a)
+    for x, index in zip(builder.axes, found, strict=True):
+        assert (index >= 0).all()
+        assert (index < size(x)).all()
+    assert len(np.unique(np.stack([p.ravel() for p in found]), axis=1).T) == 48
+
+
+@pytest.mark.parametrize(
+    ("axes", "text"),
+    [
+        (lambda a: [a.loop[0], a.loop[0]], "the axis of extent S is given twice"),
+        (lambda a: [a.loop[0], a.loop[1]], "the axis of extent 4 is missing\nhelp: give every axis of a split or swizzle, or none"),
+        (lambda a: [a.logical[1]], "logical axis 0 (extent S) is not covered\nhelp: derive the axes from the logical axes [S, 8]"),
+        (
+            lambda a: [a.logical[0], a.logical[1], a.loop[1], a.loop[2]],
+            "the axis of extent 8 is covered twice\nhelp: give an axis, or those that it was split into",
+        ),
+        (
+            lambda a: [a.logical[0], a.logical[1], a.fusion.inputs[0].logical[1]],
+            "the axis of extent 8 is no axis of it: tv1 has no element per index of it\nhelp: derive the axes from the logical axes [S, 8]",
+        ),
+    ],
+)
+def test_refused(axes: Callable[[TensorView], list[object]], text: str) -> None:
+    _, a, _ = pair("S", 8)
+    a.split(1, 4)
+    assert refused(lambda: a.set_allocation_domain(axes(a)), a.fusion) == f"set_allocation_domain(tv1): {text}"
+
+
+def test_refused_axes_without_elements() -> None:
+    with Fusion("f") as fusion:
+        x = tf.define_tensor([6, 5], dtype=float32)
+        y = tf.define_tensor([4, 6], dtype=float32)
+        s = tf.sum(x, axis=1)
+        z = s + y
+        fusion.add_output(z)
+    z.propagate([s], upto=1)
+    end = ": tv2 has no element per index of it\nhelp: derive the axes from the logical axes [6]"
+    assert (
+        refused(lambda: s.set_allocation_domain([s.loop[1], s.loop[2]]), fusion) == "set_allocation_domain(tv2): the axis of extent 5 is a reduction axis" + end
+    )
+    assert (
+        refused(lambda: s.set_allocation_domain([s.loop[0], s.loop[1]]), fusion) == "set_allocation_domain(tv2): the axis of extent 4 is a foreign axis" + end
+    )
+
+
+def test_refused_tensors_and_rasters() -> None:
+    x, a, b = pair(4, 6)
+    text = "its place in memory is the caller's\nhelp: lay out a copy: "
+    assert refused(lambda: x.set_allocation_domain(x.logical), a.fusion) == f"set_allocation_domain(tv0): an input: {text}tv0.cache_after()"
+    assert refused(lambda: b.set_allocation_domain(b.logical), a.fusion) == f"set_allocation_domain(tv2): an output: {text}tv2.cache_before()"
+    a.rasterize([0, 1], [W // 6, W % 6])
+    assert refused(lambda: a.set_allocation_domain(a.loop), a.fusion) == (
+        "set_allocation_domain(tv1): a rasterized axis is no allocation axis\nhelp: an element must find its place: use merge and swizzle"
+    )
+
+
+def test_builder_refused() -> None:
+    _, a, b = pair(4, 6)
+    builder = allocation(a)
+    calls: list[tuple[Callable[[], object], str]] = [
+        (lambda: builder.split(2, 2), "allocation.split(tv1): axis 2 is out of range: the allocation domain has 2 axes\nhelp: use an axis in [-2, 1]"),
+        (lambda: builder.merge(1), "allocation.merge(tv1): axis 2 is out of range: the allocation domain has 2 axes\nhelp: use an axis in [-2, 1]"),
+        (lambda: builder.reorder({0: 2}), "allocation.reorder(tv1): axis 2 is out of range: the allocation domain has 2 axes\nhelp: use an axis in [-2, 1]"),
+        (lambda: builder.swizzle(0, 0), "allocation.swizzle(tv1): axis 0 (extent 4) is given twice"),
+        (lambda: builder.pad(0, -1), "allocation.pad(tv1): -1 places are less than none"),
+        (
+            lambda: builder.parallelize(0, P.TIDx),
+            "allocation.parallelize(tv1): axis 0 (extent 4) is a loop axis\nhelp: bind it as a loop axis: tensor.axis(k).parallelize(ptype)",
+        ),
+        (
+            lambda: b.cache_before().set_allocation_domain(builder),
+            "allocation(tv1): it was built for tv1, not for tv3\nhelp: tf.allocation(tv3) starts one for it",
+        ),
+    ]
+    for call, text in calls[:-1]:
+        assert refused(call, a.fusion) == text
+    with pytest.raises(ScheduleError) as caught:
+        calls[-1][0]()
+    assert caught.value.message == calls[-1][1].splitlines()[0]
+    assert caught.value.help == calls[-1][1].splitlines()[1].removeprefix("help: ")
+
+
+def test_builder_bindings_are_checked_when_used() -> None:
+    _, a, _ = pair(4, 6)
+    a.set_memory_type(MemoryType.Shared)
+    builder: AllocationBuilder = allocation(a).split(1, 2).parallelize(1, P.TIDx)
+    assert refused(lambda: a.set_allocation_domain(builder), a.fusion) == (
+        "allocation(tv1): an allocation axis is bound in Local memory only, but tv1 lives in Shared"
+    )
