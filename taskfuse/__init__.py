@@ -9,11 +9,11 @@ from taskfuse.dtypes import (
     DType,
     bfloat16,
     bool_,
+    float8_e4m3,
+    float8_e5m2,
     float16,
     float32,
     float64,
-    float8_e4m3,
-    float8_e5m2,
     int8,
     int16,
     int32,
@@ -31,8 +31,8 @@ from taskfuse.ir.tasks import Group, Task
 from taskfuse.ir.tensor import Scalar, TensorView
 from taskfuse.ir.types import GroupKind, MemoryType, ParallelType
 from taskfuse.ir.values import NATIVE, RING
-from taskfuse.kir import Kernel, parse_kernel
 from taskfuse.kernel_readers import KernelReaders
+from taskfuse.kir import Kernel, parse_kernel
 from taskfuse.lowering import LoweringOptions, lower
 from taskfuse.ops import (
     CatForm,
@@ -159,6 +159,8 @@ from taskfuse.sim import Scheduler
 __version__ = "0.1.0"
 
 __all__ = [
+    "NATIVE",
+    "RING",
     "AllocationBuilder",
     "CatForm",
     "DType",
@@ -171,9 +173,7 @@ __all__ = [
     "KernelReaders",
     "LoweringOptions",
     "MemoryType",
-    "NATIVE",
     "ParallelType",
-    "RING",
     "Scalar",
     "Scheduler",
     "Task",
@@ -222,11 +222,11 @@ __all__ = [
     "expand_dims",
     "expm1",
     "flip",
+    "float8_e4m3",
+    "float8_e5m2",
     "float16",
     "float32",
     "float64",
-    "float8_e4m3",
-    "float8_e5m2",
     "floor",
     "floor_divide",
     "fma",
@@ -240,10 +240,10 @@ __all__ = [
     "gelu_tanh",
     "gt",
     "hypot",
+    "int8",
     "int16",
     "int32",
     "int64",
-    "int8",
     "iota",
     "isfinite",
     "isinf",
@@ -254,9 +254,9 @@ __all__ = [
     "left_shift",
     "lerp",
     "log",
-    "log10",
     "log1p",
     "log2",
+    "log10",
     "log_softmax",
     "logical_and",
     "logical_not",
@@ -310,10 +310,10 @@ __all__ = [
     "tanh",
     "transpose",
     "trunc",
+    "uint8",
     "uint16",
     "uint32",
     "uint64",
-    "uint8",
     "var",
     "where",
     "zeros",

@@ -47,6 +47,10 @@ class TaskfuseError(Exception):
         return "\n".join(lines)
 
 
+class TaskfuseWarning(UserWarning):
+    """Something that was left out or done in a slower way; the kernel is right all the same."""
+
+
 class ShapeError(TaskfuseError):
     """Shapes that an operation cannot take."""
 

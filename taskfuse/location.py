@@ -5,8 +5,8 @@ from __future__ import annotations
 import inspect
 import linecache
 import os
-from itertools import islice
 from dataclasses import dataclass
+from itertools import islice
 
 _PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 

@@ -31,6 +31,8 @@ LAYERS = {
     "torch": 6,
     "testing": 6,
     "cli": 6,
+    "executable": 6,
+    "kernel_readers": 6,
     "__main__": 6,
     "": 6,  # the package itself, taskfuse/__init__.py
 }

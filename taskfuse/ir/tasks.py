@@ -25,18 +25,28 @@ if TYPE_CHECKING:
 class Task:
     """A set of tensors that one body of code computes."""
 
-    __slots__ = ("location", "name", "parent", "tensors", "tree")
+    __slots__ = ("budget", "location", "name", "parent", "tensors", "tree")
 
     def __init__(self, tree: TaskTree, name: str, tensors: list[TensorView], location: Location | None) -> None:
         self.tree = tree
         self.name = name
         self.tensors = tensors
         self.parent: Group | None = None
+        self.budget: int | None = None
         self.location = location
 
     def add(self, tv: TensorView) -> Task:
         """Claim ``tv`` for this task, moving it from another task if need be. Raises :class:`TaskError` as ``fusion.task`` does."""
         self.tree.move(tv, self)
+        return self
+
+    def registers(self, count: int) -> Task:
+        """Give each thread of this role ``count`` registers (``setmaxnreg``, sm_90a). Returns the task itself.
+
+        The budgets of a block must fit its registers (law 10), which is checked at lowering. Raises :class:`TaskError` unless
+        ``count`` is a multiple of 8 in [24, 256].
+        """
+        self.budget = _checked_budget(self, count)
         return self
 
     def __repr__(self) -> str:
@@ -46,7 +56,7 @@ class Task:
 class Group:
     """A set of tasks and groups, in the order given."""
 
-    __slots__ = ("location", "members", "name", "parent", "ptype", "tree", "turns")
+    __slots__ = ("budget", "location", "members", "name", "parent", "ptype", "tree", "turns")
 
     def __init__(self, tree: TaskTree, name: str, members: list[Node], location: Location | None) -> None:
         self.tree = tree
@@ -55,6 +65,7 @@ class Group:
         self.parent: Group | None = None
         self.ptype: ParallelType | None = None
         self.turns: Axis | None = None
+        self.budget: int | None = None
         self.location = location
 
     @property
@@ -85,11 +96,22 @@ class Group:
         self.turns = axis.axis
         return self
 
+    def registers(self, count: int) -> Group:
+        """See :meth:`Task.registers`."""
+        self.budget = _checked_budget(self, count)
+        return self
+
     def __repr__(self) -> str:
         return self.name
 
 
 Node = Task | Group
+
+
+def _checked_budget(node: Node, count: int) -> int:
+    if count % 8 or not 24 <= count <= 256:
+        raise TaskError(node=node.name, reason=f"{count} registers", help="setmaxnreg takes a multiple of 8 from 24 to 256", location=caller())
+    return count
 
 
 def leaves(node: Node) -> Iterator[Task]:
@@ -276,12 +298,15 @@ class TaskTree:
         graph: nx.DiGraph[Node | TensorView] = nx.DiGraph()
         via: dict[tuple[Node | TensorView, Node | TensorView], tuple[TensorView, TensorView]] = {}
         for expr in self.fusion.exprs():
+            if self.fusion.is_view(expr.output):
+                continue
             to: Node | TensorView = member.get(expr.output, expr.output)
             for read in reads(expr):
-                source: Node | TensorView = member.get(read.tensor, read.tensor)
+                tv = _behind_views(self.fusion, read.tensor)
+                source: Node | TensorView = member.get(tv, tv)
                 if source is not to:
                     graph.add_edge(source, to)
-                    via.setdefault((source, to), (read.tensor, expr.output))
+                    via.setdefault((source, to), (tv, expr.output))
         try:
             cycle = [(a, b) for a, b, *_ in nx.find_cycle(graph)]
         except nx.NetworkXNoCycle:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 
 from taskfuse.errors import LoweringError, UnsupportedError
 from taskfuse.ir.fusion import Fusion
@@ -77,7 +78,7 @@ def boundary(tree: Tree, fusion: Fusion, tv: TensorView) -> Group | None:
     """The innermost parallelized vertical group of which ``tv`` is a boundary: a reader lies in another member."""
     path = tree.path(tv)
     users = [u.output for u in storage_uses(fusion, tv) if has_code(fusion, u)]
-    for group, member in reversed(list(zip(path, path[1:], strict=False))):
+    for group, member in reversed(list(pairwise(path))):
         if isinstance(group, Group) and is_vertical(group):
             for u in users:
                 other = tree.path(u)
@@ -254,7 +255,9 @@ class Channels:
             for end in ch.consumers:
                 if end.turns is not None:
                     if not isinstance(end.turns.count, Const):
-                        raise LoweringError(what=ch.name, reason=f"it is distributed over {end.turns.count} instances", help="the number of instances is a constant")
+                        raise LoweringError(
+                            what=ch.name, reason=f"it is distributed over {end.turns.count} instances", help="their number is a constant: split the axis by one"
+                        )
                     found.append((f"{end.cursor}.turns", end.turns.count.value, self.arrivals(end)))
         return found
 
@@ -326,7 +329,7 @@ def _scopes(nodes: list[PNode], wanted: Node) -> list[PScope]:
     for n in nodes:
         inner = [s for block in children(n) for s in _scopes(block, wanted)]
         if isinstance(n, PDispatch):
-            inner = []
+            inner = list[PScope]()
             for m in n.members:
                 below = _scopes(m.body, wanted)
                 inner += below or ([m] if m.node is wanted else [])

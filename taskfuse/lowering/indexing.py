@@ -222,8 +222,9 @@ class Indexer:
             return known
         env = self.environment(tv) if memory is self.memory[tv] else self.variant(tv, self.loop_symbols(tv), memory)
         fixed = {base_name(p, self.tree.place[tv]) for p in INDEX_TYPES if memory.is_private_to(p)}
-        fixed |= {self.loop_name(loop) for a, loop in list(zip(tv.loop, self.joins.path[tv], strict=True))[: tv.schedule.inline] if tv.schedule.ptype(a).is_loop}
-        kept = []
+        shared = list(zip(tv.loop, self.joins.path[tv], strict=True))[: tv.schedule.inline]
+        fixed |= {self.loop_name(loop) for a, loop in shared if tv.schedule.ptype(a).is_loop}
+        kept: list[Axis] = []
         for a in allocation_axes(tv):
             if a not in env.values:
                 raise refused(tv, "its allocation domain is not determined by its loop domain", "derive both from the tensor's own axes")

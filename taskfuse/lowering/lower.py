@@ -6,17 +6,19 @@ from dataclasses import dataclass
 
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.types import MemoryType
-from taskfuse.kir import Kernel, verify_kernel
+from taskfuse.kir import Kernel
 from taskfuse.lowering.channels import Channels
 from taskfuse.lowering.emit import Emitter
 from taskfuse.lowering.indexing import Indexer
 from taskfuse.lowering.nest import NestBuilder
 from taskfuse.lowering.prepare import prepare
 from taskfuse.lowering.regions import Regions
+from taskfuse.lowering.registers import Registers
 from taskfuse.lowering.rings import Rings
 from taskfuse.lowering.statements import Statements
 from taskfuse.lowering.storage import buffers, lay_out, unroll_for_registers
 from taskfuse.lowering.sync import Synchronizer
+from taskfuse.passes import run_pipeline
 from taskfuse.schedule.order import Sequencer
 
 
@@ -27,7 +29,7 @@ class LoweringOptions:
     Attributes:
         order_seed: picks one of the valid total orders; ``None``: the order in which tensors were made.
         shared_limit: bytes of Shared memory per block above which buffers with disjoint lifetimes share memory.
-        verify: verify the kernel.
+        verify: verify the kernel after each step.
     """
 
     order_seed: int | None = None
@@ -61,14 +63,12 @@ def lower(fusion: Fusion, options: LoweringOptions = DEFAULT) -> Kernel:
     plan = NestBuilder(indexer, statements).build(order)
     channels.insert(plan)
     rings.insert(plan)
+    Registers(regions).insert(plan)
     storage = buffers(indexer, statements, rings, plan)
     unroll_for_registers(plan, storage, indexer)
     storage = lay_out(plan, storage, options.shared_limit)
     sync = Synchronizer(regions, sequencer.tree.root, [b for b in storage if b.memory is not MemoryType.Local], channels.names(), rings.loops)
     sync.insert(plan, {tv.name for tv in fusion.outputs})
-    kernel = Emitter(fusion, regions).kernel(
-        plan, storage, [*channels.barriers(), *((name, 1, count) for name, count in sync.mbarriers)], sync.counters, tuple(sync.cursor_inits())
-    )
-    if options.verify:
-        verify_kernel(kernel)
-    return kernel
+    mbarriers = [*channels.barriers(), *((name, 1, count) for name, count in sync.mbarriers)]
+    kernel = Emitter(fusion, regions).kernel(plan, storage, mbarriers, sync.counters, tuple(sync.cursor_inits()))
+    return run_pipeline(kernel, options.verify)

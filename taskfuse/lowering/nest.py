@@ -7,6 +7,7 @@ enclose one of them.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 from taskfuse.errors import LoweringError
 from taskfuse.ir.axes import Axis
@@ -20,7 +21,7 @@ from taskfuse.lowering.reductions import finish
 from taskfuse.lowering.regions import hardware_index
 from taskfuse.lowering.statements import Stage, Statements
 from taskfuse.schedule.joins import Loop
-from taskfuse.schedule.order import Item, LoopItem, TensorItem, is_vertical
+from taskfuse.schedule.order import Item, TensorItem, is_vertical
 
 ONE = const(1)
 
@@ -67,7 +68,7 @@ class NestBuilder:
         self._member: dict[tuple[TensorView, Group], Node] = {}
         for tv in self.tree.place:
             path = self.tree.path(tv)
-            for group, member in zip(path, path[1:], strict=False):
+            for group, member in pairwise(path):
                 if isinstance(group, Group):
                     self._member[(tv, group)] = member
 

@@ -7,6 +7,7 @@ replicated, else the first index.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 from taskfuse.ir.expr import Assemble
 from taskfuse.ir.fusion import Fusion
@@ -15,11 +16,12 @@ from taskfuse.ir.storage import storage_uses
 from taskfuse.ir.tasks import Group, Node, Task
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import INDEX_TYPES, THREAD_TYPES, MemoryType, ParallelType
-from taskfuse.lowering.domains import allocation_axes, digits, product
+from taskfuse.lowering.domains import digits, product
 from taskfuse.schedule.order import Tree, is_vertical
 
 MAX_THREADS = 1024
 WARP = 32
+WARPGROUP = 128
 ONE = const(1)
 
 
@@ -106,10 +108,22 @@ class Regions:
         return extent
 
     def _unit(self, group: Group, below: Expr | None) -> int:
-        """Law 9: what starts and extents of a group's members are rounded up to, so that no two of them share a warp."""
-        if below is None or not is_vertical(group) or not isinstance(below, Const) or WARP % below.value:
+        """Law 9: what starts and extents of a group's members are rounded up to, so that no two of them share a warp (or warpgroup)."""
+        members = self.tree.members[group]
+        if below is None or not isinstance(below, Const) or not (is_vertical(group) or any(self._waits(m) for m in members)):
             return 1
-        return WARP // below.value
+        k = WARPGROUP if any(m.budget is not None for m in members) else WARP
+        return k // below.value if k % below.value == 0 else 1
+
+    def _waits(self, node: Node) -> bool:
+        """True if code below a node certainly waits for other threads: a channel, a reduction across threads, a Shared tensor."""
+        if isinstance(node, Group):
+            inner = node.ptype is not None and node.ptype.is_thread and is_vertical(node)
+            return inner or any(self._waits(m) for m in self.tree.members[node])
+        for tv in self.tree.tensors.get(node, []):
+            if tv.schedule.memory is MemoryType.Shared or any(a.is_reduction for p in THREAD_TYPES for a in digits(tv, p)):
+                return True
+        return False
 
     def extent(self, node: Node, ptype: ParallelType) -> Expr | None:
         """E_p of a node; ``None``: unbound."""
@@ -152,7 +166,7 @@ class Regions:
 
     def _is_boundary(self, tv: TensorView, ptype: ParallelType) -> bool:
         path = self.tree.path(tv)
-        for group, member in zip(path, path[1:], strict=False):
+        for group, member in pairwise(path):
             if isinstance(group, Group) and group.ptype is ptype and is_vertical(group):
                 inside = set(self._tensors_below(member))
                 if any(u not in inside for u in self._uses[tv]):

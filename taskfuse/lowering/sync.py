@@ -14,7 +14,7 @@ from taskfuse.ir.tasks import Node
 from taskfuse.ir.types import BLOCK_TYPES, THREAD_TYPES, MemoryType, ParallelType
 from taskfuse.kir.nodes import Access, Advance, Arrive, Barrier, BarrierScope, BarrierSlot, Buffer, CursorInit, Wait
 from taskfuse.lowering.plan import PDispatch, PLoop, PNode, PScope, PStmt, PSync, base_name, children, is_base
-from taskfuse.lowering.regions import Regions
+from taskfuse.lowering.regions import WARP, Regions, hardware_index
 from taskfuse.schedule.joins import Loop
 
 ONE = const(1)
@@ -61,7 +61,8 @@ class Synchronizer:
         self._ordered = ordered
         self._rings = rings
         self._memory = {b.name: b.memory for b in buffers}
-        self._named: dict[Node, int] = {}
+        self._named: dict[tuple[Node, frozenset[ParallelType]], int] = {}
+        self._used = 0
         self._stand_in: dict[Node, str] = {}
         self._counter: dict[Node, str] = {}
         self._alias = _aliases(buffers)
@@ -221,15 +222,47 @@ class Synchronizer:
                 self.counters.append(counter)
             total = simplify(threads * self.regions.count(node, BLOCK_TYPES), self.regions.facts)
             return PSync((Barrier(BarrierScope.GRID, total, counter=counter, note=note),), True, all_threads | frozenset(BLOCK_TYPES))
+        sliced = self._slice(node, types, note)
+        if sliced is not None:
+            return sliced
         if self.regions.is_whole_block(node):
             return PSync((Barrier(BarrierScope.BLOCK, threads, note=note),), True, all_threads)
         if self.regions.is_aligned(node) and isinstance(threads, Const):
-            if threads.value == 32:
+            if threads.value == WARP:
                 return PSync((Barrier(BarrierScope.WARP, threads, note=note),), True, all_threads)
-            id = self._named.setdefault(node, len(self._named) + 1)
-            if id <= MAX_NAMED:
+            id = self._ids(node, all_threads, 1)
+            if id is not None:
                 return PSync((Barrier(BarrierScope.NAMED, threads, id=const(id), note=note),), True, all_threads)
         return self._mbarrier(node, threads, all_threads)
+
+    def _ids(self, node: Node, types: frozenset[ParallelType], count: int) -> int | None:
+        """The first of ``count`` consecutive named barriers for a node, or ``None`` if too few are left."""
+        known = self._named.get((node, types))
+        if known is None and self._used + count <= MAX_NAMED:
+            known = self._named[(node, types)] = self._used + 1
+            self._used += count
+        return known
+
+    def _slice(self, node: Node, types: frozenset[ParallelType], note: str) -> PSync | None:
+        """The barrier of one slice of a node's region, if data stays within it and the slice is made of whole warps."""
+        high = max(THREAD_TYPES.index(p) for p in types)
+        inner, outer = THREAD_TYPES[: high + 1], THREAD_TYPES[high + 1 :]
+        width = self.regions.count(node, inner)
+        slices = self.regions.count(node, outer)
+        full = all(self.regions.region(node, p).extent is self.regions.launch[p] for p in inner)
+        if slices is ONE or not full or not isinstance(width, Const) or width.value % WARP or not isinstance(slices, Const):
+            return None
+        covered = frozenset(inner)
+        if width.value == WARP:
+            return PSync((Barrier(BarrierScope.WARP, width, note=note),), True, covered)
+        id = self._ids(node, covered, slices.value)
+        if id is None:
+            return None
+        index = const(0)
+        for p in reversed(outer):
+            region = self.regions.region(node, p)
+            index = index * region.extent + (hardware_index(p) - region.start if region.extent is not ONE else 0)
+        return PSync((Barrier(BarrierScope.NAMED, width, id=simplify(index + id, self.regions.facts), note=note),), True, covered)
 
     def _mbarrier(self, node: Node, threads: Expr, types: frozenset[ParallelType]) -> PSync:
         """The form for any thread set: everybody arrives at an mbarrier and waits for the phase."""

@@ -84,5 +84,5 @@ def _copy_tree(fusion: Fusion, new: Fusion, tensors: dict[TensorView, TensorView
             case Group():
                 copy = new.group([nodes[m] for m in node.members], node.name)
                 copy.ptype, copy.turns = node.ptype, node.turns
-        copy.location = node.location
+        copy.location, copy.budget = node.location, node.budget
         nodes[node] = copy

@@ -66,8 +66,9 @@ def inline_most(fusion: Fusion, tensors: Sequence[TensorView] | None = None) -> 
         for tv, depth in chosen.items():
             tv.schedule.inline = depth
         raised = _raise_until_ordered(fusion, chosen)
-        for tv in raised:
-            _lower_again(tv, chosen[tv])
+        # A tensor that goes down may make room for one before it, so until none moves; positions only grow.
+        while any([_lower_again(tv, chosen[tv]) for tv in raised]):
+            pass
         done = True
     finally:
         if not done:
@@ -122,7 +123,8 @@ def _raise_until_ordered(fusion: Fusion, chosen: dict[TensorView, int]) -> dict[
             return raised
 
 
-def _lower_again(tv: TensorView, deepest: int) -> None:
+def _lower_again(tv: TensorView, deepest: int) -> bool:
+    """Inline ``tv`` as deep as an order allows; true if that is deeper than before."""
     floor = tv.schedule.inline
     for depth in range(deepest, floor, -1):
         tv.schedule.inline = depth
@@ -130,5 +132,6 @@ def _lower_again(tv: TensorView, deepest: int) -> None:
             order.check(tv.fusion)
         except order.OrderError:
             continue
-        return
+        return True
     tv.schedule.inline = floor
+    return False

@@ -219,13 +219,7 @@ class Sequencer:
                 continue
             assert isinstance(a, Loop)
             if p.schedule.inline <= depth:
-                raise OrderError(
-                    depth,
-                    self._glue(a, lambda x, y: x is not p),
-                    f"{p.name} must be complete before {q.name} reads it, but inlining puts both into one loop",
-                    (f"the loop is axis {depth} of {p.name} and of {q.name}; {p.name} is inlined at {p.schedule.inline}",),
-                    p.location,
-                )
+                raise self._incomplete(a, p, q)
             inner.setdefault(a, []).append((p, q))
         items: list[Item] = []
         for unit in self._topological(units, before, depth):
@@ -234,6 +228,15 @@ class Sequencer:
             else:
                 items.append(TensorItem(unit))
         return tuple(items)
+
+    def _incomplete(self, loop: Loop, p: TensorView, q: TensorView) -> OrderError:
+        return OrderError(
+            loop.depth,
+            self._glue(loop, lambda x, y: x is not p),
+            f"{p.name} must be complete before {q.name} reads it, but inlining puts both into one loop",
+            (f"the loop is axis {loop.depth} of {p.name} and of {q.name}; {p.name} is inlined at {p.schedule.inline}",),
+            p.location,
+        )
 
     def _topological(
         self, units: dict[Loop | TensorView, list[TensorView]], before: dict[Loop | TensorView, dict[Loop | TensorView, None]], depth: int

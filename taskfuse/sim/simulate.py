@@ -60,7 +60,7 @@ def simulate(
         InputError: arguments that do not fit the kernel's parameters.
         SimulationError: something that a GPU would not forgive; :class:`DeadlockError` if no thread can go on.
     """
-    tensors, scalars = _arguments(kernel, args)
+    tensors, scalars = _arguments(kernel, args, values)
     symbols = _bind(kernel, tensors, dict(extents or {}))
     code = program(kernel, values)
     launch = _Launch(code, symbols, tensors)
@@ -69,9 +69,14 @@ def simulate(
     return launch.results()
 
 
-def _arguments(kernel: Kernel, args: Sequence[Argument]) -> tuple[dict[str, Array], dict[str, Argument]]:
+def _wanted(kernel: Kernel) -> list[TensorParam | ScalarParam]:
+    """The parameters that the caller gives, in order."""
+    return [p for p in kernel.params if isinstance(p, ScalarParam) or (isinstance(p, TensorParam) and not p.is_output)]
+
+
+def _arguments(kernel: Kernel, args: Sequence[Argument], values: Values) -> tuple[dict[str, Array], dict[str, Argument]]:
     """Tensors and scalars by name."""
-    wanted = [p for p in kernel.params if isinstance(p, ScalarParam) or (isinstance(p, TensorParam) and not p.is_output)]
+    wanted = _wanted(kernel)
     if len(args) != len(wanted):
         raise InputError(index=len(args), fusion=kernel.name, reason=f"{len(args)} arguments given, {len(wanted)} wanted")
     tensors: dict[str, Array] = {}
@@ -81,8 +86,7 @@ def _arguments(kernel: Kernel, args: Sequence[Argument]) -> tuple[dict[str, Arra
             scalars[param.name] = arg
             continue
         array = np.asarray(arg)
-        stored = array.dtype == np.uint64 and param.dtype.is_float  # words of the ring
-        if array.dtype != param.dtype.numpy and not stored:
+        if array.dtype != param.dtype.numpy and array.dtype != values.storage(param.dtype):
             raise InputError(index=index, fusion=kernel.name, reason=f"'{param.name}' has dtype {array.dtype}, not {param.dtype}")
         if array.ndim != len(param.shape):
             raise InputError(index=index, fusion=kernel.name, reason=f"'{param.name}' has {array.ndim} axes, not {len(param.shape)}")
@@ -92,8 +96,8 @@ def _arguments(kernel: Kernel, args: Sequence[Argument]) -> tuple[dict[str, Arra
 
 def _bind(kernel: Kernel, tensors: dict[str, Array], symbols: dict[str, int]) -> dict[str, int]:
     """Values of extents and host parameters."""
-    inputs = list(kernel.inputs)
-    for index, param in enumerate(inputs):
+    inputs = [(index, p) for index, p in enumerate(_wanted(kernel)) if isinstance(p, TensorParam)]
+    for index, param in inputs:
         for axis, (extent, size) in enumerate(zip(param.shape, tensors[param.name].shape, strict=True)):
             if isinstance(extent, Sym) and symbols.setdefault(extent.name, size) != size:
                 reason = f"axis {axis} of '{param.name}' has extent {size}, but {extent} is {symbols[extent.name]}"
@@ -106,9 +110,9 @@ def _bind(kernel: Kernel, tensors: dict[str, Array], symbols: dict[str, int]) ->
         if size < extent.min or (extent.max is not None and size > extent.max) or size % extent.multiple_of:
             bounds = f"at least {extent.min}" + (f", at most {extent.max}" if extent.max is not None else "")
             multiple = f", a multiple of {extent.multiple_of}" if extent.multiple_of > 1 else ""
-            index = next((k for k, p in enumerate(inputs) if any(extent.name in e.free for e in p.shape)), len(inputs))
+            index = next((k for k, p in inputs if any(extent.name in e.free for e in p.shape)), len(inputs))
             raise InputError(index=index, fusion=kernel.name, reason=f"{extent.name} is {size}; it must be {bounds}{multiple}")
-    for index, param in enumerate(inputs):
+    for index, param in inputs:
         for axis, (extent, size) in enumerate(zip(param.shape, tensors[param.name].shape, strict=True)):
             wanted = evaluate(extent, symbols)
             if size != wanted:
@@ -205,11 +209,13 @@ class _Launch:
     def blocks(self, machine: Machine) -> Iterator[tuple[Block, Env]]:
         """The blocks of the grid, made when they are asked for, with the symbols that their threads start with."""
         nx, ny, nz = (self.value(e) for e in self.kernel.grid)
+        cluster = [self.value(e) for e in self.kernel.cluster]
         slots = {m.name: m.slots for m in self.kernel.mbarriers}
         for number in range(nx * ny * nz if self.table.threads else 0):
             x, y, z = number % nx, number // nx % ny, number // (nx * ny)
             block = Block(machine, number, (x, y, z), self.table.threads, self.memory(), slots)
-            yield block, {**self.symbols, "blockIdx.x": x, "blockIdx.y": y, "blockIdx.z": z}
+            ranks = {f"clusterIdx.{d}": b % c for d, b, c in zip("xyz", block.index, cluster, strict=True)}
+            yield block, {**self.symbols, **ranks, "blockIdx.x": x, "blockIdx.y": y, "blockIdx.z": z}
 
     def results(self) -> tuple[Array, ...]:
         """The outputs. Raises :class:`SimulationError` if an element was not written."""

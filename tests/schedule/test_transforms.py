@@ -248,7 +248,11 @@ def test_reductions_do_not_mix() -> None:
     with Fusion("f") as fusion:
         x = tf.define_tensor([8, 8, 8], dtype=float32)
         s = tf.sum(x, axis=1)
-        fusion.add_output(s)
+        t = tf.define_tensor([3, 8, 8], dtype=float32) + s
+        fusion.add_output(t)
     assert refused(lambda: s.merge(0), fusion) == "merge(tv1): axis 1 (extent 8) is a reduction axis and axis 0 (extent 8) is not"
     assert refused(lambda: s.rasterize([0, 1], [W // 8, W % 8]), fusion) == "rasterize(tv1): axis 1 (extent 8) is a reduction axis and axis 0 (extent 8) is not"
+    t.propagate([s], upto=1)
+    assert refused(lambda: s.swizzle(0, 1), fusion) == "swizzle(tv1): axis 0 (extent 3) is a foreign axis\nhelp: swizzle iteration axes"
+    s.reorder({0: -1})
     assert refused(lambda: s.swizzle(0, 1), fusion) == "swizzle(tv1): axis 1 (extent 8) is a reduction axis\nhelp: swizzle iteration axes"

@@ -8,6 +8,7 @@ from taskfuse.ir.scalar.evaluation import compile_expr, evaluate
 from taskfuse.ir.scalar.expr import (
     FALSE,
     ONE,
+    SYMBOL_NAME,
     TRUE,
     ZERO,
     And,
@@ -46,6 +47,7 @@ __all__ = [
     "FALSE",
     "NO_FACTS",
     "ONE",
+    "SYMBOL_NAME",
     "TRUE",
     "ZERO",
     "And",

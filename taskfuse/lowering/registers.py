@@ -1,0 +1,76 @@
+"""Register budgets of roles (law 10, docs/tasks-and-groups.md).
+
+Over all warpgroups of the block, those without a budget at their launch size, the budgets sum to at most what the launch gives; once per
+role, on a dispatch under no loop, whole warpgroups.
+"""
+
+from __future__ import annotations
+
+import warnings
+
+from taskfuse.errors import LoweringError, TaskfuseWarning
+from taskfuse.ir.scalar import Const
+from taskfuse.ir.tasks import Node
+from taskfuse.kir.nodes import SetMaxNReg
+from taskfuse.lowering.plan import PDispatch, PLoop, PNode, PScope, PSync, children
+from taskfuse.lowering.regions import WARPGROUP, Regions
+
+REGISTERS = 64 * 1024  # of a multiprocessor (sm_80 and newer)
+
+
+class Registers:
+    """Checks the budgets of one plan and inserts ``setmaxnreg``."""
+
+    def __init__(self, regions: Regions) -> None:
+        self.regions = regions
+        self._given: list[tuple[Node, int]] = []
+
+    def insert(self, plan: list[PNode]) -> None:
+        """Raises :class:`LoweringError` if a budget cannot be kept; warns where it is left out because whole warpgroups can't be proved."""
+        self._visit(plan, None, False)
+        threads = self.regions.threads
+        if not self._given or not isinstance(threads, Const):
+            return
+        at_launch = min(REGISTERS // max(threads.value, 1) // 8 * 8, 255)
+        groups = threads.value // WARPGROUP
+        busy = [(node, count, self._threads(node) // WARPGROUP) for node, count in self._given]
+        total = sum(count * n for _, count, n in busy) + at_launch * (groups - sum(n for _, _, n in busy))
+        if total > at_launch * groups:
+            raise LoweringError(
+                what=self.regions.fusion.name,
+                reason=f"the roles' registers sum to {total} over {groups} warpgroups; the launch gives {at_launch} to each, {at_launch * groups} in all",
+                notes=tuple(f"{node.name}: {count} registers, {n} warpgroups" for node, count, n in busy),
+                help="give the roles that move data fewer registers",
+            )
+
+    def _threads(self, node: Node) -> int:
+        count = self.regions.count(node)
+        assert isinstance(count, Const)
+        return count.value
+
+    def _visit(self, nodes: list[PNode], holder: Node | None, in_loop: bool) -> None:
+        for n in nodes:
+            if isinstance(n, PDispatch):
+                for m in n.members:
+                    self._role(m, holder, in_loop)
+            else:
+                for block in children(n):
+                    self._visit(block, holder, in_loop or isinstance(n, PLoop))
+
+    def _role(self, scope: PScope, holder: Node | None, in_loop: bool) -> None:
+        budget = scope.node.budget
+        if budget is None:
+            self._visit(scope.body, holder, in_loop)
+            return
+        if holder is not None or in_loop:
+            why = f"{holder.name} around it has a budget already" if holder is not None else "its dispatch stands under a loop"
+            help = "give one budget per role, where the role begins"
+            raise LoweringError(what=scope.node.name, reason=f"registers({budget}): {why}", help=help, location=scope.node.location)
+        self._visit(scope.body, scope.node, in_loop)
+        if self.regions.is_aligned(scope.node, WARPGROUP):
+            scope.body.insert(0, PSync((SetMaxNReg(budget),)))
+            self._given.append((scope.node, budget))
+        else:
+            warnings.warn(
+                TaskfuseWarning(f"registers({budget}) of {scope.node.name} is left out: its threads are not provably whole warpgroups"), stacklevel=3
+            )

@@ -1,0 +1,326 @@
+"""Random math: a graph of ops on small tensors.
+
+Every call that is made fits: shapes are followed as numbers beside the fusion's symbolic extents, and what would grow past the options'
+limits is not tried.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+import taskfuse as tf
+from taskfuse.dtypes import DType, bool_, float32, int32
+from taskfuse.ir.scalar import ONE, Const, Expr, evaluate
+from taskfuse.ir.tensor import Scalar, TensorView
+from taskfuse.testing.chooser import Chooser
+from taskfuse.testing.options import CaseOptions
+from taskfuse.testing.program import Recorder, Spelled
+
+UNARY = ("neg", "exp", "sin", "abs", "relu", "square", "tanh", "sigmoid", "sqrt", "copy", "gelu", "floor", "erf", "isnan", "logical_not", "sign")
+UNARY_EXACT = ("neg", "abs", "relu", "copy", "sign", "logical_not", "floor", "isfinite")
+BINARY = ("add", "mul", "sub", "maximum", "minimum", "div", "pow", "lt", "eq", "logical_and", "hypot", "remainder", "ge", "copysign")
+BINARY_EXACT = ("add", "sub", "maximum", "minimum", "mul", "lt", "eq", "ge", "logical_or")
+REDUCTIONS = ("sum", "max", "min", "prod", "mean", "any", "all", "var")
+REDUCTIONS_EXACT = ("sum", "max", "min", "any", "all")
+COMPOSITES = ("softmax", "layer_norm", "rms_norm", "log_softmax")
+
+Dimension = str | int
+
+
+class Graph:
+    """A fusion's math while it grows.
+
+    Attributes:
+        sizes: the value of each symbolic dimension.
+        tensors: what further ops may read.
+    """
+
+    def __init__(self, chooser: Chooser, options: CaseOptions, recorder: Recorder) -> None:
+        self.chooser = chooser
+        self.options = options
+        self.recorder = recorder
+        self.fusion = recorder.fusion
+        self.sizes: dict[str, int] = {}
+        self.tensors: list[TensorView] = []
+        self.scalars: list[Scalar] = []
+        self._dims = self._dimensions()
+        self._kinds = self._weights()
+
+    def grow(self) -> None:
+        """Make inputs, ops and outputs."""
+        for _ in range(1 + self.chooser.integer(0, 2)):
+            self._input(self._shape())
+        for _ in range(1 + self.chooser.integer(0, self.options.ops - 1)):
+            made = self.chooser.pick(self._kinds)()
+            if made is None:
+                made = self._unary()
+            if made is not None:
+                self.tensors.append(made)
+        if all(tv.is_input for tv in self.tensors):
+            self.tensors.append(self.recorder.call(tf, "copy", self.tensors[0]))
+        for tv in self.fusion.tensors():
+            if not tv.is_input and (not tv.uses or (tv in self.tensors and self.chooser.chance(8))):
+                self.recorder.call(self.fusion, "add_output", tv)
+
+    def size(self, e: Expr) -> int:
+        """The value of an extent."""
+        return int(evaluate(e, self.sizes))
+
+    def shape(self, tv: TensorView) -> tuple[int, ...]:
+        """The shape of a tensor as numbers."""
+        return tuple(self.size(e) for e in tv.shape)
+
+    # -- choices --------------------------------------------------------------------------------------------------------------------
+
+    def _dimensions(self) -> list[Dimension]:
+        """The extents of this fusion's inputs; symbols get their facts by a first use in ``tf.dim``."""
+        found: list[Dimension] = []
+        empty = self.chooser.chance(self.options.empty)
+        for k in range(1 + self.chooser.integer(0, 2)):
+            zero = empty and k == 0
+            size = 0 if zero else self.chooser.pick(self.options.sizes)
+            if not self.chooser.chance(self.options.symbolic):
+                found.append(size)
+                continue
+            name = "NMK"[k]
+            self.sizes[name] = size
+            found.append(name)
+        return found
+
+    def _weights(self) -> list[Callable[[], TensorView | None]]:
+        o = self.options
+        shares: list[tuple[Callable[[], TensorView | None], int]] = [
+            (self._view, o.views),
+            (self._select, o.selects),
+            (self._reduction, o.reductions),
+            (self._matmul, o.matmuls),
+            (self._composite, 0 if o.exact else o.composites),
+            (self._with_scalar, o.scalars),
+            (self._cast, 4 if len(o.dtypes) > 1 else 0),
+            (self._ternary, 6),
+            (self._broadcast, 4 if o.views else 0),
+        ]
+        rest = max(100 - sum(n for _, n in shares), 20)
+        return [f for f, n in ((self._unary, rest // 2), (self._binary, rest - rest // 2), *shares) for _ in range(n)]
+
+    def _operand(self) -> TensorView:
+        """A tensor, often one that nothing reads yet."""
+        unused = [tv for tv in self.tensors if not tv.uses]
+        if unused and self.chooser.chance(50):
+            return self.chooser.pick(unused)
+        return self.chooser.pick(self.tensors)
+
+    def _shape(self) -> list[Dimension]:
+        shape: list[Dimension] = []
+        for _ in range(self.chooser.integer(0, self.options.rank)):
+            d = 1 if self.chooser.chance(8) else self.chooser.pick(self._dims)
+            if math.prod(self._sizes([*shape, d])) <= self.options.elements:
+                shape.append(d)
+        return shape
+
+    def _dimension(self, e: Expr) -> Dimension | None:
+        """An extent as the dimension of a new input; ``None`` if it is neither a number nor a symbol."""
+        if isinstance(e, Const):
+            return e.value
+        return str(e) if str(e) in self.sizes else None
+
+    def _sizes(self, shape: Sequence[Dimension]) -> list[int]:
+        return [self.sizes[d] if isinstance(d, str) else d for d in shape]
+
+    def _dtype(self) -> DType:
+        return self.chooser.pick(self.options.dtypes)
+
+    def _input(self, shape: list[Dimension], dtype: DType | None = None) -> TensorView:
+        given: list[object] = [self._dim(d) if isinstance(d, str) else d for d in shape]
+        tv: TensorView = self.recorder.call(tf, "define_tensor", given, dtype=self._dtype() if dtype is None else dtype)
+        self.tensors.append(tv)
+        return tv
+
+    def _dim(self, name: str) -> object:
+        """The symbol, with its facts at the first use."""
+        if name in self.fusion.dims:
+            return name
+        size = self.sizes[name]
+        least = 0 if size == 0 or self.chooser.chance(25) else 1
+        most = None if self.chooser.chance(60) else size + self.chooser.integer(0, 5)
+        multiple = 2 if size % 2 == 0 and self.chooser.chance(15) else 1
+        return tf.dim(name, multiple_of=multiple, min=least, max=most)
+
+    def _fits(self, *extents: int) -> bool:
+        return math.prod(extents) <= self.options.elements
+
+    # -- ops ------------------------------------------------------------------------------------------------------------------------
+
+    def _try(self, op: str, *args: object, **keywords: object) -> TensorView | None:
+        return self.recorder.attempt(tf, op, *args, **keywords)
+
+    def _unary(self) -> TensorView | None:
+        return self._try(self.chooser.pick(UNARY_EXACT if self.options.exact else UNARY), self._operand())
+
+    def _partner(self, x: TensorView) -> TensorView | None:
+        """A tensor that broadcasts with ``x``."""
+        found = [y for y in self.tensors if y is not x and self._broadcasts(x, y)]
+        return self.chooser.pick(found) if found else None
+
+    def _broadcasts(self, x: TensorView, y: TensorView) -> bool:
+        extents: list[int] = []
+        for a, b in zip(reversed(x.shape), reversed(y.shape), strict=False):
+            if a is not b and a is not ONE and b is not ONE:
+                return False
+            extents.append(self.size(b if a is ONE else a))
+        longer = x if x.ndim > y.ndim else y
+        return self._fits(*extents, *self.shape(longer)[: abs(x.ndim - y.ndim)])
+
+    def _binary(self) -> TensorView | None:
+        op = self.chooser.pick(BINARY_EXACT if self.options.exact else BINARY)
+        x = self._operand()
+        y = self._partner(x)
+        if y is None and self.chooser.chance(30):
+            like = [self._dimension(e) for e in x.shape]
+            y = self._input([d for d in like if d is not None]) if None not in like else None
+        if y is None:
+            return self._try(op, x, self.chooser.pick((1, 2, 3)))
+        return self._try(op, *((x, y) if self.chooser.chance(70) else (y, x)))
+
+    def _ternary(self) -> TensorView | None:
+        x = self._operand()
+        y = self._partner(x)
+        if y is None:
+            return self._try("clamp", x, 1, 2)
+        z = self._partner(y)
+        if z is None or not self._broadcasts(x, z):
+            z = x
+        return self._try(self.chooser.pick(("where", "fma", "where")), x, y, z)
+
+    def _cast(self) -> TensorView | None:
+        x = self._operand()
+        dtype = self._dtype()
+        if self.options.exact and (x.dtype.is_float and not dtype.is_float):
+            dtype = float32
+        return self._try("cast", x, dtype)
+
+    def _with_scalar(self) -> TensorView | None:
+        if not self.scalars or self.chooser.chance(30):
+            self.scalars.append(self.recorder.call(tf, "define_scalar", self.chooser.pick((float32, int32))))
+        return self._try(self.chooser.pick(("mul", "add")), self._operand(), self.chooser.pick(self.scalars))
+
+    def _broadcast(self) -> TensorView | None:
+        x = self._operand()
+        match self.chooser.integer(0, 2):
+            case 0:
+                return self._try("expand_dims", x, self.chooser.integer(0, x.ndim))
+            case 1:
+                extra = self.chooser.pick(self._dims)
+                if not self._fits(*self.shape(x), *self._sizes([extra])):
+                    return None
+                return self._try("broadcast_to", x, [extra, *self._extents(x)])
+            case _:
+                return self._try("squeeze", x)
+
+    def _view(self) -> TensorView | None:
+        x = self._operand()
+        if x.ndim == 0:
+            return None
+        match self.chooser.integer(0, 3):
+            case 0:
+                return self._try("permute", x, self.chooser.order(range(x.ndim)))
+            case 1:
+                return self._reshape(x)
+            case 2:
+                return self._try("flip", x, self.chooser.integer(0, x.ndim - 1))
+            case _:
+                return self._slice(x)
+
+    def _reshape(self, x: TensorView) -> TensorView | None:
+        """Flatten two dimensions, or split one by a factor."""
+        shape = self.shape(x)
+        if x.ndim > 1 and self.chooser.chance(60):
+            at = self.chooser.integer(0, x.ndim - 2)
+            names = self._extents(x)
+            return self._try("reshape", x, [*names[:at], -1, *names[at + 2 :]])
+        at = self.chooser.integer(0, x.ndim - 1)
+        divisors = [d for d in range(2, shape[at]) if shape[at] % d == 0] if isinstance(x.shape[at], Const) else []
+        if not divisors:
+            return None
+        names = self._extents(x)
+        return self._try("reshape", x, [*names[:at], -1, self.chooser.pick(divisors), *names[at + 1 :]])
+
+    def _slice(self, x: TensorView) -> TensorView | None:
+        shape = self.shape(x)
+        starts: list[int | None] = []
+        stops: list[int | None] = []
+        steps: list[int | None] = []
+        for n in shape:
+            if self.chooser.chance(50):
+                starts.append(None)
+                stops.append(None)
+                steps.append(None)
+                continue
+            step = self.chooser.pick((1, 1, 2, -1, -2, 3))
+            a, b = self.chooser.integer(0, max(n - 1, 0)), self.chooser.integer(1, max(n, 1))
+            low, high = min(a, b - 1), max(a + 1, b)
+            starts.append(low if step > 0 else high - 1)
+            stops.append(high if step > 0 else (None if low == 0 else low - 1))
+            steps.append(step)
+        return self._try("slice", x, starts, stops, steps)
+
+    def _extents(self, x: TensorView) -> list[object]:
+        """The extents of ``x`` as arguments of a call."""
+        return [e.value if isinstance(e, Const) else Spelled(f"{self.recorder.text(x)}.shape[{d}]", e) for d, e in enumerate(x.shape)]
+
+    def _select(self) -> TensorView | None:
+        x = self._operand()
+        if x.ndim == 0:
+            return None
+        at = self.chooser.integer(0, x.ndim - 1)
+        others = [y for y in self.tensors if y.ndim == x.ndim and all(a is b for d, (a, b) in enumerate(zip(x.shape, y.shape, strict=True)) if d != at)]
+        shape = self.shape(x)
+        kind = self.chooser.integer(0, 2)
+        if kind == 0 or not others:
+            widths = [(self.chooser.integer(0, 2), self.chooser.integer(0, 2)) if self.chooser.chance(50) else (0, 0) for _ in shape]
+            if not self._fits(*(n + a + b for n, (a, b) in zip(shape, widths, strict=True))):
+                return None
+            return self._try("pad", x, widths, self.chooser.pick((0, 1)))
+        parts = [x, *(self.chooser.pick(others) for _ in range(self.chooser.integer(1, 3)))]
+        total = sum(self.shape(p)[at] for p in parts)
+        if not self._fits(total, *(n for d, n in enumerate(shape) if d != at)):
+            return None
+        form = self.chooser.pick(("gather", "scatter"))
+        if kind == 1:
+            same = [p for p in parts if p.shape == x.shape]
+            return self._try("stack", same, at, form) if self._fits(len(same), *shape) else None
+        return self._try("cat", parts, at, form)
+
+    def _axes(self, x: TensorView) -> list[int]:
+        return self.chooser.some(range(x.ndim), 50) or [self.chooser.integer(0, x.ndim - 1)]
+
+    def _reduction(self) -> TensorView | None:
+        x = self._operand()
+        if x.ndim == 0:
+            return None
+        op = self.chooser.pick(REDUCTIONS_EXACT if self.options.exact else REDUCTIONS)
+        return self._try(op, x, self._axes(x), keepdims=self.chooser.chance(35))
+
+    def _composite(self) -> TensorView | None:
+        x = self._operand()
+        if x.ndim == 0 or x.dtype is bool_:
+            return None
+        return self._try(self.chooser.pick(COMPOSITES), x, axis=self.chooser.integer(0, x.ndim - 1))
+
+    def _matmul(self) -> TensorView | None:
+        x = self._operand()
+        if x.ndim == 0 or x.dtype is bool_:
+            return None
+        shape = self.shape(x)
+        columns = self.chooser.pick(self._dims)
+        if not self._fits(*shape, *self._sizes([columns])):
+            return None
+        found = [y for y in self.tensors if y.ndim > 1 and y.shape[-2] is x.shape[-1] and y.ndim <= 3 and x.ndim <= 3 and self._fits(*shape, self.shape(y)[-1])]
+        y = self.chooser.pick(found) if found else None
+        if y is None:
+            inner = self._dimension(x.shape[-1])
+            if inner is None:
+                return None
+            y = self._input([inner, columns], x.dtype)
+        return self._try("matmul", x, y)

@@ -1,0 +1,67 @@
+"""What random cases are made of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from taskfuse.dtypes import DType, bfloat16, bool_, float16, float32, float64, int8, int32, int64, uint8
+
+
+@dataclass(frozen=True, slots=True)
+class CaseOptions:
+    """The shape of random cases. Percentages say how often a feature is tried; 0 leaves it out.
+
+    Attributes:
+        ops: most calls of ops in a fusion.
+        rank: most dimensions of an input.
+        sizes: extents to choose from; an extent that occurs twice is twice as likely.
+        elements: most elements of a tensor, and of the iteration space of an expression.
+        dtypes: dtypes of inputs and casts; the first is the usual one.
+        symbolic: share of dimensions that are symbols.
+        empty: share of fusions that have a dimension of extent 0.
+        views, selects, reductions, matmuls, composites, scalars: share of calls that are views; pads, cats and stacks; reductions; matmuls;
+            softmax-like compositions; pointwise with a run-time scalar.
+        depth: most levels of groups below the root.
+        groups: share of groups that are parallelized.
+        unclaimed: share of tasks that are left to task 0.
+        block_types: share of parallelized horizontal groups, and of bound axes, that are on block types.
+        threads: most threads per block.
+        blocks: most blocks.
+        transforms: share of tensors (or of propagated references) that are split, merged, reordered, swizzled.
+        caches: share of fusions with cache_before and cache_after.
+        rfactors: share of reductions that are tried to be split in two.
+        memory: share of tensors that get a memory type, and of those, that get an allocation domain.
+        stages: share of tensors that cross tasks that get a circular buffer.
+        exact: only ops whose results on small integers are exact in every float dtype that is used, so that native values compare for equality.
+    """
+
+    ops: int = 9
+    rank: int = 3
+    sizes: tuple[int, ...] = (1, 2, 3, 4, 4, 5, 7, 8, 8, 9, 13)
+    elements: int = 400
+    dtypes: tuple[DType, ...] = (float32, float32, float32, float64, float16, bfloat16, int32, int64, int8, uint8, bool_)
+    symbolic: int = 40
+    empty: int = 6
+    views: int = 14
+    selects: int = 10
+    reductions: int = 14
+    matmuls: int = 5
+    composites: int = 4
+    scalars: int = 4
+    depth: int = 4
+    groups: int = 80
+    unclaimed: int = 6
+    block_types: int = 30
+    threads: int = 512
+    blocks: int = 48
+    transforms: int = 50
+    caches: int = 25
+    rfactors: int = 30
+    memory: int = 12
+    stages: int = 70
+    exact: bool = False
+
+
+POINTWISE = CaseOptions(
+    dtypes=(float32,), symbolic=0, empty=0, views=0, selects=0, reductions=0, matmuls=0, composites=0, scalars=0, transforms=0, caches=0, rfactors=0, memory=0
+)

@@ -1,0 +1,124 @@
+"""Random tasks and groups: a recursive partition of the graph.
+
+A set of tensors without a path that leaves it and comes back is cut in one of two ways that leave the parts so: along its connected
+components, which do not depend on each other (horizontal), or across an order in which producers come first (vertical).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import networkx as nx
+
+from taskfuse.ir.expr import Assemble
+from taskfuse.ir.fusion import Fusion
+from taskfuse.ir.storage import resolve
+from taskfuse.ir.tasks import Group, Node, Task
+from taskfuse.ir.tensor import TensorView
+from taskfuse.ir.types import BLOCK_TYPES, THREAD_TYPES, GroupKind
+from taskfuse.testing.chooser import Chooser
+from taskfuse.testing.options import CaseOptions
+from taskfuse.testing.program import Recorder
+
+
+@dataclass(slots=True)
+class Partition:
+    """The tasks and groups of a fusion, members before the groups that hold them."""
+
+    tasks: list[Task] = field(default_factory=list[Task])
+    groups: list[Group] = field(default_factory=list[Group])
+
+
+def dependencies(fusion: Fusion) -> nx.DiGraph[TensorView]:
+    """The tensors with storage that are computed, and which reads which, views looked through."""
+    graph: nx.DiGraph[TensorView] = nx.DiGraph()
+    for expr in fusion.exprs():
+        if fusion.is_view(expr.output):
+            continue
+        graph.add_node(expr.output)
+        operands = expr.parts if isinstance(expr, Assemble) else expr.operands
+        for operand in operands:
+            if hasattr(operand, "tensor"):
+                source = resolve(fusion, operand).tensor
+                if not source.is_input:
+                    graph.add_edge(source, expr.output)
+    return graph
+
+
+def partition(chooser: Chooser, options: CaseOptions, recorder: Recorder) -> Partition:
+    """Claim the tensors of the fusion by tasks and put these in groups. No group is parallelized yet."""
+    return _Partitioner(chooser, options, recorder).run()
+
+
+class _Partitioner:
+    def __init__(self, chooser: Chooser, options: CaseOptions, recorder: Recorder) -> None:
+        self.chooser = chooser
+        self.options = options
+        self.recorder = recorder
+        self.graph = dependencies(recorder.fusion)
+        self.found = Partition()
+
+    def run(self) -> Partition:
+        self._node(self._order(list(self.graph)), 0)
+        return self.found
+
+    def _order(self, tensors: Sequence[TensorView]) -> list[TensorView]:
+        """An order of ``tensors`` in which producers come first."""
+        part = self.graph.subgraph(tensors)
+        missing = {tv: part.in_degree(tv) for tv in tensors}
+        ready = [tv for tv in tensors if not missing[tv]]
+        order: list[TensorView] = []
+        while ready:
+            tv = ready.pop(self.chooser.integer(0, len(ready) - 1) if len(ready) > 1 else 0)
+            order.append(tv)
+            for reader in part.successors(tv):
+                missing[reader] -= 1
+                if not missing[reader]:
+                    ready.append(reader)
+        return order
+
+    def _node(self, tensors: list[TensorView], depth: int) -> Node | None:
+        if len(tensors) == 1 or depth >= self.options.depth or self.chooser.chance(8 + 14 * depth):
+            return self._task(tensors)
+        parts = self._cut(tensors)
+        if len(parts) == 1 and self.chooser.chance(70):
+            return self._task(tensors)
+        members = [m for part in parts if (m := self._node(part, depth + 1)) is not None]
+        if not members:
+            return None
+        group: Group | None = self.recorder.attempt(self.recorder.fusion, "group", members)
+        if group is not None:
+            self.found.groups.append(group)
+        return group
+
+    def _task(self, tensors: list[TensorView]) -> Task | None:
+        if self.chooser.chance(self.options.unclaimed):
+            return None
+        task: Task | None = self.recorder.attempt(self.recorder.fusion, "task", tensors)
+        if task is not None:
+            self.found.tasks.append(task)
+        return task
+
+    def _cut(self, tensors: list[TensorView]) -> list[list[TensorView]]:
+        rank = {tv: k for k, tv in enumerate(tensors)}
+        components = sorted((sorted(c, key=rank.__getitem__) for c in nx.weakly_connected_components(self.graph.subgraph(tensors))), key=lambda c: rank[c[0]])
+        if len(components) > 1 and self.chooser.chance(85):
+            count = min(len(components), 2 + self.chooser.integer(0, 2))
+            bins: list[list[TensorView]] = [[] for _ in range(count)]
+            for k, component in enumerate(components):
+                bins[k if k < count else self.chooser.integer(0, count - 1)] += component
+            return [sorted(b, key=rank.__getitem__) for b in bins]
+        order = self._order(tensors)
+        at = [0, *self.chooser.cuts(len(order), 2 + (self.chooser.chance(30))), len(order)]
+        return [order[a:b] for a, b in zip(at, at[1:], strict=False)]
+
+
+def parallelize(chooser: Chooser, options: CaseOptions, recorder: Recorder, found: Partition) -> None:
+    """Parallelize some of the groups: vertical ones on thread types, others on block types, too."""
+    for group in found.groups:
+        if not chooser.chance(options.groups):
+            continue
+        horizontal = group.kind in (GroupKind.HORIZONTAL, GroupKind.BOTH)
+        types = BLOCK_TYPES if horizontal and chooser.chance(options.block_types) else THREAD_TYPES
+        recorder.attempt(group, "parallelize", chooser.pick(types))

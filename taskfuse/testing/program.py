@@ -1,0 +1,169 @@
+"""Programs: a fusion together with the public calls that made it, so that it can be printed, and made again.
+
+A :class:`Recorder` makes calls and writes each down as a line of Python. Tensors, tasks, groups and scalars appear under their own names,
+so that the program, the fusion's text and the kernel's text speak of the same things.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+import taskfuse as tf
+from taskfuse.dtypes import DType
+from taskfuse.errors import DTypeError, FusionError, LoweringError, ScheduleError, ShapeError, TaskError
+from taskfuse.ir.atoms import Atom
+from taskfuse.ir.fusion import Dim, Fusion
+from taskfuse.ir.tasks import Group, Task
+from taskfuse.ir.tensor import AxisRef, Scalar, TensorView
+from taskfuse.ir.types import MemoryType, ParallelType
+
+HEADER = ("import taskfuse as tf", "from taskfuse import MemoryType as M", "from taskfuse import ParallelType as P")
+REFUSALS = (DTypeError, FusionError, LoweringError, ScheduleError, ShapeError, TaskError)
+
+
+@dataclass(frozen=True, slots=True)
+class Spelled:
+    """An argument that is written otherwise than its value would be.
+
+    Attributes:
+        text: a Python expression.
+        value: its value.
+    """
+
+    text: str
+    value: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """The lines of Python, inside ``with tf.Fusion(...) as fusion:``, that make a fusion.
+
+    Attributes:
+        name: the fusion's name.
+        lines: one public call each.
+    """
+
+    name: str
+    lines: tuple[str, ...]
+
+    def source(self) -> str:
+        """A complete program that makes ``fusion``."""
+        body = [f"    {line}" for line in self.lines or ("pass",)]
+        return "\n".join((*HEADER, "", f"with tf.Fusion({self.name!r}) as fusion:", *body)) + "\n"
+
+    def run(self) -> Fusion:
+        """The fusion, made anew by executing the source."""
+        names: dict[str, Any] = {}
+        exec(compile(self.source(), f"<program {self.name}>", "exec"), names)
+        found = names["fusion"]
+        assert isinstance(found, Fusion)
+        return found
+
+
+class Recorder:
+    """Makes public calls and records them.
+
+    Attributes:
+        fusion: the fusion so far.
+        lines: the calls so far, as Python.
+        refused: how often each call was refused, by its name.
+        made: how often each call was made, by its name.
+    """
+
+    def __init__(self, name: str = "case") -> None:
+        self.fusion = Fusion(name)
+        self.lines: list[str] = []
+        self.made: Counter[str] = Counter()
+        self.refused: Counter[str] = Counter()
+        self._known: set[str] = set()
+
+    @staticmethod
+    def replay(program: Program) -> Recorder:
+        """A recorder that has made the calls of ``program``."""
+        recorder = Recorder(program.name)
+        recorder.fusion = program.run()
+        recorder.lines = list(program.lines)
+        recorder._known = {line.split(" = ")[0] for line in program.lines if line.split(" = ")[0].isidentifier()}
+        return recorder
+
+    def program(self) -> Program:
+        """What was recorded."""
+        return Program(self.fusion.name, tuple(self.lines))
+
+    def call(self, receiver: Any, method: str, *args: Any, **keywords: Any) -> Any:
+        """Call ``receiver.method(*args, **keywords)``, record it, and return its result.
+
+        Args:
+            receiver: the module ``taskfuse``, the fusion, or a tensor, axis, task or group of it.
+        """
+        head = self.text(receiver)
+        given = ", ".join([self.text(a) for a in args] + [f"{k}={self.text(v)}" for k, v in keywords.items()])
+        with self.fusion:
+            result = getattr(receiver, method)(*map(_value, args), **{k: _value(v) for k, v in keywords.items()})
+        self.made[method] += 1
+        line = f"{head}.{method}({given})"
+        if isinstance(result, TensorView | Scalar | Task | Group) and result.name not in self._known:
+            self._known.add(result.name)
+            line = f"{result.name} = {line}"
+        self.lines.append(line)
+        return result
+
+    def attempt(self, receiver: Any, method: str, *args: Any, **keywords: Any) -> Any:
+        """As :meth:`call`; ``None`` if taskfuse refuses the call, which then leaves no trace."""
+        try:
+            return self.call(receiver, method, *args, **keywords)
+        except REFUSALS:
+            self.refused[method] += 1
+            return None
+
+    def text(self, value: Any) -> str:
+        """An argument or receiver as Python."""
+        match value:
+            case Spelled():
+                return value.text
+            case Fusion():
+                return "fusion"
+            case TensorView():
+                return value.name if value.name in self._known else f"fusion.tensor({value.name!r})"
+            case Scalar() | Task() | Group():
+                return value.name
+            case AxisRef():
+                return f"{self.text(value.tensor)}.axis({value.tensor.loop.index(value.axis)})"
+            case ParallelType():
+                return f"P.{value.name}"
+            case MemoryType():
+                return f"M.{value.name}"
+            case DType():
+                return f"tf.{value.name}_" if value.is_bool else f"tf.{value.name}"
+            case Atom():
+                return f"tf.atoms.{value.name.upper()}"
+            case Dim():
+                return f"tf.dim({value.name!r}, multiple_of={value.multiple_of}, min={value.min}, max={value.max})"
+            case Enum():
+                return repr(value.value)
+            case list():
+                return f"[{', '.join(self.text(x) for x in value)}]"
+            case tuple():
+                return f"({', '.join(self.text(x) for x in value)}{',' if len(value) == 1 else ''})"
+            case dict():
+                return f"{{{', '.join(f'{self.text(k)}: {self.text(v)}' for k, v in value.items())}}}"
+            case _ if value is tf:
+                return "tf"
+            case _:
+                return repr(value)
+
+
+def _value(argument: Any) -> Any:
+    """What an argument stands for."""
+    match argument:
+        case Spelled():
+            return argument.value
+        case list():
+            return [_value(x) for x in argument]
+        case tuple():
+            return tuple(_value(x) for x in argument)
+        case _:
+            return argument

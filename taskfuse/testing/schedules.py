@@ -1,0 +1,225 @@
+"""Random schedules: transforms, parallel types, inline positions, memory, rings.
+
+Tensors are scheduled in one of the ways that users do: all alike by position, like a reference of their task, or each on its own. Every
+call may be refused; the generator then goes on without it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+import taskfuse as tf
+from taskfuse.ir.axes import Axis
+from taskfuse.ir.scalar import Const, Expr
+from taskfuse.ir.storage import has_code, storage_uses
+from taskfuse.ir.tensor import TensorView
+from taskfuse.ir.types import BLOCK_TYPES, THREAD_TYPES, MemoryType, ParallelType
+from taskfuse.testing.chooser import Chooser
+from taskfuse.testing.options import CaseOptions
+from taskfuse.testing.program import Recorder, Spelled
+
+FACTORS = (2, 3, 4, 4, 5, 8)
+THREADS_PER_TENSOR = 32
+BLOCKS_PER_TENSOR = 16
+UNROLLED = 8
+
+
+class Scheduler:
+    """Schedules one fusion.
+
+    Args:
+        size: the value of an extent.
+    """
+
+    def __init__(self, chooser: Chooser, options: CaseOptions, recorder: Recorder, size: Callable[[Expr], int]) -> None:
+        self.chooser = chooser
+        self.options = options
+        self.recorder = recorder
+        self.fusion = recorder.fusion
+        self.size = size
+
+    def computed(self) -> list[TensorView]:
+        """The tensors that have code."""
+        return [e.output for e in self.fusion.exprs() if has_code(self.fusion, e)]
+
+    # -- new tensors ----------------------------------------------------------------------------------------------------------------
+
+    def cache(self) -> None:
+        """Put copies between tensors and their readers, or between tensors and their definitions."""
+        if not self.chooser.chance(self.options.caches):
+            return
+        for tv in self.chooser.some(self.fusion.tensors(), 30):
+            self.recorder.attempt(tv, "cache_after" if tv.is_input or self.chooser.chance(50) else "cache_before")
+
+    def rfactor(self) -> None:
+        """Split a reduction axis and reduce one part in a tensor of its own."""
+        for tv in self.computed():
+            axes = [k for k, a in enumerate(tv.loop) if a.is_reduction]
+            if not axes or not self.chooser.chance(self.options.rfactors):
+                continue
+            axis = self.chooser.pick(axes)
+            if len(axes) == 1 or self.chooser.chance(50):
+                self.recorder.attempt(tv, "split", axis, self.chooser.pick(FACTORS))
+                axis += self.chooser.integer(0, 1)
+            self.recorder.attempt(tv, "rfactor", [axis])
+
+    # -- loops and what executes them -----------------------------------------------------------------------------------------------
+
+    def loops(self) -> None:
+        """Transform and bind loop axes, task by task or for the whole fusion."""
+        for scope in self._scopes():
+            match self.chooser.integer(0, 3):
+                case 0 | 1:
+                    self._by_position(scope)
+                case 2:
+                    self._by_reference(scope)
+                case _:
+                    for tv in scope:
+                        if self.chooser.chance(self.options.transforms):
+                            self._transform(tv)
+                        self._bind(tv)
+
+    def _scopes(self) -> list[list[TensorView]]:
+        tensors = self.computed()
+        if self.chooser.chance(50):
+            return [tensors]
+        scopes: dict[object, list[TensorView]] = {}
+        for tv in tensors:
+            scopes.setdefault(self.fusion.tasks.home(tv), []).append(tv)
+        return list(scopes.values())
+
+    def _by_position(self, scope: Sequence[TensorView]) -> None:
+        """Every tensor alike: the same split, and the same type for the axis at a position."""
+        types = self._types(4)
+        at = self.chooser.integer(0, 2) if self.chooser.chance(self.options.transforms) else None
+        factor = self.chooser.pick(FACTORS)
+        merged = self.chooser.chance(self.options.transforms // 4)
+        for tv in scope:
+            if merged and len(tv.loop) > 1:
+                self.recorder.attempt(tv, "merge", 0)
+            if at is not None and at < len(tv.loop):
+                self.recorder.attempt(tv, "split", at, factor)
+            for k, (axis, ptype) in enumerate(zip(tv.loop, types, strict=False)):
+                if ptype is not ParallelType.Serial and self._affordable(tv, axis, ptype):
+                    self.recorder.attempt(tv.axis(k), "parallelize", ptype)
+
+    def _by_reference(self, scope: Sequence[TensorView]) -> None:
+        """One tensor's transforms on the others, as far as they go."""
+        reference = self.chooser.pick([tv for tv in scope if len(tv.loop) == max(len(t.loop) for t in scope)])
+        self._transform(reference)
+        others = [tv for tv in scope if tv is not reference]
+        if not others:
+            self._bind(reference)
+            return
+        upto = self.chooser.integer(1, max(len(reference.loop), 1)) if self.chooser.chance(40) and reference.loop else None
+        if upto is None:
+            self.recorder.attempt(reference, "propagate", others)
+        else:
+            self.recorder.attempt(reference, "propagate", others, upto)
+        self._bind(reference)
+        self.recorder.attempt(tf, "parallelize_like", reference, others)
+
+    def _transform(self, tv: TensorView) -> None:
+        for _ in range(self.chooser.integer(1, 3)):
+            n = len(tv.loop)
+            if n == 0:
+                return
+            axis = self.chooser.integer(0, n - 1)
+            match self.chooser.integer(0, 7):
+                case 0 | 1 | 2 | 3:
+                    self.recorder.attempt(tv, "split", axis, self.chooser.pick(FACTORS), **({"inner": False} if self.chooser.chance(25) else {}))
+                case 4 | 5 if n > 1:
+                    other = self.chooser.integer(0, n - 2)
+                    self.recorder.attempt(tv, "merge", other, *([self.chooser.integer(0, n - 1)] if self.chooser.chance(25) else []))
+                case 6 if n > 1:
+                    self._swizzle(tv)
+                case _:
+                    self.recorder.attempt(tv, "reorder", self.chooser.order(range(n)))
+
+    def _swizzle(self, tv: TensorView) -> None:
+        """Split two axes to a power of two and swizzle the inner parts."""
+        n = len(tv.loop)
+        first = self.chooser.integer(0, n - 2)
+        factor = self.chooser.pick((2, 4))
+        if self.recorder.attempt(tv, "split", first + 1, factor) is None or self.recorder.attempt(tv, "split", first, factor) is None:
+            return
+        self.recorder.attempt(tv, "swizzle", first + 1, first + 3)
+
+    def _types(self, count: int) -> list[ParallelType]:
+        """Types for ``count`` axes, outermost first; the same type twice is rare, Serial is not."""
+        blocks = [ParallelType.Serial, *self.chooser.order(BLOCK_TYPES)]
+        threads = [ParallelType.Serial, *self.chooser.order(THREAD_TYPES)]
+        found: list[ParallelType] = []
+        for _ in range(count):
+            ptype = self.chooser.pick(blocks[:2] if self.chooser.chance(self.options.block_types) else threads[:3])
+            if ptype in found and not self.chooser.chance(12):
+                ptype = ParallelType.Serial
+            found.append(ptype)
+        return found
+
+    def _bind(self, tv: TensorView) -> None:
+        for k, ptype in enumerate(self._types(len(tv.loop))):
+            axis = tv.loop[k]
+            if ptype is ParallelType.Serial:
+                constant = isinstance(axis.extent, Const) and axis.extent.value <= UNROLLED
+                if not constant or not self.chooser.chance(20):
+                    continue
+                ptype = ParallelType.Vectorize if k == len(tv.loop) - 1 and self.chooser.chance(40) else ParallelType.Unroll
+            elif not self._affordable(tv, axis, ptype):
+                continue
+            self.recorder.attempt(tv.axis(k), "parallelize", ptype)
+
+    def _affordable(self, tv: TensorView, axis: Axis, ptype: ParallelType) -> bool:
+        kind = BLOCK_TYPES if ptype.is_block else THREAD_TYPES
+        bound = math.prod(self.size(a.extent) for a in tv.loop if tv.schedule.ptype(a) in kind)
+        return bound * self.size(axis.extent) <= (BLOCKS_PER_TENSOR if ptype.is_block else THREADS_PER_TENSOR)
+
+    # -- sharing loops --------------------------------------------------------------------------------------------------------------
+
+    def inline(self) -> None:
+        """Share loops: as deep as possible, at random, or not at all."""
+        match self.chooser.integer(0, 9):
+            case 0:
+                return
+            case 1 | 2:
+                for tv in self.chooser.some(self.computed(), 60):
+                    if tv.loop and tv.uses:
+                        self.recorder.attempt(tv, "inline_at", self.chooser.integer(1, len(tv.loop)))
+            case _:
+                self.recorder.attempt(self.fusion, "inline_most")
+                for tv in self.chooser.some(self.computed(), 12):
+                    if tv.schedule.inline:
+                        self.recorder.attempt(tv, "inline_at", self.chooser.integer(0, tv.schedule.inline))
+
+    # -- memory ---------------------------------------------------------------------------------------------------------------------
+
+    def rings(self) -> None:
+        """Circular buffers, mostly where tasks meet."""
+        for tv in self.computed():
+            home = self.fusion.tasks.home(tv)
+            crosses = any(self.fusion.tasks.home(u.output) is not home for u in storage_uses(self.fusion, tv))
+            if self.chooser.chance(self.options.stages if crosses else self.options.stages // 12):
+                self.recorder.attempt(tv, "circular_buffer", self.chooser.pick((2, 3, 1, 4)))
+
+    def memory(self) -> None:
+        """Memory types and allocation domains."""
+        for tv in self.chooser.some(self.computed(), self.options.memory):
+            self.recorder.attempt(tv, "set_memory_type", self.chooser.pick((MemoryType.Shared, MemoryType.Global, MemoryType.Local)))
+            if tv.logical and self.chooser.chance(30):
+                self._layout(tv)
+
+    def _layout(self, tv: TensorView) -> None:
+        name = tv.name
+        match self.chooser.integer(0, 3):
+            case 0:
+                layout, text = tf.layouts.padded(1), "tf.layouts.padded(1)"
+            case 1:
+                layout, text = tf.layouts.rowmajor(), "tf.layouts.rowmajor()"
+            case 2:
+                order = self.chooser.order(range(tv.ndim))
+                layout, text = tuple(tv.logical[k] for k in order), f"[{', '.join(f'{name}.logical[{k}]' for k in order)}]"
+            case _:
+                span = self.chooser.pick((32, 64))
+                layout, text = tf.layouts.swizzled(span), f"tf.layouts.swizzled({span})"
+        self.recorder.attempt(tv, "set_allocation_domain", Spelled(text.replace(name, self.recorder.text(tv)), layout))

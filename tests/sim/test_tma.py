@@ -1,0 +1,199 @@
+"""TMA loads and stores: boxes, swizzles, clipping, and what they must be ordered with."""
+
+import numpy as np
+import pytest
+
+from taskfuse.ir.values import RING
+from taskfuse.kir import parse_kernel
+from taskfuse.sim import Scheduler, simulate
+from tests.sim.kernels import SCHEDULERS, error, errors, kernel, load, replaced, run_all, without
+
+DOUBLE = load("double")
+
+
+def _rows(m: int) -> np.ndarray:
+    return np.random.default_rng(0).standard_normal((m, 32)).astype(np.float32)
+
+
+@pytest.mark.parametrize("m", [1, 8, 19])
+def test_boxes_that_overhang_are_filled_and_clipped(m: int) -> None:
+    run_all(parse_kernel(DOUBLE), [_rows(m)], 2 * _rows(m))
+
+
+def test_in_the_ring() -> None:
+    k = parse_kernel(DOUBLE)
+    words = RING.encode(_rows(9), k.inputs[0].dtype)
+    two = RING.literal(2.0, k.inputs[0].dtype)
+    run_all(k, [_rows(9)], words * two, values=RING)
+
+
+def test_outside_the_tensor_a_box_reads_zero() -> None:
+    text = replaced(DOUBLE, "map_y(8*blockIdx.x, 0) <- s[0, 0]", "map_y(8*blockIdx.x - 1, 0) <- s[0, 0]")
+    text = replaced(text, "map_x(8*blockIdx.x, 0)", "map_x(8*blockIdx.x - 1, -1)")
+    x = _rows(7)
+    expected = np.zeros((7, 32), np.float32)
+    expected[:, 1:] = 2 * x[:, :-1]
+    run_all(parse_kernel(text), [x], expected)
+
+
+@pytest.mark.parametrize(("span", "chunk"), [(32, "r % 8//4"), (64, "r % 8//2"), (128, "r % 8")])
+def test_swizzles(span: int, chunk: str) -> None:
+    """A row of ``span`` bytes has its 16-byte chunks permuted by its number in the period."""
+    columns = span // 4
+    k = kernel(
+        f"""
+        IF threadIdx.x == 0:
+          INIT full[0] count 1
+          FENCE mbarrier_init
+        SYNC block
+        IF threadIdx.x == 0:
+          EXPECT full[0] bytes {16 * span}
+          TMA s[0, 0] <- map_x(0, 0) on full[0]
+        WAIT full[0] parity 0
+        FOR r in 0..16:
+          y[r, threadIdx.x] = copy(s[r, 4*xor(threadIdx.x//4, {chunk}) + threadIdx.x % 4])
+        """,
+        f"TENSORMAP map_x = x box (16, {columns}) swizzle {span}",
+        f"SHARED s: float32[16, {columns}] align 1024",
+        "MBARRIER full[1]",
+        inputs=f"x: float32[16, {columns}]",
+        outputs=f"y: float32[16, {columns}]",
+        block=f"({columns}, 1, 1)",
+    )
+    x = np.arange(16 * columns, dtype=np.float32).reshape(16, columns)
+    run_all(k, [x], x)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("align 128 @ 0", "align 64 @ 64", "double: TMA at byte 64 of Shared memory, no multiple of 128"),
+        ("box (8, 32) swizzle 0\n  TENSORMAP map_y", "box (9, 32) swizzle 0\n  TENSORMAP map_y", "double: Shared 's' accessed out of bounds"),
+        ("s: float32[8, 32]", "s: int32[8, 32]", "double: TMA between float32 and int32"),
+        ("  FENCE mbarrier_init", "  PASS", "double: mbarrier full[0] used by the copy engine before fence.mbarrier_init by the thread that initialized it"),
+        ("FENCE proxy.async", "SYNC warp", "double: missing fence.proxy.async: Shared 's' was written by a thread and is accessed by an asynchronous engine"),
+        ("  COMMIT bulk", "  PASS", "double: thread exits with a TMA store that was never retired"),
+        ("  RETIRE bulk <= 0", "  RETIRE bulk <= 1", "double: thread exits with a TMA store that was never retired"),
+        ("TMA map_y(8*blockIdx.x, 0)", "TMA map_x(8*blockIdx.x, 0)", "double: write to input 'x'"),
+        ("bytes 1024", "bytes 1020", "double: deadlock: no thread can go on"),
+        ("EXPECT full[0] bytes 1024", "PASS", "double: deadlock: no thread can go on"),
+    ],
+)
+def test_faults_under_every_schedule(old: str, new: str, message: str) -> None:
+    assert errors(parse_kernel(replaced(DOUBLE, old, new)), [_rows(8)]) == {message}
+
+
+def test_texts() -> None:
+    assert error(parse_kernel(replaced(DOUBLE, "FENCE proxy.async", "PASS")), [_rows(8)]).splitlines() == [
+        "double: missing fence.proxy.async: Shared 's' was written by a thread and is accessed by an asynchronous engine",
+        "note: statement: TMA map_y(8*blockIdx.x, 0) <- s[0, 0]",
+        "note: block (0, 0, 0), thread (0, 0, 0)",
+        "note: written by thread (0, 0, 0)",
+        "help: the writer must execute fence.proxy.async after the write and before it publishes it",
+    ]
+    assert error(parse_kernel(replaced(DOUBLE, "s: float32[8, 32]", "s: float32[7, 32]")), [_rows(8)]).splitlines()[-1] == "note: byte 896 of 896"
+    assert error(parse_kernel(replaced(DOUBLE, "bytes 1024", "bytes 1020")), [_rows(8)]).splitlines()[1:] == [
+        "note: block (0, 0, 0), threads 0-31: WAIT full[0] parity 0: "
+        "full[0] wants parity 0 to complete; phase 0 (parity 0): 1 of 1 arrivals and -1024 bytes pending"
+        if False
+        else "note: block (0, 0, 0), threads 0-31: WAIT full[0] parity 0: "
+        "full[0] wants parity 0 to complete; phase 0 (parity 0): 0 of 1 arrivals and -4 bytes pending"
+    ]
+
+
+def test_a_load_that_nobody_waits_for() -> None:
+    k = parse_kernel(without(DOUBLE, "WAIT full"))
+    assert errors(k, [_rows(8)]) == {"none", "double: Shared 's' accessed while a TMA load that writes it is in flight"}
+    assert error(k, [_rows(8)], scheduler=Scheduler.ASYNC_LATE).splitlines()[-1] == "help: wait for the mbarrier of the load"
+    alone = kernel(
+        "IF threadIdx.x == 0:\n  INIT full[0] count 1\n  FENCE mbarrier_init\n  TMA s[0] <- map_x(0) on full[0]\ny[threadIdx.x] = copy(x[threadIdx.x])",
+        "TENSORMAP map_x = x box (32) swizzle 0",
+        "SHARED s: float32[32] align 128",
+        "MBARRIER full[1]",
+    )
+    assert errors(alone, [_rows(1)[0]]) == {"none", "k: the block exits while 1 TMA loads are in flight"}
+
+
+REUSE = """
+FOR i in 0..3:
+  s[threadIdx.x] = add.int64(index(threadIdx.x), index(i))
+  FENCE proxy.async
+  SYNC block
+  IF threadIdx.x == 0:
+    TMA map_y(i, 0) <- s[0]
+    COMMIT bulk
+    RETIRE bulk.read <= 0
+  SYNC block
+"""
+
+
+def test_a_source_is_written_again_only_after_it_was_read() -> None:
+    declarations = ("TENSORMAP map_y = y box (1, 32) swizzle 0", "SHARED s: float32[32] align 128")
+    expected = np.arange(32) + np.arange(3, dtype=np.float32)[:, None]
+    run_all(kernel(REUSE, *declarations, outputs="y: float32[3, 32]"), [np.zeros(32, np.float32)], expected)
+    broken = kernel(without(REUSE, "RETIRE"), *declarations, outputs="y: float32[3, 32]")
+    message = "k: Shared 's' written before the asynchronous operation that reads it was retired"
+    assert errors(broken, [np.zeros(32, np.float32)]) == {message}
+    assert error(broken, [np.zeros(32, np.float32)]).splitlines()[-1] == (
+        "help: retire the operation, and let the thread that did so tell the writer, before the write"
+    )
+
+
+def test_a_load_into_a_source_that_is_not_retired() -> None:
+    body = """
+    IF threadIdx.x == 0:
+      FOR i in 0..2:
+        INIT full[i] count 1
+      FENCE mbarrier_init
+      FOR i in 0..2:
+        EXPECT full[i] bytes 128
+        TMA s[0] <- map_x(0) on full[i]
+        WAIT full[i] parity 0
+        TMA map_y(i, 0) <- s[0]
+        COMMIT bulk
+      RETIRE bulk <= 0
+    """
+    declarations = (
+        "TENSORMAP map_x = x box (32) swizzle 0",
+        "TENSORMAP map_y = y box (1, 32) swizzle 0",
+        "SHARED s: float32[32] align 128",
+        "MBARRIER full[2]",
+    )
+    k = kernel(body, *declarations, outputs="y: float32[2, 32]")
+    x = _rows(1)[0]
+    assert errors(k, [x]) == {"k: TMA load into Shared 's' before the asynchronous operation that reads it was retired"}
+    assert error(k, [x]).splitlines()[-1] == "help: retire the operation before its slot is released"
+    fixed = kernel(replaced(body, "COMMIT bulk\n", "COMMIT bulk\n        RETIRE bulk.read <= 0\n"), *declarations, outputs="y: float32[2, 32]")
+    run_all(fixed, [x], np.stack([x, x]))
+
+
+def test_a_retire_waits_for_the_write_too() -> None:
+    """A thread reads back what its store wrote: right after a full retire, too early after a retire of the read."""
+    body = """
+    s[threadIdx.x] = copy(x[threadIdx.x])
+    FENCE proxy.async
+    SYNC block
+    IF threadIdx.x == 0:
+      TMA map_w(0) <- s[0]
+      COMMIT bulk
+      RETIRE bulk <= 0
+    SYNC block
+    y[threadIdx.x] = copy(w[threadIdx.x])
+    """
+    x = _rows(1)[0]
+    for read, found in (("", {"none"}), (".read", {"none", "k: read of uninitialized Global 'w'"})):
+        k = kernel(
+            replaced(body, "RETIRE bulk", f"RETIRE bulk{read}"),
+            "TENSORMAP map_w = w box (32) swizzle 0",
+            "SHARED s: float32[32] align 128",
+            "GLOBAL w: float32[32]",
+        )
+        assert errors(k, [x]) == found, read
+
+
+def test_late_engines_are_late() -> None:
+    """With no retire between, a store under ASYNC_LATE takes effect after everything else; under ASYNC_EARLY at once."""
+    k = parse_kernel(DOUBLE)
+    for scheduler in SCHEDULERS:
+        (y,) = simulate(k, [_rows(3)], scheduler=scheduler)
+        np.testing.assert_array_equal(y, 2 * _rows(3))
