@@ -25,11 +25,11 @@ def build() -> tf.Fusion:
     y.split(0, TILE).split(2, TILE).reorder([0, 2, 1, 3])  # [N/32, M/32, n, m]
     y.propagate([tile], upto=2)  # [N/32, M/32, m, n]
     tile.set_memory_type(MemoryType.Shared)
-    tile.set_allocation_domain(tf.allocation(tile).swizzle(2, 3))  # column n ^ m
     for tv in (y, tile):
         tv.split(2, ROWS)  # [N/32, M/32, 4, 8, 32]
         for axis, p in enumerate((P.BIDy, P.BIDx, P.Unroll, P.TIDy, P.TIDx)):
             tv.axis(axis).parallelize(p)
+    tile.set_allocation_domain(tf.allocation(tile).merge(2).swizzle(2, 3))  # [N/32, M/32, m, n ^ m]
     tile.inline_at(2)
     return fusion
 

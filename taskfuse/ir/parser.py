@@ -39,6 +39,7 @@ from taskfuse.ir.tensor import Scalar, TensorSchedule, TensorView
 from taskfuse.ir.types import ParallelType
 from taskfuse.location import Location
 
+_FILE = "<fusion text>"
 _LOST = re.compile(r"x\d+")
 
 
@@ -56,7 +57,7 @@ def parse_fusion(text: str) -> Fusion:
 
 
 def _location(token: Token) -> Location:
-    return Location("<fusion text>", token.line, token.column - 1)
+    return Location(_FILE, token.line, token.column - 1)
 
 
 @contextmanager
@@ -65,7 +66,8 @@ def _located(token: Token) -> Generator[None, None, None]:
     try:
         yield
     except (FusionError, TaskError) as error:
-        error.location = _location(token)
+        if error.location is None or error.location.file != _FILE:
+            error.location = _location(token)
         raise
 
 
@@ -372,20 +374,23 @@ class _Builder:
     def _build_tree(self, axes: _Axes) -> None:
         nodes: dict[str, Node] = {}
         parallel: list[tuple[Name, Group, ParallelType]] = []
-        for n in self.text.nodes:
-            with _located(n.name.token):
-                match n:
-                    case TaskText():
-                        nodes[n.name.text] = self.fusion.task([self._tensor(t) for t in n.tensors], n.name.text)
-                    case GroupText():
-                        for m in n.members:
-                            if m.text not in nodes:
-                                raise m.token.error(f"there is no task or group '{m.text}' above this line")
-                        group = self.fusion.group([nodes[m.text] for m in n.members], n.name.text)
-                        group.turns = None if n.turns is None else axes.named(n.turns)
-                        nodes[n.name.text] = group
-                        if n.ptype is not None:
-                            parallel.append((n.name, group, n.ptype))
+        if not self.text.nodes:
+            return
+        with _located(self.text.nodes[0].name.token), self.fusion.tasks.rebuilding():
+            for n in self.text.nodes:
+                with _located(n.name.token):
+                    match n:
+                        case TaskText():
+                            nodes[n.name.text] = self.fusion.task([self._tensor(t) for t in n.tensors], n.name.text)
+                        case GroupText():
+                            for m in n.members:
+                                if m.text not in nodes:
+                                    raise m.token.error(f"there is no task or group '{m.text}' above this line")
+                            group = self.fusion.group([nodes[m.text] for m in n.members], n.name.text)
+                            group.turns = None if n.turns is None else axes.named(n.turns)
+                            nodes[n.name.text] = group
+                            if n.ptype is not None:
+                                parallel.append((n.name, group, n.ptype))
         for n, group, ptype in parallel:
             with _located(n.token):
                 group.parallelize(ptype)

@@ -221,9 +221,10 @@ class Branch:
 
 @dataclass(frozen=True, slots=True)
 class If:
-    """An if / else-if chain; at most the first arm whose condition holds runs."""
+    """An if / else-if chain; at most the first arm whose condition holds runs. ``note``: what it dispatches; printed above it."""
 
     branches: tuple[Branch, ...]
+    note: str = field(default="", compare=False)
     location: Location | None = field(default=None, compare=False)
 
 

@@ -169,6 +169,8 @@ class _Printer:
             case Bind():
                 self.nested(f"FOR {stmt.index} in {stmt.ptype.value}{{{stmt.extent}}}:", stmt.body, depth)
             case If():
+                if stmt.note:
+                    self.lines.append(f"{INDENT * depth}# {stmt.note}")
                 for i, branch in enumerate(stmt.branches):
                     self.statements.append(len(self.lines))
                     otherwise = 0 < i == len(stmt.branches) - 1 and branch.cond is TRUE

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from taskfuse.errors import LoweringError, UnsupportedError
+from taskfuse.ir.expr import Assemble
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.scalar import Const, Expr, const, eq, ge, is_multiple, prove, select, simplify, sym, xor
 from taskfuse.ir.storage import has_code, storage_uses
@@ -36,6 +37,7 @@ class Turns:
         instance: which instance a thread belongs to, in hardware indices.
         count: number of instances.
         trips: slots per instance in one iteration of ``outer``.
+        width: threads with consecutive linear ids that are one instance's, at least.
         late: pass the turn after all of the consumer's code of an iteration (``take_turns``).
     """
 
@@ -44,6 +46,7 @@ class Turns:
     instance: Expr
     count: Expr
     trips: Expr
+    width: Expr
     late: bool
 
 
@@ -97,6 +100,7 @@ class Channels:
         self.channels: list[Channel] = []
         self._of: dict[TensorView, Channel] = {}
         found: dict[tuple[object, ...], Channel] = {}
+        self._check_assemblies()
         for tv in tree.place:
             group = boundary(tree, fusion, tv)
             if group is None:
@@ -110,6 +114,25 @@ class Channels:
                 )
             self._add(tv, group, paths, found)
 
+    def _check_assemblies(self) -> None:
+        """The parts of an assembly lie in Global memory, which no ring orders."""
+        for expr in self.fusion.exprs():
+            if not isinstance(expr, Assemble):
+                continue
+            for part in expr.parts:
+                for use in storage_uses(self.fusion, expr.output):
+                    if part.tensor not in self.tree.place or not has_code(self.fusion, use):
+                        continue
+                    made, read = self.tree.path(part.tensor), self.tree.path(use.output)
+                    group = [n for n in made if n in read][-1]
+                    if isinstance(group, Group) and is_vertical(group):
+                        raise LoweringError(
+                            what=expr.output.name,
+                            reason=f"{part.tensor.name} stores its part in Global memory, and {use.output.name} reads it in another member of {group.name}",
+                            help="use the gather form of cat there, or put the parts and their readers into one member",
+                            location=expr.location,
+                        )
+
     def _add(self, tv: TensorView, group: Group, paths: dict[TensorView, tuple[Loop, ...]], found: dict[tuple[object, ...], Channel]) -> None:
         path = self.tree.path(tv)
         mine = path[path.index(group) + 1]
@@ -118,9 +141,11 @@ class Channels:
         for u in users:
             other = self.tree.path(u)
             members.setdefault(other[other.index(group) + 1], set()).add(u)
-        source = self._descend(mine, {tv})[0]
-        ends = [e for m, touched in members.items() for e in self._descend(m, touched)]
         serial = [loop for loop, a in zip(paths[tv], tv.loop[: tv.schedule.inline], strict=False) if tv.schedule.ptype(a).is_loop]
+        shared = paths[tv][: tv.schedule.inline]
+        source = self._descend(mine, {tv}, shared, serial, paths)[0]
+        ends = [e for m, touched in members.items() for e in self._descend(m, touched, shared, serial, paths)]
+        self._check_bindings(tv, users, paths)
         loop = serial[-1] if serial else None
         turns = [self._turns(serial, e, {u for u in users if e in self.tree.path(u)}) for e in ends]
         key = (group, source, tuple(ends), loop)
@@ -165,20 +190,60 @@ class Channels:
             trips = trips * loop.axes[user].extent
         outer = serial[serial.index(at) - 1] if at is not serial[0] else None
         late = any(g.turns is not None and g.turns in at.axes.values() for g in self.fusion.tasks.groups())
-        return Turns(at, outer, values[at.axes[user]], at.axes[user].extent, trips, late)
+        width = product(own[own.index(at.axes[user]) + 1 :])
+        for p in THREAD_TYPES[: THREAD_TYPES.index(ptype)]:
+            width = width * self.regions.launch[p]
+        return Turns(at, outer, values[at.axes[user]], at.axes[user].extent, trips, width, late)
 
-    def _descend(self, node: Node, touched: set[TensorView]) -> list[Node]:
+    def _check_bindings(self, tv: TensorView, users: list[TensorView], paths: dict[TensorView, tuple[Loop, ...]]) -> None:
+        """A loop that roles share is bound alike in both, or has code in the producer and is thread-bound in the consumer (distributed)."""
+        for loop, a in zip(paths[tv], tv.loop[: tv.schedule.inline], strict=False):
+            mine = tv.schedule.ptype(a)
+            for u in users:
+                theirs = u.schedule.ptype(loop.axes[u])
+                if mine is not theirs and not (mine.is_loop and (theirs.is_loop or theirs.is_thread)):
+                    raise LoweringError(
+                        what=tv.name,
+                        reason=f"it shares a loop with {u.name}, but its axis {loop.depth} is {mine.value} and that of {u.name} is {theirs.value}",
+                        help=f"bind both alike, or inline {tv.name} at {loop.depth} or less",
+                        location=tv.location,
+                    )
+
+    def _encloses_others(
+        self, node: Group, member: Node, touched: set[TensorView], shared: tuple[Loop, ...], paths: dict[TensorView, tuple[Loop, ...]]
+    ) -> bool:
+        """True if ``member``'s code stands in a loop of ``node`` that the channel's other end does not share: one fill serves all its trips."""
+        for u in touched:
+            for loop, a in zip(paths[u], u.loop, strict=True):
+                if loop not in shared and u.schedule.ptype(a).is_loop:
+                    for x in loop.axes:
+                        path = self.tree.path(x)
+                        if node in path and member not in path:
+                            return True
+        return False
+
+    def _descend(
+        self, node: Node, touched: set[TensorView], shared: tuple[Loop, ...], serial: list[Loop], paths: dict[TensorView, tuple[Loop, ...]]
+    ) -> list[Node]:
         """The endpoint at or below a member: one member that holds all tasks which touch the tensor is enough.
 
-        A parallelized horizontal group stops the descent; in a parallelized vertical one each role that touches it is an endpoint.
+        A parallelized horizontal group stops the descent, and so does a loop of a group that the other end does not share. In a
+        parallelized vertical group each role that touches the tensor is an endpoint, and so is each arm of a horizontal one that has
+        arms without the channel's loop.
         """
         while isinstance(node, Group):
             holders = {m: part for m in self.tree.members[node] if (part := {t for t in touched if m in self.tree.path(t)})}
+            spread = is_vertical(node)
             if node.ptype is not None and not is_vertical(node):
-                break
+                if not serial or all(t in serial[-1].axes for t in self.regions.tensors(node)):
+                    break
+                spread = True
             if len(holders) > 1:
-                return [e for m, part in holders.items() for e in self._descend(m, part)] if is_vertical(node) else [node]
-            node = next(iter(holders))
+                return [e for m, part in holders.items() for e in self._descend(m, part, shared, serial, paths)] if spread else [node]
+            member = next(iter(holders))
+            if self._encloses_others(node, member, touched, shared, paths):
+                break
+            node = member
         return [node]
 
     def check_memory(self, memory: dict[TensorView, MemoryType]) -> None:
@@ -235,7 +300,7 @@ class Channels:
     def _by_warp(self, end: Endpoint) -> bool:
         if not self.regions.is_aligned(end.node):
             return False
-        return end.turns is None or is_multiple(simplify(self.regions.count(end.node) // end.turns.count, self.regions.facts), WARP, self.regions.facts)
+        return end.turns is None or is_multiple(end.turns.width, WARP, self.regions.facts)
 
     def arrive(self, end: Endpoint, slot: BarrierSlot) -> tuple[Stmt, ...]:
         """The statements with which an endpoint arrives."""

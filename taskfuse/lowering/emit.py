@@ -81,7 +81,7 @@ class Emitter:
                 return [If((Branch(cond, body, n.node.name),))] if n.conds else list(body)
             case PDispatch():
                 arms = [Branch(and_(*m.conds), self.body(m.body, facts.with_assumption(and_(*m.conds))), m.node.name) for m in n.members]
-                return [If(tuple(arms))]
+                return [If(tuple(arms), n.note)]
             case PSync():
                 return list(n.stmts)
             case PStmt():

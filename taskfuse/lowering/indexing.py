@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from taskfuse.ir.axes import Axis, Resize, Split
-from taskfuse.ir.expr import Assemble, MathExpr, Read
+from taskfuse.ir.expr import Assemble, MathExpr, Read, Reduction
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.scalar import Const, Expr, Facts, and_, const, eq, ge, lt, prove, simplify, substitute, sym
 from taskfuse.ir.storage import has_code, storage_operands, storage_uses
@@ -45,6 +45,7 @@ class Indexer:
         self.slot: Callable[[TensorView, Task], Expr | None] = lambda tv, task: None
         self.loop_names: dict[Loop, str] = {}
         self._environments: dict[TensorView, Environment] = {}
+        self._accumulating: dict[TensorView, Environment] = {}
         self._kept: dict[tuple[TensorView, MemoryType], tuple[Axis, ...]] = {}
         for expr in fusion.exprs():
             if isinstance(expr, Assemble):
@@ -95,7 +96,7 @@ class Indexer:
         own = digits(tv, p)
         if not own and not digits(consumer, p) and mine == theirs:
             return False
-        env = self.environment(consumer)
+        env = self.reading_environment(consumer)
         base = sym(base_name(p, other))
         index = theirs.start + base
         kept = [a for a in own if not a.is_reduction]
@@ -117,7 +118,7 @@ class Indexer:
         return any(a.is_reduction for a in own) and not prove(eq(theirs.start, mine.start), env.facts)
 
     def _logical(self, consumer: TensorView, read: Read) -> tuple[Expr, ...]:
-        env = self.environment(consumer)
+        env = self.reading_environment(consumer)
         point = self.point(consumer, env)
         return tuple(simplify(substitute(e, point), env.facts) for e in read.index)
 
@@ -131,9 +132,18 @@ class Indexer:
         """The indices around the code of ``tv`` in its own memory type."""
         known = self._environments.get(tv)
         if known is None:
-            known = self._build(tv, {a: sym(self.loop_name(loop)) for a, loop in zip(tv.loop, self.joins.path[tv], strict=True)}, self.memory.get(tv))
+            known = self._build(tv, self.loop_symbols(tv), self.memory.get(tv))
             if tv in self.memory:
                 self._environments[tv] = known
+        return known
+
+    def reading_environment(self, tv: TensorView) -> Environment:
+        """The indices where the expression of ``tv`` reads its operands: a reduction accumulates in Local memory, whatever its result lives in."""
+        if not isinstance(self.fusion.definition(tv), Reduction):
+            return self.environment(tv)
+        known = self._accumulating.get(tv)
+        if known is None:
+            known = self._accumulating[tv] = self.variant(tv, self.loop_symbols(tv), MemoryType.Local)
         return known
 
     def variant(self, tv: TensorView, names: dict[Axis, Expr], memory: MemoryType, outside: bool = False) -> Environment:
@@ -182,6 +192,9 @@ class Indexer:
                 if region.extent is not const(1):
                     guards.append(eq(sym(name), 0))
         values = backward(tv, values)
+        if all(a in values for a in tv.logical):
+            for a, v in forward(tv, tuple(values[a] for a in tv.logical), facts).items():
+                values.setdefault(a, v)
         for t in tv.schedule.transforms:
             match t:
                 case Split(source=source) if source.is_foreign or (outside and source.is_reduction):
@@ -230,8 +243,23 @@ class Indexer:
                 raise refused(tv, "its allocation domain is not determined by its loop domain", "derive both from the tensor's own axes")
             if not env.values[a].free <= fixed:
                 kept.append(a)
+            elif memory is MemoryType.Local and tv.schedule.ptype(a).is_bound and a not in tv.loop:
+                self._check_owner(tv, tv.schedule.ptype(a), env)
         self._kept[(tv, memory)] = tuple(kept)
         return tuple(kept)
+
+    def _check_owner(self, tv: TensorView, p: ParallelType, env: Environment) -> None:
+        """A scalar instruction writes registers of its own thread: the allocation's digits of ``p`` are the writer's index."""
+        stored = tuple(a for a in allocation_axes(tv) if tv.schedule.ptype(a) is p)
+        owner = ZERO
+        for k, a in enumerate(stored):
+            owner = owner + env.values[a] * product(stored[k + 1 :])
+        if not prove(eq(owner, sym(base_name(p, self.tree.place[tv]))), env.facts):
+            raise refused(
+                tv,
+                f"its allocation puts an element into the registers of index {simplify(owner, env.facts)} of {p.value}, which does not compute it",
+                "bind loop and allocation axes alike",
+            )
 
     def loop_symbols(self, tv: TensorView) -> dict[Axis, Expr]:
         """The loop variables around the code of ``tv``."""

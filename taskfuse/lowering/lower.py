@@ -11,7 +11,8 @@ from taskfuse.lowering.channels import Channels
 from taskfuse.lowering.emit import Emitter
 from taskfuse.lowering.indexing import Indexer
 from taskfuse.lowering.nest import NestBuilder
-from taskfuse.lowering.prepare import prepare
+from taskfuse.lowering.notes import Notes
+from taskfuse.lowering.prepare import check_supported, prepare
 from taskfuse.lowering.regions import Regions
 from taskfuse.lowering.registers import Registers
 from taskfuse.lowering.rings import Rings
@@ -49,7 +50,7 @@ def lower(fusion: Fusion, options: LoweringOptions = DEFAULT) -> Kernel:
         LoweringError: the schedule cannot become a kernel.
         UnsupportedError: a construct that is not built yet.
     """
-    fusion.check()
+    check_supported(fusion)
     fusion = prepare(fusion)
     sequencer = Sequencer(fusion, options.order_seed)
     order = sequencer.sequence()
@@ -69,6 +70,7 @@ def lower(fusion: Fusion, options: LoweringOptions = DEFAULT) -> Kernel:
     storage = lay_out(plan, storage, options.shared_limit)
     sync = Synchronizer(regions, sequencer.tree.root, [b for b in storage if b.memory is not MemoryType.Local], channels.names(), rings.loops)
     sync.insert(plan, {tv.name for tv in fusion.outputs})
+    Notes(indexer, channels).write(plan)
     mbarriers = [*channels.barriers(), *((name, 1, count) for name, count in sync.mbarriers)]
     kernel = Emitter(fusion, regions).kernel(plan, storage, mbarriers, sync.counters, tuple(sync.cursor_inits()))
     return run_pipeline(kernel, options.verify)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from taskfuse.errors import UnsupportedError
 from taskfuse.ir.axes import Axis, AxisKind, axis, iteration_symbol
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.expr import Assemble, MathExpr, Pointwise, Read, View
@@ -15,10 +16,24 @@ from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.storage import has_code, storage_operands
 from taskfuse.ir.tasks import Group
 from taskfuse.ir.tensor import TensorSchedule, TensorView
-from taskfuse.ir.types import MemoryType
+from taskfuse.ir.types import CLUSTER_TYPES, MemoryType
 from taskfuse.schedule.copy import copy_fusion
 from taskfuse.schedule.order import Tree, complete, is_vertical
 from taskfuse.schedule.replay import replay
+from taskfuse.schedule.turns import check_turns
+
+
+def check_supported(fusion: Fusion) -> None:
+    """The laws of tasks and groups, and that nothing is bound to what this version has no code for. Raises :class:`UnsupportedError`."""
+    fusion.check()
+    bound = {p: tv.name for tv in fusion.tensors() for p in tv.schedule.ptypes.values()}
+    for group in fusion.tasks.groups():
+        check_turns(group)
+        if group.ptype is not None:
+            bound.setdefault(group.ptype, group.name)
+    for p in CLUSTER_TYPES:
+        if p in bound:
+            raise UnsupportedError(what=f"{p.value} in {bound[p]}", reason="clusters are not built yet", help="use a block index type")
 
 
 def prepare(fusion: Fusion) -> Fusion:
@@ -27,17 +42,20 @@ def prepare(fusion: Fusion) -> Fusion:
     if not any(g.ptype is not None for g in fusion.tasks.groups()):
         return fusion
     groups = [g for g in fusion.tasks.groups() if is_vertical(g)]
+    separated: set[TensorView] = set()
     for group in reversed(groups):
         tree = complete(fusion)
-        for tv in list(tree.place):
-            _separate(fusion, tree, group, tv)
+        separated.update(tv for tv in list(tree.place) if _separate(fusion, tree, group, tv))
+    for tv in separated:
+        tv.schedule.stages = 1  # the rings are those of the boundary copies
     return fusion
 
 
-def _separate(fusion: Fusion, tree: Tree, group: Group, tv: TensorView) -> None:
+def _separate(fusion: Fusion, tree: Tree, group: Group, tv: TensorView) -> bool:
+    """Give the readers of ``tv`` in other members a copy, if it is not only a boundary. True if it did."""
     path = tree.path(tv)
     if group not in path:
-        return
+        return False
     mine = path[path.index(group) + 1]
     outside: list[TensorView] = []
     elsewhere = tv.is_output
@@ -52,7 +70,7 @@ def _separate(fusion: Fusion, tree: Tree, group: Group, tv: TensorView) -> None:
         else:
             elsewhere = True
     if not outside or not elsewhere:
-        return
+        return False
     copy = _copy(fusion, tv)
     for reader in outside:
         expr = fusion.definition(reader)
@@ -63,13 +81,23 @@ def _separate(fusion: Fusion, tree: Tree, group: Group, tv: TensorView) -> None:
         task.add(copy)
     else:
         fusion.set_owner(copy, tv)
+    return True
+
+
+def _free_name(fusion: Fusion, tv: TensorView) -> str:
+    """``tv1.b``, ``tv1.b2``, ...: a tensor can be a boundary of several nested groups."""
+    names = {t.name for t in fusion.tensors()}
+    count = 1
+    while (name := f"{tv.name}.b{count if count > 1 else ''}") in names:
+        count += 1
+    return name
 
 
 def _copy(fusion: Fusion, tv: TensorView) -> TensorView:
     """A copy with the loop domain, inline position and ring of ``tv``."""
     old = tv.schedule
     mapping: dict[Axis, Axis] = {a: axis(a.extent) for a in tv.logical}
-    copy = fusion.new_tensor([mapping[a] for a in tv.logical], tv.dtype, name=f"{tv.name}.b", location=tv.location, origin=tv)
+    copy = fusion.new_tensor([mapping[a] for a in tv.logical], tv.dtype, name=_free_name(fusion, tv), location=tv.location, origin=tv)
     starts = {a for t in old.transforms for a in t.inputs} | set(old.loop)
     for a in starts:
         if a.kind is AxisKind.FOREIGN and a.source is not None:

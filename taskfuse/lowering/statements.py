@@ -94,7 +94,7 @@ class Statements:
         """The statement inside all loops of ``tv``."""
         expr = self.definition(tv)
         if isinstance(expr, Reduction):
-            env = self._accumulating(tv)
+            env = self.indexer.reading_environment(tv)
             operands, valid = self._operands(tv, env)
             out = self.indexer.write(tv, env, MemoryType.Local, self.accumulator(tv))
             guards = env.guards + tuple(c for c in valid if c is not TRUE)
@@ -118,9 +118,6 @@ class Statements:
                 return self.statement(tv, Compute(out, COPY, tuple(operands), tv.dtype, expr.location), env, env.guards)
             case Assemble():
                 raise AssertionError("an assembly has no code")
-
-    def _accumulating(self, tv: TensorView) -> Environment:
-        return self.indexer.variant(tv, self.indexer.loop_symbols(tv), MemoryType.Local)
 
     def init(self, tv: TensorView, loops: dict[Axis, Expr]) -> PStmt:
         """The accumulator set to the reduction's initial value."""

@@ -70,7 +70,11 @@ class Synchronizer:
         self._pins: dict[tuple[int, ParallelType], list[tuple[int, Expr, Expr | None, Expr]]] = {}
 
     def insert(self, plan: list[PNode], outputs: set[str]) -> None:
-        """Insert every barrier that the plan's accesses need."""
+        """Insert every barrier that the plan's accesses need.
+
+        Tensors are in single assignment: a statement does not conflict with itself (where a loop reuses its storage, the reads between
+        are ordered on both sides), and the statements that write one output (the parts of an assembly) write different elements.
+        """
         for name in outputs:
             self._memory.setdefault(name, MemoryType.Global)
         uses: dict[str, list[_Use]] = {}
@@ -82,8 +86,8 @@ class Synchronizer:
         for group in groups:
             found = [u for n in group for u in uses[n]]
             for i, a in enumerate(found):
-                for b in found[i:]:
-                    if (a.is_write or b.is_write) and (a is not b or a.is_write):
+                for b in found[i + 1 :]:
+                    if (a.is_write or b.is_write) and not (a.is_write and b.is_write and a.access.buffer in outputs):
                         needs += self._needs(a, b)
         self._satisfy(needs)
 

@@ -99,10 +99,16 @@ def _obstacle(keys: Keys, tv: TensorView, reader: MathExpr, depth: int) -> str |
     return None
 
 
+def _bound_alike(tv: TensorView, reader: MathExpr, depth: int) -> bool:
+    """True if the same thing executes the loop for both: another binding is for ``inline_at`` across roles only."""
+    p, q = (x.schedule.ptype(x.schedule.loop[depth]) for x in (tv, reader.output))
+    return p is q or (p.is_loop and q.is_loop)
+
+
 def _deepest(keys: Keys, tv: TensorView) -> int:
     readers = _readers(tv)
     depth = 0
-    while depth < len(tv.schedule.loop) and all(_obstacle(keys, tv, reader, depth) is None for reader in readers):
+    while depth < len(tv.schedule.loop) and all(_obstacle(keys, tv, reader, depth) is None and _bound_alike(tv, reader, depth) for reader in readers):
         depth += 1
     return depth
 

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from taskfuse.ir.scalar import Const, Expr, Sym, compile_expr
+from taskfuse.sim.fault import Fault
 
 Ints = npt.NDArray[np.int64]
 Env = dict[str, Any]
@@ -138,13 +139,16 @@ class Code:
 
     def evaluate(self, env: Mapping[str, Any]) -> Any:
         """The value where ``env`` has all symbols."""
-        return self.function(*[env[n] for n in self.names])
+        try:
+            return self.function(*[env[n] for n in self.names])
+        except (ZeroDivisionError, IndexError) as e:
+            raise Fault(f"the expression {self.expr} has no value: {e}") from None
 
     def uniform(self, env: Env) -> int:
         """The value of an expression without ``threadIdx``."""
         if self.constant is not None:
             return self.constant
-        return env[self.symbol] if self.symbol is not None else int(self.function(*[env[n] for n in self.names]))
+        return env[self.symbol] if self.symbol is not None else int(self.evaluate(env))
 
     def at(self, lanes: Lanes, env: Env) -> Any:
         """The value on lanes: an integer if all agree, else an array with one value per lane."""

@@ -46,6 +46,7 @@ class Machine:
         ready: agents that can run.
         actions: operations that engines may do now, oldest first.
         alive: agents whose threads have not exited.
+        preempted: the agent that runs has woken one that might go first.
         parked: joins where agents wait for the others.
         waiting: agents that wait for anything else: at which statement, and for what, in words.
         scalars: values of the run-time scalars, as stored.
@@ -60,6 +61,7 @@ class Machine:
         self.max_steps = max_steps
         self.steps = 0
         self.alive = 0
+        self.preempted = False
         self.ready: list[Agent] = []
         self.actions: list[Action] = []
         self.parked: dict[Join, None] = {}
@@ -87,10 +89,11 @@ class Machine:
         for agent in agents:
             del self.waiting[agent]
             self.ready.append(agent)
+            self.preempted = self.policy.preempts
 
     def split(self, agent: Agent, parts: list[tuple[Lanes, int]], join: int) -> Signal:
         """Let the parts of an agent go their own ways until they meet at ``join``."""
-        if not self.policy.parks:
+        if self.program.unit > 1:
             parts = self._carve(parts)
         joins = (*agent.joins, Join(join, len(parts)))
         for outer in agent.joins:
@@ -236,7 +239,9 @@ class Machine:
         code = self.program.code
         steps = self.steps
         limit = self.max_steps
+        left = quantum
         pc = agent.pc
+        self.preempted = False
         try:
             while True:
                 pc = agent.pc
@@ -247,8 +252,8 @@ class Machine:
                     if steps > limit:
                         raise Fault(f"more than {limit} steps", help="raise max_steps if the kernel is meant to run that long")
                 elif signal is Signal.POINT:
-                    quantum -= 1
-                    if quantum <= 0:
+                    left -= 1
+                    if left <= 0 or self.preempted:
                         return signal
                 else:
                     return signal
@@ -261,6 +266,7 @@ class Machine:
             raise self.error(fault, agent.block, pc, agent.lanes.first if fault.thread is None else fault.thread) from None
         finally:
             self.steps = steps
+            self.policy.passed += quantum - left
 
     # -- reports ----------------------------------------------------------------------------------------------------------------------
 

@@ -254,6 +254,10 @@ def read(memory: Memory, site: Site, lanes: Lanes, env: Env) -> Any:
     """The elements at a site: a scalar if it is one element, else one per lane. Raises :class:`Fault` if one was never written."""
     store = memory.stores[site.buffer]
     place = site.place(lanes, env, memory.regions[site.buffer])
+    if memory.busy and store.owned is not None:
+        check_registers(store, place, memory.regions[site.buffer])
+    if store.proxy is not None:
+        check_incoming(store.proxy, place.index, memory.regions[site.buffer])
     if store.valid is not None and place not in memory.known:
         missing = store.valid[place.index] != store.full
         if np.any(missing):
@@ -261,10 +265,6 @@ def read(memory: Memory, site: Site, lanes: Lanes, env: Env) -> Any:
             notes = (f"index {site.index_text(lanes, env, thread)}",)
             raise Fault(f"read of uninitialized {memory.regions[site.buffer]}", thread=thread, notes=notes)
         memory.known.add(place)
-    if memory.busy and store.owned is not None:
-        check_registers(store, place, memory.regions[site.buffer])
-    if store.proxy is not None:
-        check_incoming(store.proxy, place.index, memory.regions[site.buffer])
     found = store.data[place.index]
     return found if store.dtype is None else found.astype(store.dtype)
 

@@ -53,14 +53,18 @@ class Policy:
     Attributes:
         timing: of the asynchronous engines.
         parks: agents wait where they may merge with others, which is fast, but never run ahead of them.
+        preempts: an agent that wakes another one stops for the choice of who goes on.
+        passed: interleaving points passed so far, by all agents.
     """
 
     timing = Timing.MIXED
     parks = True
+    preempts = False
 
     def __init__(self, rng: Random) -> None:
         self.rng = rng
         self.turn = 0
+        self.passed = 0
 
     def pieces(self, units: int) -> list[int]:
         """Where a block of ``units`` units of threads that must stay together is cut at the start: ascending, within 1..units-1."""
@@ -104,6 +108,7 @@ def _halves(units: int) -> list[int]:
 
 class _LowFirst(_AsyncEarly):
     parks = False
+    preempts = True
 
     def pieces(self, units: int) -> list[int]:
         return _halves(units)
@@ -117,6 +122,7 @@ class _LowFirst(_AsyncEarly):
 
 class _HighFirst(_AsyncLate):
     parks = False
+    preempts = True
 
     def pieces(self, units: int) -> list[int]:
         return _halves(units)
@@ -160,6 +166,7 @@ class _RandomFine(_Random):
 
 
 class _Pct(_Random):
+    preempts = True
     changes = 3
 
     def __init__(self, rng: Random) -> None:
@@ -168,7 +175,6 @@ class _Pct(_Random):
         # the length of the run is not known beforehand: change points at all scales
         self.points = sorted(rng.randrange(1 << rng.randrange(2, 11)) for _ in range(self.changes))
         self.priorities: dict[Agent, float] = {}
-        self.steps = 0
 
     def pick(self, ready: Sequence[Agent]) -> int:
         priorities = self.priorities
@@ -176,16 +182,14 @@ class _Pct(_Random):
             if agent not in priorities:
                 priorities[agent] = self.rng.random()
         top = max(range(len(ready)), key=lambda k: priorities[ready[k]])
-        if self.points and self.steps >= self.points[0]:
+        while self.points and self.passed >= self.points[0]:
             self.points.pop(0)
-            priorities[ready[top]] = -self.steps
+            priorities[ready[top]] = len(self.points) - self.changes
             top = max(range(len(ready)), key=lambda k: priorities[ready[k]])
         return top
 
     def quantum(self) -> int:
-        length = max(1, self.points[0] - self.steps) if self.points else FOREVER
-        self.steps += length
-        return length
+        return max(1, self.points[0] - self.passed) if self.points else FOREVER
 
 
 def policy(scheduler: Scheduler, seed: int) -> Policy:

@@ -114,13 +114,20 @@ def _bind(kernel: Kernel, tensors: dict[str, Array], symbols: dict[str, int]) ->
             raise InputError(index=index, fusion=kernel.name, reason=f"{extent.name} is {size}; it must be {bounds}{multiple}")
     for index, param in inputs:
         for axis, (extent, size) in enumerate(zip(param.shape, tensors[param.name].shape, strict=True)):
-            wanted = evaluate(extent, symbols)
+            wanted = _value(kernel, extent, symbols)
             if size != wanted:
                 raise InputError(index=index, fusion=kernel.name, reason=f"axis {axis} of '{param.name}' has extent {size}, not {extent} = {wanted}")
     for param in kernel.params:
         if isinstance(param, HostParam):
-            symbols[param.name] = int(evaluate(param.value, symbols))
+            symbols[param.name] = _value(kernel, param.value, symbols)
     return symbols
+
+
+def _value(kernel: Kernel, expr: Expr, symbols: Mapping[str, int]) -> int:
+    try:
+        return int(evaluate(expr, symbols))
+    except (ZeroDivisionError, IndexError) as e:
+        raise SimulationError(kernel=kernel.name, reason=f"the expression {expr} has no value: {e}") from None
 
 
 def _scalars(kernel: Kernel, scalars: dict[str, Argument], values: Values) -> dict[str, Array]:
@@ -147,7 +154,7 @@ class _Launch:
 
     def value(self, expr: Expr) -> int:
         """The value of an expression over extents and host parameters."""
-        return int(evaluate(expr, self.symbols))
+        return _value(self.kernel, expr, self.symbols)
 
     def _layout(self) -> list[Region]:
         regions: list[Region] = []

@@ -10,21 +10,37 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from taskfuse.errors import LoweringError, ScheduleError, TaskError, TaskfuseError, UnsupportedError
+from taskfuse.errors import LoweringError, TaskfuseError
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.scalar import evaluate
 from taskfuse.ir.types import MemoryType
 from taskfuse.kir import Kernel
 from taskfuse.lowering import LoweringOptions, lower
+from taskfuse.schedule.copy import copy_fusion
 from taskfuse.testing import partitions
 from taskfuse.testing.chooser import Chooser
 from taskfuse.testing.graphs import Graph
 from taskfuse.testing.options import CaseOptions
-from taskfuse.testing.program import Program, Recorder
+from taskfuse.testing.program import REFUSALS, Program, Recorder
 from taskfuse.testing.schedules import Scheduler
 
 Array = NDArray[Any]
 REPAIRS = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of lowering: one of three.
+
+    Attributes:
+        kernel: the kernel.
+        refusal: why taskfuse refuses the schedule, or the generator the kernel's size.
+        crash: what is no refusal, and hence a bug.
+    """
+
+    kernel: Kernel | None
+    refusal: TaskfuseError | None
+    crash: Exception | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +53,8 @@ class Case:
         sizes: the value of each symbolic dimension.
         seed: picks the arguments, the orders and the interleavings that checks use.
         fusion: the fusion.
-        kernel: its kernel; ``None`` if it does not lower.
-        refusal: why it does not lower.
+        plain: the unscheduled fusion.
+        outcome: its kernel, or why there is none.
         made, refused: how often each call was made, and refused, while the case was generated.
         options: what the case was made by.
     """
@@ -48,11 +64,16 @@ class Case:
     sizes: dict[str, int]
     seed: int
     fusion: Fusion
-    kernel: Kernel | None
-    refusal: TaskfuseError | None
+    plain: Fusion
+    outcome: Outcome
     options: CaseOptions
     made: Counter[str] = field(default_factory=Counter[str])
     refused: Counter[str] = field(default_factory=Counter[str])
+
+    @property
+    def kernel(self) -> Kernel | None:
+        """The kernel; ``None`` if the schedule is refused."""
+        return self.outcome.kernel if self.outcome.refusal is None else None
 
     def arguments(self) -> list[Array | int | float]:
         """Inputs and run-time scalars: small integers and, unless the case is exact, fractions; random words stand for them in the ring."""
@@ -99,17 +120,44 @@ def random_case(chooser: Chooser, options: CaseOptions | None = None) -> Case:
     recorder = Recorder()
     graph = Graph(chooser, options, recorder)
     graph.grow()
-    return _schedule(chooser, options, recorder, graph.sizes)
+    return _scheduled(chooser, options, recorder, graph.sizes)
 
 
 def reschedule(case: Case, chooser: Chooser) -> Case:
     """The math of ``case`` with other tasks, groups and schedule: results must be the same."""
-    recorder = Recorder.replay(case.math)
-    return _schedule(chooser, case.options, recorder, case.sizes, case.seed)
+    return _scheduled(chooser, case.options, Recorder.replay(case.math), case.sizes, case.seed)
 
 
-def _schedule(chooser: Chooser, options: CaseOptions, recorder: Recorder, sizes: dict[str, int], seed: int | None = None) -> Case:
+def _scheduled(chooser: Chooser, options: CaseOptions, recorder: Recorder, sizes: dict[str, int], seed: int | None = None) -> Case:
     math = recorder.program()
+    plain, _ = copy_fusion(recorder.fusion)
+    try:
+        _schedule(chooser, options, recorder, sizes)
+        outcome = _lowered(recorder, options, sizes)
+    except Exception as error:
+        outcome = Outcome(None, None, error)
+    chosen = zlib.crc32(math.source().encode()) if seed is None else seed
+    return Case(recorder.program(), math, sizes, chosen, recorder.fusion, plain, outcome, options, recorder.made, recorder.refused)
+
+
+def program_case(program: Program, calls: int, sizes: dict[str, int], seed: int, options: CaseOptions) -> Case:
+    """The case of a program whose first ``calls`` lines make the math. Raises what a line of the math raises."""
+    math = Program(program.name, program.lines[:calls])
+    plain = math.run()
+    fusion = plain
+    try:
+        fusion = program.run()
+        kernel = lower(fusion, LoweringOptions(verify=False))
+        outcome = Outcome(kernel, _too_large(kernel, options, sizes), None)
+    except REFUSALS as error:
+        outcome = Outcome(None, error, None)
+    except Exception as error:
+        outcome = Outcome(None, None, error)
+    return Case(program, math, sizes, seed, fusion, plain, outcome, options)
+
+
+def _schedule(chooser: Chooser, options: CaseOptions, recorder: Recorder, sizes: dict[str, int]) -> None:
+    """Tasks, groups and schedule, in one of the orders in which calls can be made."""
     scheduler = Scheduler(chooser, options, recorder, lambda e: int(evaluate(e, sizes)))
     early = chooser.chance(50)
     if early:
@@ -128,37 +176,31 @@ def _schedule(chooser: Chooser, options: CaseOptions, recorder: Recorder, sizes:
         partitions.parallelize(chooser, options, recorder, found)
     scheduler.rings()
     scheduler.memory()
-    kernel, refusal = _lowered(recorder)
-    if kernel is not None:
-        refusal = _too_large(kernel, options, sizes)
-    program = recorder.program()
-    chosen = zlib.crc32(program.source().encode()) if seed is None else seed
-    return Case(program, math, sizes, chosen, recorder.fusion, None if refusal else kernel, refusal, options, recorder.made, recorder.refused)
 
 
-def _lowered(recorder: Recorder) -> tuple[Kernel | None, TaskfuseError | None]:
+def _lowered(recorder: Recorder, options: CaseOptions, sizes: dict[str, int]) -> Outcome:
     """The kernel, after repairs: the tensor at fault goes to Shared, then to Global memory, then shares no loops."""
     fusion = recorder.fusion
     tried: Counter[str] = Counter()
     while True:
         try:
-            return lower(fusion, LoweringOptions(verify=False)), None
-        except (ScheduleError, TaskError, UnsupportedError) as error:
-            return None, error
+            kernel = lower(fusion, LoweringOptions(verify=False))
+            return Outcome(kernel, _too_large(kernel, options, sizes), None)
         except LoweringError as error:
             name = str(error.fields["what"]).removesuffix(".b")
             at_fault = next((tv for tv in fusion.tensors() if tv.name == name), None)
             if at_fault is None or sum(tried.values()) >= REPAIRS or tried[name] > 2:
-                return None, error
-            step = tried[name]
+                return Outcome(None, error, None)
             tried[name] += 1
-            match step:
-                case 0:
-                    recorder.attempt(at_fault, "set_memory_type", MemoryType.Shared)
+            match tried[name]:
                 case 1:
+                    recorder.attempt(at_fault, "set_memory_type", MemoryType.Shared)
+                case 2:
                     recorder.attempt(at_fault, "set_memory_type", MemoryType.Global)
                 case _:
                     recorder.attempt(at_fault, "inline_at", 0)
+        except REFUSALS as error:
+            return Outcome(None, error, None)
 
 
 def _too_large(kernel: Kernel, options: CaseOptions, sizes: dict[str, int]) -> TaskfuseError | None:

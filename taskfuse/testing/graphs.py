@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 
 import taskfuse as tf
 from taskfuse.dtypes import DType, bool_, float32, int32
+from taskfuse.ir.fusion import Dim
 from taskfuse.ir.scalar import ONE, Const, Expr, evaluate
 from taskfuse.ir.tensor import Scalar, TensorView
 from taskfuse.testing.chooser import Chooser
@@ -44,6 +45,7 @@ class Graph:
         self.sizes: dict[str, int] = {}
         self.tensors: list[TensorView] = []
         self.scalars: list[Scalar] = []
+        self._facts: dict[str, Dim] = {}
         self._dims = self._dimensions()
         self._kinds = self._weights()
 
@@ -74,7 +76,7 @@ class Graph:
     # -- choices --------------------------------------------------------------------------------------------------------------------
 
     def _dimensions(self) -> list[Dimension]:
-        """The extents of this fusion's inputs; symbols get their facts by a first use in ``tf.dim``."""
+        """The extents of this fusion's inputs; a symbol's facts are stated where it is used first."""
         found: list[Dimension] = []
         empty = self.chooser.chance(self.options.empty)
         for k in range(1 + self.chooser.integer(0, 2)):
@@ -85,8 +87,16 @@ class Graph:
                 continue
             name = "NMK"[k]
             self.sizes[name] = size
+            self._facts[name] = self._stated(name, size)
             found.append(name)
         return found
+
+    def _stated(self, name: str, size: int) -> Dim:
+        """Some true facts about a symbol of the given value."""
+        least = 0 if size == 0 or self.chooser.chance(25) else 1
+        most = None if self.chooser.chance(60) else size + self.chooser.integer(0, 5)
+        multiple = 2 if size % 2 == 0 and self.chooser.chance(15) else 1
+        return Dim(name, least, most, multiple)
 
     def _weights(self) -> list[Callable[[], TensorView | None]]:
         o = self.options
@@ -132,20 +142,10 @@ class Graph:
         return self.chooser.pick(self.options.dtypes)
 
     def _input(self, shape: list[Dimension], dtype: DType | None = None) -> TensorView:
-        given: list[object] = [self._dim(d) if isinstance(d, str) else d for d in shape]
+        given = [self._facts.pop(d, d) if isinstance(d, str) else d for d in shape]
         tv: TensorView = self.recorder.call(tf, "define_tensor", given, dtype=self._dtype() if dtype is None else dtype)
         self.tensors.append(tv)
         return tv
-
-    def _dim(self, name: str) -> object:
-        """The symbol, with its facts at the first use."""
-        if name in self.fusion.dims:
-            return name
-        size = self.sizes[name]
-        least = 0 if size == 0 or self.chooser.chance(25) else 1
-        most = None if self.chooser.chance(60) else size + self.chooser.integer(0, 5)
-        multiple = 2 if size % 2 == 0 and self.chooser.chance(15) else 1
-        return tf.dim(name, multiple_of=multiple, min=least, max=most)
 
     def _fits(self, *extents: int) -> bool:
         return math.prod(extents) <= self.options.elements

@@ -115,10 +115,23 @@ class _Partitioner:
 
 
 def parallelize(chooser: Chooser, options: CaseOptions, recorder: Recorder, found: Partition) -> None:
-    """Parallelize some of the groups: vertical ones on thread types, others on block types, too."""
-    for group in found.groups:
+    """Parallelize some of the groups: vertical ones on thread types, others on block types, too (rarely inside of vertical ones)."""
+    for group in reversed(found.groups):
         if not chooser.chance(options.groups):
             continue
-        horizontal = group.kind in (GroupKind.HORIZONTAL, GroupKind.BOTH)
-        types = BLOCK_TYPES if horizontal and chooser.chance(options.block_types) else THREAD_TYPES
-        recorder.attempt(group, "parallelize", chooser.pick(types))
+        blocks = not is_vertical(group) and chooser.chance(options.block_types) and (not _inside_vertical(group) or chooser.chance(10))
+        recorder.attempt(group, "parallelize", chooser.pick(BLOCK_TYPES if blocks else THREAD_TYPES))
+
+
+def is_vertical(group: Group) -> bool:
+    """Members depend on each other."""
+    return group.kind in (GroupKind.VERTICAL, GroupKind.NEITHER)
+
+
+def _inside_vertical(group: Group) -> bool:
+    outer = group.parent
+    while outer is not None:
+        if outer.ptype is not None and is_vertical(outer):
+            return True
+        outer = outer.parent
+    return False

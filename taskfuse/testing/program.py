@@ -13,7 +13,7 @@ from typing import Any
 
 import taskfuse as tf
 from taskfuse.dtypes import DType
-from taskfuse.errors import DTypeError, FusionError, LoweringError, ScheduleError, ShapeError, TaskError
+from taskfuse.errors import DTypeError, LoweringError, ScheduleError, ShapeError, TaskError, UnsupportedError
 from taskfuse.ir.atoms import Atom
 from taskfuse.ir.fusion import Dim, Fusion
 from taskfuse.ir.tasks import Group, Task
@@ -21,7 +21,8 @@ from taskfuse.ir.tensor import AxisRef, Scalar, TensorView
 from taskfuse.ir.types import MemoryType, ParallelType
 
 HEADER = ("import taskfuse as tf", "from taskfuse import MemoryType as M", "from taskfuse import ParallelType as P")
-REFUSALS = (DTypeError, FusionError, LoweringError, ScheduleError, ShapeError, TaskError)
+# What taskfuse may answer to a call that it cannot take. FusionError is none: the generators make no such call.
+REFUSALS = (DTypeError, LoweringError, ScheduleError, ShapeError, TaskError, UnsupportedError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,11 +102,17 @@ class Recorder:
         """
         head = self.text(receiver)
         given = ", ".join([self.text(a) for a in args] + [f"{k}={self.text(v)}" for k, v in keywords.items()])
-        with self.fusion:
-            result = getattr(receiver, method)(*map(_value, args), **{k: _value(v) for k, v in keywords.items()})
-        self.made[method] += 1
         line = f"{head}.{method}({given})"
-        if isinstance(result, TensorView | Scalar | Task | Group) and result.name not in self._known:
+        try:
+            with self.fusion:
+                result = getattr(receiver, method)(*map(_value, args), **{k: _value(v) for k, v in keywords.items()})
+        except REFUSALS:
+            raise
+        except Exception:
+            self.lines.append(line)
+            raise
+        self.made[method] += 1
+        if isinstance(result, TensorView | Scalar | Task | Group) and result is not receiver and result.name not in self._known:
             self._known.add(result.name)
             line = f"{result.name} = {line}"
         self.lines.append(line)

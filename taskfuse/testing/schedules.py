@@ -17,10 +17,10 @@ from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import BLOCK_TYPES, THREAD_TYPES, MemoryType, ParallelType
 from taskfuse.testing.chooser import Chooser
 from taskfuse.testing.options import CaseOptions
+from taskfuse.testing.partitions import is_vertical
 from taskfuse.testing.program import Recorder, Spelled
 
 FACTORS = (2, 3, 4, 4, 5, 8)
-THREADS_PER_TENSOR = 32
 BLOCKS_PER_TENSOR = 16
 UNROLLED = 8
 
@@ -38,6 +38,8 @@ class Scheduler:
         self.recorder = recorder
         self.fusion = recorder.fusion
         self.size = size
+        self._block_share = options.block_types
+        self._threads = chooser.pick((8, 16, 4, 32))
 
     def computed(self) -> list[TensorView]:
         """The tensors that have code."""
@@ -67,7 +69,12 @@ class Scheduler:
     # -- loops and what executes them -----------------------------------------------------------------------------------------------
 
     def loops(self) -> None:
-        """Transform and bind loop axes, task by task or for the whole fusion."""
+        """Transform and bind loop axes, task by task or for the whole fusion.
+
+        What crosses from block to block cannot go through a vertical group on threads: fusions with such groups bind blocks less often.
+        """
+        if any(is_vertical(g) for g in self.fusion.tasks.groups()) and self.chooser.chance(75):
+            self._block_share = 0
         for scope in self._scopes():
             match self.chooser.integer(0, 3):
                 case 0 | 1:
@@ -152,7 +159,7 @@ class Scheduler:
         threads = [ParallelType.Serial, *self.chooser.order(THREAD_TYPES)]
         found: list[ParallelType] = []
         for _ in range(count):
-            ptype = self.chooser.pick(blocks[:2] if self.chooser.chance(self.options.block_types) else threads[:3])
+            ptype = self.chooser.pick(blocks[:2] if self.chooser.chance(self._block_share) else threads[:3])
             if ptype in found and not self.chooser.chance(12):
                 ptype = ParallelType.Serial
             found.append(ptype)
@@ -173,7 +180,7 @@ class Scheduler:
     def _affordable(self, tv: TensorView, axis: Axis, ptype: ParallelType) -> bool:
         kind = BLOCK_TYPES if ptype.is_block else THREAD_TYPES
         bound = math.prod(self.size(a.extent) for a in tv.loop if tv.schedule.ptype(a) in kind)
-        return bound * self.size(axis.extent) <= (BLOCKS_PER_TENSOR if ptype.is_block else THREADS_PER_TENSOR)
+        return bound * self.size(axis.extent) <= (BLOCKS_PER_TENSOR if ptype.is_block else self._threads)
 
     # -- sharing loops --------------------------------------------------------------------------------------------------------------
 

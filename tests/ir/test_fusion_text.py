@@ -515,7 +515,8 @@ def attempt(call: Callable[[], object]) -> None:
 
 
 def schedule_something(draw: st.DrawFn, fusion: Fusion) -> None:
-    tv = draw(st.sampled_from([t for t in fusion.tensors() if not t.is_input] if draw(st.booleans()) else fusion.tensors()))
+    computed = [t for t in fusion.tensors() if not t.is_input]
+    tv = draw(st.sampled_from(computed if computed and draw(st.booleans()) else fusion.tensors()))
     k, m = draw(st.integers(0, 3)), draw(st.integers(0, 3))
     match draw(st.integers(0, 17)):
         case 0 | 1:

@@ -52,6 +52,14 @@ def replaced(text: str, old: str, new: str) -> str:
     return text.replace(old, new, 1)
 
 
+def exchanged(text: str, first: str, second: str) -> str:
+    """``text`` with the first line that contains ``first`` and the one that contains ``second`` in each other's place."""
+    lines = text.split("\n")
+    i, j = (next(k for k, line in enumerate(lines) if what in line) for what in (first, second))
+    lines[i], lines[j] = lines[j], lines[i]
+    return "\n".join(lines)
+
+
 def run_all(k: Kernel, args: Sequence[Any], expected: npt.NDArray[Any], **options: Any) -> None:
     """Every scheduler gives exactly the expected output."""
     for scheduler in SCHEDULERS:

@@ -11,7 +11,7 @@ from taskfuse.kir import Kernel, parse_kernel
 from taskfuse.sim import Scheduler, simulate
 from taskfuse.sim.barriers import MbarrierCell
 from taskfuse.sim.fault import Fault
-from tests.sim.kernels import SCHEDULERS, X, error, errors, kernel, load, replaced, run_all, without
+from tests.sim.kernels import SCHEDULERS, X, error, exchanged, kernel, load, replaced, run_all, without
 
 SHARED = "SHARED s: float32[32] align 4"
 REVERSE = "s[threadIdx.x] = copy(x[threadIdx.x])\n{sync}\ny[threadIdx.x] = copy(s[31 - threadIdx.x])"
@@ -169,12 +169,8 @@ def _ring_faults() -> dict[str, str]:
         "full counts too many": replaced(text, "full[i] count 32", "full[i] count 33"),
         "empty counts too few": replaced(text, "empty[i] count 32", "empty[i] count 31"),
         "no barrier after the initialization": without(text, "SYNC block"),
-        "arrival before the read": replaced(
-            text, "    y[k, threadIdx.x] = add(s[c.slot, threadIdx.x], 1.0)\n    ARRIVE empty[c.slot]", "    ARRIVE empty[c.slot]\n    y[k, threadIdx.x] = add(s[c.slot, threadIdx.x], 1.0)"
-        ),
-        "arrival before the write": replaced(
-            text, "    s[p.slot, threadIdx.x] = mul(x[k, threadIdx.x], 2.0)\n    ARRIVE full[p.slot]", "    ARRIVE full[p.slot]\n    s[p.slot, threadIdx.x] = mul(x[k, threadIdx.x], 2.0)"
-        ),
+        "arrival before the read": exchanged(text, "y[k, threadIdx.x]", "ARRIVE empty"),
+        "arrival before the write": exchanged(text, "s[p.slot, threadIdx.x]", "ARRIVE full"),
     }
 
 
@@ -207,7 +203,16 @@ def test_deadlock_report() -> None:
 
 def test_deadlock_reports_other_barriers_and_stay_short() -> None:
     k = kernel(
-        "IF threadIdx.x < 16:\n  SYNC block\nELSE IF threadIdx.x % 2 == 0:\n  SYNC named 2, 32\nELSE IF threadIdx.x == 17:\n  SYNC grid all, 64\nELSE:\n  SYNC named 3, 32",
+        """
+        IF threadIdx.x < 16:
+          SYNC block
+        ELSE IF threadIdx.x % 2 == 0:
+          SYNC named 2, 32
+        ELSE IF threadIdx.x == 17:
+          SYNC grid all, 64
+        ELSE:
+          SYNC named 3, 32
+        """,
         "COUNTER all",
         grid="(8, 1, 1)",
     )
@@ -224,6 +229,11 @@ def test_deadlock_reports_other_barriers_and_stay_short() -> None:
 
 def test_seeds_explore_different_interleavings() -> None:
     """Two threads race for an element: both orders occur."""
-    k = kernel("IF threadIdx.x == 0:\n  s[0] = copy(1.0)\nELSE:\n  s[0] = copy(2.0)\nSYNC block\ny[threadIdx.x] = copy(s[0])", SHARED, block="(2, 1, 1)", outputs="y: float32[2]")
+    k = kernel(
+        "IF threadIdx.x == 0:\n  s[0] = copy(1.0)\nELSE:\n  s[0] = copy(2.0)\nSYNC block\ny[threadIdx.x] = copy(s[0])",
+        SHARED,
+        block="(2, 1, 1)",
+        outputs="y: float32[2]",
+    )
     seeds = Random(0).sample(range(1000), 40)
     assert {float(simulate(k, [X], seed=seed)[0][0]) for seed in seeds} == {1.0, 2.0}

@@ -155,7 +155,9 @@ def test_cursors_that_advance_differently(trips: int) -> None:
 
 
 def test_blocks_beyond_those_resident() -> None:
-    k = kernel("y[blockIdx.x, threadIdx.x] = copy(x[threadIdx.x])", "DIM N", inputs="x: float32[32], z: float32[N]", outputs="y: float32[N, 32]", grid="(N, 1, 1)")
+    k = kernel(
+        "y[blockIdx.x, threadIdx.x] = copy(x[threadIdx.x])", "DIM N", inputs="x: float32[32], z: float32[N]", outputs="y: float32[N, 32]", grid="(N, 1, 1)"
+    )
     for scheduler in SCHEDULERS:
         (y,) = simulate(k, [X, np.zeros(50, np.float32)], scheduler=scheduler)
         np.testing.assert_array_equal(y, np.broadcast_to(X, (50, 32)))
@@ -170,3 +172,13 @@ def test_clusters() -> None:
     )
     clustered = type(k)(k.name, k.extents, k.params, k.grid, k.block, k.buffers, k.mbarriers, k.counters, k.body, kernel("", block="(2, 1, 1)").block)
     np.testing.assert_array_equal(simulate(clustered, [X])[0], [0, 1, 0, 1, 0, 1])
+
+
+def test_expressions_without_a_value() -> None:
+    k = kernel("FOR i in 0..4//(N - 3):\n  y[i] = copy(x[i])", "DIM N", inputs="x: float32[N]")
+    assert error(k, [X[:3]]).splitlines()[:2] == [
+        "k: the expression 4//(N - 3) has no value: integer division or modulo by zero",
+        "note: statement: FOR i in 0..4//(N - 3):",
+    ]
+    launch = kernel("", "DIM N", inputs="x: float32[N]", grid="(4//(N - 3), 1, 1)")
+    assert error(launch, [X[:3]]) == "k: the expression 4//(N - 3) has no value: integer division or modulo by zero"

@@ -1,0 +1,54 @@
+"""Notes: what the kernel text says about the synchronization before and after a dispatch."""
+
+from __future__ import annotations
+
+from taskfuse.ir.storage import has_code, storage_reads, storage_uses
+from taskfuse.ir.tensor import TensorView
+from taskfuse.lowering.channels import Channels
+from taskfuse.lowering.indexing import Indexer
+from taskfuse.lowering.plan import PDispatch, PNode, PSync, children
+from taskfuse.schedule.order import is_vertical
+
+
+class Notes:
+    """Writes the note of every dispatch of a plan, after barriers and channels are in."""
+
+    def __init__(self, indexer: Indexer, channels: Channels) -> None:
+        self.indexer = indexer
+        self.channels = channels
+
+    def write(self, nodes: list[PNode]) -> None:
+        """Set the notes below ``nodes``."""
+        for k, n in enumerate(nodes):
+            if isinstance(n, PDispatch):
+                inside = set(self.indexer.regions.tensors(n.group))
+                kind = "vertical" if is_vertical(n.group) else "horizontal"
+                entering = self._say(self._entering(inside), any(self._barrier(m) for m in nodes[:k]), "enters")
+                leaving = self._say(self._leaving(inside), any(self._barrier(m) for m in nodes[k + 1 :]), "leaves")
+                ptype = n.group.ptype.value if n.group.ptype is not None else ""
+                n.note = f"{n.group.name}: {kind} on {ptype}; {entering}; {leaving}"
+            for block in children(n):
+                self.write(block)
+
+    def _barrier(self, n: PNode) -> bool:
+        return isinstance(n, PSync) and n.is_barrier
+
+    def _entering(self, inside: set[TensorView]) -> list[TensorView]:
+        found: dict[TensorView, None] = {}
+        for tv in sorted(inside, key=lambda t: t.id):
+            expr = tv.definition
+            if expr is not None:
+                found.update((r.tensor, None) for r in storage_reads(self.indexer.fusion, expr) if r.tensor not in inside and not r.tensor.is_input)
+        return list(found)
+
+    def _leaving(self, inside: set[TensorView]) -> list[TensorView]:
+        fusion = self.indexer.fusion
+        return [t for t in sorted(inside, key=lambda t: t.id) if any(has_code(fusion, u) and u.output not in inside for u in storage_uses(fusion, t))]
+
+    def _say(self, data: list[TensorView], has_barrier: bool, verb: str) -> str:
+        if not data:
+            return f"no data {verb}"
+        names = dict.fromkeys(ch.name for tv in data if (ch := self.channels.channel(tv)) is not None)
+        if names and all(self.channels.channel(tv) is not None for tv in data):
+            return f"{', '.join(names)} orders what {verb}"
+        return f"a barrier orders what {verb}" if has_barrier else f"what {verb} stays with its thread"

@@ -1,0 +1,180 @@
+"""What must hold of every case, and where it does not: what failed, and the program that fails."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from taskfuse.errors import TaskfuseError
+from taskfuse.ir.evaluate import evaluate
+from taskfuse.ir.fusion import Fusion
+from taskfuse.ir.parser import parse_fusion
+from taskfuse.ir.values import NATIVE, RING, Values
+from taskfuse.kir import Kernel, parse_kernel
+from taskfuse.lowering import LoweringOptions, lower
+from taskfuse.sim import Scheduler, simulate
+from taskfuse.testing.case import Case
+from taskfuse.testing.program import REFUSALS
+
+Array = NDArray[Any]
+T = TypeVar("T")
+
+
+class Property(Enum):
+    """What is checked. The value says it in words."""
+
+    LOWERS = "scheduling calls and lowering succeed or refuse, never with another error"
+    VERIFIES = "the kernel obeys the rules of kernel IR"
+    SCHEDULED = "the schedule leaves the math as it was"
+    SIMULATES = "the simulated kernel gives what NumPy gives, under every interleaving"
+    ORDERS = "every order of the code gives the same results"
+    FUSION_TEXT = "the fusion's text is read back as the same fusion"
+    KERNEL_TEXT = "the kernel's text is read back as the same kernel"
+    NATIVE = "ordinary numbers give what NumPy gives"
+
+
+class CheckError(AssertionError):
+    """A property that does not hold of a case.
+
+    Attributes:
+        case: the case.
+        prop: the property.
+        reason: what happened instead.
+    """
+
+    def __init__(self, case: Case, prop: Property, reason: str) -> None:
+        self.case = case
+        self.prop = prop
+        self.reason = reason
+        super().__init__(f"{prop.value}: {reason}\n\n{case.report()}")
+
+
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """How much is checked.
+
+    Attributes:
+        schedulers: how many of the simulator's schedulers each case runs under; which ones follows from the case.
+        orders: how many other orders of the code are lowered and run.
+        texts: check the texts of fusion and kernel.
+        native: check with ordinary numbers, too (cases with ``options.exact`` only).
+    """
+
+    schedulers: int = 2
+    orders: int = 1
+    texts: bool = True
+    native: bool = True
+
+
+FULL = Effort(schedulers=len(Scheduler), orders=3)
+
+
+def check_case(case: Case, effort: Effort | None = None) -> None:
+    """Check every property of a case that lowers; nothing holds of one that does not.
+
+    Results are compared for equality. In the ring of 64-bit words (:data:`taskfuse.RING`) sums and products are exact and every other function
+    is a hash, so an order of evaluation can neither hide a wrong value nor make a right one differ. Exact cases are run on ordinary numbers, too.
+
+    Raises:
+        CheckError: for the first property that does not hold.
+    """
+    _Checks(case, effort or Effort()).run()
+
+
+class _Checks:
+    def __init__(self, case: Case, effort: Effort) -> None:
+        self.case = case
+        self.effort = effort
+        self.arguments = case.arguments()
+
+    def run(self) -> None:
+        case, effort = self.case, self.effort
+        crash = case.outcome.crash
+        if crash is not None:
+            raise self._fail(Property.LOWERS, f"{type(crash).__name__}: {crash}") from crash
+        if case.kernel is None:
+            return
+        kernel = case.kernel
+        self._guard(Property.VERIFIES, kernel.check_ir)
+        wanted = self._evaluate(case.plain, RING, Property.SCHEDULED)
+        self._equal(Property.SCHEDULED, self._evaluate(case.fusion, RING, Property.SCHEDULED), wanted, "the scheduled fusion evaluates otherwise")
+        kinds = tuple(Scheduler)
+        for k in range(effort.schedulers):
+            seed = case.seed + k * 0x9E3779B1
+            self._simulate(Property.SIMULATES, kernel, seed % 2**32, kinds[(case.seed + k) % len(kinds)], RING, wanted)
+        for k in range(effort.orders):
+            self._order(case.seed % 1000 + k, wanted)
+        if effort.texts:
+            self._texts(kernel)
+        if effort.native and case.options.exact:
+            self._native(kernel)
+
+    def _fail(self, prop: Property, reason: str) -> CheckError:
+        return CheckError(self.case, prop, reason)
+
+    def _guard(self, prop: Property, action: Callable[[], T]) -> T:
+        """``action()``; any exception of it is a failure of ``prop``."""
+        try:
+            return action()
+        except CheckError:
+            raise
+        except Exception as error:
+            raise self._fail(prop, f"{type(error).__name__}: {error}") from error
+
+    def _evaluate(self, fusion: Fusion, values: Values, prop: Property) -> tuple[Array, ...]:
+        return self._guard(prop, lambda: evaluate(fusion, self.arguments, values))
+
+    def _equal(self, prop: Property, found: Sequence[Array], wanted: Sequence[Array], how: str) -> None:
+        for tv, a, b in zip(self.case.fusion.outputs, found, wanted, strict=True):
+            if a.dtype != b.dtype or a.shape != b.shape:
+                raise self._fail(prop, f"{how}: {tv.name} is {a.dtype}{list(a.shape)}, not {b.dtype}{list(b.shape)}")
+            wrong = np.argwhere((a != b) & ~((a != a) & (b != b)))
+            if len(wrong):
+                index = tuple(int(k) for k in wrong[0])
+                raise self._fail(prop, f"{how}: {len(wrong)} of {a.size} elements of {tv.name} are wrong, the first at {list(index)}: {a[index]}, not {b[index]}")
+
+    def _simulate(self, prop: Property, kernel: Kernel, seed: int, scheduler: Scheduler, values: Values, wanted: Sequence[Array]) -> None:
+        how = f"simulate(seed={seed}, scheduler={scheduler.value}, values={values.name})"
+
+        def run() -> tuple[Array, ...]:
+            try:
+                return simulate(kernel, self.arguments, seed=seed, scheduler=scheduler, values=values)
+            except TaskfuseError as error:
+                raise self._fail(prop, f"{how}: {type(error).__name__}: {error}") from error
+
+        self._equal(prop, self._guard(prop, run), wanted, how)
+
+    def _order(self, seed: int, wanted: Sequence[Array]) -> None:
+        try:
+            kernel = lower(self.case.fusion, LoweringOptions(order_seed=seed))
+        except REFUSALS:
+            return
+        except Exception as error:
+            raise self._fail(Property.ORDERS, f"order_seed={seed}: {type(error).__name__}: {error}") from error
+        self._simulate(Property.ORDERS, kernel, seed, tuple(Scheduler)[seed % len(Scheduler)], RING, wanted)
+
+    def _texts(self, kernel: Kernel) -> None:
+        text = str(self.case.fusion)
+        again = self._guard(Property.FUSION_TEXT, lambda: str(parse_fusion(text)))
+        if again != text:
+            raise self._fail(Property.FUSION_TEXT, _difference(again, text))
+        lines = str(kernel)
+        found = self._guard(Property.KERNEL_TEXT, lambda: parse_kernel(lines))
+        if found != kernel:
+            raise self._fail(Property.KERNEL_TEXT, _difference(str(found), lines))
+
+    def _native(self, kernel: Kernel) -> None:
+        wanted = self._evaluate(self.case.plain, NATIVE, Property.NATIVE)
+        self._simulate(Property.NATIVE, kernel, self.case.seed % 2**32, tuple(Scheduler)[self.case.seed % len(Scheduler)], NATIVE, wanted)
+
+
+def _difference(found: str, wanted: str) -> str:
+    for k, (a, b) in enumerate(zip(found.splitlines(), wanted.splitlines(), strict=False), 1):
+        if a != b:
+            return f"line {k} is\n  {a}\nnot\n  {b}"
+    return "the texts are equal, what they describe is not" if found == wanted else "one text is longer"

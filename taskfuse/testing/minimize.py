@@ -1,0 +1,93 @@
+"""Shorter programs that fail alike: calls are left out while the failure stays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TypeVar
+
+from taskfuse.testing.case import Case, program_case
+from taskfuse.testing.checks import FULL, CheckError, check_case
+from taskfuse.testing.program import Program
+
+T = TypeVar("T")
+
+
+def minimize(items: tuple[T, ...], fails: Callable[[tuple[T, ...]], bool], budget: int = 400) -> tuple[T, ...]:
+    """A short subsequence of ``items`` for which ``fails`` holds, as it does for ``items``.
+
+    Halves, quarters, ... are left out while that still fails (the idea of Zeller and Hildebrandt, "Simplifying and Isolating Failure-Inducing
+    Input", IEEE TSE 2002); at the end no single item can be.
+
+    Args:
+        budget: how often ``fails`` may be asked.
+    """
+    size = max(len(items) // 2, 1)
+    while size >= 1 and budget > 0:
+        shorter = None
+        for candidate in _without(items, size):
+            budget -= 1
+            if fails(candidate):
+                shorter = candidate
+                break
+            if budget <= 0:
+                break
+        if shorter is not None:
+            items = shorter
+            size = min(size, max(len(items) // 2, 1))
+        elif size == 1:
+            break
+        else:
+            size //= 2
+    return items
+
+
+def _without(items: tuple[T, ...], size: int) -> Iterator[tuple[T, ...]]:
+    """``items`` without a run of ``size``, the last run first: what comes late is needed by nothing."""
+    for end in range(len(items), 0, -size):
+        start = max(end - size, 0)
+        if end - start < len(items):
+            yield items[:start] + items[end:]
+
+
+def shortest(error: CheckError, budget: int = 400) -> CheckError:
+    """The same failure of a case with fewer calls; ``error`` itself if there is none.
+
+    The same failure is that of the same property by the same type of error at its root.
+
+    Args:
+        budget: how many programs may be run.
+    """
+    case = error.case
+    calls = len(case.math.lines)
+    kind = _kind(error)
+    best = error
+
+    def fails(lines: tuple[tuple[int, str], ...]) -> bool:
+        nonlocal best
+        program = Program(case.program.name, tuple(line for _, line in lines))
+        found = _failure(case, program, sum(k < calls for k, _ in lines))
+        if found is None or _kind(found) != kind:
+            return False
+        best = found
+        return True
+
+    minimize(tuple(enumerate(case.program.lines)), fails, budget)
+    return best
+
+
+def _failure(case: Case, program: Program, calls: int) -> CheckError | None:
+    """How a program fails; ``None`` if it passes, or makes no case."""
+    try:
+        check_case(program_case(program, calls, case.sizes, case.seed, case.options), FULL)
+    except CheckError as error:
+        return error
+    except Exception:
+        return None
+    return None
+
+
+def _kind(error: CheckError) -> tuple[object, ...]:
+    root: BaseException = error
+    while root.__cause__ is not None:
+        root = root.__cause__
+    return (error.prop, type(root))

@@ -1,0 +1,142 @@
+"""What the schedulers decide, and that it follows from the seed."""
+
+import numpy as np
+import pytest
+
+from taskfuse.errors import SimulationError
+from taskfuse.sim import Scheduler, simulate
+from taskfuse.sim.schedule import by_seed, policy
+from tests.sim.kernels import SCHEDULERS, X, kernel
+
+# every thread takes a ticket: what it reads tells who was there before it
+TICKETS = kernel(
+    """
+    IF threadIdx.x == 0:
+      s[0] = copy(0.0)
+    SYNC block
+    IF threadIdx.x < 8:  # first
+      FOR i in 0..4:
+        s[0] = add(s[0], 1.0)
+        y[0, i] = copy(s[0])
+    ELSE:  # second
+      FOR i in 0..4:
+        s[0] = add(s[0], 1.0)
+        y[1, i] = copy(s[0])
+    """,
+    "SHARED s: float32[1] align 4",
+    outputs="y: float32[2, 4]",
+    block="(16, 1, 1)",
+)
+
+
+def order(scheduler: Scheduler, seed: int = 0) -> tuple[float, ...]:
+    try:
+        return tuple(simulate(TICKETS, [X], seed=seed, scheduler=scheduler)[0].reshape(-1).tolist())
+    except SimulationError as e:  # the threads race, so that they may disagree
+        return (float(len(str(e))),)
+
+
+@pytest.mark.parametrize("scheduler", SCHEDULERS)
+def test_runs_replay(scheduler: Scheduler) -> None:
+    assert order(scheduler, 5) == order(scheduler, 5)
+
+
+def test_random_schedulers_depend_on_the_seed() -> None:
+    k = kernel(
+        """
+        IF threadIdx.x == 0:
+          s[0] = copy(0.0)
+        SYNC block
+        IF threadIdx.x == 0:
+          FOR i in 0..6:
+            s[0] = copy.int64(index(i))
+        ELSE:
+          FOR i in 0..6:
+            y[i] = copy(s[0])
+        """,
+        "SHARED s: float32[1] align 4",
+        outputs="y: float32[6]",
+        block="(2, 1, 1)",
+    )
+    for scheduler in (Scheduler.RANDOM, Scheduler.RANDOM_FINE, Scheduler.PCT):
+        runs = {tuple(simulate(k, [X], seed=seed, scheduler=scheduler)[0].tolist()) for seed in range(30)}
+        assert len(runs) > 2, scheduler
+
+
+def test_producer_first_and_consumer_first() -> None:
+    k = kernel(
+        "IF threadIdx.x == 0:\n  s[0] = copy(0.0)\nSYNC block\nIF threadIdx.x == 0:\n  s[0] = copy(1.0)\nELSE:\n  y[0] = copy(s[0])",
+        "SHARED s: float32[1] align 4",
+        outputs="y: float32[1]",
+        block="(2, 1, 1)",
+    )
+    assert simulate(k, [X], scheduler=Scheduler.LOW_FIRST)[0] == 1
+    assert simulate(k, [X], scheduler=Scheduler.HIGH_FIRST)[0] == 0
+
+
+def test_engines_early_and_late() -> None:
+    """A load races with a read of its destination: early engines win, late ones lose."""
+    k = kernel(
+        """
+        IF threadIdx.x == 0:
+          INIT full[0] count 1
+          FENCE mbarrier_init
+          EXPECT full[0] bytes 128
+          TMA s[0] <- map_x(0) on full[0]
+          IF phases < 2:
+            WAIT full[0] parity 0
+          y[0] = copy(s[1])
+        """,
+        "DIM phases",
+        "TENSORMAP map_x = x box (32) swizzle 0",
+        "SHARED s: float32[32] align 128",
+        "MBARRIER full[1]",
+        inputs="x: float32[32], z: float32[phases]",
+        outputs="y: float32[1]",
+        block="(2, 1, 1)",
+    )
+    for scheduler in SCHEDULERS:
+        assert simulate(k, [X, X[:1]], scheduler=scheduler)[0] == 1
+    assert simulate(k, [X, X[:2]], scheduler=Scheduler.ASYNC_EARLY)[0] == 1
+    with pytest.raises(SimulationError, match="accessed while a TMA load that writes it is in flight"):
+        simulate(k, [X, X[:2]], scheduler=Scheduler.ASYNC_LATE)
+
+
+def test_seeds_take_the_schedulers_in_turn() -> None:
+    assert [by_seed(seed) for seed in range(9)] == [*SCHEDULERS, Scheduler.ROUND_ROBIN]
+
+
+@pytest.mark.parametrize("scheduler", SCHEDULERS)
+def test_cuts_are_inside_the_block(scheduler: Scheduler) -> None:
+    for seed in range(20):
+        decisions = policy(scheduler, seed)
+        assert decisions.pieces(1) == []
+        for units in (2, 3, 12):
+            cuts = decisions.pieces(units)
+            assert cuts == sorted(set(cuts))
+            assert all(0 < cut < units for cut in cuts)
+            assert decisions.quantum() >= 1
+            assert 0 <= decisions.action(units) < units
+
+
+def test_pct_lowers_priorities() -> None:
+    """With its three change points PCT finds an order that needs two preemptions."""
+    k = kernel(
+        """
+        IF threadIdx.x == 0:
+          s[0] = copy(0.0)
+        SYNC block
+        IF threadIdx.x == 0:
+          s[0] = copy(1.0)
+          s[0] = copy(2.0)
+        ELSE:
+          y[0] = copy(s[0])
+          y[1] = copy(s[0])
+        """,
+        "SHARED s: float32[1] align 4",
+        outputs="y: float32[2]",
+        block="(2, 1, 1)",
+    )
+    seen = {tuple(simulate(k, [X], seed=seed, scheduler=Scheduler.PCT)[0].tolist()) for seed in range(400)}
+    assert {(0, 0), (2, 2), (1, 2)} <= seen
+    assert np.all([a <= b for a, b in seen])
