@@ -33,6 +33,9 @@ def build() -> tf.Fusion:
     waves = fusion.group([fusion.task([sine], name="sine"), fusion.task([cosine], name="cosine")], name="waves")
     rotate = fusion.group([waves, fusion.task([rotated], name="combine")], name="rotate")
     outer = fusion.group([rotate, fusion.task([area], name="side")], name="outer")
+    waves.parallelize(P.TIDy)
+    rotate.parallelize(P.TIDz)
+    outer.parallelize(P.TIDy)
 
     for tv in (sine, rotated, area):
         tv.split(1, TILE)  # [M, N/32, 32]
@@ -44,10 +47,6 @@ def build() -> tf.Fusion:
         tv.axis(0).parallelize(P.BIDx)
     sine.inline_at(2).circular_buffer(2)
     cosine.inline_at(2).circular_buffer(2)
-
-    waves.parallelize(P.TIDy)
-    rotate.parallelize(P.TIDz)
-    outer.parallelize(P.TIDy)
     return fusion
 
 

@@ -85,9 +85,13 @@ class Page:
         headings = (line.lstrip("#").strip() for line in self.prose().split("\n") if line.startswith("#"))
         return {re.sub(r"[^\w\- ]", "", h.lower()).replace(" ", "-") for h in headings}
 
-    def run(self) -> list[tuple[Block, Block | None, str]]:
-        """Run the Python blocks, one after another in one namespace; what each printed. An error of taskfuse that ends a block counts as printed."""
+    def run(self, setup: str = "") -> list[tuple[Block, Block | None, str]]:
+        """Run the Python blocks, one after another in one namespace; what each printed. An error of taskfuse that ends a block counts as printed.
+
+        ``setup`` runs before the first.
+        """
         names: dict[str, object] = {"__name__": "__page__"}
+        exec(setup, names)
         results: list[tuple[Block, Block | None, str]] = []
         for block, shown in self.programs():
             # the blocks keep the line numbers of the page, so that errors point into it

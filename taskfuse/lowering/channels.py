@@ -7,21 +7,18 @@ arrive and carry its cursor, whether or not they touch data.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
 
 from taskfuse.errors import LoweringError, UnsupportedError
 from taskfuse.ir.expr import Assemble
 from taskfuse.ir.fusion import Fusion
-from taskfuse.ir.scalar import Const, Expr, const, eq, ge, is_multiple, prove, select, simplify, sym, xor
+from taskfuse.ir.scalar import Const, Expr, const, eq, ge, is_multiple, prove, simplify, sym
 from taskfuse.ir.storage import has_code, storage_uses
 from taskfuse.ir.tasks import Group, Node, Task
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import THREAD_TYPES, MemoryType
-from taskfuse.kir.nodes import Advance, Arrive, Barrier, BarrierScope, BarrierSlot, Branch, CursorInit, If, Stmt, Wait
 from taskfuse.lowering.domains import digit_values, digits, product
-from taskfuse.lowering.plan import PBind, PDispatch, PLoop, PNode, PScope, PStmt, PSync, children, statements
 from taskfuse.lowering.regions import WARP, Regions, hardware_index
 from taskfuse.schedule.joins import Loop
 from taskfuse.schedule.order import Tree, is_vertical
@@ -148,7 +145,7 @@ class Channels:
         self._check_bindings(tv, users, paths)
         loop = serial[-1] if serial else None
         turns = [self._turns(serial, e, {u for u in users if e in self.tree.path(u)}) for e in ends]
-        key = (group, source, tuple(ends), loop)
+        key = (group, source, tuple(ends), loop, tuple(None if t is None else t.loop for t in turns))
         channel = found.get(key)
         if channel is None:
             name = f"ch{len(self.channels)}"
@@ -287,7 +284,6 @@ class Channels:
             if node is group:
                 return True
         return False
-
     # -- arrivals -------------------------------------------------------------------------------------------------------------------
 
     def arrivals(self, end: Endpoint) -> Expr:
@@ -295,20 +291,13 @@ class Channels:
         threads = self.regions.count(end.node)
         if end.turns is not None:
             threads = simplify(threads // end.turns.count, self.regions.facts)
-        return simplify(threads // WARP, self.regions.facts) if self._by_warp(end) else threads
+        return simplify(threads // WARP, self.regions.facts) if self.by_warp(end) else threads
 
-    def _by_warp(self, end: Endpoint) -> bool:
+    def by_warp(self, end: Endpoint) -> bool:
+        """True if one lane arrives for each warp of the endpoint."""
         if not self.regions.is_aligned(end.node):
             return False
         return end.turns is None or is_multiple(end.turns.width, WARP, self.regions.facts)
-
-    def arrive(self, end: Endpoint, slot: BarrierSlot) -> tuple[Stmt, ...]:
-        """The statements with which an endpoint arrives."""
-        if not self._by_warp(end):
-            return (Arrive(slot),)
-        lane = simplify(linear_thread(self.regions) % WARP, self.regions.facts)
-        return (Barrier(BarrierScope.WARP, const(WARP), note="before one lane arrives for the warp"), If((Branch(eq(lane, 0), (Arrive(slot),)),)))
-
     def barriers(self) -> list[tuple[str, int, Expr]]:
         """The mbarrier arrays: name, slots, arrivals per phase."""
         found: list[tuple[str, int, Expr]] = []
@@ -325,128 +314,3 @@ class Channels:
                         )
                     found.append((f"{end.cursor}.turns", end.turns.count.value, self.arrivals(end)))
         return found
-
-    # -- insertion ------------------------------------------------------------------------------------------------------------------
-
-    def insert(self, plan: list[PNode]) -> None:
-        """Put waits, arrivals and cursors into the plan."""
-        for ch in self.channels:
-            full, empty = f"{ch.name}.full", f"{ch.name}.empty"
-            made = set(ch.tensors)
-            self._endpoint(plan, ch, ch.producer, empty, full, lambda s, made=made: s.tv in made, parity=1)
-            for end in ch.consumers:
-                names = {t.name for t in ch.tensors}
-                self._endpoint(plan, ch, end, full, empty, lambda s, names=names: any(r.buffer in names for r in s.reads), parity=0)
-
-    def _endpoint(self, plan: list[PNode], ch: Channel, end: Endpoint, wait: str, arrive: str, touches: _Touch, parity: int) -> None:
-        c = end.cursor
-        slot = sym(f"{c}.slot")
-        level = end.turns.outer if end.turns is not None and end.turns.loop is ch.loop else ch.loop
-        first, last = self._span(_level_blocks(plan, end.node, level), touches)
-        last[0][last[1] + 1 : last[1] + 1] = [PSync((*self.arrive(end, BarrierSlot(arrive, slot)), Advance(c, const(1))))]
-        first[0][first[1] : first[1]] = [PSync((Wait(BarrierSlot(wait, slot), sym(f"{c}.parity")),))]
-        inits = [CursorInit(c, ch.stages, 0, parity)]
-        if end.turns is not None:
-            inits.append(CursorInit(f"{c}.turn", 1, 0, 0))
-            self._take_turns(plan, end, end.turns, touches)
-        _frame(plan, ch.group, end.node, self.tree).insert(0, PSync(tuple(inits)))
-
-    def _span(self, blocks: list[list[PNode]], touches: _Touch) -> tuple[tuple[list[PNode], int], tuple[list[PNode], int]]:
-        places = [(block, k) for block in blocks for k, n in enumerate(block) if any(touches(s) for s in _below(n))]
-        return places[0], places[-1]
-
-    def _take_turns(self, plan: list[PNode], end: Endpoint, turns: Turns, touches: _Touch) -> None:
-        """Advance to the instance's own slots and wait for its turn; pass the turn on and advance past the others'."""
-        c = end.cursor
-        w = turns.instance
-        slot = f"{c}.turn"
-        first, last = self._span(_level_blocks(plan, end.node, turns.outer), touches)
-        parity = xor(sym(f"{slot}.parity"), select(eq(w, 0), 1, 0))
-        follow = simplify((w + 1) % turns.count, self.regions.facts)
-        passing = self.arrive(end, BarrierSlot(f"{c}.turns", follow))
-        at = len(last[0]) if turns.late else last[1] + 1
-        while last[1] + 1 < len(last[0]) and isinstance(last[0][last[1] + 1], PSync) and at == last[1] + 1:
-            at += 1
-            last = (last[0], last[1] + 1)
-        last[0][at:at] = [PSync((*passing, Advance(slot, const(1)), Advance(c, (turns.count - 1 - w) * turns.trips)))]
-        start = first[1]
-        while start > 0 and isinstance(first[0][start - 1], PSync):
-            start -= 1
-        first[0][start:start] = [PSync((Advance(c, w * turns.trips), Wait(BarrierSlot(f"{c}.turns", w), parity)))]
-
-
-_Touch = Callable[[PStmt], bool]
-
-
-def linear_thread(regions: Regions) -> Expr:
-    """The linear thread id x + Dx * (y + Dy * z)."""
-    x, y, z = (hardware_index(p) for p in THREAD_TYPES)
-    return x + regions.launch[THREAD_TYPES[0]] * (y + regions.launch[THREAD_TYPES[1]] * z)
-
-
-def _below(node: PNode) -> list[PStmt]:
-    return list(statements([node]))
-
-
-def _scopes(nodes: list[PNode], wanted: Node) -> list[PScope]:
-    """The innermost scopes of a node, in order."""
-    found: list[PScope] = []
-    for n in nodes:
-        inner = [s for block in children(n) for s in _scopes(block, wanted)]
-        if isinstance(n, PDispatch):
-            inner = list[PScope]()
-            for m in n.members:
-                below = _scopes(m.body, wanted)
-                inner += below or ([m] if m.node is wanted else [])
-            found += inner
-        elif isinstance(n, PScope) and n.node is wanted:
-            found += inner or [n]
-        else:
-            found += inner
-    return found
-
-
-def _level_blocks(plan: list[PNode], node: Node, loop: Loop | None) -> list[list[PNode]]:
-    """The blocks of a node's code that one iteration of ``loop`` runs, in order: the loop's body, or the scopes if the loop stands outside."""
-    blocks: list[list[PNode]] = []
-
-    def inside(body: list[PNode]) -> list[list[PNode]]:
-        found: list[list[PNode]] = []
-        for n in body:
-            if isinstance(n, PLoop):
-                found += [n.body] if n.loop is loop else inside(n.body)
-            elif isinstance(n, (PBind, PScope)):
-                found += inside(n.body)
-            elif isinstance(n, PDispatch):
-                for m in n.members:
-                    found += inside(m.body)
-        return found
-
-    for scope in _scopes(plan, node):
-        blocks += (inside(scope.body) if loop is not None else []) or [scope.body]
-    return blocks
-
-
-def _frame(plan: list[PNode], group: Group, node: Node, tree: Tree) -> list[PNode]:
-    """Where the cursor of an endpoint starts: its role's code if the dispatch stands under no loop, else the whole kernel's."""
-    role = node
-    while tree.parent[role] is not group:
-        role = tree.parent[role]
-
-    def search(body: list[PNode]) -> list[PNode] | None:
-        for n in body:
-            if isinstance(n, PDispatch):
-                for m in n.members:
-                    if n.group is group and m.node is role:
-                        return m.body
-                    hit = search(m.body)
-                    if hit is not None:
-                        return hit
-            elif isinstance(n, (PBind, PScope)):
-                hit = search(n.body)
-                if hit is not None:
-                    return hit
-        return None
-
-    return search(plan) or plan
-

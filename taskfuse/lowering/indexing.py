@@ -17,7 +17,7 @@ from taskfuse.ir.tasks import Task
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import INDEX_TYPES, MemoryType, ParallelType
 from taskfuse.kir.nodes import Access
-from taskfuse.lowering.domains import allocation_axes, backward, digit_values, digits, forward, product, refused
+from taskfuse.lowering.domains import allocation_axes, ancestors, backward, digit_values, digits, forward, product, refused
 from taskfuse.lowering.plan import Environment, base_name
 from taskfuse.lowering.regions import Regions, Span
 from taskfuse.schedule.joins import Joins, Loop
@@ -65,6 +65,18 @@ class Indexer:
                 self.memory[tv] = MemoryType.Global
             elif has_code(self.fusion, expr):
                 self.memory[tv] = self._follow(tv)
+                self._check_mixed(tv)
+
+    def _check_mixed(self, tv: TensorView) -> None:
+        """An index of an axis that mixes own and foreign ones neither computes the tensor's element alone nor replicates it."""
+        for a in tv.loop:
+            p = tv.schedule.ptype(a)
+            if p.is_bound and not self.memory[tv].is_private_to(p) and not a.is_foreign and any(x.is_foreign for x in ancestors(tv, (a,))):
+                raise refused(
+                    tv,
+                    f"axis {tv.loop.index(a)} merges its own axes with a consumer's and is bound to {p.value}, whose indices share {self.memory[tv].value} memory",
+                    "bind the axis in Local memory only, or do not merge what the tensor lacks",
+                )
 
     def _follow(self, tv: TensorView) -> MemoryType:
         """The memory type that the readers of ``tv`` need, or the explicit one if it serves them."""

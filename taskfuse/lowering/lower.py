@@ -9,6 +9,7 @@ from taskfuse.ir.types import MemoryType
 from taskfuse.kir import Kernel
 from taskfuse.lowering.channels import Channels
 from taskfuse.lowering.emit import Emitter
+from taskfuse.lowering.endpoints import Endpoints
 from taskfuse.lowering.indexing import Indexer
 from taskfuse.lowering.nest import NestBuilder
 from taskfuse.lowering.notes import Notes
@@ -62,7 +63,7 @@ def lower(fusion: Fusion, options: LoweringOptions = DEFAULT) -> Kernel:
     indexer.slot = rings.slot
     statements = Statements(indexer)
     plan = NestBuilder(indexer, statements).build(order)
-    channels.insert(plan)
+    Endpoints(channels).insert(plan)
     rings.insert(plan)
     Registers(regions).insert(plan)
     storage = buffers(indexer, statements, rings, plan)

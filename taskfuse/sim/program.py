@@ -9,12 +9,8 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import Any
 
-import numpy as np
-
-from taskfuse.dtypes import DType, int64
-from taskfuse.ir.elementwise import ELEMENTWISE
+from taskfuse.dtypes import DType
 from taskfuse.ir.scalar import Expr, const
 from taskfuse.ir.types import MemoryType
 from taskfuse.ir.values import Values
@@ -37,13 +33,10 @@ from taskfuse.kir.nodes import (
     For,
     HostParam,
     If,
-    Immediate,
-    IndexOf,
     InitBarrier,
     Operand,
     Retire,
     ScalarParam,
-    ScalarValue,
     SetMaxNReg,
     StMatrix,
     Stmt,
@@ -57,17 +50,15 @@ from taskfuse.kir.nodes import (
     WgmmaFence,
 )
 from taskfuse.kir.walk import walk
-from taskfuse.sim import collectives, engines, synchronization, tma, wgmma
+from taskfuse.sim import collectives, computation, engines, synchronization, tma, wgmma
 from taskfuse.sim.agent import Agent, Detour, Signal
 from taskfuse.sim.fault import Fault
 from taskfuse.sim.lanes import Code, groups
 from taskfuse.sim.layouts import WARP
-from taskfuse.sim.memory import Site, read, write
+from taskfuse.sim.memory import Site
 
 Instruction = Callable[[Agent], Signal | None]
-Fetch = Callable[[Agent], Any]
 _CACHED_PROGRAMS = 64
-_CAST = ELEMENTWISE["cast"]
 
 
 class Target:
@@ -136,7 +127,7 @@ class Program:
         self.labels.append(self._label)
         return len(self.code) - 1
 
-    def _is_point(self, *operands: Operand) -> bool:
+    def is_point(self, *operands: Operand) -> bool:
         """True if others may see an access to one of these."""
         return any(isinstance(o, Access) and o.buffer in self._visible for o in operands)
 
@@ -151,11 +142,11 @@ class Program:
             case If():
                 self._if(stmt)
             case Compute():
-                self._emit(self._compute(stmt))
+                self._emit(computation.compute(self, stmt))
             case Choose():
-                self._emit(self._choose(stmt))
+                self._emit(computation.choose(self, stmt))
             case VectorCopy():
-                self._emit(self._vector_copy(stmt))
+                self._emit(computation.vector_copy(self, stmt))
             case Barrier():
                 self._barrier(stmt)
             case InitBarrier():
@@ -334,85 +325,6 @@ class Program:
         found = next((s.slots for s in walk(self.kernel) if isinstance(s, CursorInit) and s.name == cursor), None)
         assert found is not None, "the verifier refuses a cursor without an initialization"
         return found
-
-    # -- computation ------------------------------------------------------------------------------------------------------------------
-
-    def _operand(self, operand: Operand) -> tuple[Fetch, DType]:
-        values = self.values
-        match operand:
-            case Access():
-                site = self.site(operand)
-                return (lambda agent: read(agent.block.memory, site, agent.lanes, agent.env)), self.dtypes[operand.buffer]
-            case Immediate():
-                constant = values.literal(operand.value, operand.dtype)
-                return (lambda agent: constant), operand.dtype
-            case ScalarValue():
-                name = operand.name
-                return (lambda agent: agent.block.machine.scalars[name]), self.scalars[name]
-            case IndexOf():
-                code = self.expr(operand.value)
-                return (lambda agent: np.asarray(code.at(agent.lanes, agent.env), np.int64)), int64
-
-    def _compute(self, stmt: Compute) -> Instruction:
-        out, op, dtype = self.site(stmt.out), stmt.op, stmt.dtype
-        fetches, dtypes = zip(*map(self._operand, stmt.operands), strict=True)
-        apply, out_dtype = self.values.apply, self.dtypes[stmt.out.buffer]
-        signal = Signal.POINT if self._is_point(stmt.out, *stmt.operands) else None
-
-        def compute(agent: Agent) -> Signal | None:
-            value = apply(op, [fetch(agent) for fetch in fetches], dtypes, dtype, out_dtype)
-            write(agent.block.memory, out, agent.lanes, agent.env, value)
-            return signal
-
-        return compute
-
-    def _choose(self, stmt: Choose) -> Instruction:
-        out, out_dtype, apply = self.site(stmt.out), self.dtypes[stmt.out.buffer], self.values.apply
-        storage = self.values.storage(out_dtype)
-        cases = [(self.expr(c.cond), *self._operand(c.operand)) for c in stmt.cases]
-        signal = Signal.POINT if self._is_point(stmt.out, *(c.operand for c in stmt.cases)) else None
-
-        def choose(agent: Agent) -> Signal | None:
-            everyone = agent.lanes
-            left = everyone
-            result: Any = None
-            for cond, fetch, dtype in cases:
-                yes, no = cond.split(left, agent.env, agent.block.machine.table)
-                if yes is None:
-                    continue
-                agent.lanes = yes
-                value = apply(_CAST, [fetch(agent)], (dtype,), out_dtype, out_dtype)
-                if yes is everyone:
-                    result = value
-                else:
-                    if result is None:
-                        result = np.empty(everyone.count, storage)
-                    result[np.searchsorted(everyone.ids, yes.ids)] = value
-                if no is None:
-                    break
-                left = no
-            else:
-                raise Fault("no case of the choice holds", thread=left.first)
-            agent.lanes = everyone
-            write(agent.block.memory, out, everyone, agent.env, result)
-            return signal
-
-        return choose
-
-    def _vector_copy(self, stmt: VectorCopy) -> Instruction:
-        out, source = self.site(stmt.out, stmt.width), self.site(stmt.source, stmt.width)
-        size = stmt.width * self.dtypes[stmt.out.buffer].itemsize
-        signal = Signal.POINT if self._is_point(stmt.out, stmt.source) else None
-
-        def copy(agent: Agent) -> Signal | None:
-            memory = agent.block.memory
-            for site in (source, out):
-                collectives.check_alignment(agent, site, size)
-            value = read(memory, source, agent.lanes, agent.env)
-            write(memory, out, agent.lanes, agent.env, value)
-            return signal
-
-        return copy
 
 
 def _has(statements: tuple[Stmt, ...], kind: type) -> bool:

@@ -187,7 +187,7 @@ def _lowered(recorder: Recorder, options: CaseOptions, sizes: dict[str, int]) ->
             kernel = lower(fusion, LoweringOptions(verify=False))
             return Outcome(kernel, _too_large(kernel, options, sizes), None)
         except LoweringError as error:
-            name = str(error.fields["what"]).removesuffix(".b")
+            name = str(error.fields["what"]).split(".")[0]
             at_fault = next((tv for tv in fusion.tensors() if tv.name == name), None)
             if at_fault is None or sum(tried.values()) >= REPAIRS or tried[name] > 2:
                 return Outcome(None, error, None)

@@ -39,7 +39,7 @@ class Scheduler:
         self.fusion = recorder.fusion
         self.size = size
         self._block_share = options.block_types
-        self._threads = chooser.pick((8, 16, 4, 32))
+        self._threads = chooser.pick((8, 4, 16))
 
     def computed(self) -> list[TensorView]:
         """The tensors that have code."""
