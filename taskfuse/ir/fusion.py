@@ -56,6 +56,7 @@ class Fusion:
         self.tasks = TaskTree(self)
         self._tensors: dict[str, TensorView] = {}
         self._definitions: dict[TensorView, MathExpr] = {}
+        self._exprs: tuple[MathExpr, ...] | None = None
         self._uses: dict[TensorView, list[TensorView]] = {}
         self._owner: dict[TensorView, TensorView] = {}
         self._call: list[list[TensorView]] = []
@@ -133,6 +134,7 @@ class Fusion:
                 if tv in self._uses[read.tensor]:
                     self._uses[read.tensor].remove(tv)
         self._definitions[tv] = expr
+        self._exprs = None
         for read in reads(expr):
             if tv not in self._uses[read.tensor]:
                 self._uses[read.tensor].append(tv)
@@ -215,6 +217,11 @@ class Fusion:
 
     def exprs(self) -> tuple[MathExpr, ...]:
         """Every expression, producers first, else in the order their outputs were made."""
+        if self._exprs is None:
+            self._exprs = self._sorted()
+        return self._exprs
+
+    def _sorted(self) -> tuple[MathExpr, ...]:
         done: set[TensorView] = set()
         order: list[MathExpr] = []
         for start in self._tensors.values():

@@ -372,28 +372,31 @@ class _Builder:
     # -- tasks ----------------------------------------------------------------------------------------------------------------------
 
     def _build_tree(self, axes: _Axes) -> None:
-        nodes: dict[str, Node] = {}
-        parallel: list[tuple[Name, Group, ParallelType]] = []
         if not self.text.nodes:
             return
-        with _located(self.text.nodes[0].name.token), self.fusion.tasks.rebuilding():
-            for n in self.text.nodes:
+        groups: list[tuple[GroupText, Group]] = []
+        with _located(self.text.nodes[0].name.token):
+            self.fusion.tasks.rebuild(lambda: self._add_nodes(groups))
+        for n, group in groups:
+            group.turns = None if n.turns is None else axes.named(n.turns)
+            if n.ptype is not None:
                 with _located(n.name.token):
-                    match n:
-                        case TaskText():
-                            nodes[n.name.text] = self.fusion.task([self._tensor(t) for t in n.tensors], n.name.text)
-                        case GroupText():
-                            for m in n.members:
-                                if m.text not in nodes:
-                                    raise m.token.error(f"there is no task or group '{m.text}' above this line")
-                            group = self.fusion.group([nodes[m.text] for m in n.members], n.name.text)
-                            group.turns = None if n.turns is None else axes.named(n.turns)
-                            nodes[n.name.text] = group
-                            if n.ptype is not None:
-                                parallel.append((n.name, group, n.ptype))
-        for n, group, ptype in parallel:
-            with _located(n.token):
-                group.parallelize(ptype)
+                    group.parallelize(n.ptype)
+
+    def _add_nodes(self, groups: list[tuple[GroupText, Group]]) -> None:
+        nodes: dict[str, Node] = {}
+        for n in self.text.nodes:
+            with _located(n.name.token):
+                match n:
+                    case TaskText():
+                        nodes[n.name.text] = self.fusion.task([self._tensor(t) for t in n.tensors], n.name.text)
+                    case GroupText():
+                        for m in n.members:
+                            if m.text not in nodes:
+                                raise m.token.error(f"there is no task or group '{m.text}' above this line")
+                        group = self.fusion.group([nodes[m.text] for m in n.members], n.name.text)
+                        nodes[n.name.text] = group
+                        groups.append((n, group))
 
 
 def _axes_text(count: int) -> str:

@@ -6,14 +6,13 @@ not depend on each other is *horizontal*, one whose members are connected is *ve
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import networkx as nx
 
 from taskfuse.errors import TaskError
-from taskfuse.ir.expr import View, reads
+from taskfuse.ir.expr import MathExpr, View, reads
 from taskfuse.ir.types import GroupKind, ParallelType
 from taskfuse.location import Location, caller
 
@@ -72,15 +71,7 @@ class Group:
     @property
     def kind(self) -> GroupKind:
         """Horizontal: no member depends on another, directly or through anything. Vertical: the dependency graph is connected."""
-        if len(self.members) == 1:
-            return GroupKind.BOTH
-        edges = self.tree.dependencies(self)
-        if not edges:
-            return GroupKind.HORIZONTAL
-        graph: nx.Graph[Node] = nx.Graph()
-        graph.add_nodes_from(self.members)
-        graph.add_edges_from(edges)
-        return GroupKind.VERTICAL if nx.is_connected(graph) else GroupKind.NEITHER
+        return self.tree.kind(self)
 
     def parallelize(self, ptype: ParallelType) -> Group:
         """Run the members at the same time, on different indices of ``ptype``. Returns the group itself.
@@ -132,7 +123,9 @@ class TaskTree:
         self.fusion = fusion
         self.root = Group(self, "root", [], None)
         self.nodes: list[Node] = []
+        self.changes = 0
         self._task_of: dict[TensorView, Task] = {}
+        self._kinds: dict[Group, tuple[int, tuple[MathExpr, ...], GroupKind]] = {}
         self._checks = True
 
     # -- building -------------------------------------------------------------------------------------------------------------------
@@ -164,6 +157,7 @@ class TaskTree:
         return name
 
     def _claim(self, task: Task, tv: TensorView, move: bool) -> None:
+        self.changes += 1
         where = caller()
         if tv.fusion is not self.fusion:
             raise TaskError(node=task.name, reason=f"{tv.name} belongs to fusion '{tv.fusion.name}'", location=where)
@@ -187,16 +181,15 @@ class TaskTree:
             task.tensors.append(tv)
             self._task_of[tv] = task
 
-    @contextmanager
-    def rebuilding(self) -> Generator[None, None, None]:
-        """Add nodes whose laws hold only together: they are checked once, at the end. Raises :class:`TaskError` there.
+    def rebuild(self, build: Callable[[], None]) -> None:
+        """Let ``build`` add nodes whose laws hold only together: they are checked once, at the end. Raises :class:`TaskError` there.
 
         A tree that is lawful need not have been so after each of its calls, were they made again: a tensor follows its call's result until
         the task that claims it is there.
         """
         self._checks = False
         try:
-            yield
+            build()
         finally:
             self._checks = True
         self.check()
@@ -240,6 +233,7 @@ class TaskTree:
 
     def add_group(self, members: Sequence[Node], name: str | None) -> Group:
         """See :meth:`Fusion.group`."""
+        self.changes += 1
         group = Group(self, self._name(name, "group", Group), list(members), caller())
         if not members:
             raise TaskError(node=group.name, reason="a group needs at least one member", location=caller())
@@ -279,6 +273,28 @@ class TaskTree:
         if node.parent is not None and node in node.parent.members:
             node.parent.members.remove(node)
 
+    def adopt(self, other: TaskTree, tensors: dict[TensorView, TensorView]) -> None:
+        """Become a copy of another fusion's tree. ``tensors``: its tensors -> this fusion's. Nothing is checked: the other tree was."""
+        nodes: dict[Node, Node] = {other.root: self.root}
+        for node in other.nodes:
+            match node:
+                case Task():
+                    task = Task(self, node.name, [tensors[tv] for tv in node.tensors], node.location)
+                    self._task_of.update((tv, task) for tv in task.tensors)
+                    copy: Node = task
+                case Group():
+                    copy = Group(self, node.name, [nodes[m] for m in node.members], node.location)
+                    copy.ptype, copy.turns = node.ptype, node.turns
+                    for m in copy.members:
+                        m.parent = copy
+            copy.budget = node.budget
+            nodes[node] = copy
+            self.nodes.append(copy)
+        self.root.members = [nodes[m] for m in other.root.members]
+        for m in self.root.members:
+            m.parent = self.root
+        self.changes += 1
+
     # -- dependencies ---------------------------------------------------------------------------------------------------------------
 
     def _representative(self, group: Group) -> dict[TensorView, Node]:
@@ -291,6 +307,27 @@ class TaskTree:
             if task is not None and task in member:
                 found[tv] = member[task]
         return found
+
+    def kind(self, group: Group) -> GroupKind:
+        """See :attr:`Group.kind`; remembered until the graph or the tree changes."""
+        state = (self.changes, self.fusion.exprs())
+        known = self._kinds.get(group)
+        if known is not None and known[0] == state[0] and known[1] is state[1]:
+            return known[2]
+        found = self._kind(group)
+        self._kinds[group] = (*state, found)
+        return found
+
+    def _kind(self, group: Group) -> GroupKind:
+        if len(group.members) == 1:
+            return GroupKind.BOTH
+        edges = self.dependencies(group)
+        if not edges:
+            return GroupKind.HORIZONTAL
+        graph: nx.Graph[Node] = nx.Graph()
+        graph.add_nodes_from(group.members)
+        graph.add_edges_from(edges)
+        return GroupKind.VERTICAL if nx.is_connected(graph) else GroupKind.NEITHER
 
     def dependencies(self, group: Group) -> list[tuple[Node, Node]]:
         """Pairs (a, b) of members such that b depends on a, directly or through anything."""

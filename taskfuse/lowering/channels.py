@@ -17,7 +17,7 @@ from taskfuse.ir.scalar import Const, Expr, const, eq, ge, is_multiple, prove, s
 from taskfuse.ir.storage import has_code, storage_uses
 from taskfuse.ir.tasks import Group, Node, Task
 from taskfuse.ir.tensor import TensorView
-from taskfuse.ir.types import THREAD_TYPES, MemoryType
+from taskfuse.ir.types import BLOCK_TYPES, THREAD_TYPES, MemoryType
 from taskfuse.lowering.domains import digit_values, digits, product
 from taskfuse.lowering.regions import WARP, Regions, hardware_index
 from taskfuse.schedule.joins import Loop
@@ -143,6 +143,8 @@ class Channels:
         source = self._descend(mine, {tv}, shared, serial, paths)[0]
         ends = [e for m, touched in members.items() for e in self._descend(m, touched, shared, serial, paths)]
         self._check_bindings(tv, users, paths)
+        for end in ends:
+            self._check_blocks(tv, source, end)
         loop = serial[-1] if serial else None
         turns = [self._turns(serial, e, {u for u in users if e in self.tree.path(u)}) for e in ends]
         key = (group, source, tuple(ends), loop, tuple(None if t is None else t.loop for t in turns))
@@ -205,6 +207,18 @@ class Channels:
                         help=f"bind both alike, or inline {tv.name} at {loop.depth} or less",
                         location=tv.location,
                     )
+
+    def _check_blocks(self, tv: TensorView, source: Node, end: Node) -> None:
+        """A ring is one block's: both ends run in the same blocks."""
+        for p in BLOCK_TYPES:
+            mine, theirs = self.regions.region(source, p), self.regions.region(end, p)
+            if not (prove(eq(mine.start, theirs.start), self.regions.facts) and prove(eq(mine.extent, theirs.extent), self.regions.facts)):
+                raise LoweringError(
+                    what=tv.name,
+                    reason=f"{source.name} makes it on {mine.extent} indices of {p.value}, and {end.name} reads it on {theirs.extent}: a ring is one block's",
+                    help="bind block indices alike on both sides",
+                    location=tv.location,
+                )
 
     def _encloses_others(
         self, node: Group, member: Node, touched: set[TensorView], shared: tuple[Loop, ...], paths: dict[TensorView, tuple[Loop, ...]]

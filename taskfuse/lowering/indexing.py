@@ -74,7 +74,7 @@ class Indexer:
             if p.is_bound and not self.memory[tv].is_private_to(p) and not a.is_foreign and any(x.is_foreign for x in ancestors(tv, (a,))):
                 raise refused(
                     tv,
-                    f"axis {tv.loop.index(a)} merges its own axes with a consumer's and is bound to {p.value}, whose indices share {self.memory[tv].value} memory",
+                    f"axis {tv.loop.index(a)} merges own axes with a consumer's and is bound to {p.value}, which shares {self.memory[tv].value} memory",
                     "bind the axis in Local memory only, or do not merge what the tensor lacks",
                 )
 
@@ -116,6 +116,8 @@ class Indexer:
             reach = Span(mine.start, mine.extent)
             return not (prove(ge(index, reach.start), env.facts) and prove(lt(index, reach.start + reach.extent), env.facts))
         values = forward(tv, self._logical(consumer, read), env.facts)
+        shared = list(zip(tv.loop, consumer.loop, strict=False))[: tv.schedule.inline]
+        values.update((a, env.values[b]) for a, b in shared if b in env.values)  # a shared loop has one index, also where the map back has none
         if len(kept) == len(own) and all(a in values for a in own):
             total = ZERO
             for k, a in enumerate(own):
@@ -246,7 +248,8 @@ class Indexer:
         if known is not None:
             return known
         env = self.environment(tv) if memory is self.memory[tv] else self.variant(tv, self.loop_symbols(tv), memory)
-        fixed = {base_name(p, self.tree.place[tv]) for p in INDEX_TYPES if memory.is_private_to(p)}
+        fixed = set(self.fusion.dims)
+        fixed |= {base_name(p, self.tree.place[tv]) for p in INDEX_TYPES if memory.is_private_to(p)}
         shared = list(zip(tv.loop, self.joins.path[tv], strict=True))[: tv.schedule.inline]
         fixed |= {self.loop_name(loop) for a, loop in shared if tv.schedule.ptype(a).is_loop}
         kept: list[Axis] = []

@@ -242,7 +242,7 @@ class NestBuilder:
     def _code(self, code: Code) -> list[PNode]:
         match code.stage:
             case Stage.MAIN:
-                return [self.statements.main(code.tv)]
+                return list(self.statements.main(code.tv))
             case Stage.INIT:
                 loops, wrap = self._own_loops(code.tv, "n")
                 return wrap([self.statements.init(code.tv, loops)])

@@ -39,6 +39,7 @@ def check_supported(fusion: Fusion) -> None:
 def prepare(fusion: Fusion) -> Fusion:
     """See the module."""
     fusion, _ = copy_fusion(fusion)
+    _own_parts(fusion)
     if not any(g.ptype is not None for g in fusion.tasks.groups()):
         return fusion
     groups = [g for g in fusion.tasks.groups() if is_vertical(g)]
@@ -49,6 +50,31 @@ def prepare(fusion: Fusion) -> Fusion:
     for tv in separated:
         tv.schedule.stages = 1  # the rings are those of the boundary copies
     return fusion
+
+
+def _own_parts(fusion: Fusion) -> None:
+    """Give each part of an assembly a tensor of its own: a copy, if the part is an output too or is a part elsewhere."""
+    taken: set[TensorView] = set()
+    for expr in fusion.exprs():
+        if not isinstance(expr, Assemble):
+            continue
+        parts: list[Read] = []
+        for part in expr.parts:
+            tv = part.tensor
+            if tv.is_output or tv in taken:
+                tv = _copy(fusion, tv)
+                _join(tv, part.tensor)
+            taken.add(tv)
+            parts.append(Read(tv, part.index, part.valid))
+        fusion.define(replace(expr, parts=tuple(parts)))
+
+
+def _join(copy: TensorView, tv: TensorView) -> None:
+    """Let a copy lie in the task of what it copies."""
+    if tv.task is not None:
+        tv.task.add(copy)
+    else:
+        copy.fusion.set_owner(copy, tv)
 
 
 def _separate(fusion: Fusion, tree: Tree, group: Group, tv: TensorView) -> bool:
@@ -76,11 +102,7 @@ def _separate(fusion: Fusion, tree: Tree, group: Group, tv: TensorView) -> bool:
         expr = fusion.definition(reader)
         assert expr is not None
         fusion.define(_reading(fusion, expr, tv, copy))
-    task = tv.task
-    if task is not None:
-        task.add(copy)
-    else:
-        fusion.set_owner(copy, tv)
+    _join(copy, tv)
     return True
 
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import pairwise
 
+from taskfuse.errors import LoweringError
 from taskfuse.ir.expr import Assemble
 from taskfuse.ir.fusion import Fusion
-from taskfuse.ir.scalar import Const, Expr, Facts, ceildiv, const, ge, lt, maximum, prove, simplify, sym
+from taskfuse.ir.scalar import Const, Expr, Facts, bounds, ceildiv, const, ge, lt, maximum, prove, simplify, sym
 from taskfuse.ir.storage import storage_uses
 from taskfuse.ir.tasks import Group, Node, Task
 from taskfuse.ir.tensor import TensorView
@@ -74,7 +75,21 @@ class Regions:
             last = self.launch[ptype] - 1
             limit = simplify(last, self.facts)
             self.facts = self.facts.with_range(ptype.index_name, 0, limit)
+        self._check_threads()
         self.threads: Expr = simplify(self.launch[THREAD_TYPES[0]] * self.launch[THREAD_TYPES[1]] * self.launch[THREAD_TYPES[2]], self.facts)
+
+    def _check_threads(self) -> None:
+        x, y, z = (self.launch[p] for p in THREAD_TYPES)
+        least = bounds(x * y * z, self.facts)[0]
+        if least is not None and least > MAX_THREADS:
+            root = self.tree.root
+            notes = tuple(f"{m.name}: {', '.join(f'{p.value} {self._extent[(m, p)]}' for p in THREAD_TYPES)}" for m in self.tree.members[root])
+            raise LoweringError(
+                what=self.fusion.name,
+                reason=f"a block would have {x} * {y} * {z} threads, at least {least}; {MAX_THREADS} are possible",
+                notes=notes,
+                help="bind fewer or smaller axes to thread indices",
+            )
 
     # -- extents --------------------------------------------------------------------------------------------------------------------
 

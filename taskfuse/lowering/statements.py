@@ -90,19 +90,36 @@ class Statements:
 
     # -- stages ---------------------------------------------------------------------------------------------------------------------
 
-    def main(self, tv: TensorView) -> PStmt:
-        """The statement inside all loops of ``tv``."""
+    def term(self, tv: TensorView) -> str:
+        """The name of the Local buffer for one term of a reduction whose body is neither a copy nor the product of a sum of products."""
+        return f"{tv.name}.term"
+
+    def has_term(self, tv: TensorView) -> bool:
+        """True if the reduction needs :meth:`term`."""
         expr = self.definition(tv)
-        if isinstance(expr, Reduction):
-            env = self.indexer.reading_environment(tv)
-            operands, valid = self._operands(tv, env)
-            out = self.indexer.write(tv, env, MemoryType.Local, self.accumulator(tv))
-            guards = env.guards + tuple(c for c in valid if c is not TRUE)
-            if expr.body is COPY:
-                stmt: Stmt = Compute(out, expr.combine.op, (out, operands[0]), tv.dtype.compute, expr.location)
-            else:
-                stmt = Compute(out, ELEMENTWISE["fma"], (*operands, out), tv.dtype.compute, expr.location)
-            return self.statement(tv, stmt, env, guards)
+        return isinstance(expr, Reduction) and expr.body is not COPY and (expr.body, expr.combine.op) != (ELEMENTWISE["mul"], ELEMENTWISE["add"])
+
+    def main(self, tv: TensorView) -> list[PStmt]:
+        """The statements inside all loops of ``tv``."""
+        expr = self.definition(tv)
+        if not isinstance(expr, Reduction):
+            return [self._plain(tv, expr)]
+        env = self.indexer.reading_environment(tv)
+        operands, valid = self._operands(tv, env)
+        out = self.indexer.write(tv, env, MemoryType.Local, self.accumulator(tv))
+        guards = env.guards + tuple(c for c in valid if c is not TRUE)
+        dtype = tv.dtype.compute
+        if self.has_term(tv):
+            term = Access(self.term(tv), ())
+            stmts: list[Stmt] = [Compute(term, expr.body, tuple(operands), dtype, expr.location)]
+            stmts.append(Compute(out, expr.combine.op, (out, term), dtype, expr.location))
+        elif expr.body is COPY:
+            stmts = [Compute(out, expr.combine.op, (out, operands[0]), dtype, expr.location)]
+        else:
+            stmts = [Compute(out, ELEMENTWISE["fma"], (*operands, out), dtype, expr.location)]
+        return [self.statement(tv, stmt, env, guards) for stmt in stmts]
+
+    def _plain(self, tv: TensorView, expr: MathExpr) -> PStmt:
         env = self.indexer.environment(tv)
         out = self.indexer.write(tv, env)
         operands, valid = self._operands(tv, env)
@@ -116,8 +133,8 @@ class Statements:
                 return self.statement(tv, Compute(out, expr.op, tuple(operands), self._compute_dtype(tv), expr.location), env, env.guards)
             case View():
                 return self.statement(tv, Compute(out, COPY, tuple(operands), tv.dtype, expr.location), env, env.guards)
-            case Assemble():
-                raise AssertionError("an assembly has no code")
+            case Assemble() | Reduction():
+                raise AssertionError("no plain code")
 
     def init(self, tv: TensorView, loops: dict[Axis, Expr]) -> PStmt:
         """The accumulator set to the reduction's initial value."""

@@ -35,6 +35,8 @@ def buffers(indexer: Indexer, st: Statements, rings: Rings, plan: list[PNode]) -
             if rings.slots(tv):
                 shape = (const(rings.slots(tv)), *shape)
             found.append(Buffer(tv.name, tv.dtype, memory, shape, max(1, tv.dtype.bits // 8)))
+        if st.has_term(tv):
+            found.append(Buffer(st.term(tv), tv.dtype.compute, MemoryType.Local, (), max(1, tv.dtype.compute.bits // 8)))
         if st.is_reduction(tv):
             if st.accumulator(tv) != tv.name:
                 shape = tuple(a.extent for a in indexer.kept_axes(tv, MemoryType.Local))

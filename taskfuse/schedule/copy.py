@@ -6,7 +6,6 @@ from dataclasses import replace
 
 from taskfuse.ir.expr import Assemble, MathExpr, Operand, Read, ScalarRead, View
 from taskfuse.ir.fusion import Fusion
-from taskfuse.ir.tasks import Group, Node, Task
 from taskfuse.ir.tensor import Scalar, TensorSchedule, TensorView
 
 
@@ -14,9 +13,6 @@ def copy_fusion(fusion: Fusion) -> tuple[Fusion, dict[TensorView, TensorView]]:
     """A fusion equal to ``fusion`` that shares no mutable state with it, and the map from its tensors to theirs in the copy.
 
     Axes and transforms are shared: they never change. Names, locations and the order of everything are kept.
-
-    Raises:
-        TaskError: if the tasks of ``fusion`` break a law by now.
     """
     new = Fusion(fusion.name)
     new.dims.update(fusion.dims)
@@ -43,7 +39,7 @@ def copy_fusion(fusion: Fusion) -> tuple[Fusion, dict[TensorView, TensorView]]:
         new.add_input(tensors[tv])
     for tv in fusion.outputs:
         new.add_output(tensors[tv])
-    _copy_tree(fusion, new, tensors)
+    new.tasks.adopt(fusion.tasks, tensors)
     return new, tensors
 
 
@@ -73,16 +69,3 @@ def _copy_expr(expr: MathExpr, tensors: dict[TensorView, TensorView], scalars: d
             return replace(expr, output=output, parts=tuple(read(p) for p in expr.parts))
         case _:
             return replace(expr, output=output, operands=tuple(operand(o) for o in expr.operands))
-
-
-def _copy_tree(fusion: Fusion, new: Fusion, tensors: dict[TensorView, TensorView]) -> None:
-    nodes: dict[Node, Node] = {}
-    for node in fusion.tasks.nodes:
-        match node:
-            case Task():
-                copy: Node = new.task([tensors[tv] for tv in node.tensors], node.name)
-            case Group():
-                copy = new.group([nodes[m] for m in node.members], node.name)
-                copy.ptype, copy.turns = node.ptype, node.turns
-        copy.location, copy.budget = node.location, node.budget
-        nodes[node] = copy

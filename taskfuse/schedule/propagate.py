@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from taskfuse.ir.axes import Axis, AxisKind, Transform, axis, iteration_position
 from taskfuse.ir.expr import Read
+from taskfuse.ir.scalar import ge, prove
 from taskfuse.ir.storage import storage_reads
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import ParallelType
@@ -110,6 +111,11 @@ def _correspondence(keys: Keys, ref: TensorView, target: TensorView, starts: Seq
                 free.pop(found)
     for a in starts:
         if a not in mapping:
+            if not prove(ge(a.extent, 1), ref.fusion.facts()):
+                raise Call("propagate", ref).error(
+                    f"{target.name} would share a loop over an axis that it lacks and whose extent {a.extent} may be 0: it would not be computed at all",
+                    "declare the extent with tf.dim(..., min=1), or leave the target out",
+                )
             mapping[a] = axis(a.extent, AxisKind.FOREIGN, a)
     return mapping
 

@@ -41,6 +41,7 @@ def _operand(program: Program, operand: Operand) -> tuple[Fetch, DType]:
 
 
 def compute(program: Program, stmt: Compute) -> Instruction:
+    """``out = op(operands)``."""
     out, op, dtype = program.site(stmt.out), stmt.op, stmt.dtype
     fetches, dtypes = zip(*(_operand(program, o) for o in stmt.operands), strict=True)
     apply, out_dtype = program.values.apply, program.dtypes[stmt.out.buffer]
@@ -55,6 +56,7 @@ def compute(program: Program, stmt: Compute) -> Instruction:
 
 
 def choose(program: Program, stmt: Choose) -> Instruction:
+    """Every lane reads the operand of its first case that holds, and no other."""
     out, out_dtype, apply = program.site(stmt.out), program.dtypes[stmt.out.buffer], program.values.apply
     storage = program.values.storage(out_dtype)
     cases = [(program.expr(c.cond), *_operand(program, c.operand)) for c in stmt.cases]
@@ -89,6 +91,7 @@ def choose(program: Program, stmt: Choose) -> Instruction:
 
 
 def vector_copy(program: Program, stmt: VectorCopy) -> Instruction:
+    """Consecutive elements by one instruction."""
     out, source = program.site(stmt.out, stmt.width), program.site(stmt.source, stmt.width)
     size = stmt.width * program.dtypes[stmt.out.buffer].itemsize
     signal = Signal.POINT if program.is_point(stmt.out, stmt.source) else None

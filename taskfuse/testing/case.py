@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,7 +14,9 @@ from numpy.typing import NDArray
 from taskfuse.errors import LoweringError, TaskfuseError
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.scalar import evaluate
-from taskfuse.ir.types import MemoryType
+from taskfuse.ir.storage import storage_reads
+from taskfuse.ir.tensor import AxisRef, TensorView
+from taskfuse.ir.types import BLOCK_TYPES, MemoryType, ParallelType
 from taskfuse.kir import Kernel
 from taskfuse.lowering import LoweringOptions, lower
 from taskfuse.schedule.copy import copy_fusion
@@ -25,7 +28,7 @@ from taskfuse.testing.program import REFUSALS, Program, Recorder
 from taskfuse.testing.schedules import Scheduler
 
 Array = NDArray[Any]
-REPAIRS = 6
+REPAIRS = 7
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,28 +182,43 @@ def _schedule(chooser: Chooser, options: CaseOptions, recorder: Recorder, sizes:
 
 
 def _lowered(recorder: Recorder, options: CaseOptions, sizes: dict[str, int]) -> Outcome:
-    """The kernel, after repairs: the tensor at fault goes to Shared, then to Global memory, then shares no loops."""
-    fusion = recorder.fusion
-    tried: Counter[str] = Counter()
-    while True:
+    """The kernel, after repairs of the tensor that lowering names and of its neighbours."""
+    repairs: dict[str, Iterator[None]] = {}
+    for _ in range(REPAIRS):
         try:
-            kernel = lower(fusion, LoweringOptions(verify=False))
+            kernel = lower(recorder.fusion, LoweringOptions(verify=False))
             return Outcome(kernel, _too_large(kernel, options, sizes), None)
         except LoweringError as error:
+            refusal: TaskfuseError = error
             name = str(error.fields["what"]).split(".")[0]
-            at_fault = next((tv for tv in fusion.tensors() if tv.name == name), None)
-            if at_fault is None or sum(tried.values()) >= REPAIRS or tried[name] > 2:
-                return Outcome(None, error, None)
-            tried[name] += 1
-            match tried[name]:
-                case 1:
-                    recorder.attempt(at_fault, "set_memory_type", MemoryType.Shared)
-                case 2:
-                    recorder.attempt(at_fault, "set_memory_type", MemoryType.Global)
-                case _:
-                    recorder.attempt(at_fault, "inline_at", 0)
+            at_fault = next((tv for tv in recorder.fusion.tensors() if tv.name == name), None)
+            if at_fault is None or next(repairs.setdefault(name, _repairs(recorder, at_fault)), REPAIRS) is REPAIRS:
+                break
         except REFUSALS as error:
-            return Outcome(None, error, None)
+            refusal = error
+            break
+    return Outcome(None, refusal, None)
+
+
+def _repairs(recorder: Recorder, tv: TensorView) -> Iterator[None]:
+    """One step after another that makes ``tv`` easier to lower: memory that more threads share, fewer types, fewer shared loops."""
+    fusion = recorder.fusion
+    definition = fusion.definition(tv)
+    producers = [] if definition is None else [r.tensor for r in storage_reads(fusion, definition) if not r.tensor.is_input]
+    if tv.schedule.memory is not MemoryType.Shared and recorder.attempt(tv, "set_memory_type", MemoryType.Shared) is not None:
+        yield
+    moved = [p for p in dict.fromkeys(producers) if p.schedule.memory is None and recorder.attempt(p, "set_memory_type", MemoryType.Shared) is not None]
+    if moved:
+        yield
+    blocks = [(x, a) for x in fusion.tensors() for a in x.loop if x.schedule.ptype(a) in BLOCK_TYPES]
+    for x, a in blocks:
+        recorder.attempt(AxisRef(x, a), "parallelize", ParallelType.Serial)
+    if blocks:
+        yield
+    for x in (tv, *producers):
+        if x.schedule.inline:
+            recorder.attempt(x, "inline_at", 0)
+    yield
 
 
 def _too_large(kernel: Kernel, options: CaseOptions, sizes: dict[str, int]) -> TaskfuseError | None:

@@ -75,6 +75,8 @@ class Scheduler:
         """
         if any(is_vertical(g) for g in self.fusion.tasks.groups()) and self.chooser.chance(75):
             self._block_share = 0
+        for tv in self.computed():
+            self._reduce_last(tv)
         for scope in self._scopes():
             match self.chooser.integer(0, 3):
                 case 0 | 1:
@@ -86,6 +88,12 @@ class Scheduler:
                         if self.chooser.chance(self.options.transforms):
                             self._transform(tv)
                         self._bind(tv)
+
+    def _reduce_last(self, tv: TensorView) -> None:
+        """Mostly, put reduction axes inside: a loop inside of a reduction's needs a register for each of its trips."""
+        order = sorted(range(len(tv.loop)), key=lambda k: tv.loop[k].is_reduction)
+        if order != list(range(len(order))) and self.chooser.chance(80):
+            self.recorder.attempt(tv, "reorder", order)
 
     def _scopes(self) -> list[list[TensorView]]:
         tensors = self.computed()
