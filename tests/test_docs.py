@@ -131,7 +131,7 @@ def test_a_wrong_output_is_found_and_rewritten() -> None:
 
 
 def test_an_error_that_the_page_shows_is_output() -> None:
-    text = '```python\nimport taskfuse as tf\ntf.Fusion("f").tensor("x")\n```\n```text\nfusion \'f\': there is no tensor named \'x\'\n...\n```'
+    text = "```python\nimport taskfuse as tf\ntf.Fusion(\"f\").tensor(\"x\")\n```\n```text\nfusion 'f': there is no tensor named 'x'\n...\n```"
     ((_, shown, printed),) = page(text).run()
     assert shown is not None
     assert matches("\n".join(shown.lines), printed)

@@ -171,6 +171,7 @@ class Descriptor:
         offset: bytes added to the address of ``base``.
         swizzle: 0, 32, 64 or 128 bytes; applied to the final address bits: 128: [4:7) ^= [7:10), 64: [4:6) ^= [7:9), 32: [4] ^= [7].
         lbo: leading byte offset. K-major, no swizzle: between the two 16-byte core matrices along k; MN-major: between spans along m or n.
+            MN-major without swizzle: the two offsets change places.
         sbo: stride byte offset. K-major: between groups of 8 rows; MN-major: between groups of 8 along k.
         major: the contiguous axis.
     """

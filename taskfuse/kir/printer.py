@@ -68,7 +68,7 @@ def stmt_text(stmt: Stmt, kernel: Kernel) -> str:
     """The first line of a statement, as it stands in the text of ``kernel`` (without indentation and comment)."""
     printer = _Printer(kernel)
     printer.stmt(stmt, 0)
-    return printer.lines[0].split("  # ")[0]
+    return next(line for line in printer.lines if not line.startswith("# ")).split("  # ")[0]
 
 
 @dataclass(slots=True)

@@ -252,7 +252,7 @@ class Channels:
             if len(holders) > 1:
                 return [e for m, part in holders.items() for e in self._descend(m, part, shared, serial, paths)] if spread else [node]
             member = next(iter(holders))
-            if self._encloses_others(node, member, touched, shared, paths):
+            if not spread and self._encloses_others(node, member, touched, shared, paths):
                 break
             node = member
         return [node]

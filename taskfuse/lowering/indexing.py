@@ -7,6 +7,7 @@ expressions, never as parallel types (docs/loop-nests.md).
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import takewhile
 
 from taskfuse.ir.axes import Axis, Resize, Split
 from taskfuse.ir.expr import Assemble, MathExpr, Read, Reduction
@@ -221,9 +222,11 @@ class Indexer:
                         guards.append(ge(simplify(values[source], facts), 0))
                 case _:
                     pass
+        # The indices are simplified without the guards: which axes storage keeps must not depend on what guards cut off.
+        values = {a: simplify(v, facts) for a, v in values.items()}
         for guard in guards:
             facts = facts.with_assumption(guard)
-        return Environment({a: simplify(v, facts) for a, v in values.items()}, facts, tuple(dict.fromkeys(guards)))
+        return Environment(values, facts, tuple(dict.fromkeys(guards)))
 
     def _covers(self, t: Split) -> bool:
         """True if the split divides, so that it makes no index out of range."""
@@ -252,6 +255,9 @@ class Indexer:
         fixed |= {base_name(p, self.tree.place[tv]) for p in INDEX_TYPES if memory.is_private_to(p)}
         shared = list(zip(tv.loop, self.joins.path[tv], strict=True))[: tv.schedule.inline]
         fixed |= {self.loop_name(loop) for a, loop in shared if tv.schedule.ptype(a).is_loop}
+        if memory is not self.memory[tv]:  # an accumulator lives inside of the loops that stand outside of the reduction loops
+            outer = takewhile(lambda pair: not pair[0].is_reduction, zip(tv.loop, self.joins.path[tv], strict=True))
+            fixed |= {self.loop_name(loop) for a, loop in outer if tv.schedule.ptype(a).is_loop}
         kept: list[Axis] = []
         for a in allocation_axes(tv):
             if a not in env.values:
@@ -284,7 +290,7 @@ class Indexer:
         """The access that writes the element of ``tv`` at the place of an environment of its own."""
         if tv in self.placed and name is None:
             return self._in_assembly(tv, tuple(env.values[a] for a in tv.logical), env.facts)
-        index = tuple(env.values[a] for a in self.kept_axes(tv, memory))
+        index = tuple(simplify(env.values[a], env.facts) for a in self.kept_axes(tv, memory))
         return Access(name, index) if name is not None else Access(tv.name, self._ring(tv, tv) + index)
 
     def _in_assembly(self, tv: TensorView, index: tuple[Expr, ...], facts: Facts) -> Access:

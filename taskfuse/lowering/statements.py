@@ -123,12 +123,12 @@ class Statements:
         env = self.indexer.environment(tv)
         out = self.indexer.write(tv, env)
         operands, valid = self._operands(tv, env)
+        if self._vector(tv) is not None:
+            return self._vector_copy(tv, env, out, operands, isinstance(expr, View) or (isinstance(expr, Pointwise) and expr.op is COPY))
         match expr:
             case Select():
                 cases = tuple(Case(c, o) for c, o in zip(valid, operands, strict=True))
                 return self.statement(tv, Choose(out, expr.label, cases, expr.location), env, env.guards)
-            case Pointwise() if self._vector(tv) is not None:
-                return self._vector_copy(tv, env, out, operands, expr.op is COPY)
             case Pointwise():
                 return self.statement(tv, Compute(out, expr.op, tuple(operands), self._compute_dtype(tv), expr.location), env, env.guards)
             case View():

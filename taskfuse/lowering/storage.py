@@ -13,7 +13,7 @@ from taskfuse.ir.expr import Assemble
 from taskfuse.ir.scalar import Const, Expr, ceildiv, const, simplify
 from taskfuse.ir.types import INDEX_TYPES, MemoryType, ParallelType
 from taskfuse.kir.nodes import Buffer
-from taskfuse.lowering.domains import digits, refused
+from taskfuse.lowering.domains import digits
 from taskfuse.lowering.indexing import Indexer
 from taskfuse.lowering.plan import PDispatch, PLoop, PNode, children, is_base, statements
 from taskfuse.lowering.reductions import workspace, workspace_shape
@@ -61,7 +61,12 @@ def unroll_for_registers(plan: list[PNode], all_buffers: list[Buffer], indexer: 
                 for e in a.index:
                     for name in e.free:
                         if is_base(name):
-                            raise refused(s.tv, f"its Local index in {a.buffer} depends on the thread: {e}", "bind the allocation axis to the thread index")
+                            raise LoweringError(
+                                what=a.buffer,
+                                reason=f"it is Local, and {s.tv.name} would find an element in it by the thread's index: a register has no address",
+                                help=f"bind the axes of {a.buffer} and {s.tv.name} alike, or set_memory_type(Shared)",
+                                location=s.tv.location,
+                            )
                         needed.setdefault(name, a.buffer)
     for b in local.values():
         size = const(1)

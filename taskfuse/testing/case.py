@@ -173,10 +173,10 @@ def _schedule(chooser: Chooser, options: CaseOptions, recorder: Recorder, sizes:
     scheduler.loops()
     first = chooser.chance(50)
     if first:
-        partitions.parallelize(chooser, options, recorder, found)
+        partitions.parallelize(chooser, options, recorder, found, scheduler.size)
     scheduler.inline()
     if not first:
-        partitions.parallelize(chooser, options, recorder, found)
+        partitions.parallelize(chooser, options, recorder, found, scheduler.size)
     scheduler.rings()
     scheduler.memory()
 

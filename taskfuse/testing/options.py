@@ -52,7 +52,7 @@ class CaseOptions:
     groups: int = 80
     unclaimed: int = 6
     block_types: int = 30
-    threads: int = 1024
+    threads: int = 512
     blocks: int = 64
     transforms: int = 50
     caches: int = 25

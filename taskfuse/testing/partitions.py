@@ -6,20 +6,24 @@ components, which do not depend on each other (horizontal), or across an order i
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import networkx as nx
 
 from taskfuse.ir.expr import Assemble
 from taskfuse.ir.fusion import Fusion
+from taskfuse.ir.scalar import Expr
 from taskfuse.ir.storage import resolve
 from taskfuse.ir.tasks import Group, Node, Task
 from taskfuse.ir.tensor import TensorView
-from taskfuse.ir.types import BLOCK_TYPES, THREAD_TYPES, GroupKind
+from taskfuse.ir.types import BLOCK_TYPES, THREAD_TYPES, GroupKind, ParallelType
 from taskfuse.testing.chooser import Chooser
 from taskfuse.testing.options import CaseOptions
 from taskfuse.testing.program import Recorder
+
+WARP = 32
 
 
 @dataclass(slots=True)
@@ -114,13 +118,40 @@ class _Partitioner:
         return [order[a:b] for a, b in zip(at, at[1:], strict=False)]
 
 
-def parallelize(chooser: Chooser, options: CaseOptions, recorder: Recorder, found: Partition) -> None:
-    """Parallelize some of the groups: vertical ones on thread types, others on block types, too (rarely inside of vertical ones)."""
+def parallelize(chooser: Chooser, options: CaseOptions, recorder: Recorder, found: Partition, size: Callable[[Expr], int]) -> None:
+    """Parallelize some of the groups: vertical ones on thread types, others on block types, too (rarely inside of vertical ones).
+
+    A group stays as it is where more threads or blocks than the options allow would come of it.
+    """
     for group in reversed(found.groups):
         if not chooser.chance(options.groups):
             continue
         blocks = not is_vertical(group) and chooser.chance(options.block_types) and (not _inside_vertical(group) or chooser.chance(10))
-        recorder.attempt(group, "parallelize", chooser.pick(BLOCK_TYPES if blocks else THREAD_TYPES))
+        ptype = chooser.pick(BLOCK_TYPES if blocks else THREAD_TYPES)
+        if launched(recorder.fusion, THREAD_TYPES, size, (group, ptype)) > options.threads:
+            ptype = chooser.pick(THREAD_TYPES)
+        if all(launched(recorder.fusion, kind, size, (group, ptype)) <= most for kind, most in ((THREAD_TYPES, options.threads), (BLOCK_TYPES, options.blocks))):
+            recorder.attempt(group, "parallelize", ptype)
+
+
+def launched(fusion: Fusion, types: Sequence[ParallelType], size: Callable[[Expr], int], changed: tuple[Group, ParallelType] | None = None) -> int:
+    """About how many indices of ``types`` a kernel would have (laws 5 and 9 of docs/tasks-and-groups.md), if one group were parallelized."""
+    total = 1
+
+    def measure(node: Node, ptype: ParallelType) -> int:
+        if isinstance(node, Task):
+            extents = [math.prod(size(a.extent) for a in tv.loop if tv.schedule.ptype(a) is ptype) for tv in node.tensors]
+            return max((e for e in extents), default=1)
+        inner = [measure(m, ptype) for m in node.members] or [1]
+        own = changed[1] if changed is not None and node is changed[0] else node.ptype
+        if own is not ptype:
+            return max(inner)
+        unit = WARP // total if ptype.is_thread and is_vertical(node) and WARP % total == 0 else 1
+        return sum(-(-e // unit) * unit for e in inner)
+
+    for ptype in types:
+        total *= max(measure(fusion.tasks.root, ptype), 1)
+    return total
 
 
 def is_vertical(group: Group) -> bool:

@@ -75,8 +75,6 @@ class Scheduler:
         """
         if any(is_vertical(g) for g in self.fusion.tasks.groups()) and self.chooser.chance(75):
             self._block_share = 0
-        for tv in self.computed():
-            self._reduce_last(tv)
         for scope in self._scopes():
             match self.chooser.integer(0, 3):
                 case 0 | 1:
@@ -87,6 +85,7 @@ class Scheduler:
                     for tv in scope:
                         if self.chooser.chance(self.options.transforms):
                             self._transform(tv)
+                        self._reduce_last(tv)
                         self._bind(tv)
 
     def _reduce_last(self, tv: TensorView) -> None:
@@ -115,6 +114,7 @@ class Scheduler:
                 self.recorder.attempt(tv, "merge", 0)
             if at is not None and at < len(tv.loop):
                 self.recorder.attempt(tv, "split", at, factor)
+            self._reduce_last(tv)
             for k, (axis, ptype) in enumerate(zip(tv.loop, types, strict=False)):
                 if ptype is not ParallelType.Serial and self._affordable(tv, axis, ptype):
                     self.recorder.attempt(tv.axis(k), "parallelize", ptype)
@@ -123,6 +123,7 @@ class Scheduler:
         """One tensor's transforms on the others, as far as they go."""
         reference = self.chooser.pick([tv for tv in scope if len(tv.loop) == max(len(t.loop) for t in scope)])
         self._transform(reference)
+        self._reduce_last(reference)
         others = [tv for tv in scope if tv is not reference]
         if not others:
             self._bind(reference)
@@ -218,7 +219,11 @@ class Scheduler:
                 self.recorder.attempt(tv, "circular_buffer", self.chooser.pick((2, 3, 1, 4)))
 
     def memory(self) -> None:
-        """Memory types and allocation domains."""
+        """Memory types and allocation domains. Most tensors whose size per thread is no constant go to memory, as no register array can hold them."""
+        for tv in self.computed():
+            rest = [a for a in tv.loop[tv.schedule.inline :] if tv.schedule.ptype(a).is_loop and not a.is_reduction]
+            if tv.uses and any(not isinstance(a.extent, Const) for a in rest) and self.chooser.chance(80):
+                self.recorder.attempt(tv, "set_memory_type", MemoryType.Shared)
         for tv in self.chooser.some(self.computed(), self.options.memory):
             self.recorder.attempt(tv, "set_memory_type", self.chooser.pick((MemoryType.Shared, MemoryType.Global, MemoryType.Local)))
             if tv.logical and self.chooser.chance(30):

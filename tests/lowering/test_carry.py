@@ -62,7 +62,7 @@ def test_equal_digits_need_no_barrier_and_exchanged_digits_cross() -> None:
     equal, exchanged = (check(build(b), numbers(4, 8)) for b in (False, True))
     assert "SYNC" not in equal
     assert "LOCAL tv1" in equal
-    assert "SYNC warp  # tv1 crosses TIDx" in exchanged
+    assert "# tv1 crosses TIDx" in exchanged
     assert "SHARED tv1" in exchanged
 
 
@@ -156,11 +156,11 @@ def test_the_swizzles_of_tma_read_back(span: int) -> None:
         fusion.add_output(y)
     tile = x.cache_after()
     tile.set_memory_type(MemoryType.Shared)
+    tile.set_allocation_domain(tf.layouts.swizzled(span))
     tile.split(0, 4)
     tile.axis(1).parallelize(P.TIDy)
     tile.axis(2).parallelize(P.TIDx)
     y.axis(0).parallelize(P.TIDx)
-    tile.set_allocation_domain(lambda tv: tf.layouts.swizzled(span)(tv))
     assert "xor" in check(fusion, numbers(16, 64).astype(tf.bfloat16.numpy))
 
 
@@ -256,13 +256,26 @@ def test_an_axis_serial_in_the_producer_and_thread_bound_in_the_consumer(stages:
     assert "INIT ch0.empty[0] count 1" in text  # one instance releases a slot
 
 
-def test_an_axis_serial_in_the_producer_and_thread_bound_in_the_consumer_of_one_role() -> None:
+def one_role() -> tuple[tf.Fusion, tf.TensorView]:
+    """Every thread could make all elements, each reads those of its own index."""
     with tf.Fusion("one_role") as fusion:
         x = tf.define_tensor([6, 8], name="x")
         y = tf.neg(x)
         z = tf.copy(y)
         fusion.add_output(z)
     z.axis(1).parallelize(P.TIDx)
+    return fusion, y
+
+
+def test_an_axis_serial_in_the_producer_and_thread_bound_in_the_consumer_of_one_role() -> None:
+    fusion, y = one_role()
+    y.set_memory_type(MemoryType.Shared)
     text = check(fusion, numbers(6, 8))
     assert "SHARED tv1: float32[6, 8]" in text
-    assert "SYNC warp  # tv1 crosses TIDx" in text
+    assert "# tv1 crosses TIDx" in text
+
+
+def test_registers_are_not_indexed_by_the_thread() -> None:
+    with pytest.raises(LoweringError) as error:
+        tf.lower(one_role()[0])
+    assert "its Local index in tv1 depends on the thread" in str(error.value)

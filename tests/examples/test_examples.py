@@ -1,0 +1,188 @@
+"""Every example runs, prints the loop nest that its golden file holds, and computes what NumPy computes, under every scheduler.
+
+Results are compared with NumPy in float64; bounds are in ulp: units in the last place of float32 at the size of the exact result, or of the
+terms that make it where they may cancel.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+import taskfuse as tf
+from examples import cat, founding, horizontal_fusion, matmul, nested_groups, pipeline, transpose
+from tests.golden import Golden
+
+Array = npt.NDArray[Any]
+# Exact results, each with the size that an ulp is taken at (None: the result itself).
+Expected = Sequence[tuple[Array, Array | None]]
+SEEDS = range(len(tf.Scheduler))
+EXAMPLES = (cat, founding, horizontal_fusion, matmul, nested_groups, pipeline, transpose)
+
+
+def sigmoid(x: Array) -> Array:
+    return 1 / (1 + np.exp(-x))
+
+
+def gelu_tanh(x: Array) -> Array:
+    return 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))
+
+
+def softmax(x: Array) -> Array:
+    e = np.exp(x - x.max(axis=1, keepdims=True))
+    return e / e.sum(axis=1, keepdims=True)
+
+
+def founding_expected(x: Array) -> Expected:
+    parts = np.cos(np.sin(x)), np.maximum(np.tan(x), 0), sigmoid(np.exp(x)), np.tanh(np.log(x))
+    return [(-np.concatenate(parts, axis=1), None)]
+
+
+def gather_expected(x: Array, y: Array) -> Expected:
+    both = np.concatenate([x, y], axis=1)
+    return [(both * sigmoid(both), None)]
+
+
+def shared_loop_expected(x: Array) -> Expected:
+    return [(np.concatenate([np.sin(x), np.cos(x)], axis=1), None)]
+
+
+def horizontal_expected(x: Array, y: Array, z: Array) -> Expected:
+    return [(np.concatenate([np.sin(x), np.exp(y), np.maximum(z, 0)], axis=1), None)]
+
+
+def horizontal_fusion_expected(a: Array, b: Array) -> Expected:
+    return [(np.exp(np.sin(a)), None), (softmax(b), None)]
+
+
+def nested_groups_expected(angle: Array, radius: Array) -> Expected:
+    return [(np.ones_like(angle), None), (radius**2, None)]
+
+
+def pipeline_expected(x: Array, scale: Array) -> Expected:
+    scaled = x * scale
+    bent = gelu_tanh(scaled)
+    return [(bent - 0.5, np.maximum(np.abs(scaled), 0.5)), ((bent**2).sum(axis=1), None)]
+
+
+def transpose_expected(x: Array) -> Expected:
+    return [(x.T, None)]
+
+
+def matmul_expected(a: Array, b: Array) -> Expected:
+    return [(a @ b, np.abs(a) @ np.abs(b))]
+
+
+@dataclass(frozen=True)
+class Case:
+    """One fusion of an example: input shapes to run it on, and what it should give.
+
+    Attributes:
+        ulp: the bound on the difference from the exact result.
+        low, high: the range of the inputs.
+    """
+
+    name: str
+    build: Callable[[], tf.Fusion]
+    expected: Callable[..., Expected]
+    ulp: float
+    shapes: Sequence[Sequence[tuple[int, ...]]]
+    low: float = -2
+    high: float = 2
+
+    def arguments(self, shapes: Sequence[tuple[int, ...]]) -> list[Array]:
+        rng = np.random.default_rng(0)
+        return [rng.uniform(self.low, self.high, shape).astype(np.float32) for shape in shapes]
+
+
+CASES = (
+    Case("founding", founding.build, founding_expected, 3, [[(6, 5, 8)], [(1, 1, 1)], [(2, 3, 33)], [(3, 4, 32)]], low=0.1, high=1),
+    Case("cat_gather", cat.gather, gather_expected, 4, [[(3, 50), (3, 7)], [(1, 1), (1, 1)], [(2, 32), (2, 32)]]),
+    Case("cat_scatter_shared_loop", cat.scatter_shared_loop, shared_loop_expected, 1, [[(3, 50)], [(1, 1)], [(2, 64)]]),
+    Case("cat_scatter_horizontal", cat.scatter_horizontal, horizontal_expected, 1, [[(3, 50), (3, 7), (3, 33)], [(1, 1), (1, 1), (1, 1)]]),
+    Case("horizontal_fusion", horizontal_fusion.build, horizontal_fusion_expected, 6, [[(3, 200), (2, 250)], [(1, 1), (4, 250)], [(5, 63), (1, 250)]]),
+    Case("nested_groups", nested_groups.build, nested_groups_expected, 1, [[(2, 77), (2, 77)], [(1, 1), (1, 1)], [(3, 128), (3, 128)]]),
+    Case("pipeline", pipeline.build, pipeline_expected, 4, [[(2, 333), (333,)], [(1, 1), (1,)], [(3, 31), (31,)], [(1, 64), (64,)]]),
+    Case("transpose", transpose.build, transpose_expected, 0, [[(64, 32)], [(45, 70)], [(1, 3)], [(32, 97)]]),
+    Case("matmul", matmul.build, matmul_expected, 4, [[(33, 17), (17, 40)], [(8, 40), (40, 32)], [(1, 1), (1, 1)]]),
+)
+BY_NAME = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+
+
+def check(case: Case, fusion: tf.Fusion, shapes: Sequence[tuple[int, ...]]) -> None:
+    args = case.arguments(shapes)
+    exact = case.expected(*(x.astype(np.float64) for x in args))
+    kernel = tf.lower(fusion)
+    for seed in SEEDS:
+        outs = kernel.simulate(*args, seed=seed)
+        for out, (ref, size) in zip(outs, exact, strict=True):
+            assert out.dtype == np.float32
+            assert out.shape == ref.shape
+            ulp = np.spacing(np.abs(ref if size is None else size).astype(np.float32))
+            assert np.max(np.abs(out - ref) / ulp) <= case.ulp + 0.5  # half an ulp: the exact result is no float32
+
+
+def test_every_example_is_tested() -> None:
+    folder = Path(founding.__file__).parent
+    assert sorted(path.stem for path in folder.glob("*.py")) == [module.__name__.rpartition(".")[2] for module in EXAMPLES]
+
+
+@pytest.mark.parametrize("module", EXAMPLES, ids=lambda module: module.__name__.rpartition(".")[2])
+def test_main_prints_the_loop_nest_and_the_difference(module: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
+    module.main()
+    text = capsys.readouterr().out
+    built = module.build()
+    for fusion in (built,) if isinstance(built, tf.Fusion) else built:
+        assert str(tf.lower(fusion)).strip() in text
+    assert "difference from NumPy" in text
+
+
+@BY_NAME
+def test_loop_nest(case: Case, golden: Golden) -> None:
+    golden.check(f"examples/{case.name}.kir", str(tf.lower(case.build())))
+
+
+@BY_NAME
+def test_simulation_is_numpy_under_every_scheduler(case: Case) -> None:
+    for shapes in case.shapes:
+        check(case, case.build(), shapes)
+
+
+@BY_NAME
+def test_evaluation_is_numpy(case: Case) -> None:
+    for shapes in case.shapes:
+        args = case.arguments(shapes)
+        for out, (ref, size) in zip(case.build().evaluate(*args), case.expected(*(x.astype(np.float64) for x in args)), strict=True):
+            ulp = np.spacing(np.abs(ref if size is None else size).astype(np.float32))
+            assert np.max(np.abs(out - ref) / ulp) <= case.ulp + 0.5
+
+
+@pytest.mark.parametrize("stages", [1, 2, 3, 4])
+def test_pipeline_of_any_depth(stages: int) -> None:
+    case = next(case for case in CASES if case.name == "pipeline")
+    check(case, pipeline.build(stages), [(2, 200), (200,)])
+
+
+@BY_NAME
+def test_the_order_does_not_change_the_result(case: Case) -> None:
+    args = case.arguments(case.shapes[0])
+    fusion = case.build()
+    first = tf.lower(fusion).simulate(*args)
+    for seed in range(3):
+        outs = tf.lower(fusion, tf.LoweringOptions(order_seed=seed)).simulate(*args, seed=seed)
+        for out, ref in zip(outs, first, strict=True):
+            np.testing.assert_array_equal(out, ref)
+
+
+@BY_NAME
+def test_text_and_copy_keep_the_schedule(case: Case) -> None:
+    fusion = case.build()
+    kernel = tf.lower(fusion)
+    assert str(tf.lower(tf.parse_fusion(str(fusion)))) == str(kernel)
+    assert str(tf.lower(tf.copy_fusion(fusion)[0])) == str(kernel)
+    assert tf.parse_kernel(str(kernel)) == kernel
