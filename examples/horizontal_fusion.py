@@ -9,7 +9,6 @@ import numpy as np
 import taskfuse as tf
 from taskfuse import ParallelType as P
 
-
 COLUMNS = 250  # of the softmax: constant, since each thread keeps its part of the row in registers
 
 

@@ -96,10 +96,30 @@ class Channels:
         self.regions = regions
         self.channels: list[Channel] = []
         self._of: dict[TensorView, Channel] = {}
-        found: dict[tuple[object, ...], Channel] = {}
+        self._entered: set[Node] = set()
         self._check_assemblies()
-        for tv in tree.place:
-            group = boundary(tree, fusion, tv)
+        self._find(paths)
+        while not (around := self._around()) <= self._entered:
+            self._entered |= around
+            self._find(paths)
+
+    def _around(self) -> set[Node]:
+        """The nodes with an endpoint below them."""
+        found: set[Node] = set()
+        for ch in self.channels:
+            for end in (ch.producer, *ch.consumers):
+                node = end.node
+                while node in self.tree.parent:
+                    node = self.tree.parent[node]
+                    found.add(node)
+        return found
+
+    def _find(self, paths: dict[TensorView, tuple[Loop, ...]]) -> None:
+        self.channels.clear()
+        self._of.clear()
+        found: dict[tuple[object, ...], Channel] = {}
+        for tv in self.tree.place:
+            group = boundary(self.tree, self.fusion, tv)
             if group is None:
                 continue
             if group.ptype not in THREAD_TYPES:
@@ -240,13 +260,14 @@ class Channels:
 
         A parallelized horizontal group stops the descent, and so does a loop of a group that the other end does not share. In a
         parallelized vertical group each role that touches the tensor is an endpoint, and so is each arm of a horizontal one that has
-        arms without the channel's loop.
+        arms without the channel's loop, or with endpoints of other channels: an arm that waits for those must not hold up this one.
         """
         while isinstance(node, Group):
             holders = {m: part for m in self.tree.members[node] if (part := {t for t in touched if m in self.tree.path(t)})}
             spread = is_vertical(node)
             if node.ptype is not None and not is_vertical(node):
-                if not serial or all(t in serial[-1].axes for t in self.regions.tensors(node)):
+                whole = not serial or all(t in serial[-1].axes for t in self.regions.tensors(node))
+                if whole and node not in self._entered:
                     break
                 spread = True
             if len(holders) > 1:

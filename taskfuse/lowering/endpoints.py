@@ -43,7 +43,7 @@ class Endpoints:
         c = end.cursor
         slot = sym(f"{c}.slot")
         level = end.turns.outer if end.turns is not None and end.turns.loop is ch.loop else ch.loop
-        first, last = self._span(_level_blocks(plan, end.node, level), touches)
+        first, last = self._span(_level_blocks(plan, end.node, level), touches, end.turns is not None)
         last[0][last[1] + 1 : last[1] + 1] = [PSync((*self.arrive(end, BarrierSlot(arrive, slot)), Advance(c, const(1))))]
         first[0][first[1] : first[1]] = [PSync((Wait(BarrierSlot(wait, slot), sym(f"{c}.parity")),))]
         inits = [CursorInit(c, ch.stages, 0, parity)]
@@ -52,8 +52,11 @@ class Endpoints:
             self._take_turns(plan, end, end.turns, touches)
         _frame(plan, ch.group, end.node, self.tree).insert(0, PSync(tuple(inits)))
 
-    def _span(self, blocks: list[list[PNode]], touches: _Touch) -> tuple[tuple[list[PNode], int], tuple[list[PNode], int]]:
+    def _span(self, blocks: list[list[PNode]], touches: _Touch, inside: bool) -> tuple[tuple[list[PNode], int], tuple[list[PNode], int]]:
+        """The first and the last use in some blocks; ``inside``: inside of the bound loops that hold all uses."""
         places = [(block, k) for block in blocks for k, n in enumerate(block) if any(touches(s) for s in _below(n))]
+        if inside and len(places) == 1 and isinstance(bind := places[0][0][places[0][1]], PBind):
+            return self._span([bind.body], touches, inside)
         return places[0], places[-1]
 
     def _take_turns(self, plan: list[PNode], end: Endpoint, turns: Turns, touches: _Touch) -> None:
@@ -61,7 +64,7 @@ class Endpoints:
         c = end.cursor
         w = turns.instance
         slot = f"{c}.turn"
-        first, last = self._span(_level_blocks(plan, end.node, turns.outer), touches)
+        first, last = self._span(_level_blocks(plan, end.node, turns.outer), touches, True)
         parity = xor(sym(f"{slot}.parity"), select(eq(w, 0), 1, 0))
         follow = simplify((w + 1) % turns.count, self.regions.facts)
         passing = self.arrive(end, BarrierSlot(f"{c}.turns", follow))

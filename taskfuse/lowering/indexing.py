@@ -67,6 +67,20 @@ class Indexer:
             elif has_code(self.fusion, expr):
                 self.memory[tv] = self._follow(tv)
                 self._check_mixed(tv)
+            if isinstance(expr, Reduction):
+                self._check_accumulation(tv)
+
+    def _check_accumulation(self, tv: TensorView) -> None:
+        """A loop over a foreign axis inside of the reduction loops would accumulate every element again in each of its trips."""
+        first = next((d for d, a in enumerate(tv.loop) if a.is_reduction), len(tv.loop))
+        for a in tv.loop[first:]:
+            repeated = a.is_foreign if not a.is_reduction else any(x.is_foreign for x in ancestors(tv, (a,)))
+            if repeated and tv.schedule.ptype(a).is_loop:
+                raise refused(
+                    tv,
+                    f"loop axis {tv.loop.index(a)} runs over an axis of a consumer inside of the reduction: each element would be accumulated more than once",
+                    "reorder that axis before the reduction axes, or do not merge it with one",
+                )
 
     def _check_mixed(self, tv: TensorView) -> None:
         """An index of an axis that mixes own and foreign ones neither computes the tensor's element alone nor replicates it."""

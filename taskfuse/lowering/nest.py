@@ -172,7 +172,8 @@ class NestBuilder:
             pieces = pieces[0].body
         for loop in reversed(inside):
             pieces = (CodeLoop(loop, pieces),)
-        scopes = [self._branch(group, m, self._emit(m, self._project(pieces, group, m))) for m in members]
+        arms = [m for m in self.tree.members[group] if m in members]
+        scopes = [self._branch(group, m, self._emit(m, self._project(pieces, group, m))) for m in arms]
         nodes: list[PNode] = [PDispatch(group, scopes)]
         for loop in reversed(outside):
             nodes = self._loop(loop, tensors, nodes, group)

@@ -24,10 +24,19 @@ class Registers:
     def __init__(self, regions: Regions) -> None:
         self.regions = regions
         self._given: list[tuple[Node, int]] = []
+        self._seen: set[Node] = set()
 
     def insert(self, plan: list[PNode]) -> None:
         """Raises :class:`LoweringError` if a budget cannot be kept; warns where it is left out because whole warpgroups can't be proved."""
         self._visit(plan, None, False)
+        for node in self.regions.fusion.tasks.nodes:
+            if node.budget is not None and node not in self._seen:
+                raise LoweringError(
+                    what=node.name,
+                    reason=f"registers({node.budget}): it is no member of a parallelized group",
+                    help="give the budget to a role: a member of a vertical group",
+                    location=node.location,
+                )
         threads = self.regions.threads
         if not self._given or not isinstance(threads, Const):
             return
@@ -62,6 +71,7 @@ class Registers:
         if budget is None:
             self._visit(scope.body, holder, in_loop)
             return
+        self._seen.add(scope.node)
         if holder is not None or in_loop:
             why = f"{holder.name} around it has a budget already" if holder is not None else "its dispatch stands under a loop"
             help = "give one budget per role, where the role begins"

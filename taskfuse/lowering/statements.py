@@ -153,7 +153,7 @@ class Statements:
     # -- atoms ----------------------------------------------------------------------------------------------------------------------
 
     def _vector(self, tv: TensorView) -> Axis | None:
-        return next((a for a in tv.loop if tv.schedule.ptype(a) is ParallelType.Vectorize), None)
+        return next((a for a in tv.loop if tv.schedule.ptype(a) is ParallelType.Vectorize and a.extent is not const(1)), None)
 
     def _vector_copy(self, tv: TensorView, env: Environment, out: Access, operands: list[Operand], is_copy: bool) -> PStmt:
         axis = self._vector(tv)

@@ -31,11 +31,9 @@ class Correspondence:
 
     def same(self, a: Axis, b: Axis) -> bool:
         """True if axis ``a`` of the producer has the value of axis ``b`` of the consumer whenever the consumer reads it."""
-        if a in self._root and self._root[a] is b:
-            return True
+        if a in self._logical:
+            return self._root.get(a) is b
         x, y = self._made[0].get(a), self._made[1].get(b)
-        if a in self._logical and x is None:
-            return False
         if x is None or y is None:
             return x is None and self._keys.equal(a, b)
         (t, i), (u, j) = x, y

@@ -1,5 +1,40 @@
 """Random cases for property tests: of taskfuse, and of loop nests that its users write.
 
-``random_case`` makes a fusion with tasks, groups and a schedule from the answers of a :class:`Chooser`; ``check_case`` checks all that must
-hold of it. ``taskfuse.testing.strategies`` has the Hypothesis strategy, ``python -m taskfuse.testing.fuzz`` runs as many cases as wanted.
+:func:`random_case` makes a fusion with tasks, groups and a schedule from the answers of a :class:`Chooser`; :func:`check_case` checks all that
+must hold of it. Your own math and schedule::
+
+    check_case(fusion_case(my_fusion, {"N": 7}), FULL)                    # the schedule that you wrote, under every scheduler of the simulator
+    check_case(reschedule(fusion_case(my_math, {"N": 7}), RandomChooser(0)))   # another one
+
+``taskfuse.testing.strategies`` has the Hypothesis strategies; ``python -m taskfuse.testing.fuzz`` checks as many cases as wanted.
 """
+
+from taskfuse.testing.case import Case, Outcome, fusion_case, random_case, reschedule, seeded_case
+from taskfuse.testing.checks import FULL, CheckError, Effort, Property, check_case
+from taskfuse.testing.chooser import Chooser, RandomChooser
+from taskfuse.testing.measure import Distribution
+from taskfuse.testing.minimize import shortest
+from taskfuse.testing.options import EXACT, POINTWISE, CaseOptions
+from taskfuse.testing.program import Program
+
+__all__ = [
+    "EXACT",
+    "FULL",
+    "POINTWISE",
+    "Case",
+    "CaseOptions",
+    "CheckError",
+    "Chooser",
+    "Distribution",
+    "Effort",
+    "Outcome",
+    "Program",
+    "Property",
+    "RandomChooser",
+    "check_case",
+    "fusion_case",
+    "random_case",
+    "reschedule",
+    "seeded_case",
+    "shortest",
+]

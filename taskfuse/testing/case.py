@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import zlib
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -21,9 +21,9 @@ from taskfuse.kir import Kernel
 from taskfuse.lowering import LoweringOptions, lower
 from taskfuse.schedule.copy import copy_fusion
 from taskfuse.testing import partitions
-from taskfuse.testing.chooser import Chooser
+from taskfuse.testing.chooser import Chooser, RandomChooser
 from taskfuse.testing.graphs import Graph
-from taskfuse.testing.options import CaseOptions
+from taskfuse.testing.options import EXACT, CaseOptions
 from taskfuse.testing.program import REFUSALS, Program, Recorder
 from taskfuse.testing.schedules import Scheduler
 
@@ -101,23 +101,17 @@ class Case:
 
 def _restrided(rng: np.random.Generator, array: Array) -> Array:
     """Equal elements, at times with negative or permuted strides."""
-    match rng.integers(0, 6):
-        case 0 if array.ndim:
-            return array[::-1].copy()[::-1]
-        case 1 if array.ndim > 1:
-            return array.T.copy().T
-        case _:
-            return array
+    kind = int(rng.integers(0, 6))
+    if kind == 0 and array.ndim:
+        return array[::-1].copy()[::-1]
+    return array.T.copy().T if kind == 1 else array
 
 
 def random_case(chooser: Chooser, options: CaseOptions | None = None) -> Case:
     """A case from the answers of ``chooser``; the same answers give the same case.
 
     Most cases lower. Calls that taskfuse refuses are left out of the program; where the whole schedule is refused at lowering, memory types
-    and inline positions of the tensor at fault are changed, a few times. A case that still does not lower has ``refusal`` set.
-
-    Raises:
-        Exception: anything but a refusal that taskfuse raises on the way is a bug of it.
+    and inline positions of the tensors at fault are changed, a few times. A case that still does not lower says in ``outcome`` why.
     """
     options = options or CaseOptions()
     recorder = Recorder()
@@ -126,9 +120,50 @@ def random_case(chooser: Chooser, options: CaseOptions | None = None) -> Case:
     return _scheduled(chooser, options, recorder, graph.sizes)
 
 
-def reschedule(case: Case, chooser: Chooser) -> Case:
-    """The math of ``case`` with other tasks, groups and schedule: results must be the same."""
-    return _scheduled(chooser, case.options, Recorder.replay(case.math), case.sizes, case.seed)
+def seeded_case(seed: int) -> Case:
+    """The case of a seed: what ``python -m taskfuse.testing.fuzz --seed K --cases 1`` checks. One of five is exact."""
+    return random_case(RandomChooser(seed), EXACT if seed % 5 == 4 else None)
+
+
+def fusion_case(fusion: Fusion, sizes: Mapping[str, int] | None = None, seed: int = 0) -> Case:
+    """The case of a fusion and schedule that a user wrote.
+
+    Args:
+        fusion: it is not changed.
+        sizes: the value of each of its symbolic dimensions.
+        seed: picks the arguments, the orders and the interleavings that checks use.
+
+    Raises:
+        LoweringError: and whatever else :func:`taskfuse.lower` raises.
+    """
+    own, _ = copy_fusion(fusion)
+    program = Program(fusion.name, (), str(fusion))
+    return Case(program, program, dict(sizes or {}), seed, own, own, Outcome(lower(own), None, None), CaseOptions())
+
+
+def reschedule(case: Case, chooser: Chooser, options: CaseOptions | None = None) -> Case:
+    """The math of ``case`` with other tasks, groups and schedule: results must be the same.
+
+    With :func:`fusion_case` of an unscheduled fusion this tries random schedules of a user's math.
+    """
+    return _scheduled(chooser, options or case.options, Recorder(case.math), case.sizes, case.seed)
+
+
+def program_case(case: Case, lines: Sequence[str], calls: int) -> Case:
+    """``case`` with another program, whose first ``calls`` lines make the math. Raises what a line of the math raises."""
+    program = replace(case.program, lines=tuple(lines))
+    math = replace(program, lines=program.lines[:calls])
+    plain = math.run()
+    fusion = plain
+    try:
+        fusion = program.run()
+        kernel = lower(fusion, LoweringOptions(verify=False))
+        outcome = Outcome(kernel, _too_large(kernel, case.options, case.sizes), None)
+    except REFUSALS as error:
+        outcome = Outcome(None, error, None)
+    except Exception as error:
+        outcome = Outcome(None, None, error)
+    return replace(case, program=program, math=math, fusion=fusion, plain=plain, outcome=outcome)
 
 
 def _scheduled(chooser: Chooser, options: CaseOptions, recorder: Recorder, sizes: dict[str, int], seed: int | None = None) -> Case:
@@ -141,22 +176,6 @@ def _scheduled(chooser: Chooser, options: CaseOptions, recorder: Recorder, sizes
         outcome = Outcome(None, None, error)
     chosen = zlib.crc32(math.source().encode()) if seed is None else seed
     return Case(recorder.program(), math, sizes, chosen, recorder.fusion, plain, outcome, options, recorder.made, recorder.refused)
-
-
-def program_case(program: Program, calls: int, sizes: dict[str, int], seed: int, options: CaseOptions) -> Case:
-    """The case of a program whose first ``calls`` lines make the math. Raises what a line of the math raises."""
-    math = Program(program.name, program.lines[:calls])
-    plain = math.run()
-    fusion = plain
-    try:
-        fusion = program.run()
-        kernel = lower(fusion, LoweringOptions(verify=False))
-        outcome = Outcome(kernel, _too_large(kernel, options, sizes), None)
-    except REFUSALS as error:
-        outcome = Outcome(None, error, None)
-    except Exception as error:
-        outcome = Outcome(None, None, error)
-    return Case(program, math, sizes, seed, fusion, plain, outcome, options)
 
 
 def _schedule(chooser: Chooser, options: CaseOptions, recorder: Recorder, sizes: dict[str, int]) -> None:
@@ -184,20 +203,21 @@ def _schedule(chooser: Chooser, options: CaseOptions, recorder: Recorder, sizes:
 def _lowered(recorder: Recorder, options: CaseOptions, sizes: dict[str, int]) -> Outcome:
     """The kernel, after repairs of the tensor that lowering names and of its neighbours."""
     repairs: dict[str, Iterator[None]] = {}
-    for _ in range(REPAIRS):
+    attempts = 0
+    while True:
+        attempts += 1
         try:
             kernel = lower(recorder.fusion, LoweringOptions(verify=False))
             return Outcome(kernel, _too_large(kernel, options, sizes), None)
         except LoweringError as error:
-            refusal: TaskfuseError = error
             name = str(error.fields["what"]).split(".")[0]
             at_fault = next((tv for tv in recorder.fusion.tensors() if tv.name == name), None)
-            if at_fault is None or next(repairs.setdefault(name, _repairs(recorder, at_fault)), REPAIRS) is REPAIRS:
-                break
+            if at_fault is None or attempts == REPAIRS:
+                return Outcome(None, error, None)
+            if next(repairs.setdefault(name, _repairs(recorder, at_fault)), False) is False:
+                return Outcome(None, error, None)
         except REFUSALS as error:
-            refusal = error
-            break
-    return Outcome(None, refusal, None)
+            return Outcome(None, error, None)
 
 
 def _repairs(recorder: Recorder, tv: TensorView) -> Iterator[None]:

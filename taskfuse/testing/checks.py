@@ -136,7 +136,8 @@ class _Checks:
             wrong = np.argwhere((a != b) & ~((a != a) & (b != b)))
             if len(wrong):
                 index = tuple(int(k) for k in wrong[0])
-                raise self._fail(prop, f"{how}: {len(wrong)} of {a.size} elements of {tv.name} are wrong, the first at {list(index)}: {a[index]}, not {b[index]}")
+                shown = f"{len(wrong)} of {a.size} elements of {tv.name} are wrong, the first at {list(index)}: {a[index]}, not {b[index]}"
+                raise self._fail(prop, f"{how}: {shown}")
 
     def _simulate(self, prop: Property, kernel: Kernel, seed: int, scheduler: Scheduler, values: Values, wanted: Sequence[Array]) -> None:
         how = f"simulate(seed={seed}, scheduler={scheduler.value}, values={values.name})"

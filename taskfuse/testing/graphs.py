@@ -211,7 +211,7 @@ class Graph:
             case 0:
                 return self._try("expand_dims", x, self.chooser.integer(0, x.ndim))
             case 1:
-                extra = self.chooser.pick(self._dims)
+                extra = self.chooser.pick([d for d in self._dims if not isinstance(d, str) or d in self.fusion.dims] or [2])
                 if not self._fits(*self.shape(x), *self._sizes([extra])):
                     return None
                 return self._try("broadcast_to", x, [extra, *self._extents(x)])

@@ -7,7 +7,6 @@ from typing import TypeVar
 
 from taskfuse.testing.case import Case, program_case
 from taskfuse.testing.checks import FULL, CheckError, check_case
-from taskfuse.testing.program import Program
 
 T = TypeVar("T")
 
@@ -64,21 +63,22 @@ def shortest(error: CheckError, budget: int = 400) -> CheckError:
 
     def fails(lines: tuple[tuple[int, str], ...]) -> bool:
         nonlocal best
-        program = Program(case.program.name, tuple(line for _, line in lines))
-        found = _failure(case, program, sum(k < calls for k, _ in lines))
+        found = _failure(case, [line for _, line in lines], sum(k < calls for k, _ in lines))
         if found is None or _kind(found) != kind:
             return False
         best = found
         return True
 
-    minimize(tuple(enumerate(case.program.lines)), fails, budget)
+    lines = tuple(enumerate(case.program.lines))
+    if fails(lines):
+        minimize(lines, fails, budget)
     return best
 
 
-def _failure(case: Case, program: Program, calls: int) -> CheckError | None:
+def _failure(case: Case, lines: list[str], calls: int) -> CheckError | None:
     """How a program fails; ``None`` if it passes, or makes no case."""
     try:
-        check_case(program_case(program, calls, case.sizes, case.seed, case.options), FULL)
+        check_case(program_case(case, lines, calls), FULL)
     except CheckError as error:
         return error
     except Exception:

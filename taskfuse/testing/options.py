@@ -62,6 +62,10 @@ class CaseOptions:
     exact: bool = False
 
 
+# Sums and products of small integers stay below 2**24 here, so that float32 and float64 hold them exactly.
+EXACT = CaseOptions(ops=6, sizes=(1, 2, 3, 4, 5, 7, 8, 9), dtypes=(float32, float32, float64, int32, int64), composites=0, exact=True)
+
+# The least that has tasks and groups.
 POINTWISE = CaseOptions(
     dtypes=(float32,), symbolic=0, empty=0, views=0, selects=0, reductions=0, matmuls=0, composites=0, scalars=0, transforms=0, caches=0, rfactors=0, memory=0
 )

@@ -9,10 +9,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import networkx as nx
 
-from taskfuse.ir.expr import Assemble
+from taskfuse.ir.expr import Assemble, Read
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.scalar import Expr
 from taskfuse.ir.storage import resolve
@@ -43,7 +44,7 @@ def dependencies(fusion: Fusion) -> nx.DiGraph[TensorView]:
         graph.add_node(expr.output)
         operands = expr.parts if isinstance(expr, Assemble) else expr.operands
         for operand in operands:
-            if hasattr(operand, "tensor"):
+            if isinstance(operand, Read):
                 source = resolve(fusion, operand).tensor
                 if not source.is_input:
                     graph.add_edge(source, expr.output)
@@ -83,10 +84,10 @@ class _Partitioner:
         return order
 
     def _node(self, tensors: list[TensorView], depth: int) -> Node | None:
-        if len(tensors) == 1 or depth >= self.options.depth or self.chooser.chance(8 + 14 * depth):
+        if len(tensors) == 1 or depth >= self.options.depth or self.chooser.chance(4 + 12 * depth):
             return self._task(tensors)
         parts = self._cut(tensors)
-        if len(parts) == 1 and self.chooser.chance(70):
+        if len(parts) == 1:
             return self._task(tensors)
         members = [m for part in parts if (m := self._node(part, depth + 1)) is not None]
         if not members:
@@ -115,7 +116,7 @@ class _Partitioner:
             return [sorted(b, key=rank.__getitem__) for b in bins]
         order = self._order(tensors)
         at = [0, *self.chooser.cuts(len(order), 2 + (self.chooser.chance(30))), len(order)]
-        return [order[a:b] for a, b in zip(at, at[1:], strict=False)]
+        return [order[a:b] for a, b in pairwise(at)]
 
 
 def parallelize(chooser: Chooser, options: CaseOptions, recorder: Recorder, found: Partition, size: Callable[[Expr], int]) -> None:
@@ -130,7 +131,8 @@ def parallelize(chooser: Chooser, options: CaseOptions, recorder: Recorder, foun
         ptype = chooser.pick(BLOCK_TYPES if blocks else THREAD_TYPES)
         if launched(recorder.fusion, THREAD_TYPES, size, (group, ptype)) > options.threads:
             ptype = chooser.pick(THREAD_TYPES)
-        if all(launched(recorder.fusion, kind, size, (group, ptype)) <= most for kind, most in ((THREAD_TYPES, options.threads), (BLOCK_TYPES, options.blocks))):
+        types, most = (BLOCK_TYPES, options.blocks) if ptype.is_block else (THREAD_TYPES, options.threads)
+        if launched(recorder.fusion, types, size, (group, ptype)) <= most:
             recorder.attempt(group, "parallelize", ptype)
 
 

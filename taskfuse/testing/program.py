@@ -7,9 +7,10 @@ so that the program, the fusion's text and the kernel's text speak of the same t
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
+from typing import Any, cast
 
 import taskfuse as tf
 from taskfuse.dtypes import DType
@@ -40,23 +41,26 @@ class Spelled:
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """The lines of Python, inside ``with tf.Fusion(...) as fusion:``, that make a fusion.
+    """The lines of Python that make a fusion, each one public call.
 
     Attributes:
         name: the fusion's name.
-        lines: one public call each.
+        lines: what is inside of ``with fusion:``.
+        text: the text of the fusion that the lines go on from; ``None``: an empty one.
     """
 
     name: str
     lines: tuple[str, ...]
+    text: str | None = None
 
     def source(self) -> str:
         """A complete program that makes ``fusion``."""
-        body = [f"    {line}" for line in self.lines or ("pass",)]
-        return "\n".join((*HEADER, "", f"with tf.Fusion({self.name!r}) as fusion:", *body)) + "\n"
+        start = [f"fusion = tf.Fusion({self.name!r})"] if self.text is None else [f"fusion = tf.parse_fusion({_quoted(self.text)})"]
+        body = ["with fusion:", *(f"    {line}" for line in self.lines)] if self.lines else []
+        return "\n".join((*HEADER, "", *start, *body)) + "\n"
 
     def run(self) -> Fusion:
-        """The fusion, made anew by executing the source."""
+        """The fusion, made anew by executing the source. Raises what its calls raise."""
         names: dict[str, Any] = {}
         exec(compile(self.source(), f"<program {self.name}>", "exec"), names)
         found = names["fusion"]
@@ -64,8 +68,12 @@ class Program:
         return found
 
 
+def _quoted(text: str) -> str:
+    return f'"""\n{text.rstrip()}\n"""' if '"""' not in text and "\\" not in text else repr(text)
+
+
 class Recorder:
-    """Makes public calls and records them.
+    """Makes public calls and records them, in a new fusion or in that of a program.
 
     Attributes:
         fusion: the fusion so far.
@@ -74,25 +82,17 @@ class Recorder:
         made: how often each call was made, by its name.
     """
 
-    def __init__(self, name: str = "case") -> None:
-        self.fusion = Fusion(name)
-        self.lines: list[str] = []
+    def __init__(self, start: Program | None = None) -> None:
+        self._start = start or Program("case", ())
+        self.fusion = self._start.run()
+        self.lines = list(self._start.lines)
         self.made: Counter[str] = Counter()
         self.refused: Counter[str] = Counter()
-        self._known: set[str] = set()
-
-    @staticmethod
-    def replay(program: Program) -> Recorder:
-        """A recorder that has made the calls of ``program``."""
-        recorder = Recorder(program.name)
-        recorder.fusion = program.run()
-        recorder.lines = list(program.lines)
-        recorder._known = {line.split(" = ")[0] for line in program.lines if line.split(" = ")[0].isidentifier()}
-        return recorder
+        self._known = {name for line in self.lines if (name := line.partition(" = ")[0]).isidentifier()}
 
     def program(self) -> Program:
         """What was recorded."""
-        return Program(self.fusion.name, tuple(self.lines))
+        return Program(self._start.name, tuple(self.lines), self._start.text)
 
     def call(self, receiver: Any, method: str, *args: Any, **keywords: Any) -> Any:
         """Call ``receiver.method(*args, **keywords)``, record it, and return its result.
@@ -151,26 +151,21 @@ class Recorder:
                 return f"tf.dim({value.name!r}, multiple_of={value.multiple_of}, min={value.min}, max={value.max})"
             case Enum():
                 return repr(value.value)
-            case list():
-                return f"[{', '.join(self.text(x) for x in value)}]"
-            case tuple():
-                return f"({', '.join(self.text(x) for x in value)}{',' if len(value) == 1 else ''})"
-            case dict():
-                return f"{{{', '.join(f'{self.text(k)}: {self.text(v)}' for k, v in value.items())}}}"
             case _ if value is tf:
                 return "tf"
+            case _ if isinstance(value, list | tuple):
+                items = ", ".join(map(self.text, cast("Sequence[Any]", value)))
+                return f"[{items}]" if isinstance(value, list) else f"({items},)"
             case _:
                 return repr(value)
 
 
 def _value(argument: Any) -> Any:
     """What an argument stands for."""
-    match argument:
-        case Spelled():
-            return argument.value
-        case list():
-            return [_value(x) for x in argument]
-        case tuple():
-            return tuple(_value(x) for x in argument)
-        case _:
-            return argument
+    if isinstance(argument, Spelled):
+        return argument.value
+    if isinstance(argument, list):
+        return [_value(x) for x in cast("list[Any]", argument)]
+    if isinstance(argument, tuple):
+        return tuple(_value(x) for x in cast("tuple[Any, ...]", argument))
+    return argument

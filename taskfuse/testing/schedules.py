@@ -39,6 +39,7 @@ class Scheduler:
         self.fusion = recorder.fusion
         self.size = size
         self._block_share = options.block_types
+        self._rings = False
         self._threads = chooser.pick((8, 4, 16))
 
     def computed(self) -> list[TensorView]:
@@ -71,15 +72,17 @@ class Scheduler:
     def loops(self) -> None:
         """Transform and bind loop axes, task by task or for the whole fusion.
 
-        What crosses from block to block cannot go through a vertical group on threads: fusions with such groups bind blocks less often.
+        What crosses from block to block cannot go through a vertical group on threads: fusions with such groups bind blocks less often. Their
+        outer loops mostly stay Serial, so that there is something to ring for.
         """
-        if any(is_vertical(g) for g in self.fusion.tasks.groups()) and self.chooser.chance(75):
+        self._rings = any(is_vertical(g) for g in self.fusion.tasks.groups())
+        if self._rings and self.chooser.chance(75):
             self._block_share = 0
         for scope in self._scopes():
-            match self.chooser.integer(0, 3):
-                case 0 | 1:
+            match self.chooser.integer(0, 5):
+                case 0 | 1 | 2:
                     self._by_position(scope)
-                case 2:
+                case 3 | 4:
                     self._by_reference(scope)
                 case _:
                     for tv in scope:
@@ -96,7 +99,7 @@ class Scheduler:
 
     def _scopes(self) -> list[list[TensorView]]:
         tensors = self.computed()
-        if self.chooser.chance(50):
+        if self.chooser.chance(75):
             return [tensors]
         scopes: dict[object, list[TensorView]] = {}
         for tv in tensors:
@@ -167,7 +170,10 @@ class Scheduler:
         blocks = [ParallelType.Serial, *self.chooser.order(BLOCK_TYPES)]
         threads = [ParallelType.Serial, *self.chooser.order(THREAD_TYPES)]
         found: list[ParallelType] = []
-        for _ in range(count):
+        for k in range(count):
+            if k == 0 and self._rings and self.chooser.chance(65):
+                found.append(ParallelType.Serial)
+                continue
             ptype = self.chooser.pick(blocks[:2] if self.chooser.chance(self._block_share) else threads[:3])
             if ptype in found and not self.chooser.chance(12):
                 ptype = ParallelType.Serial

@@ -121,7 +121,9 @@ def test_a_local_allocation_spread_over_tidx() -> None:
 def test_a_local_allocation_that_another_thread_owns_is_refused() -> None:
     with pytest.raises(LoweringError) as error:
         tf.lower(spread(rows=16))
-    assert "tv1" in str(error.value)
+    assert str(error.value).startswith("cannot lower tv1: its allocation puts an element into the registers of index ")
+    assert "of TIDx, which does not compute it\n" in str(error.value)
+    assert str(error.value).endswith("help: bind loop and allocation axes alike")
 
 
 # -- an XOR-swizzled Shared tile read back ------------------------------------------------------------------------------------------
@@ -190,7 +192,8 @@ def rasterized_product() -> tf.Fusion:
 
 def test_a_work_loop_with_a_backward_map_only() -> None:
     text = check(rasterized_product(), numbers(8, 12), numbers(12, 16))
-    assert "FOR i0 in 0..8" in text
+    assert "FOR i0 in 0..8:" in text
+    assert "LOCAL tv2.acc: float32[]" in text
     assert "SHARED tv3: float32[4, 4]" in text
     assert "SHARED tv4: float32[4, 4]" in text
 
@@ -199,7 +202,7 @@ def test_a_work_loop_bound_to_blocks_and_dealt_in_waves() -> None:
     fusion = rasterized_product()
     tensors = [tv for tv in fusion.tensors() if not tv.is_input]
     for tv in tensors:
-        tv.schedule.inline = 0
+        tv.inline_at(0)
     for tv in tensors:
         tv.split(0, 3)  # [wave, block, ...]: 8 items of work on 3 blocks
         tv.axis(1).parallelize(P.BIDx)
@@ -224,6 +227,46 @@ def test_a_work_loop_by_table() -> None:
             tv.axis(0).parallelize(P.BIDx)
     fusion.inline_most()
     assert "GRID (15, 1, 1)" in check(fusion, numbers(3, 5))
+
+
+# -- foreign axes in the loops that roles share -------------------------------------------------------------------------------------
+
+
+def roles_product(stages: int, instances: int = 1) -> tf.Fusion:
+    """A matrix product by two roles that walk [tile, instance, ko]: one loads, the other multiplies, on ``instances`` tiles at a time."""
+    with tf.Fusion("roles") as fusion:
+        a = tf.define_tensor(["M", "K"], name="a")
+        b = tf.define_tensor(["K", "N"], name="b")
+        c = a @ b
+        fusion.add_output(c)
+    tiles = [a.cache_after(), b.cache_after()]
+    c.split(0, 8).split(2, 4).split(4, 4).reorder([0, 2, 4, 1, 3, 5])  # [mo, no, ko, m, n, k]
+    c.merge(0).split(0, instances)  # [tile, instance, ko, m, n, k]
+    c.propagate(tiles, upto=3)
+    c.axis(3).parallelize(P.TIDx)
+    c.axis(4).parallelize(P.TIDx)
+    for tv in tiles:
+        tv.axis(3).parallelize(P.TIDx)
+        tv.axis(4).parallelize(P.TIDx)
+        tv.circular_buffer(stages)
+    if instances > 1:
+        c.axis(1).parallelize(P.TIDy)  # Serial in the loads
+    fusion.group([fusion.task(tiles, name="load"), fusion.task([c], name="multiply")]).parallelize(P.TIDz)
+    for tv in tiles:
+        tv.inline_at(3)
+    return fusion
+
+
+@pytest.mark.parametrize(("stages", "instances"), [(1, 1), (2, 1), (4, 1), (2, 2), (3, 2), (4, 3)])
+def test_roles_share_a_merged_tile_loop_that_each_operand_lacks_a_dimension_of(stages: int, instances: int) -> None:
+    fusion = roles_product(stages, instances)
+    for m, k, n in ((8, 4, 4), (17, 9, 10), (1, 13, 1)):
+        text = check(fusion, numbers(m, k), numbers(k, n))
+    assert f"SHARED tv3: float32[{stages}, 8, 4]" in text
+    assert f"SHARED tv4: float32[{stages}, 4, 4]" in text
+    assert "LOCAL tv2.acc: float32[]" in text
+    assert f"BLOCK (32, {instances}, 2)" in text
+    assert "ch1" not in text  # both operands travel through one channel
 
 
 # -- an axis Serial in the producer but thread-bound in the consumer ----------------------------------------------------------------
@@ -278,4 +321,4 @@ def test_an_axis_serial_in_the_producer_and_thread_bound_in_the_consumer_of_one_
 def test_registers_are_not_indexed_by_the_thread() -> None:
     with pytest.raises(LoweringError) as error:
         tf.lower(one_role()[0])
-    assert "its Local index in tv1 depends on the thread" in str(error.value)
+    assert "tv1: it is Local, and tv2 would find an element in it by the thread's index: a register has no address" in str(error.value)

@@ -1,0 +1,126 @@
+"""Fusions lowered and simulated under every scheduler, regions by name, and texts of refusals and warnings."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+import taskfuse as tf
+from taskfuse import ParallelType as P
+from taskfuse.errors import TaskfuseError
+from taskfuse.ir.tasks import Node
+from taskfuse.kir import walk
+from taskfuse.kir.nodes import Barrier, BarrierScope, Buffer, If
+from taskfuse.lowering.prepare import prepare
+from taskfuse.lowering.regions import Regions
+from taskfuse.schedule.order import complete
+
+Array = npt.NDArray[Any]
+
+
+def numbers(*shape: int, dtype: npt.DTypeLike = np.float32, seed: int = 0) -> Array:
+    """Small integers: sums and products of a few of them are exact."""
+    return np.random.default_rng(seed).integers(-4, 5, shape).astype(dtype)
+
+
+def bind(tv: tf.TensorView, *ptypes: P) -> tf.TensorView:
+    """Bind the loop axes of ``tv``, outermost first."""
+    for k, p in enumerate(ptypes):
+        tv.axis(k).parallelize(p)
+    return tv
+
+
+def agrees(
+    fusion: tf.Fusion,
+    *args: Array,
+    options: tf.LoweringOptions | None = None,
+    schedulers: tuple[tf.Scheduler, ...] = tuple(tf.Scheduler),
+    tolerance: float = 0.0,
+) -> tf.Kernel:
+    """Lower, simulate under every scheduler and compare with NumPy: bit by bit, or within a relative ``tolerance``. Returns the kernel."""
+    kernel = tf.lower(fusion, options or tf.LoweringOptions())
+    agree(kernel, fusion, *args, schedulers=schedulers, tolerance=tolerance)
+    return kernel
+
+
+def agree(kernel: tf.Kernel, fusion: tf.Fusion, *args: Array, schedulers: tuple[tf.Scheduler, ...] = tuple(tf.Scheduler), tolerance: float = 0.0) -> None:
+    """As :func:`agrees`, for a kernel."""
+    wanted = fusion.evaluate(*args)
+    for scheduler in schedulers:
+        for out, ref in zip(kernel.simulate(*args, seed=1, scheduler=scheduler), wanted, strict=True):
+            assert out.shape == ref.shape
+            assert out.dtype == ref.dtype
+            np.testing.assert_allclose(np.asarray(out, np.float64), np.asarray(ref, np.float64), rtol=tolerance, atol=tolerance)
+
+
+def refused(call: Callable[[], object], error: type[TaskfuseError] = TaskfuseError) -> str:
+    """The text of the error that ``call`` raises, without the source snippet."""
+    with pytest.raises(error) as caught:
+        call()
+    e = caught.value
+    return "\n".join([e.message, *(f"note: {n}" for n in e.notes), *([f"help: {e.help}"] if e.help else [])])
+
+
+class Measured:
+    """Extents, boxes and regions of a fusion's nodes, by name, as text."""
+
+    def __init__(self, fusion: tf.Fusion) -> None:
+        fusion = prepare(fusion)
+        tree = complete(fusion)
+        self.regions = Regions(fusion, tree)
+        self.nodes: dict[str, Node] = {n.name: n for n in (tree.root, *fusion.tasks.nodes, *tree.tensors)}
+
+    def extent(self, node: str, p: P) -> str | None:
+        """E_p of a node; ``None``: unbound."""
+        found = self.regions.extent(self.nodes[node], p)
+        return None if found is None else str(found)
+
+    def box(self, node: str, p: P) -> tuple[str, str]:
+        """Start and extent of a node's box."""
+        span = self.regions.box(self.nodes[node], p)
+        return str(span.start), str(span.extent)
+
+    def region(self, node: str, p: P) -> tuple[str, str]:
+        """Start and extent of a node's region."""
+        span = self.regions.region(self.nodes[node], p)
+        return str(span.start), str(span.extent)
+
+    def aligned(self, node: str, k: int = 32) -> bool:
+        """True if the region is made of whole groups of ``k`` threads."""
+        return self.regions.is_aligned(self.nodes[node], k)
+
+    def launch(self) -> tuple[str, str, str]:
+        """Threads per block."""
+        return tuple(str(self.regions.launch[p]) for p in (P.TIDx, P.TIDy, P.TIDz))
+
+
+def barriers(kernel: tf.Kernel) -> list[Barrier]:
+    """The barriers of a kernel's text that order data: not the one after the initialization of mbarriers, nor those before an arrival."""
+    notes = ("barriers are initialized", "before one lane arrives for the warp")
+    return [s for s in walk(kernel) if isinstance(s, Barrier) and s.note not in notes]
+
+
+def scopes(kernel: tf.Kernel) -> list[BarrierScope]:
+    """Who meets at the barriers of :func:`barriers`."""
+    return [b.scope for b in barriers(kernel)]
+
+
+def buffer(kernel: tf.Kernel, name: str) -> Buffer:
+    """A buffer by name."""
+    return next(b for b in kernel.buffers if b.name == name)
+
+
+def conditions(kernel: tf.Kernel) -> list[list[str]]:
+    """The conditions of every if / else-if chain, in the order of the text."""
+    return [[str(b.cond) for b in s.branches] for s in walk(kernel) if isinstance(s, If)]
+
+
+def body(kernel: tf.Kernel) -> str:
+    """The statements of a kernel's text, without its declarations and the initialization of barriers."""
+    lines = str(kernel).split("\n\n", 1)[1].splitlines()
+    starts = [k for k, line in enumerate(lines) if "barriers are initialized" in line]
+    return "\n".join(lines[starts[0] + 1 :] if starts else lines)
+
+
