@@ -214,6 +214,7 @@ class Fusion:
     def set_owner(self, tv: TensorView, owner: TensorView) -> None:
         """Let ``tv`` follow the task of ``owner`` unless claimed."""
         self._owner[tv] = owner
+        self.tasks.changes += 1
 
     def exprs(self) -> tuple[MathExpr, ...]:
         """Every expression, producers first, else in the order their outputs were made."""

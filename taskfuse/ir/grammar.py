@@ -201,7 +201,7 @@ class _Reader:
             case Keyword.TASK:
                 name = self.name("task")
                 self.expect("=")
-                text.nodes.append(TaskText(name, self.some(self.tensor_name)))
+                text.nodes.append(TaskText(name, self.some(self.tensor_name), self.budget()))
             case Keyword.GROUP:
                 text.nodes.append(self.group())
 
@@ -220,7 +220,11 @@ class _Reader:
         self.expect("=")
         members = self.some(lambda: self.name("task or group"))
         ptype = self.word("parallel type", _PARALLEL_TYPES) if self.take("on") else None
-        return GroupText(name, members, ptype, self.axis_name() if self.take("turns") else None)
+        turns = self.axis_name() if self.take("turns") else None
+        return GroupText(name, members, ptype, turns, self.budget())
+
+    def budget(self) -> int | None:
+        return self.integer() if self.take("registers") else None
 
     # -- tensors --------------------------------------------------------------------------------------------------------------------
 

@@ -389,14 +389,16 @@ class _Builder:
             with _located(n.name.token):
                 match n:
                     case TaskText():
-                        nodes[n.name.text] = self.fusion.task([self._tensor(t) for t in n.tensors], n.name.text)
+                        node: Node = self.fusion.task([self._tensor(t) for t in n.tensors], n.name.text)
                     case GroupText():
                         for m in n.members:
                             if m.text not in nodes:
                                 raise m.token.error(f"there is no task or group '{m.text}' above this line")
-                        group = self.fusion.group([nodes[m.text] for m in n.members], n.name.text)
-                        nodes[n.name.text] = group
-                        groups.append((n, group))
+                        node = self.fusion.group([nodes[m.text] for m in n.members], n.name.text)
+                        groups.append((n, node))
+                if n.budget is not None:
+                    node.registers(n.budget)
+                nodes[n.name.text] = node
 
 
 def _axes_text(count: int) -> str:

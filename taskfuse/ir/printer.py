@@ -17,7 +17,7 @@ from taskfuse.ir.expr import Assemble, IndexValue, Literal, MathExpr, Operand, P
 from taskfuse.ir.fusion import Dim, Fusion
 from taskfuse.ir.scalar import TRUE, Expr, free_symbols, sym
 from taskfuse.ir.syntax import INDEX, KIND_WORDS, RESERVED, ClauseWord, Keyword, arguments_of, default_outputs
-from taskfuse.ir.tasks import Group, Task
+from taskfuse.ir.tasks import Group, Node, Task
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import ParallelType
 
@@ -79,7 +79,7 @@ class _Printer:
         for node in fusion.tasks.nodes:
             match node:
                 case Task():
-                    yield f"{Keyword.TASK.value} {quoted(node.name)} = {self._names(node.tensors)}"
+                    yield f"{Keyword.TASK.value} {quoted(node.name)} = {self._names(node.tensors)}{_budget(node)}"
                 case Group():
                     yield self._group(node)
 
@@ -234,7 +234,11 @@ class _Printer:
             text += f" on {group.ptype.value}"
         if group.turns is not None:
             text += f" turns {self._global_name(group.turns)}"
-        return f"{text}  # {group.kind.value}"
+        return f"{text}{_budget(group)}  # {group.kind.value}"
+
+
+def _budget(node: Node) -> str:
+    return "" if node.budget is None else f" registers {node.budget}"
 
 
 def _map_exprs(expr: MathExpr | None) -> Iterator[Expr]:

@@ -238,6 +238,7 @@ class TaskText:
 
     name: Name
     tensors: tuple[Name, ...]
+    budget: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,6 +249,7 @@ class GroupText:
     members: tuple[Name, ...]
     ptype: ParallelType | None
     turns: AxisName | None
+    budget: int | None
 
 
 @dataclass(slots=True)

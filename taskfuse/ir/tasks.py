@@ -125,7 +125,7 @@ class TaskTree:
         self.nodes: list[Node] = []
         self.changes = 0
         self._task_of: dict[TensorView, Task] = {}
-        self._kinds: dict[Group, tuple[int, tuple[MathExpr, ...], GroupKind]] = {}
+        self._kinds: dict[Group, tuple[tuple[int, tuple[bool, ...]], tuple[MathExpr, ...], GroupKind]] = {}
         self._checks = True
 
     # -- building -------------------------------------------------------------------------------------------------------------------
@@ -206,6 +206,7 @@ class TaskTree:
             self._attach(task, self.root)
             self._check_convex(self.root)
         except TaskError:
+            self.changes += 1
             self._task_of = saved
             self._detach(task)
             raise
@@ -224,6 +225,7 @@ class TaskTree:
         try:
             self.check()
         except TaskError:
+            self.changes += 1
             task.tensors.remove(tv)
             del self._task_of[tv]
             if before is not None:
@@ -310,7 +312,9 @@ class TaskTree:
 
     def kind(self, group: Group) -> GroupKind:
         """See :attr:`Group.kind`; remembered until the graph or the tree changes."""
-        state = (self.changes, self.fusion.exprs())
+        exprs = self.fusion.exprs()
+        views = tuple(self.fusion.is_view(e.output) for e in exprs if isinstance(e, View))  # a view that gets storage lies in a task from then on
+        state = ((self.changes, views), exprs)
         known = self._kinds.get(group)
         if known is not None and known[0] == state[0] and known[1] is state[1]:
             return known[2]

@@ -243,10 +243,16 @@ class Channels:
     def _encloses_others(
         self, node: Group, member: Node, touched: set[TensorView], shared: tuple[Loop, ...], paths: dict[TensorView, tuple[Loop, ...]]
     ) -> bool:
-        """True if ``member``'s code stands in a loop of ``node`` that the channel's other end does not share: one fill serves all its trips."""
+        """True if ``member``'s code stands in a loop of ``node`` that the channel's other end does not share: one fill serves all its trips.
+
+        The loops of a group in parallel are those that all its members share; the others are copied into its arms.
+        """
+        if is_vertical(node):
+            return False
+        everything = self.regions.tensors(node) if node.ptype is not None else []
         for u in touched:
             for loop, a in zip(paths[u], u.loop, strict=True):
-                if loop not in shared and u.schedule.ptype(a).is_loop:
+                if loop not in shared and u.schedule.ptype(a).is_loop and all(t in loop.axes for t in everything):
                     for x in loop.axes:
                         path = self.tree.path(x)
                         if node in path and member not in path:
@@ -270,12 +276,11 @@ class Channels:
                 if whole and node not in self._entered:
                     break
                 spread = True
+            if any(self._encloses_others(node, m, part, shared, paths) for m, part in holders.items()):
+                break
             if len(holders) > 1:
                 return [e for m, part in holders.items() for e in self._descend(m, part, shared, serial, paths)] if spread else [node]
-            member = next(iter(holders))
-            if not spread and self._encloses_others(node, member, touched, shared, paths):
-                break
-            node = member
+            node = next(iter(holders))
         return [node]
 
     def check_memory(self, memory: dict[TensorView, MemoryType]) -> None:

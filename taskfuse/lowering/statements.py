@@ -12,7 +12,7 @@ from taskfuse.dtypes import DType, int64
 from taskfuse.ir.axes import Axis
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.expr import Assemble, IndexValue, Literal, MathExpr, Pointwise, Read, Reduction, ScalarRead, Select, View
-from taskfuse.ir.scalar import TRUE, Expr, const, simplify, substitute
+from taskfuse.ir.scalar import FALSE, TRUE, Expr, const, simplify, substitute
 from taskfuse.ir.storage import storage_operands
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import MemoryType, ParallelType
@@ -127,7 +127,9 @@ class Statements:
             return self._vector_copy(tv, env, out, operands, isinstance(expr, View) or (isinstance(expr, Pointwise) and expr.op is COPY))
         match expr:
             case Select():
-                cases = tuple(Case(c, o) for c, o in zip(valid, operands, strict=True))
+                cases = tuple(Case(c, o) for c, o in zip(valid, operands, strict=True) if c is not FALSE)
+                if not cases:  # of no element nothing ever runs
+                    cases = (Case(TRUE, operands[0]),)
                 return self.statement(tv, Choose(out, expr.label, cases, expr.location), env, env.guards)
             case Pointwise():
                 return self.statement(tv, Compute(out, expr.op, tuple(operands), self._compute_dtype(tv), expr.location), env, env.guards)

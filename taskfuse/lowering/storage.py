@@ -59,7 +59,14 @@ def unroll_for_registers(plan: list[PNode], all_buffers: list[Buffer], indexer: 
         for a in (*s.writes, *s.reads):
             if a.buffer in local:
                 for e in a.index:
-                    for name in e.free:
+                    for name in sorted(e.free):
+                        if name in indexer.fusion.dims:
+                            raise LoweringError(
+                                what=a.buffer,
+                                reason=f"it is Local, and {s.tv.name} would find an element in it by an index that depends on {name}: a register has no address",
+                                help=f"set_memory_type(Shared), or give {name} as a constant",
+                                location=s.tv.location,
+                            )
                         if is_base(name):
                             raise LoweringError(
                                 what=a.buffer,

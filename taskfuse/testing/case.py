@@ -12,11 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from taskfuse.errors import LoweringError, TaskfuseError
+from taskfuse.ir.atoms import SCALAR
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.scalar import evaluate
 from taskfuse.ir.storage import storage_reads
 from taskfuse.ir.tensor import AxisRef, TensorView
-from taskfuse.ir.types import BLOCK_TYPES, MemoryType, ParallelType
+from taskfuse.ir.types import BLOCK_TYPES, THREAD_TYPES, MemoryType, ParallelType
 from taskfuse.kir import Kernel
 from taskfuse.lowering import LoweringOptions, lower
 from taskfuse.schedule.copy import copy_fusion
@@ -190,6 +191,7 @@ def _schedule(chooser: Chooser, options: CaseOptions, recorder: Recorder, sizes:
         scheduler.cache()
         scheduler.rfactor()
     scheduler.loops()
+    scheduler.vectorize()
     first = chooser.chance(50)
     if first:
         partitions.parallelize(chooser, options, recorder, found, scheduler.size)
@@ -201,23 +203,39 @@ def _schedule(chooser: Chooser, options: CaseOptions, recorder: Recorder, sizes:
 
 
 def _lowered(recorder: Recorder, options: CaseOptions, sizes: dict[str, int]) -> Outcome:
-    """The kernel, after repairs of the tensor that lowering names and of its neighbours."""
+    """The kernel, after repairs of the tensor that lowering names and of its neighbours, and of launches that are too large."""
+    fusion = recorder.fusion
     repairs: dict[str, Iterator[None]] = {}
     attempts = 0
     while True:
         attempts += 1
+        kernel: Kernel | None = None
         try:
-            kernel = lower(recorder.fusion, LoweringOptions(verify=False))
-            return Outcome(kernel, _too_large(kernel, options, sizes), None)
+            kernel = lower(fusion, LoweringOptions(verify=False))
+            refusal: TaskfuseError | None = _too_large(kernel, options, sizes)
         except LoweringError as error:
-            name = str(error.fields["what"]).split(".")[0]
-            at_fault = next((tv for tv in recorder.fusion.tensors() if tv.name == name), None)
-            if at_fault is None or attempts == REPAIRS:
-                return Outcome(None, error, None)
-            if next(repairs.setdefault(name, _repairs(recorder, at_fault)), False) is False:
-                return Outcome(None, error, None)
+            refusal = error
         except REFUSALS as error:
             return Outcome(None, error, None)
+        if refusal is None or attempts == REPAIRS:
+            return Outcome(kernel, refusal, None)
+        name = str(refusal.fields["what"]).split(".")[0]
+        at_fault = next((tv for tv in fusion.tensors() if tv.name == name), None)
+        if name not in repairs:
+            repairs[name] = _smaller_launches(recorder) if at_fault is None else _repairs(recorder, at_fault)
+        if next(repairs[name], False) is False:
+            return Outcome(kernel, refusal, None)
+
+
+def _smaller_launches(recorder: Recorder) -> Iterator[None]:
+    """One step after another that leaves only groups on a thread type, the type with most axes first."""
+    axes = [AxisRef(tv, a) for tv in recorder.fusion.tensors() for a in tv.loop]
+    for ptype in sorted(THREAD_TYPES, key=lambda p: -sum(a.ptype is p for a in axes)):
+        bound = [a for a in axes if a.ptype is ptype]
+        for a in bound:
+            recorder.call(a, "parallelize", ParallelType.Serial)
+        if bound:
+            yield
 
 
 def _repairs(recorder: Recorder, tv: TensorView) -> Iterator[None]:
@@ -225,6 +243,9 @@ def _repairs(recorder: Recorder, tv: TensorView) -> Iterator[None]:
     fusion = recorder.fusion
     definition = fusion.definition(tv)
     producers = [] if definition is None else [r.tensor for r in storage_reads(fusion, definition) if not r.tensor.is_input]
+    if tv.schedule.atom is not None:
+        recorder.call(tv, "set_atom", SCALAR, [])
+        yield
     if tv.schedule.memory is not MemoryType.Shared and recorder.attempt(tv, "set_memory_type", MemoryType.Shared) is not None:
         yield
     moved = [p for p in dict.fromkeys(producers) if p.schedule.memory is None and recorder.attempt(p, "set_memory_type", MemoryType.Shared) is not None]

@@ -123,7 +123,7 @@ class Graph:
 
     def _shape(self) -> list[Dimension]:
         shape: list[Dimension] = []
-        for _ in range(self.chooser.integer(0, self.options.rank)):
+        for _ in range(self.chooser.integer(0 if self.chooser.chance(12) else 1, self.options.rank)):
             d = 1 if self.chooser.chance(8) else self.chooser.pick(self._dims)
             if math.prod(self._sizes([*shape, d])) <= self.options.elements:
                 shape.append(d)
@@ -286,7 +286,7 @@ class Graph:
         total = sum(self.shape(p)[at] for p in parts)
         if not self._fits(total, *(n for d, n in enumerate(shape) if d != at)):
             return None
-        form = self.chooser.pick(("gather", "scatter"))
+        form = self.chooser.pick(("gather", "gather", "scatter"))
         if kind == 1:
             same = [p for p in parts if p.shape == x.shape]
             return self._try("stack", same, at, form) if self._fits(len(same), *shape) else None

@@ -58,7 +58,7 @@ class CaseOptions:
     caches: int = 25
     rfactors: int = 30
     memory: int = 12
-    stages: int = 70
+    stages: int = 85
     exact: bool = False
 
 

@@ -11,6 +11,8 @@ from collections.abc import Callable, Sequence
 
 import taskfuse as tf
 from taskfuse.ir.axes import Axis
+from taskfuse.ir.elementwise import ELEMENTWISE
+from taskfuse.ir.expr import Pointwise
 from taskfuse.ir.scalar import Const, Expr
 from taskfuse.ir.storage import has_code, storage_uses
 from taskfuse.ir.tensor import TensorView
@@ -22,6 +24,7 @@ from taskfuse.testing.program import Recorder, Spelled
 
 FACTORS = (2, 3, 4, 4, 5, 8)
 BLOCKS_PER_TENSOR = 16
+THREADS = 128  # of all tensors together, before groups
 UNROLLED = 8
 
 
@@ -40,6 +43,7 @@ class Scheduler:
         self.size = size
         self._block_share = options.block_types
         self._rings = False
+        self._widest: dict[ParallelType, int] = {}
         self._threads = chooser.pick((8, 4, 16))
 
     def computed(self) -> list[TensorView]:
@@ -187,21 +191,41 @@ class Scheduler:
                 constant = isinstance(axis.extent, Const) and axis.extent.value <= UNROLLED
                 if not constant or not self.chooser.chance(20):
                     continue
-                ptype = ParallelType.Vectorize if k == len(tv.loop) - 1 and self.chooser.chance(40) else ParallelType.Unroll
+                ptype = ParallelType.Unroll
             elif not self._affordable(tv, axis, ptype):
                 continue
             self.recorder.attempt(tv.axis(k), "parallelize", ptype)
 
     def _affordable(self, tv: TensorView, axis: Axis, ptype: ParallelType) -> bool:
+        """True if binding the axis launches few enough threads and blocks, for the tensor and for all tensors together; it then counts as bound."""
         kind = BLOCK_TYPES if ptype.is_block else THREAD_TYPES
+        size = self.size(axis.extent)
         bound = math.prod(self.size(a.extent) for a in tv.loop if tv.schedule.ptype(a) in kind)
-        return bound * self.size(axis.extent) <= (BLOCKS_PER_TENSOR if ptype.is_block else self._threads)
+        own = math.prod(self.size(a.extent) for a in tv.loop if tv.schedule.ptype(a) is ptype) * size
+        widest = math.prod(max(self._widest.get(p, 1), own if p is ptype else 1) for p in kind)
+        if bound * size > (BLOCKS_PER_TENSOR if ptype.is_block else self._threads) or widest > (self.options.blocks if ptype.is_block else THREADS):
+            return False
+        self._widest[ptype] = max(self._widest.get(ptype, 1), own)
+        return True
+
+    def vectorize(self) -> None:
+        """Let copies move several elements at once."""
+        for tv in self.computed():
+            match self.fusion.definition(tv):
+                case Pointwise(op=op) if op is ELEMENTWISE["copy"] and tv.loop and self.chooser.chance(40):
+                    width = self.chooser.pick((2, 4))
+                    last = tv.loop[-1].extent
+                    if isinstance(last, Const) and last.value and last.value % width == 0:
+                        self.recorder.attempt(tv, "split", -1, width)
+                        self.recorder.attempt(tv.axis(-1), "parallelize", ParallelType.Vectorize)
+                case _:
+                    pass
 
     # -- sharing loops --------------------------------------------------------------------------------------------------------------
 
     def inline(self) -> None:
         """Share loops: as deep as possible, at random, or not at all."""
-        match self.chooser.integer(0, 9):
+        match self.chooser.integer(0, 15):
             case 0:
                 return
             case 1 | 2:
@@ -222,7 +246,7 @@ class Scheduler:
             home = self.fusion.tasks.home(tv)
             crosses = any(self.fusion.tasks.home(u.output) is not home for u in storage_uses(self.fusion, tv))
             if self.chooser.chance(self.options.stages if crosses else self.options.stages // 12):
-                self.recorder.attempt(tv, "circular_buffer", self.chooser.pick((2, 3, 1, 4)))
+                self.recorder.attempt(tv, "circular_buffer", self.chooser.pick((2, 3, 4, 1, 2)))
 
     def memory(self) -> None:
         """Memory types and allocation domains. Most tensors whose size per thread is no constant go to memory, as no register array can hold them."""

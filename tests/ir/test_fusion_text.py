@@ -1,8 +1,10 @@
 """The text of fusions: pinned texts, the round trip, and the errors of the parser."""
 
 from collections.abc import Callable
+from dataclasses import fields, is_dataclass
 from functools import partial
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -12,16 +14,18 @@ from hypothesis import strategies as st
 import taskfuse.ops as tf
 from taskfuse.dtypes import bfloat16, bool_, float16, float32
 from taskfuse.errors import FusionError, ParseError, ScheduleError, ShapeError, TaskError
-from taskfuse.ir.axes import AxisKind, Merge, Rasterize, Resize, Split, Swizzle, Transform, axis, iteration_symbol, resize_axis
+from taskfuse.ir import atoms
+from taskfuse.ir.axes import Axis, AxisKind, Merge, Rasterize, Resize, Split, Swizzle, Transform, axis, iteration_symbol, resize_axis
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.evaluate import evaluate
-from taskfuse.ir.expr import Literal, MathExpr, Operand, Pointwise, Read, ScalarRead
-from taskfuse.ir.fusion import Fusion
+from taskfuse.ir.expr import Assemble, IndexValue, Literal, MathExpr, Operand, Pointwise, Read, Reduction, ScalarRead, Select, View
+from taskfuse.ir.fusion import Dim, Fusion
 from taskfuse.ir.parser import parse_fusion
 from taskfuse.ir.printer import fusion_to_text
 from taskfuse.ir.scalar import const, sym
+from taskfuse.ir.syntax import ATOMS
 from taskfuse.ir.tasks import Group, Node, Task
-from taskfuse.ir.tensor import TensorView
+from taskfuse.ir.tensor import Scalar, TensorSchedule, TensorView
 from taskfuse.ir.types import MemoryType
 from taskfuse.ir.types import ParallelType as P
 from taskfuse.lowering import lower
@@ -54,7 +58,7 @@ class Same:
         assert len(set(self.axes.values())) == len(self.axes)
         assert names(a.inputs) == names(b.inputs)
         assert names(a.outputs) == names(b.outputs)
-        assert names(a.tasks.nodes) == names(b.tasks.nodes)
+        assert [(n.name, n.budget) for n in a.tasks.nodes] == [(n.name, n.budget) for n in b.tasks.nodes]
         self.group(a.tasks.root, b.tasks.root)
 
     def axis(self, x: object, y: object) -> None:
@@ -366,6 +370,58 @@ def test_take_turns() -> None:
     group.take_turns(fusion.tensor("tv6").axis(1))
     assert fusion_to_text(fusion).endswith("GROUP group3 = group1, group2 on TIDz turns tv6.a1  # vertical")
     check_round_trip(fusion)
+
+
+def test_registers() -> None:
+    fusion = founding()
+    fusion.tasks.nodes[0].registers(40)
+    fusion.tasks.nodes[-1].registers(232)
+    text = fusion_to_text(fusion)
+    assert "TASK t1 = tv1, tv3 registers 40\n" in text
+    assert text.endswith("GROUP group3 = group1, group2 on TIDz registers 232  # vertical")
+    check_round_trip(fusion)
+
+
+def fields_of(cls: type) -> set[str]:
+    return {f.name for f in fields(cls)} if is_dataclass(cls) else set(cls.__slots__)
+
+
+@pytest.mark.parametrize(
+    ("cls", "printed", "left_out"),
+    [
+        (TensorSchedule, "loop transforms ptypes inline memory allocation stages atom atom_axes", ""),
+        (TensorView, "id name dtype root logical schedule origin", "fusion location"),
+        (Scalar, "id name dtype", "fusion location"),
+        (Task, "name tensors budget", "tree parent location"),
+        (Group, "name members ptype turns budget", "tree parent location"),
+        (Dim, "name min max multiple_of", ""),
+        (Axis, "extent kind source", "id"),
+        (Split, "source outer inner", ""),
+        (Merge, "outer inner result", ""),
+        (Swizzle, "x y x_out y_out", ""),
+        (Resize, "source left right result", ""),
+        (Rasterize, "sources result maps", ""),
+        (Read, "tensor index valid", ""),
+        (Literal, "value dtype", ""),
+        (ScalarRead, "scalar", ""),
+        (IndexValue, "index", ""),
+        (Pointwise, "output op operands", "location"),
+        (Select, "output label operands", "location"),
+        (Reduction, "output combine body operands init", "location"),
+        (View, "output label operand", "location"),
+        (Assemble, "output parts places", "location"),
+    ],
+)
+def test_the_text_holds_every_field(cls: type, printed: str, left_out: str) -> None:
+    """A field that is new must be printed and parsed, or be named here as one that lowering does not read: then add it to ``Same`` above, too."""
+    assert fields_of(cls) == {*printed.split(), *left_out.split()}
+
+
+def test_the_text_knows_every_atom_and_transform() -> None:
+    assert set(ATOMS.values()) == {a for a in vars(atoms).values() if isinstance(a, atoms.Atom)}
+    assert set(get_args(Transform)) == {Split, Merge, Swizzle, Resize, Rasterize}
+    assert set(get_args(MathExpr)) == {Pointwise, Select, Reduction, View, Assemble}
+    assert set(get_args(Operand)) == {Read, Literal, ScalarRead, IndexValue}
 
 
 @pytest.mark.parametrize(
@@ -720,6 +776,7 @@ Z = Y + "z: float32[S, 4] = cos(y)\n"  # and here at line 7
         # tasks
         (Y + "TASK t = q", "line 6, column 10: there is no tensor 'q'"),
         (Y + "TASK t y", "line 6, column 8: expected '=', found 'y'"),
+        (Y + "TASK t = y registers many", "line 6, column 22: expected an integer, found 'many'"),
         (Y + "GROUP g = t", "line 6, column 11: there is no task or group 't' above this line"),
         (Y + "TASK t = y\nGROUP g = t on TIDw", "line 7, column 16: there is no parallel type 'TIDw'"),
         (Y + "TASK t = y\nGROUP g = t turns y.a7", "line 7, column 19: y has no axis 'a7'"),
@@ -737,6 +794,7 @@ def test_parse_errors(text: str, error: str) -> None:
         (Y + "OUTPUT y, y", FusionError, "fusion 'f': y is an output already", "<fusion text>:6:11"),
         (Y + "OUTPUT x", FusionError, "fusion 'f': x is an input", "<fusion text>:6:8"),
         (Y + "TASK t = x", TaskError, "t: x is an input: it is given, not computed, and lies in no task", "<fusion text>:6:6"),
+        (Y + "TASK t = y registers 12", TaskError, "t: 12 registers", "<fusion text>:6:6"),
         (Y + "TASK t = y\nTASK t = y", TaskError, "t: there is already a node of this name", "<fusion text>:7:6"),
         (Z + "w: float32[S, 4] = exp(z)\nTASK t = y, w\nTASK u = z", TaskError, "root: its members depend on each other in a cycle", "<fusion text>:8:6"),
         (Y + "TASK t = y\nGROUP g = t on Serial", TaskError, "g: a group cannot be parallelized on Serial", "<fusion text>:7:7"),

@@ -493,6 +493,49 @@ def test_check_finds_a_kind_that_is_lost() -> None:
     assert state(k.fusion) == before
 
 
+def test_the_kind_is_right_after_a_refused_call() -> None:
+    k = Chain()
+    t1, t2, t3 = k.fusion.task([k.a]), k.fusion.task([k.b, k.e]), k.fusion.task([k.d])
+    group = k.fusion.group([t1, t2, t3]).parallelize(P.TIDx)
+    with pytest.raises(TaskError):
+        t3.add(k.e)
+    assert group.kind is GroupKind.VERTICAL
+
+
+def test_the_kind_follows_owners() -> None:
+    k = Chain()
+    with k.fusion:
+        other = tf.neg(k.a)
+    group = k.fusion.group([k.fusion.task([k.b]), k.fusion.task([other])])
+    assert group.kind is GroupKind.HORIZONTAL
+    k.fusion.set_owner(k.a, k.b)
+    assert group.kind is GroupKind.VERTICAL
+
+
+@pytest.mark.parametrize("change", [lambda f, v: f.add_output(v), lambda f, v: v.set_memory_type(MemoryType.Shared)])
+def test_the_kind_follows_a_view_that_gets_storage(change: Callable[[Fusion, TensorView], object]) -> None:
+    with Fusion() as fusion:
+        view = tf.permute(tf.define_tensor([8, 4]), (1, 0))
+        first, second = tf.sin(view), tf.cos(view)
+    fusion.set_owner(view, first)
+    group = fusion.group([fusion.task([first]), fusion.task([second])])
+    assert group.kind is GroupKind.HORIZONTAL
+    change(fusion, view)
+    assert group.kind is GroupKind.VERTICAL
+
+
+@pytest.mark.parametrize("count", [16, 41, 264])
+def test_register_budgets(count: int) -> None:
+    k = Chain()
+    task = k.fusion.task([k.a])
+    group = k.fusion.group([task])
+    help = "setmaxnreg takes a multiple of 8 from 24 to 256"
+    refused(lambda: task.registers(count), f"t1: {count} registers", help=help)
+    refused(lambda: group.registers(count), f"group1: {count} registers", help=help)
+    assert (task.budget, group.budget) == (None, None)
+    assert (task.registers(24).budget, group.registers(256).budget) == (24, 256)
+
+
 @pytest.mark.parametrize("ptype", [P.Serial, P.Unroll, P.Vectorize, P.Mma, P.Bulk])
 def test_a_group_is_parallelized_on_an_index_type(ptype: P) -> None:
     k = Chain()

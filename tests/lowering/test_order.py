@@ -73,21 +73,6 @@ def test_every_node_is_contiguous_whatever_the_seed() -> None:
         assert contiguous([tv.name for k in (0, 1) for tv in (first[k], second[k])], names)
 
 
-def interleaved() -> tuple[tf.Fusion, list[tf.TensorView]]:
-    """Add(GEMM, GEMM) in small: the loaders and the work of two phases, load in one task, work in another."""
-    with tf.Fusion("phases") as fusion:
-        x, y = tf.define_tensor([3, 4], name="x"), tf.define_tensor([5, 4], name="y")
-        a, b = tf.neg(x), tf.neg(y)
-        p, q = tf.sum(a, 0), tf.sum(b, 0)
-        r = tf.add(p, q)
-        fusion.add_output(r)
-    for tv in (a, b, p, q):
-        bind(tv, *((P.Serial, P.TIDx) if tv.ndim == 2 else ()))
-    for tv in (p, q):
-        tv.reorder([1, 0]) if tv.loop[1].is_reduction else None
-    return fusion, [a, b, p, q, r]
-
-
 def test_members_of_a_vertical_group_may_interleave_and_others_may_not() -> None:
     def build(vertical: bool) -> tuple[tf.Fusion, list[tf.TensorView]]:
         with tf.Fusion("phases") as fusion:
@@ -140,32 +125,54 @@ def test_two_members_of_a_role_share_a_loop_that_encloses_all_code_of_both() -> 
 
 
 def test_a_value_must_be_complete_before_a_loop_that_reads_it() -> None:
-    """a is read inside the loop that joins a to c through b, but a itself is not inlined there."""
-    with tf.Fusion("complete") as fusion:
-        x = tf.define_tensor([3, 4], name="x")
-        a = tf.neg(x)
-        b = tf.add(a, 1.0)
-        s = tf.sum(a, 1)
-        c = tf.add(b, tf.expand_dims(s, 1))
-        fusion.add_output(c)
-    a.inline_at(1)
-    s.inline_at(1)
-    b.inline_at(1)
+    def build() -> tuple[tf.Fusion, list[tf.TensorView]]:
+        with tf.Fusion("complete") as fusion:
+            x = tf.define_tensor([3, 4], name="x")
+            a = tf.neg(x)
+            b = tf.add(a, 1.0)
+            s = tf.sum(a, 1)
+            c = tf.add(b, tf.expand_dims(s, 1))
+            fusion.add_output(c)
+        return fusion, [a, b, s, c]
+
+    fusion, (a, b, s, c) = build()
+    for tv in (b, s, a):
+        tv.inline_at(1)
     agrees(fusion, numbers(3, 4))
-    with tf.Fusion("incomplete") as fusion:
-        x = tf.define_tensor([3, 4], name="x")
-        a = tf.neg(x)
-        b = tf.add(a, 1.0)
-        r = tf.copy(tf.flip(b, 0))
-        c = tf.add(b, r)
-        d = tf.add(a, c)
-        fusion.add_output(d)
-    c.inline_at(1)
-    assert refused(lambda: a.inline_at(1), OrderError) == (
-        f"inline_at({a.name}): the loops that inlining makes depend on each other in a cycle\n"
-        f"note: no order is possible among {r.name}, {a.name}, {b.name}, {c.name}, {d.name}\n"
-        f"help: inline {a.name}, {c.name} at 0 or less, or group differently"
-    ) or True
+    fusion, (a, b, s, c) = build()
+    a.inline_at(1)
+    assert refused(lambda: s.inline_at(1), OrderError) == (
+        f"inline_at({a.name}, {s.name}): {b.name} must be complete before {c.name} reads it, but inlining puts both into one loop\n"
+        f"note: the loop is axis 0 of {b.name} and of {c.name}; {b.name} is inlined at 0\n"
+        f"help: inline {a.name}, {s.name} at 0 or less, or group differently"
+    )
+    assert s.schedule.inline == 0
+
+
+def test_loops_must_not_depend_on_each_other_in_a_cycle() -> None:
+    def build(turned: bool) -> tuple[tf.Fusion, list[tf.TensorView]]:
+        with tf.Fusion("cycle") as fusion:
+            x = tf.define_tensor([3, 4], name="x")
+            p = tf.neg(x)
+            q = tf.add(p, 1.0)
+            r = tf.copy(tf.flip(q, 0)) if turned else tf.copy(q)
+            t = tf.add(p, r)
+            fusion.add_output(t)
+        return fusion, [p, q, r, t]
+
+    fusion, tvs = build(False)
+    fusion.inline_most()
+    assert [tv.schedule.inline for tv in tvs] == [2, 2, 2, 0]
+    agrees(fusion, numbers(3, 4))
+    fusion, (p, q, r, t) = build(True)
+    assert refused(lambda: p.inline_at(1), OrderError) == (
+        f"inline_at({p.name}): the loops that inlining makes depend on each other in a cycle\n"
+        f"note: no order is possible among {p.name}, {t.name}, {q.name}, {r.name}\n"
+        f"help: inline {p.name} at 0 or less, or group differently"
+    )
+    fusion.inline_most()
+    assert p.schedule.inline == 0
+    agrees(fusion, numbers(3, 4))
 
 
 @pytest.mark.parametrize("seed", range(6))

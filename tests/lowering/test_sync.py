@@ -1,0 +1,408 @@
+"""Barriers: present exactly where values cross, elided where the same thread makes both accesses, in the form that the region allows."""
+
+import pytest
+
+import taskfuse as tf
+from taskfuse import MemoryType
+from taskfuse import ParallelType as P
+from taskfuse.kir import walk
+from taskfuse.kir.nodes import Arrive, Barrier, BarrierScope, For, Wait
+from tests.lowering.faults import missed
+from tests.lowering.running import agrees, barriers, bind, body, numbers, scopes
+
+BLOCK, WARP, NAMED, GRID = BarrierScope.BLOCK, BarrierScope.WARP, BarrierScope.NAMED, BarrierScope.GRID
+
+
+def turned(rows: int, columns: int, ptypes: tuple[P, ...], reader: tuple[P, ...] | None = None, flips: tuple[int, ...] = (1,)) -> tf.Fusion:
+    """a = -x, then its reversal along ``flips``, [rows, columns]."""
+    with tf.Fusion("turned") as fusion:
+        x = tf.define_tensor([rows, columns], name="x")
+        a = tf.neg(x)
+        b = tf.add(tf.flip(a, flips), 1.0)
+        fusion.add_output(b)
+    bind(a, *ptypes)
+    bind(b, *(reader or ptypes))
+    return fusion
+
+
+# -- straight code ------------------------------------------------------------------------------------------------------------------
+
+
+def test_a_value_that_crosses_threads_needs_one_barrier() -> None:
+    fusion = turned(3, 8, (P.TIDy, P.TIDx))
+    kernel = agrees(fusion, numbers(3, 8))
+    assert scopes(kernel) == [BLOCK]
+    assert "SYNC block  # tv1 crosses TIDx in t0" in str(kernel)
+    assert missed(kernel, fusion, numbers(3, 8)) == []
+
+
+def test_a_value_that_stays_with_its_thread_needs_none() -> None:
+    fusion = turned(3, 8, (P.Unroll, P.TIDx), flips=(0,))
+    assert scopes(agrees(fusion, numbers(3, 8))) == []
+    fusion.tensors()[1].set_memory_type(MemoryType.Shared)
+    assert scopes(agrees(fusion, numbers(3, 8))) == []
+
+
+def test_shared_memory_is_elided_by_comparing_index_expressions() -> None:
+    def build(turn: bool) -> tf.Fusion:
+        with tf.Fusion("elided") as fusion:
+            x = tf.define_tensor([4, 8], name="x")
+            a = tf.neg(x)
+            b = tf.add(a, 1.0)
+            fusion.add_output(b)
+        a.set_memory_type(MemoryType.Shared)
+        if turn:
+            b.reorder([1, 0])
+        bind(a, P.TIDy, P.TIDx)
+        bind(b, P.TIDy, P.TIDx)
+        return fusion
+
+    assert scopes(agrees(build(False), numbers(4, 8))) == []
+    fusion = build(True)
+    kernel = agrees(fusion, numbers(4, 8))
+    assert scopes(kernel) == [BLOCK]
+    assert missed(kernel, fusion, numbers(4, 8)) == []
+
+
+def test_one_barrier_serves_several_tensors() -> None:
+    with tf.Fusion("several") as fusion:
+        x, y = tf.define_tensor([8], name="x"), tf.define_tensor([8], name="y")
+        a, b = tf.neg(x), tf.add(y, 1.0)
+        c = tf.add(tf.flip(a, 0), tf.flip(b, 0))
+        fusion.add_output(c)
+    for tv in (a, b, c):
+        bind(tv, P.TIDx)
+    kernel = agrees(fusion, numbers(8), numbers(8, seed=1))
+    assert scopes(kernel) == [BLOCK]
+    assert missed(kernel, fusion, numbers(8), numbers(8, seed=1)) == []
+
+
+def test_a_chain_needs_one_barrier_per_link() -> None:
+    with tf.Fusion("chain") as fusion:
+        x = tf.define_tensor([8], name="x")
+        a = tf.neg(x)
+        b = tf.add(tf.flip(a, 0), 1.0)
+        c = tf.add(tf.flip(b, 0), tf.flip(a, 0))
+        fusion.add_output(c)
+    for tv in (a, b, c):
+        bind(tv, P.TIDx)
+    kernel = agrees(fusion, numbers(8))
+    assert scopes(kernel) == [BLOCK, BLOCK]
+    assert missed(kernel, fusion, numbers(8)) == []
+
+
+def test_a_value_made_on_the_first_index_and_read_on_all_needs_a_barrier() -> None:
+    with tf.Fusion("first") as fusion:
+        x, y = tf.define_tensor([4], name="x"), tf.define_tensor([5, 4], name="y")
+        a = tf.neg(x)
+        b = tf.add(a, y)
+        fusion.add_output(b)
+    a.set_memory_type(MemoryType.Shared)
+    bind(a, P.TIDx)
+    bind(b, P.TIDy, P.TIDx)
+    kernel = agrees(fusion, numbers(4), numbers(5, 4))
+    assert "SYNC block  # tv2 crosses TIDy in t0" in str(kernel)
+    assert missed(kernel, fusion, numbers(4), numbers(5, 4)) == []
+
+
+# -- loops --------------------------------------------------------------------------------------------------------------------------
+
+
+def looped(stages: int, trips: int = 4) -> tf.Fusion:
+    """The reversal of rows of 8, a row per iteration of a loop."""
+    fusion = turned(trips, 8, (P.Serial, P.TIDx))
+    a = fusion.tensors()[1]
+    a.inline_at(1)
+    a.circular_buffer(stages)
+    return fusion
+
+
+def test_a_loop_needs_a_second_barrier_before_the_value_is_overwritten() -> None:
+    fusion = looped(1)
+    kernel = agrees(fusion, numbers(4, 8))
+    (loop,) = [s for s in walk(kernel) if isinstance(s, For)]
+    assert sum(isinstance(s, Barrier) for s in walk(loop.body)) == 2
+    assert missed(kernel, fusion, numbers(4, 8)) == []
+
+
+@pytest.mark.parametrize("stages", [2, 3])
+def test_a_ring_of_two_slots_needs_no_second_barrier(stages: int) -> None:
+    fusion = looped(stages)
+    kernel = agrees(fusion, numbers(4, 8))
+    assert scopes(kernel) == [BLOCK]
+    assert missed(kernel, fusion, numbers(4, 8)) == []
+
+
+@pytest.mark.parametrize("trips", [0, 1, 2])
+def test_few_trips_of_a_ring(trips: int) -> None:
+    agrees(looped(2, trips), numbers(trips, 8))
+
+
+def test_a_ring_in_an_inner_loop_goes_on_over_the_outer_one() -> None:
+    with tf.Fusion("inner") as fusion:
+        x = tf.define_tensor([3, 3, 8], name="x")
+        a = tf.neg(x)
+        b = tf.add(tf.flip(a, 2), 1.0)
+        fusion.add_output(b)
+    for tv in (a, b):
+        bind(tv, P.Serial, P.Serial, P.TIDx)
+    a.inline_at(2)
+    a.circular_buffer(2)
+    kernel = agrees(fusion, numbers(3, 3, 8))
+    assert scopes(kernel) == [BLOCK]
+    assert missed(kernel, fusion, numbers(3, 3, 8)) == []
+
+
+def test_a_reader_of_a_ring_that_needs_no_barrier_leaves_the_others() -> None:
+    """Two readers, one of the own element, one across threads."""
+    with tf.Fusion("readers") as fusion:
+        x = tf.define_tensor([4, 8], name="x")
+        a = tf.neg(x)
+        b, c = tf.add(a, 1.0), tf.add(tf.flip(a, 1), 2.0)
+        fusion.add_output(b)
+        fusion.add_output(c)
+    for tv in (a, b, c):
+        bind(tv, P.Serial, P.TIDx)
+    a.inline_at(1)
+    a.circular_buffer(2)
+    kernel = agrees(fusion, numbers(4, 8))
+    assert scopes(kernel) == [BLOCK]
+    assert missed(kernel, fusion, numbers(4, 8)) == []
+
+
+def test_reuse_of_bytes_is_ordered() -> None:
+    """Two buffers on one place, one after the other: the second's writer waits for the first's readers."""
+    with tf.Fusion("reuse") as fusion:
+        x = tf.define_tensor([8], name="x")
+        a = tf.neg(x)
+        b = tf.add(tf.flip(a, 0), 1.0)
+        c = tf.add(b, 1.0)
+        d = tf.add(tf.flip(c, 0), 1.0)
+        fusion.add_output(d)
+    for tv in (a, b, c, d):
+        bind(tv, P.TIDx)
+    apart = agrees(fusion, numbers(8))
+    assert scopes(apart) == [BLOCK, BLOCK]
+    together = agrees(fusion, numbers(8), options=tf.LoweringOptions(shared_limit=32))
+    assert len({str(b.offset) for b in together.buffers if b.memory is MemoryType.Shared}) == 1
+    assert scopes(together) == [BLOCK, BLOCK, BLOCK]
+    assert missed(together, fusion, numbers(8)) == []
+
+
+# -- forms --------------------------------------------------------------------------------------------------------------------------
+
+
+def test_the_slice_of_a_row_is_a_warp_or_a_named_barrier_or_the_block() -> None:
+    assert scopes(agrees(turned(3, 32, (P.TIDy, P.TIDx)), numbers(3, 32))) == [WARP]
+    kernel = agrees(turned(3, 64, (P.TIDy, P.TIDx)), numbers(3, 64))
+    assert scopes(kernel) == [NAMED]
+    assert [(str(b.id), str(b.threads)) for b in barriers(kernel)] == [("threadIdx.y + 1", "64")]
+    assert scopes(agrees(turned(3, 16, (P.TIDy, P.TIDx)), numbers(3, 16))) == [BLOCK]
+    assert scopes(agrees(turned(3, 32, (P.TIDy, P.TIDx), flips=(0,)), numbers(3, 32))) == [BLOCK]
+
+
+@pytest.mark.parametrize("columns", [32, 64])
+def test_slices_are_needed(columns: int) -> None:
+    fusion = turned(2, columns, (P.TIDy, P.TIDx))
+    assert missed(tf.lower(fusion), fusion, numbers(2, columns)) == []
+
+
+def member(columns: int, rows: int = 2) -> tf.Fusion:
+    """Two members of a horizontal group on TIDy; one turns rows around within itself."""
+    with tf.Fusion("member") as fusion:
+        x, y = tf.define_tensor([rows, columns], name="x"), tf.define_tensor([rows, columns], name="y")
+        a = tf.neg(x)
+        b = tf.add(tf.flip(a, (0, 1)), 1.0)
+        c = tf.neg(y)
+        fusion.add_output(b)
+        fusion.add_output(c)
+    for tv in (a, b, c):
+        bind(tv, P.TIDy, P.TIDx)
+    fusion.group([fusion.task([c], "tc"), fusion.task([a, b], "ta")], "g").parallelize(P.TIDy)
+    return fusion
+
+
+def test_the_barrier_of_a_member_is_its_own() -> None:
+    fusion = member(32)
+    kernel = agrees(fusion, numbers(2, 32), numbers(2, 32))
+    assert [(b.scope, str(b.id), str(b.threads)) for b in barriers(kernel)] == [(NAMED, "1", "64")]
+    assert missed(kernel, fusion, numbers(2, 32), numbers(2, 32)) == []
+
+
+def test_an_mbarrier_stands_in_where_a_region_is_not_made_of_warps() -> None:
+    fusion = member(5)
+    kernel = agrees(fusion, numbers(2, 5), numbers(2, 5))
+    assert scopes(kernel) == []
+    assert "INIT sync0[0] count 10" in str(kernel)
+    text = body(kernel)
+    assert text.index("# ta") < text.index("ARRIVE sync0[0]") < text.index("WAIT sync0[0] parity sync0.c.parity") < text.index("sync0.c.advance(1)")
+    assert missed(kernel, fusion, numbers(2, 5), numbers(2, 5)) == []
+
+
+def test_a_stand_in_in_a_loop_goes_through_its_phases() -> None:
+    with tf.Fusion("phases") as fusion:
+        x, y = tf.define_tensor([5, 6], name="x"), tf.define_tensor([6], name="y")
+        a = tf.neg(x)
+        b = tf.add(tf.flip(a, 1), 1.0)
+        c = tf.neg(y)
+        fusion.add_output(b)
+        fusion.add_output(c)
+    bind(a, P.Serial, P.TIDx)
+    bind(b, P.Serial, P.TIDx)
+    bind(c, P.TIDx)
+    a.inline_at(1)
+    fusion.group([fusion.task([c], "tc"), fusion.task([a, b], "ta")], "g").parallelize(P.TIDy)
+    kernel = agrees(fusion, numbers(5, 6), numbers(6))
+    assert sum(isinstance(s, Wait) for s in walk(kernel)) == 2
+    assert missed(kernel, fusion, numbers(5, 6), numbers(6)) == []
+
+
+def test_a_whole_warp_is_a_warp_barrier() -> None:
+    with tf.Fusion("warps") as fusion:
+        x, y = tf.define_tensor([32], name="x"), tf.define_tensor([32], name="y")
+        a, b = tf.neg(x), tf.neg(y)
+        c = tf.add(tf.flip(a, 0), 1.0)
+        fusion.add_output(c)
+        fusion.add_output(b)
+    for tv in (a, b, c):
+        bind(tv, P.TIDx)
+    fusion.group([fusion.task([b], "tb"), fusion.task([a, c], "ta")]).parallelize(P.TIDy)
+    assert scopes(agrees(fusion, numbers(32), numbers(32))) == [WARP]
+
+
+def test_more_than_15_named_barriers_fall_back_to_mbarriers() -> None:
+    with tf.Fusion("ids") as fusion:
+        tasks: list[tf.Task] = []
+        for k in range(16):
+            x = tf.define_tensor([2, 32], name=f"x{k}")
+            a = tf.neg(x)
+            b = tf.add(tf.flip(a, (0, 1)), 1.0)
+            fusion.add_output(b)
+            bind(a, P.TIDy, P.TIDx)
+            bind(b, P.TIDy, P.TIDx)
+            tasks.append(fusion.task([a, b]))
+    fusion.group(tasks).parallelize(P.TIDy)
+    kernel = agrees(fusion, *(numbers(2, 32, seed=k) for k in range(16)), schedulers=(tf.Scheduler.LOW_FIRST, tf.Scheduler.RANDOM))
+    assert [str(b.id) for b in barriers(kernel)] == [str(k) for k in range(1, 16)]
+    assert [m.name for m in kernel.mbarriers] == ["sync0"]
+
+
+# -- blocks -------------------------------------------------------------------------------------------------------------------------
+
+
+def test_values_that_cross_blocks_need_a_grid_barrier() -> None:
+    fusion = turned(3, 8, (P.BIDx, P.TIDx), flips=(0,))
+    kernel = agrees(fusion, numbers(3, 8))
+    assert [(b.scope, b.counter, str(b.threads)) for b in barriers(kernel)] == [(GRID, "grid0", "24")]
+    assert [c.name for c in kernel.counters] == ["grid0"]
+    assert missed(kernel, fusion, numbers(3, 8)) == []
+
+
+def test_a_grid_barrier_of_a_member_counts_its_blocks() -> None:
+    with tf.Fusion("grid") as fusion:
+        x, y = tf.define_tensor([3, 8], name="x"), tf.define_tensor([2, 8], name="y")
+        a, c = tf.neg(x), tf.neg(y)
+        b = tf.add(tf.flip(a, 0), 1.0)
+        fusion.add_output(b)
+        fusion.add_output(c)
+    for tv in (a, b, c):
+        bind(tv, P.BIDx, P.TIDx)
+    fusion.group([fusion.task([c], "tc"), fusion.task([a, b], "ta")]).parallelize(P.BIDx)
+    kernel = agrees(fusion, numbers(3, 8), numbers(2, 8))
+    assert [(b.scope, str(b.threads)) for b in barriers(kernel)] == [(GRID, "24")]
+    assert str(kernel.grid[0]) == "5"
+    assert missed(kernel, fusion, numbers(3, 8), numbers(2, 8)) == []
+
+
+def test_a_loop_over_a_global_buffer_needs_two_grid_barriers() -> None:
+    fusion = turned(3, 4, (P.Serial, P.BIDx))
+    fusion.tensors()[1].inline_at(1)
+    kernel = agrees(fusion, numbers(3, 4))
+    assert scopes(kernel) == [GRID, GRID]
+    assert missed(kernel, fusion, numbers(3, 4)) == []
+
+
+# -- groups -------------------------------------------------------------------------------------------------------------------------
+
+
+def around(crossing: bool) -> tf.Fusion:
+    """ta -> horizontal [tb, tc] on TIDz -> td, rows of 8."""
+    with tf.Fusion("around") as fusion:
+        x = tf.define_tensor([8], name="x")
+        a = tf.neg(x)
+        b, c = tf.add(tf.flip(a, 0) if crossing else a, 1.0), tf.add(a, 2.0)
+        d = tf.add(b, c)
+        fusion.add_output(d)
+    for tv in (a, b, c, d):
+        bind(tv, P.TIDx)
+    fusion.task([a], "ta")
+    fusion.group([fusion.task([b], "tb"), fusion.task([c], "tc")], "g").parallelize(P.TIDz)
+    fusion.task([d], "td")
+    return fusion
+
+
+@pytest.mark.parametrize("crossing", [False, True])
+def test_data_is_synchronized_before_and_after_a_horizontal_dispatch_at_its_parent(crossing: bool) -> None:
+    fusion = around(crossing)
+    kernel = agrees(fusion, numbers(8))
+    text = body(kernel)
+    found = barriers(kernel)
+    assert all(" in root" in b.note for b in found)
+    before, after = text.split("# tb")[0], text.split("# tc")[1]
+    assert before.count("SYNC block") == (1 if crossing else 0)
+    assert after.count("SYNC block") == 1
+    assert len(found) == (2 if crossing else 1)
+    assert missed(kernel, fusion, numbers(8)) == []
+
+
+def test_data_that_enters_a_vertical_group_is_synchronized_before_it() -> None:
+    with tf.Fusion("enters") as fusion:
+        x = tf.define_tensor([8], name="x")
+        z = tf.neg(x)
+        a = tf.add(x, tf.flip(z, 0))
+        b = tf.add(a, 1.0)
+        c = tf.add(tf.flip(b, 0), 1.0)
+        fusion.add_output(c)
+    for tv in (z, a, b, c):
+        bind(tv, P.TIDx)
+    fusion.task([z], "tz")
+    fusion.group([fusion.task([a], "ta"), fusion.task([b], "tb")], "g").parallelize(P.TIDz)
+    fusion.task([c], "tc")
+    kernel = agrees(fusion, numbers(8))
+    text = body(kernel)
+    assert text.index(f"SYNC block  # {z.name} crosses") < text.index("# ta") < text.index("# tb") < text.index(f"SYNC block  # {b.name} crosses")
+    assert not [what for what in missed(kernel, fusion, numbers(8)) if "crosses" in what]
+
+
+def test_channels_are_needed_entirely() -> None:
+    """Every wait and every arrival of a pipeline of threads that are no whole warps."""
+    with tf.Fusion("channel") as fusion:
+        x = tf.define_tensor([5, 6], name="x")
+        a = tf.neg(x)
+        b = tf.add(a, 1.0)
+        fusion.add_output(b)
+    bind(a, P.Serial, P.TIDx)
+    bind(b, P.Serial, P.TIDx)
+    a.inline_at(1)
+    a.circular_buffer(2)
+    fusion.group([fusion.task([a], "load"), fusion.task([b], "compute")]).parallelize(P.TIDz)
+    kernel = agrees(fusion, numbers(5, 6))
+    assert sum(isinstance(s, Wait | Arrive) for s in walk(kernel)) == 4
+    assert missed(kernel, fusion, numbers(5, 6)) == []
+
+
+def test_guards_stand_inside_barriers() -> None:
+    """A split that does not divide: threads beyond the extent store nothing but take part."""
+    with tf.Fusion("guards") as fusion:
+        x = tf.define_tensor([10], name="x")
+        a = tf.neg(x)
+        b = tf.add(tf.flip(a, 0), 1.0)
+        fusion.add_output(b)
+    for tv in (a, b):
+        tv.split(0, 4)
+        bind(tv, P.Serial, P.TIDx)
+    a.set_memory_type(MemoryType.Shared)
+    kernel = agrees(fusion, numbers(10))
+    assert scopes(kernel) == [BLOCK]
+    assert "IF 4*i" in str(kernel)
+    assert missed(kernel, fusion, numbers(10)) == []
