@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from taskfuse.dtypes import DType
 from taskfuse.errors import FusionError, InputError
 from taskfuse.ir.fusion import Fusion, shape_text
 from taskfuse.ir.scalar import Expr, evaluate
@@ -35,7 +36,7 @@ def bind_symbols(fusion: Fusion, arrays: Sequence[npt.NDArray[Any]], values: Val
             raise InputError(
                 index=position,
                 fusion=fusion.name,
-                reason=f"{tv.name} is {tv.dtype.name}, the array is {array.dtype.name}",
+                reason=f"{tv.name} is {tv.dtype.name}, the array is {array.dtype}",
                 help=f"pass it converted to {tv.dtype.name}",
             )
     return bind_shapes(fusion, [a.shape for a in arrays])
@@ -66,7 +67,7 @@ def bind_shapes(fusion: Fusion, shapes: Sequence[Sequence[int]]) -> dict[str, in
         waiting.remove(item)
         unknown = extent.free - bound.keys()
         for name in unknown:
-            solved = _solve(extent, name, bound, size)
+            solved = solve_extent(extent, name, bound, size)
             if solved is None:
                 raise InputError(index=position, fusion=fusion.name, reason=f"dimension {d} of {tv.name} is {extent}, which is never {size}")
             bound[name] = solved
@@ -90,29 +91,29 @@ def bind_shapes(fusion: Fusion, shapes: Sequence[Sequence[int]]) -> dict[str, in
     return bound
 
 
-def scalar_argument(fusion: Fusion, position: int, scalar: Scalar, value: Argument, values: Values) -> npt.NDArray[Any]:
-    """A run-time scalar as a 0-d array. Raises :class:`InputError` if it is no number that the scalar's dtype holds."""
+def scalar_argument(fusion: str, position: int, name: str, dtype: DType, value: Argument, values: Values) -> npt.NDArray[Any]:
+    """The run-time scalar ``name`` as a 0-d array. Raises :class:`InputError` if it is no number that ``dtype`` holds."""
     if isinstance(value, bool | int | float):
-        if not scalar.dtype.holds(value):
-            raise InputError(index=position, fusion=fusion.name, reason=f"{scalar.name} is {scalar.dtype.name}, which cannot hold {value!r}")
-        return values.literal(value, scalar.dtype)
+        if not dtype.holds(value):
+            raise InputError(index=position, fusion=fusion, reason=f"{name} is {dtype.name}, which cannot hold {value!r}")
+        return values.literal(value, dtype)
     array = np.asarray(value)
-    if array.ndim != 0 or array.dtype not in (scalar.dtype.numpy, values.storage(scalar.dtype)):
-        raise InputError(index=position, fusion=fusion.name, reason=f"{scalar.name} is {scalar.dtype.name}, got {array.dtype.name}{_tuple_text(array.shape)}")
-    return values.encode(array, scalar.dtype)
+    if array.ndim != 0 or array.dtype not in (dtype.numpy, values.storage(dtype)):
+        raise InputError(index=position, fusion=fusion, reason=f"{name} is {dtype.name}, got {array.dtype}{_tuple_text(array.shape)}")
+    return values.encode(array, dtype)
 
 
 def _tuple_text(shape: Sequence[int]) -> str:
     return "[" + ", ".join(str(n) for n in shape) + "]"
 
 
-def _value(extent: Expr, bound: dict[str, int]) -> int:
+def _value(extent: Expr, bound: Mapping[str, int]) -> int:
     found = evaluate(extent, bound)
     assert isinstance(found, int)
     return found
 
 
-def _solve(extent: Expr, name: str, bound: dict[str, int], size: int) -> int | None:
+def solve_extent(extent: Expr, name: str, bound: Mapping[str, int], size: int) -> int | None:
     """The nonnegative value of ``name`` for which ``extent`` is ``size``, if ``extent`` is linear in it."""
     at_zero = _value(extent, {**bound, name: 0})
     slope = _value(extent, {**bound, name: 1}) - at_zero

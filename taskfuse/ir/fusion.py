@@ -160,8 +160,10 @@ class Fusion:
         self.inputs.append(tv)
         return tv
 
-    def add_output(self, tv: TensorView) -> None:
-        """Make ``tv`` an output. Raises :class:`FusionError` if it is one already, is an input, or belongs to another fusion."""
+    def add_output(self, tv: object) -> None:
+        """Make the tensor ``tv`` an output. Raises :class:`FusionError` if it is one already, is an input, or belongs to another fusion."""
+        if not isinstance(tv, TensorView):
+            raise FusionError(fusion=self.name, reason=f"{tv!r} is no tensor", help="call add_output once for each tensor", location=caller())
         if tv.fusion is not self:
             raise FusionError(fusion=self.name, reason=f"{tv.name} belongs to fusion '{tv.fusion.name}'", location=caller())
         if tv in self.outputs:

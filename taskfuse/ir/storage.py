@@ -52,6 +52,14 @@ def storage_uses(fusion: Fusion, tv: TensorView) -> tuple[MathExpr, ...]:
     return tuple(sorted(found.values(), key=lambda e: e.output.id))
 
 
+def made_from(fusion: Fusion, tv: TensorView) -> tuple[TensorView, ...]:
+    """The tensors whose code makes the storage of ``tv``: ``tv`` itself, or the parts of an assembly (those of its parts that are assemblies, too)."""
+    expr = fusion.definition(tv)
+    if not isinstance(expr, Assemble):
+        return (tv,)
+    return tuple(dict.fromkeys(t for part in expr.parts for t in made_from(fusion, resolve(fusion, part).tensor)))
+
+
 def with_reads(expr: MathExpr, old: TensorView, new: TensorView) -> MathExpr:
     """``expr`` with each direct read of ``old`` replaced by a read of ``new`` at the same index."""
 

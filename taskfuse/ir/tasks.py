@@ -13,13 +13,14 @@ import networkx as nx
 
 from taskfuse.errors import TaskError
 from taskfuse.ir.expr import MathExpr, View, reads
+from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import GroupKind, ParallelType
 from taskfuse.location import Location, caller
 
 if TYPE_CHECKING:
     from taskfuse.ir.axes import Axis
     from taskfuse.ir.fusion import Fusion
-    from taskfuse.ir.tensor import AxisRef, TensorView
+    from taskfuse.ir.tensor import AxisRef
 
 
 class Task:
@@ -106,6 +107,12 @@ def _checked_budget(node: Node, count: int) -> int:
     return count
 
 
+def _check_node(group: Group, member: object) -> None:
+    if not isinstance(member, Task | Group):
+        help = "a group is made of tasks and groups: fusion.task([tensor]) makes a task"
+        raise TaskError(node=group.name, reason=f"{member!r} is no task and no group", help=help, location=caller())
+
+
 def leaves(node: Node) -> Iterator[Task]:
     """The tasks below (or at) ``node``, in order."""
     match node:
@@ -156,9 +163,11 @@ class TaskTree:
             raise TaskError(node=name, reason="there is already a node of this name", location=caller())
         return name
 
-    def _claim(self, task: Task, tv: TensorView, move: bool) -> None:
+    def _claim(self, task: Task, tv: object, move: bool) -> None:
         self.changes += 1
         where = caller()
+        if not isinstance(tv, TensorView):
+            raise TaskError(node=task.name, reason=f"{tv!r} is no tensor", help="a task is made of tensors, a group of tasks and groups", location=where)
         if tv.fusion is not self.fusion:
             raise TaskError(node=task.name, reason=f"{tv.name} belongs to fusion '{tv.fusion.name}'", location=where)
         if tv.is_input:
@@ -206,7 +215,6 @@ class TaskTree:
             self._attach(task, self.root)
             self._check_convex(self.root)
         except TaskError:
-            self.changes += 1
             self._task_of = saved
             self._detach(task)
             raise
@@ -243,6 +251,7 @@ class TaskTree:
             twice = next(m for m in members if list(members).count(m) > 1)
             raise TaskError(node=group.name, reason=f"{twice.name} is given twice", location=caller())
         for m in members:
+            _check_node(group, m)
             if m.tree is not self:
                 raise TaskError(node=group.name, reason=f"{m.name} belongs to fusion '{m.tree.fusion.name}'", location=caller())
             if m.parent is None:
@@ -401,8 +410,11 @@ class TaskTree:
             yield group
             stack += [m for m in group.members if isinstance(m, Group)]
 
-    def parallelize(self, group: Group, ptype: ParallelType) -> None:
+    def parallelize(self, group: Group, ptype: object) -> None:
         """See :meth:`Group.parallelize`."""
+        if not isinstance(ptype, ParallelType):
+            help = "use a member of ParallelType, such as ParallelType.TIDy"
+            raise TaskError(node=group.name, reason=f"{ptype!r} is no parallel type", help=help, location=caller())
         if not ptype.is_bound:
             raise TaskError(node=group.name, reason=f"a group cannot be parallelized on {ptype.value}", help="use a block or thread index", location=caller())
         if group.ptype is not None:

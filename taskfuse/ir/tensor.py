@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, ClassVar, NoReturn, Protocol, SupportsIndex
 
 from taskfuse.dtypes import DType
-from taskfuse.errors import ScheduleError
+from taskfuse.errors import FusionError, ScheduleError
 from taskfuse.ir.axes import Axis, Transform
 from taskfuse.ir.scalar import Expr, IntLike
 from taskfuse.ir.types import MemoryType, ParallelType
-from taskfuse.location import Location
+from taskfuse.location import Location, caller
 
 if TYPE_CHECKING:
     from taskfuse.ir.atoms import Atom
@@ -145,6 +145,25 @@ class TensorView:
         return f"{self.name}: {self.dtype.name}[{', '.join(str(e) for e in self.shape)}]"
 
     # -- operators ------------------------------------------------------------------------------------------------------------------
+
+    # NumPy would take a tensor for an object without axes and apply its operators element by element; so it leaves them to the tensor.
+    __array_ufunc__: ClassVar[None] = None
+
+    def __iter__(self) -> NoReturn:
+        raise FusionError(
+            fusion=self.fusion.name,
+            reason=f"{self.name} is one tensor, not a sequence",
+            help=f"write [{self.name}] where several tensors are wanted, {self.name}[k] for a part of it",
+            location=caller(),
+        )
+
+    def __bool__(self) -> NoReturn:
+        raise FusionError(
+            fusion=self.fusion.name,
+            reason=f"{self.name} has no truth value: its elements are not known yet",
+            help="choose elements with tf.where, combine conditions with & and |",
+            location=caller(),
+        )
 
     def __add__(self, other: Value) -> TensorView:
         return _operators().binary("add", self, other)
@@ -288,14 +307,17 @@ class TensorView:
         """The task that claims it, or ``None``."""
         return self.fusion.tasks.task_of(self)
 
-    def position(self, axis: int, call: str) -> int:
+    def position(self, axis: object, call: str) -> int:
         """``axis`` as a nonnegative position in the loop domain. Raises :class:`ScheduleError` if there is none."""
         n = len(self.schedule.loop)
-        if not -n <= axis < n:
-            raise ScheduleError(
-                call=call, tensor=self.name, reason=f"axis {axis} is out of range: the loop domain has {n} axes", help=f"use an axis in [{-n}, {n - 1}]"
-            )
-        return axis % n
+        help = f"use an axis in [{-n}, {n - 1}]" if n else None
+        if not isinstance(axis, SupportsIndex):
+            raise ScheduleError(call=call, tensor=self.name, reason=f"{axis!r} is no position of an axis", help=help, location=caller())
+        found = axis.__index__()
+        if not -n <= found < n:
+            reason = f"axis {found} is out of range: the loop domain has {n} axes"
+            raise ScheduleError(call=call, tensor=self.name, reason=reason, help=help, location=caller())
+        return found % n
 
     def axis(self, axis: int) -> AxisRef:
         """The loop axis at a position (negative positions count from the end)."""

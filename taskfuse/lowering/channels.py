@@ -13,8 +13,8 @@ from itertools import pairwise
 from taskfuse.errors import LoweringError, UnsupportedError
 from taskfuse.ir.expr import Assemble
 from taskfuse.ir.fusion import Fusion
-from taskfuse.ir.scalar import Const, Expr, const, eq, ge, is_multiple, prove, simplify, sym
-from taskfuse.ir.storage import has_code, storage_uses
+from taskfuse.ir.scalar import Const, Expr, const, eq, ge, is_multiple, lt, prove, simplify, sym
+from taskfuse.ir.storage import has_code, made_from, storage_uses
 from taskfuse.ir.tasks import Group, Node, Task
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import BLOCK_TYPES, THREAD_TYPES, MemoryType
@@ -35,6 +35,8 @@ class Turns:
         count: number of instances.
         trips: slots per instance in one iteration of ``outer``.
         width: threads with consecutive linear ids that are one instance's, at least.
+        threads: threads of one instance.
+        guard: which threads of the endpoint's region are in an instance; ``None``: all.
         late: pass the turn after all of the consumer's code of an iteration (``take_turns``).
     """
 
@@ -44,6 +46,8 @@ class Turns:
     count: Expr
     trips: Expr
     width: Expr
+    threads: Expr
+    guard: Expr | None
     late: bool
 
 
@@ -90,12 +94,13 @@ def boundary(tree: Tree, fusion: Fusion, tv: TensorView) -> Group | None:
 class Channels:
     """The channels of a fusion and the slot expressions of the tensors in them."""
 
-    def __init__(self, fusion: Fusion, tree: Tree, regions: Regions, paths: dict[TensorView, tuple[Loop, ...]]) -> None:
+    def __init__(self, fusion: Fusion, tree: Tree, regions: Regions, paths: dict[TensorView, tuple[Loop, ...]], order: list[TensorView]) -> None:
         self.fusion = fusion
         self.tree = tree
         self.regions = regions
         self.channels: list[Channel] = []
         self._of: dict[TensorView, Channel] = {}
+        self._rank = {tv: k for k, tv in enumerate(order)}
         self._entered: set[Node] = set()
         self._check_assemblies()
         self._find(paths)
@@ -136,16 +141,16 @@ class Channels:
         for expr in self.fusion.exprs():
             if not isinstance(expr, Assemble):
                 continue
-            for part in expr.parts:
+            for part in made_from(self.fusion, expr.output):
                 for use in storage_uses(self.fusion, expr.output):
-                    if part.tensor not in self.tree.place or not has_code(self.fusion, use):
+                    if part not in self.tree.place or not has_code(self.fusion, use):
                         continue
-                    made, read = self.tree.path(part.tensor), self.tree.path(use.output)
+                    made, read = self.tree.path(part), self.tree.path(use.output)
                     group = [n for n in made if n in read][-1]
                     if isinstance(group, Group) and is_vertical(group):
                         raise LoweringError(
                             what=expr.output.name,
-                            reason=f"{part.tensor.name} stores its part in Global memory, and {use.output.name} reads it in another member of {group.name}",
+                            reason=f"{part.name} stores its part in Global memory, and {use.output.name} reads it in another member of {group.name}",
                             help="use the gather form of cat there, or put the parts and their readers into one member",
                             location=expr.location,
                         )
@@ -169,7 +174,7 @@ class Channels:
         turns = [self._turns(serial, e, {u for u in users if e in self.tree.path(u)}) for e in ends]
         key = (group, source, tuple(ends), loop, tuple(None if t is None else t.loop for t in turns))
         channel = found.get(key)
-        if channel is None:
+        if channel is None or not self._fills_first([*channel.tensors, tv]):
             name = f"ch{len(self.channels)}"
             consumers = [Endpoint(e, f"{name}.c" if len(ends) == 1 else f"{name}.c{k}", t) for k, (e, t) in enumerate(zip(ends, turns, strict=True))]
             channel = found[key] = Channel(name, group, [], loop, Endpoint(source, f"{name}.p"), consumers, 1)
@@ -177,6 +182,11 @@ class Channels:
         channel.tensors.append(tv)
         channel.stages = max(channel.stages, tv.schedule.stages if loop is not None else 1)
         self._of[tv] = channel
+
+    def _fills_first(self, tensors: list[TensorView]) -> bool:
+        """True if the total order makes all of some tensors before it uses any of them, so that one fill can hold them."""
+        uses = (self._rank[u.output] for tv in tensors for u in storage_uses(self.fusion, tv) if has_code(self.fusion, u))
+        return max(self._rank[tv] for tv in tensors) < min(uses)
 
     def _turns(self, serial: list[Loop], node: Node, users: set[TensorView]) -> Turns | None:
         """How a consumer shares the channel, if an axis that is Serial in the producer is thread-bound there."""
@@ -196,14 +206,10 @@ class Channels:
             )
         region = self.regions.region(node, ptype)
         own = digits(user, ptype)
-        if not prove(eq(product(own), region.extent), self.regions.facts):
-            raise LoweringError(
-                what=user.name,
-                reason=f"its axis {at.depth} distributes a channel over {product(own)} indices of {ptype.value}, but {node.name} has {region.extent}",
-                help=help,
-                location=user.location,
-            )
-        values = digit_values(own, hardware_index(ptype) - region.start, self.regions.facts.with_assumption(ge(hardware_index(ptype), region.start)))
+        threads = simplify(self.regions.count(node) // region.extent * product(own) // at.axes[user].extent, self.regions.facts)
+        index = hardware_index(ptype) - region.start
+        guard = None if prove(eq(product(own), region.extent), self.regions.facts) else lt(index, product(own))
+        values = digit_values(own, index, self.regions.facts.with_assumption(ge(hardware_index(ptype), region.start)))
         trips = const(1)
         for loop in serial[serial.index(at) + 1 :]:
             trips = trips * loop.axes[user].extent
@@ -212,7 +218,7 @@ class Channels:
         width = product(own[own.index(at.axes[user]) + 1 :])
         for p in THREAD_TYPES[: THREAD_TYPES.index(ptype)]:
             width = width * self.regions.launch[p]
-        return Turns(at, outer, values[at.axes[user]], at.axes[user].extent, trips, width, late)
+        return Turns(at, outer, values[at.axes[user]], at.axes[user].extent, trips, width, threads, guard, late)
 
     def _check_bindings(self, tv: TensorView, users: list[TensorView], paths: dict[TensorView, tuple[Loop, ...]]) -> None:
         """A loop that roles share is bound alike in both, or has code in the producer and is thread-bound in the consumer (distributed)."""
@@ -328,9 +334,7 @@ class Channels:
 
     def arrivals(self, end: Endpoint) -> Expr:
         """How often an endpoint arrives per phase: once per warp if its region is made of whole warps, else once per thread; one instance of several."""
-        threads = self.regions.count(end.node)
-        if end.turns is not None:
-            threads = simplify(threads // end.turns.count, self.regions.facts)
+        threads = self.regions.count(end.node) if end.turns is None else end.turns.threads
         return simplify(threads // WARP, self.regions.facts) if self.by_warp(end) else threads
 
     def by_warp(self, end: Endpoint) -> bool:

@@ -7,6 +7,7 @@ of every guard and dispatch below the endpoint, so that trips, waits and arrival
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from taskfuse.ir.scalar import Expr, const, eq, select, simplify, sym, xor
 from taskfuse.ir.tasks import Group, Node
@@ -44,8 +45,8 @@ class Endpoints:
         slot = sym(f"{c}.slot")
         level = end.turns.outer if end.turns is not None and end.turns.loop is ch.loop else ch.loop
         first, last = self._span(_level_blocks(plan, end.node, level), touches, end.turns is not None)
-        last[0][last[1] + 1 : last[1] + 1] = [PSync((*self.arrive(end, BarrierSlot(arrive, slot)), Advance(c, const(1))))]
-        first[0][first[1] : first[1]] = [PSync((Wait(BarrierSlot(wait, slot), sym(f"{c}.parity")),))]
+        last[0][last[1] + 1 : last[1] + 1] = [_sync(end, *self.arrive(end, BarrierSlot(arrive, slot)), Advance(c, const(1)))]
+        first[0][first[1] : first[1]] = [_sync(end, Wait(BarrierSlot(wait, slot), sym(f"{c}.parity")))]
         inits = [CursorInit(c, ch.stages, 0, parity)]
         if end.turns is not None:
             inits.append(CursorInit(f"{c}.turn", 1, 0, 0))
@@ -57,6 +58,11 @@ class Endpoints:
         places = [(block, k) for block in blocks for k, n in enumerate(block) if any(touches(s) for s in _below(n))]
         if inside and len(places) == 1 and isinstance(bind := places[0][0][places[0][1]], PBind):
             return self._span([bind.body], touches, inside)
+        if not places:
+            raise AssertionError("an endpoint touches its channel nowhere")
+        for block in blocks:
+            _isolate(block, touches)
+        places = [(block, k) for block in blocks for k, n in enumerate(block) if any(touches(s) for s in _below(n))]
         return places[0], places[-1]
 
     def _take_turns(self, plan: list[PNode], end: Endpoint, turns: Turns, touches: _Touch) -> None:
@@ -72,11 +78,11 @@ class Endpoints:
         while last[1] + 1 < len(last[0]) and isinstance(last[0][last[1] + 1], PSync) and at == last[1] + 1:
             at += 1
             last = (last[0], last[1] + 1)
-        last[0][at:at] = [PSync((*passing, Advance(slot, const(1)), Advance(c, (turns.count - 1 - w) * turns.trips)))]
+        last[0][at:at] = [_sync(end, *passing, Advance(slot, const(1)), Advance(c, (turns.count - 1 - w) * turns.trips))]
         start = first[1]
         while start > 0 and isinstance(first[0][start - 1], PSync):
             start -= 1
-        first[0][start:start] = [PSync((Advance(c, w * turns.trips), Wait(BarrierSlot(f"{c}.turns", w), parity)))]
+        first[0][start:start] = [_sync(end, Advance(c, w * turns.trips), Wait(BarrierSlot(f"{c}.turns", w), parity))]
 
     def arrive(self, end: Endpoint, slot: BarrierSlot) -> tuple[Stmt, ...]:
         """The statements with which an endpoint arrives."""
@@ -84,6 +90,50 @@ class Endpoints:
             return (Arrive(slot),)
         lane = simplify(linear_thread(self.regions) % WARP, self.regions.facts)
         return (Barrier(BarrierScope.WARP, const(WARP), note="before one lane arrives for the warp"), If((Branch(eq(lane, 0), (Arrive(slot),)),)))
+
+
+def _sync(end: Endpoint, *stmts: Stmt) -> PSync:
+    """Statements of an endpoint, executed by the threads of its instances."""
+    guard = None if end.turns is None else end.turns.guard
+    return PSync(stmts if guard is None else (If((Branch(guard, stmts),)),))
+
+
+def _isolate(block: list[PNode], touches: _Touch) -> None:
+    """Cut scopes and bound loops in two where loops, dispatches or waits stand before the first use or after the last one in them.
+
+    A wait must come after all that the total order puts before the first use, an arrival before all that comes after the last one; both
+    stand outside of the scopes below the endpoint, so the scopes are cut.
+    """
+    for first in (True, False):
+        used = [k for k, n in enumerate(block) if any(touches(s) for s in _below(n))]
+        if used:
+            k = used[0] if first else used[-1]
+            block[k : k + 1] = _cut(block[k], touches, first)
+
+
+def _cut(node: PNode, touches: _Touch, first: bool) -> list[PNode]:
+    if not isinstance(node, (PBind, PScope)):
+        return [node]
+    body = node.body
+    used = [k for k, n in enumerate(body) if any(touches(s) for s in _below(n))]
+    k = used[0] if first else used[-1]
+    pieces = _cut(body[k], touches, first)
+    body[k : k + 1] = pieces
+    at = k + len(pieces) - 1 if first else k + 1
+    rest = body[:at] if first else body[at:]
+    if not any(_has_structure(n) for n in rest):
+        return [node]
+    return [replace(node, body=body[:at]), replace(node, body=body[at:])]
+
+
+def _has_structure(node: PNode) -> bool:
+    match node:
+        case PStmt():
+            return False
+        case PBind() | PScope():
+            return any(_has_structure(n) for n in node.body)
+        case _:
+            return True
 
 
 def linear_thread(regions: Regions) -> Expr:

@@ -72,6 +72,14 @@ class Indexer:
 
     def _check_accumulation(self, tv: TensorView) -> None:
         """A loop over a foreign axis inside of the reduction loops would accumulate every element again in each of its trips."""
+        for p in INDEX_TYPES:
+            own = digits(tv, p)
+            if len(own) > 1 and any(a.is_reduction and not prove(ge(a.extent, 1), self.regions.facts) for a in own):
+                raise refused(
+                    tv,
+                    f"a reduction axis that shares {p.value} with another axis may be empty",
+                    "declare its extent with tf.dim(..., min=1), or bind the axes to different index types",
+                )
         first = next((d for d, a in enumerate(tv.loop) if a.is_reduction), len(tv.loop))
         for a in tv.loop[first:]:
             repeated = a.is_foreign if not a.is_reduction else any(x.is_foreign for x in ancestors(tv, (a,)))

@@ -21,7 +21,7 @@ from taskfuse.lowering.statements import Statements
 from taskfuse.lowering.storage import buffers, lay_out, unroll_for_registers
 from taskfuse.lowering.sync import Synchronizer
 from taskfuse.passes import run_pipeline
-from taskfuse.schedule.order import Sequencer
+from taskfuse.schedule.order import Sequencer, tensors_in
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ def lower(fusion: Fusion, options: LoweringOptions = DEFAULT) -> Kernel:
     order = sequencer.sequence()
     regions = Regions(fusion, sequencer.tree)
     indexer = Indexer(fusion, sequencer.tree, sequencer.joins, regions)
-    channels = Channels(fusion, sequencer.tree, regions, sequencer.joins.path)
+    channels = Channels(fusion, sequencer.tree, regions, sequencer.joins.path, tensors_in(order))
     channels.check_memory(indexer.memory)
     rings = Rings(indexer, channels)
     indexer.slot = rings.slot

@@ -17,18 +17,20 @@ class Notes:
         self.indexer = indexer
         self.channels = channels
 
-    def write(self, nodes: list[PNode]) -> None:
-        """Set the notes below ``nodes``."""
+    def write(self, nodes: list[PNode], before: bool = False, after: bool = False) -> None:
+        """Set the notes below ``nodes``. ``before``, ``after``: a barrier stands there in a block around them."""
         for k, n in enumerate(nodes):
+            earlier = before or any(self._barrier(m) for m in nodes[:k])
+            later = after or any(self._barrier(m) for m in nodes[k + 1 :])
             if isinstance(n, PDispatch):
                 inside = set(self.indexer.regions.tensors(n.group))
                 kind = "vertical" if is_vertical(n.group) else "horizontal"
-                entering = self._say(self._entering(inside), any(self._barrier(m) for m in nodes[:k]), "enters")
-                leaving = self._say(self._leaving(inside), any(self._barrier(m) for m in nodes[k + 1 :]), "leaves")
+                entering = self._say(self._entering(inside), earlier, "enters")
+                leaving = self._say(self._leaving(inside), later, "leaves")
                 ptype = n.group.ptype.value if n.group.ptype is not None else ""
                 n.note = f"{n.group.name}: {kind} on {ptype}; {entering}; {leaving}"
             for block in children(n):
-                self.write(block)
+                self.write(block, earlier, later)
 
     def _barrier(self, n: PNode) -> bool:
         return isinstance(n, PSync) and n.is_barrier

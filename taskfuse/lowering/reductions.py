@@ -125,8 +125,10 @@ def _join_blocks(statements: Statements, tv: TensorView, loops: dict[Axis, Expr]
     var = f"{tv.name}.{p.value}"
     inner = Environment(env.values, env.facts.with_range(var, 0, axis.extent - 1), env.guards)
     other = _place(statements, tv, inner, MemoryType.Global, {p: base + stride * (sym(var) - digit)})
+    inside = _unproved((lt(base, product(own)),), inner) if axis is not own[0] else ()
+    step = Compute(acc, expr.combine.op, (acc, other), dtype, expr.location)
     return [
         statements.statement(tv, Compute(mine, COPY, (acc,), dtype, expr.location), env, env.guards),
         statements.statement(tv, Compute(acc, COPY, (Immediate(expr.init.value, expr.init.dtype),), dtype, expr.location), env, env.guards),
-        PLoop(var, axis.extent, False, [statements.statement(tv, Compute(acc, expr.combine.op, (acc, other), dtype, expr.location), inner, env.guards)]),
+        PLoop(var, axis.extent, False, [statements.statement(tv, step, inner, (*env.guards, *inside))]),
     ]

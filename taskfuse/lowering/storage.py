@@ -63,7 +63,7 @@ def unroll_for_registers(plan: list[PNode], all_buffers: list[Buffer], indexer: 
                         if name in indexer.fusion.dims:
                             raise LoweringError(
                                 what=a.buffer,
-                                reason=f"it is Local, and {s.tv.name} would find an element in it by an index that depends on {name}: a register has no address",
+                                reason=f"it is Local, and {s.tv.name} finds elements in it by an index that depends on {name}: a register has no address",
                                 help=f"set_memory_type(Shared), or give {name} as a constant",
                                 location=s.tv.location,
                             )

@@ -65,6 +65,7 @@ class Synchronizer:
         self._used = 0
         self._stand_in: dict[Node, str] = {}
         self._counter: dict[Node, str] = {}
+        self._shapes = {b.name: b.shape for b in buffers}
         self._alias = _aliases(buffers)
         self._blocks = 0
         self._pins: dict[tuple[int, ParallelType], list[tuple[int, Expr, Expr | None, Expr]]] = {}
@@ -178,7 +179,7 @@ class Synchronizer:
         name = base_name(p, u.stmt.task)
         base = sym(name)
         found: list[tuple[int, Expr, Expr | None, Expr]] = []
-        for axis, e in enumerate(u.access.index):
+        for axis, e in enumerate((*u.access.index, *self._linear(u))):
             if name not in e.free:
                 continue
             c = simplify(substitute(e, {name: base + 1}) - e, u.stmt.facts)
@@ -195,6 +196,17 @@ class Synchronizer:
                     found.append((axis, c, modulo, const(0)))
         self._pins[key] = found
         return found
+
+    def _linear(self, u: _Use) -> list[Expr]:
+        """The row-major place of an access without its ring slot: an injective map of the whole index."""
+        shape = self._shapes.get(u.access.buffer)
+        if shape is None or len(shape) < 2:
+            return []
+        skip = 1 if u.access.buffer in self._rings else 0
+        place = const(0)
+        for e, extent in list(zip(u.access.index, shape, strict=True))[skip:]:
+            place = place * extent + e
+        return [simplify(place, u.stmt.facts)]
 
     # -- barriers -------------------------------------------------------------------------------------------------------------------
 

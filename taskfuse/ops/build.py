@@ -8,6 +8,7 @@ All checks come before the first tensor is made, so a call that raises leaves th
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import SupportsIndex
 
 from taskfuse.dtypes import DType, bool_, float16, float32, float64, result_type
 from taskfuse.errors import DTypeError, FusionError, ShapeError
@@ -66,24 +67,28 @@ def common_fusion(op: str, operands: Sequence[Value]) -> Fusion:
             case bool() | int() | float():
                 pass
             case _:
-                raise dtype_error(op, f"{type(x).__name__} is no operand", "use tensors, run-time scalars and Python numbers")
+                raise dtype_error(op, f"{type(x).__name__} is no operand", "use tensors, run-time scalars and Python numbers: float(x), int(x)")
     if found is None:
         raise dtype_error(op, "needs a tensor or a run-time scalar among its operands", "make constants with tf.full")
     return found.fusion
 
 
-def normalize_axis(op: str, axis: int, ndim: int, what: str) -> int:
+def normalize_axis(op: str, axis: object, ndim: int, what: str) -> int:
     """``axis`` as a position in ``[0, ndim)``. Raises :class:`ShapeError` that shows ``what``."""
-    if not -ndim <= axis < ndim:
-        raise shape_error(op, f"axis {axis} is out of range for {what}", f"use an axis in [{-ndim}, {ndim - 1}]" if ndim else "a 0-d tensor has no axes")
-    return axis % ndim
+    help = f"use an axis in [{-ndim}, {ndim - 1}]" if ndim else "a 0-d tensor has no axes"
+    if not isinstance(axis, SupportsIndex):
+        raise shape_error(op, f"{axis!r} is no axis", help)
+    found = axis.__index__()
+    if not -ndim <= found < ndim:
+        raise shape_error(op, f"axis {found} is out of range for {what}", help)
+    return found % ndim
 
 
 def normalize_axes(op: str, axes: int | Sequence[int] | None, x: TensorView) -> tuple[int, ...]:
     """``axes`` as sorted positions; all of them if ``None``. Raises :class:`ShapeError` if one is out of range or given twice."""
     if axes is None:
         return tuple(range(x.ndim))
-    given = (axes,) if isinstance(axes, int) else tuple(axes)
+    given: tuple[object, ...] = tuple(axes) if isinstance(axes, Sequence) else (axes,)
     found = [normalize_axis(op, a, x.ndim, described(x)) for a in given]
     if len(set(found)) < len(found):
         raise shape_error(op, f"axes {given} of {described(x)} repeat an axis")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from typing import SupportsIndex
 
 from taskfuse.dtypes import DType, DTypeLike, as_dtype, bool_, float32, float64, int64
 from taskfuse.errors import FusionError, ParseError
@@ -46,7 +47,7 @@ def dim(name: str, multiple_of: int = 1, min: int = 1, max: int | None = None) -
     return Dim(name, min, max, multiple_of)
 
 
-def extent(op: str, fusion: Fusion, value: Extent) -> Expr:
+def extent(op: str, fusion: Fusion, value: object) -> Expr:
     """An extent of a shape as an expression; its symbols become dimensions of ``fusion``.
 
     Raises :class:`ShapeError` if it is negative or not an expression.
@@ -60,8 +61,10 @@ def extent(op: str, fusion: Fusion, value: Extent) -> Expr:
                 found = parse_expr(value)
             except ParseError as error:
                 raise shape_error(op, f"'{value}' is no extent: {error.message}", "use a name such as 'S' or an expression such as '4*S'") from None
-        case int() | Expr():
-            found = wrap(value)
+        case Expr():
+            found = value
+        case SupportsIndex():
+            found = wrap(value.__index__())
         case _:
             raise shape_error(op, f"{value!r} is no extent", "use an int, a name such as 'S', an expression such as '4*S', or tf.dim(...)")
     for name in sorted(free_symbols(found)):
@@ -72,12 +75,12 @@ def extent(op: str, fusion: Fusion, value: Extent) -> Expr:
     return found
 
 
-def define_tensor(shape: Sequence[Extent], dtype: DTypeLike = float32, name: str | None = None) -> TensorView:
+def define_tensor(shape: Sequence[Extent] | Extent, dtype: DTypeLike = float32, name: str | None = None) -> TensorView:
     """An input of the current fusion.
 
     Args:
         shape: extents: an int is static; a string is a symbol shared by name (``"S"``) or an expression of symbols (``"4*S"``); ``tf.dim``
-            adds facts to a symbol.
+            adds facts to a symbol. One extent alone is the shape of a 1-d tensor.
         dtype: element type.
         name: printed name; ``tv0``, ``tv1``, ... unless given.
 
@@ -87,7 +90,7 @@ def define_tensor(shape: Sequence[Extent], dtype: DTypeLike = float32, name: str
     """
     fusion = Fusion.current()
     wanted = as_dtype(dtype)
-    axes = [axis(extent("define_tensor", fusion, e)) for e in shape]
+    axes = [axis(e) for e in _shape("define_tensor", fusion, shape)]
     return fusion.add_input(fusion.new_tensor(axes, wanted, name=name, location=caller()))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import SupportsIndex
 
 from taskfuse.errors import ScheduleError
 from taskfuse.ir.axes import Axis
@@ -27,13 +28,16 @@ class Call:
         lies = () if task is None else (f"{self.tv.name} lies in task {task.name}",)
         return ScheduleError(call=self.name, tensor=self.tv.name, reason=reason, help=help, notes=(*notes, *lies), location=caller())
 
-    def position(self, axis: int, domain: list[Axis], kind: str = "loop") -> int:
+    def position(self, axis: object, domain: list[Axis], kind: str = "loop") -> int:
         """``axis`` as a nonnegative position in a domain."""
         n = len(domain)
-        if not -n <= axis < n:
-            help = f"use an axis in [{-n}, {n - 1}]" if n else None
-            raise self.error(f"axis {axis} is out of range: the {kind} domain has {n} axes", help)
-        return axis % n
+        help = f"use an axis in [{-n}, {n - 1}]" if n else None
+        if not isinstance(axis, SupportsIndex):
+            raise self.error(f"{axis!r} is no position of an axis", help)
+        found = axis.__index__()
+        if not -n <= found < n:
+            raise self.error(f"axis {found} is out of range: the {kind} domain has {n} axes", help)
+        return found % n
 
     def check_free(self, position: int) -> None:
         """Check that the loop axis at ``position`` may be transformed: Serial, and no loop that inlining shares."""

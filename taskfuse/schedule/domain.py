@@ -6,11 +6,12 @@ Each function edits ``domain`` in place and returns the transform that it made; 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import SupportsIndex
 
 import numpy as np
 
 from taskfuse.ir.axes import WORK, Axis, AxisKind, Merge, Rasterize, Split, Swizzle, axis, joint_kind, merge_axes, split_axes
-from taskfuse.ir.scalar import Const, Expr, IntLike, const, evaluate, free_symbols, ge, prove, wrap
+from taskfuse.ir.scalar import Const, Expr, IntLike, const, evaluate, free_symbols, ge, prove
 from taskfuse.schedule.call import Call, constant, described, is_power_of_two
 
 # A bijection over at most so many work items is checked point by point.
@@ -19,7 +20,7 @@ CHECKED_POINTS = 1 << 16
 
 def split(call: Call, domain: list[Axis], position: int, factor: IntLike, inner: bool) -> Split:
     """Replace an axis by the two of its split."""
-    f = wrap(factor)
+    f = _integer(call, "factor", factor)
     if isinstance(f, Const) and f.value < 1:
         raise call.error(f"the factor is {f}", "a factor is at least 1")
     if not isinstance(f, Const):
@@ -80,14 +81,15 @@ def permutation(call: Call, domain: list[Axis], order: dict[int, int] | Sequence
     return [at[k] if k in at else next(rest) for k in range(n)]
 
 
-def rasterize(call: Call, domain: list[Axis], positions: Sequence[int], maps: Sequence[Expr], extent: IntLike | None) -> Rasterize:
+def rasterize(call: Call, domain: list[Axis], positions: Sequence[int], maps: Sequence[IntLike], extent: IntLike | None) -> Rasterize:
     """Replace axes by one work axis at the lowest of their positions."""
     if not positions or len(set(positions)) != len(positions):
         raise call.error(f"axes {list(positions)} are no set of one or more axes")
     if len(maps) != len(positions):
-        raise call.error(f"there are {len(positions)} axes but {len(maps)} maps", 'give each axis one expression over tf.sym("w")')
+        raise call.error(f"there are {len(positions)} axes but {len(maps)} maps", 'give each axis one expression over tf.scalar.sym("w")')
     sources = tuple(domain[k] for k in positions)
     _check_kinds(call, domain, positions)
+    maps = [_integer(call, "map", m) for m in maps]
     for m in maps:
         _check_known(call, "the map", m, WORK)
     kind = sources[0].kind
@@ -96,13 +98,24 @@ def rasterize(call: Call, domain: list[Axis], positions: Sequence[int], maps: Se
         kind = joint_kind(s, axis(1, kind))
         work = work * s.extent
     if extent is not None:
-        work = wrap(extent)
+        work = _integer(call, "extent", extent)
         _check_known(call, "the extent", work)
     _check_bijection(call, sources, maps, work)
     made = Rasterize(sources, axis(work, kind), tuple(maps))
     first = min(positions)
     domain[:] = [made.result if k == first else a for k, a in enumerate(domain) if k == first or k not in positions]
     return made
+
+
+def _integer(call: Call, what: str, value: object) -> Expr:
+    """An integer or an expression as an expression."""
+    match value:
+        case Expr():
+            return value
+        case SupportsIndex():
+            return const(value.__index__())
+        case _:
+            raise call.error(f"{value!r} is no {what}", 'use an integer, or an expression such as 4*tf.scalar.sym("S")')
 
 
 def _check_kinds(call: Call, domain: list[Axis], positions: Sequence[int]) -> None:

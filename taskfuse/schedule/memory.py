@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import SupportsIndex
 
 from taskfuse.ir.axes import Axis, Rasterize
 from taskfuse.ir.scalar import ONE
@@ -11,9 +12,11 @@ from taskfuse.ir.types import MemoryType
 from taskfuse.schedule.call import Call
 
 
-def set_memory_type(tv: TensorView, memory: MemoryType) -> None:
+def set_memory_type(tv: TensorView, memory: object) -> None:
     """See :meth:`TensorView.set_memory_type`. A view that is given memory becomes a copy."""
     call = Call("set_memory_type", tv)
+    if not isinstance(memory, MemoryType):
+        raise call.error(f"{memory!r} is no memory type", "use MemoryType.Local, MemoryType.Shared or MemoryType.Global")
     if memory is not MemoryType.Global:
         call.check_internal(f"it lives in Global memory, not in {memory.value}", "make a copy that may")
     if tv.fusion.is_view(tv):
@@ -80,11 +83,14 @@ def _logical_text(axes: Iterable[Axis]) -> str:
     return f"derive the axes from the logical axes [{', '.join(str(a.extent) for a in axes)}]"
 
 
-def circular_buffer(tv: TensorView, stages: int) -> None:
+def circular_buffer(tv: TensorView, stages: object) -> None:
     """See :meth:`TensorView.circular_buffer`. One stage is no ring."""
     call = Call("circular_buffer", tv)
-    if stages < 1:
-        raise call.error(f"a ring has at least 1 slot, not {stages}")
+    if not isinstance(stages, SupportsIndex):
+        raise call.error(f"{stages!r} is no number of slots", "use an integer such as 2")
+    slots = stages.__index__()
+    if slots < 1:
+        raise call.error(f"a ring has at least 1 slot, not {slots}")
     call.check_internal("it has one copy", "buffer a copy")
     call.check_storage()
-    tv.schedule.stages = stages
+    tv.schedule.stages = slots

@@ -12,9 +12,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from taskfuse.errors import ScheduleError
-from taskfuse.ir.expr import Assemble
 from taskfuse.ir.fusion import Fusion
-from taskfuse.ir.storage import has_code, storage_reads
+from taskfuse.ir.storage import has_code, made_from, storage_reads
 from taskfuse.ir.tasks import Group, Node, Task, assign
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import GroupKind
@@ -149,11 +148,7 @@ class Sequencer:
             tv = expr.output
             self._rank[tv] = k if self._random is None else self._random.randrange(1 << 30)
             for read in storage_reads(fusion, expr):
-                source = fusion.definition(read.tensor)
-                parts = source.parts if isinstance(source, Assemble) else ()
-                self._edges += [(p.tensor, tv) for p in parts]
-                if source is not None and not parts:
-                    self._edges.append((read.tensor, tv))
+                self._edges += [(source, tv) for source in made_from(fusion, read.tensor) if not source.is_input]
             self._paths[tv] = self.tree.path(tv)
             self._roles[tv] = self.tree.roles(self._paths[tv])
 
@@ -311,37 +306,45 @@ class Sequencer:
         missing = {u: len(b) for u, b in before.items()}
         left = dict(count)
         order: list[Loop | TensorView] = []
-        budget = [4 * len(units) * len(units) + 1000]
+        budget = 4 * len(units) * len(units) + 1000
 
         def allowed(u: Loop | TensorView) -> bool:
             return all(n in nodes_of[u] or not 0 < left[n] < count[n] or role_of[n] not in nodes_of[u] for n in spanning)
 
-        def search(ready: list[Loop | TensorView]) -> bool:
-            if len(order) == len(units):
-                return True
-            for u in sorted((u for u in ready if allowed(u)), key=lambda u: (-sum(0 < left[n] < count[n] for n in nodes_of[u]), rank[u])):
-                budget[0] -= 1
-                if budget[0] < 0:
-                    return False
-                order.append(u)
-                for n in nodes_of[u]:
-                    left[n] -= 1
-                opened: list[Loop | TensorView] = []
-                for v in after[u]:
-                    missing[v] -= 1
-                    if not missing[v]:
-                        opened.append(v)
-                if search([r for r in ready if r is not u] + opened):
-                    return True
-                for v in after[u]:
-                    missing[v] += 1
-                for n in nodes_of[u]:
-                    left[n] += 1
-                order.pop()
-            return False
+        def take(u: Loop | TensorView) -> list[Loop | TensorView]:
+            order.append(u)
+            for n in nodes_of[u]:
+                left[n] -= 1
+            for v in after[u]:
+                missing[v] -= 1
+            return [v for v in after[u] if not missing[v]]
 
-        if not search([u for u in units if not missing[u]]):
-            raise self._cycle(list(units), depth)
+        def give_back() -> None:
+            u = order.pop()
+            for v in after[u]:
+                missing[v] += 1
+            for n in nodes_of[u]:
+                left[n] += 1
+
+        def candidates(ready: list[Loop | TensorView]) -> list[Loop | TensorView]:
+            """The units that may come next, the best one last: inside of most open nodes, then by rank."""
+            fit = [u for u in ready if allowed(u)]
+            return sorted(fit, key=lambda u: (-sum(0 < left[n] < count[n] for n in nodes_of[u]), rank[u]), reverse=True)
+
+        ready = [u for u in units if not missing[u]]
+        stack = [(ready, candidates(ready))]
+        while len(order) < len(units):
+            budget -= 1
+            ready, choices = stack[-1]
+            if budget < 0 or (not choices and not order):
+                raise self._cycle(list(units), depth)
+            if not choices:
+                stack.pop()
+                give_back()
+                continue
+            u = choices.pop()
+            ready = [r for r in ready if r is not u] + take(u)
+            stack.append((ready, candidates(ready)))
         return order
 
 

@@ -13,7 +13,7 @@ from taskfuse.ir.types import MemoryType, ParallelType
 from taskfuse.schedule.call import Call, constant, described, inlined_producers, is_power_of_two
 
 
-def parallelize(tv: TensorView, axis: Axis, ptype: ParallelType) -> None:
+def parallelize(tv: TensorView, axis: Axis, ptype: object) -> None:
     """See :meth:`AxisRef.parallelize`.
 
     Several axes on one index type are its digits, outermost first. An axis that is only in the allocation domain may be bound to an index
@@ -21,6 +21,8 @@ def parallelize(tv: TensorView, axis: Axis, ptype: ParallelType) -> None:
     axis, or of a view's, is kept and means nothing.
     """
     call = Call("parallelize", tv)
+    if not isinstance(ptype, ParallelType):
+        raise call.error(f"{ptype!r} is no parallel type", "use a member of ParallelType, such as ParallelType.TIDx")
     schedule = tv.schedule
     if axis not in schedule.loop:
         if schedule.allocation is None or axis not in schedule.allocation:

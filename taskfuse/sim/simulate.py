@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from taskfuse.dtypes import DType
 from taskfuse.errors import InputError, SimulationError
+from taskfuse.ir.arguments import scalar_argument, solve_extent
 from taskfuse.ir.scalar import Expr, Sym, evaluate
 from taskfuse.ir.types import MemoryType
 from taskfuse.ir.values import NATIVE, Values
@@ -64,7 +65,7 @@ def simulate(
     symbols = _bind(kernel, tensors, dict(extents or {}))
     code = program(kernel, values)
     launch = _Launch(code, symbols, tensors)
-    machine = Machine(code, launch.table, policy(by_seed(seed) if scheduler is None else scheduler, seed), _scalars(kernel, scalars, values), max_steps)
+    machine = Machine(code, launch.table, policy(by_seed(seed) if scheduler is None else scheduler, seed), scalars, max_steps)
     machine.run(launch.blocks(machine), math.prod(map(launch.value, kernel.grid)) if kernel.counters else RESIDENT_BLOCKS)
     return launch.results()
 
@@ -74,20 +75,23 @@ def _wanted(kernel: Kernel) -> list[TensorParam | ScalarParam]:
     return [p for p in kernel.params if isinstance(p, ScalarParam) or (isinstance(p, TensorParam) and not p.is_output)]
 
 
-def _arguments(kernel: Kernel, args: Sequence[Argument], values: Values) -> tuple[dict[str, Array], dict[str, Argument]]:
-    """Tensors and scalars by name."""
+def _arguments(kernel: Kernel, args: Sequence[Argument], values: Values) -> tuple[dict[str, Array], dict[str, Array]]:
+    """Tensors and scalars by name, scalars as 0-d arrays of what ``values`` stores."""
     wanted = _wanted(kernel)
     if len(args) != len(wanted):
-        raise InputError(index=len(args), fusion=kernel.name, reason=f"{len(args)} arguments given, {len(wanted)} wanted")
+        takes = ", ".join(p.name for p in wanted) or "none"
+        reason = f"{len(args)} arguments given, {len(wanted)} wanted"
+        raise InputError(index=min(len(args), len(wanted)), fusion=kernel.name, reason=reason, help=f"the arguments are: {takes}")
     tensors: dict[str, Array] = {}
-    scalars: dict[str, Argument] = {}
+    scalars: dict[str, Array] = {}
     for index, (param, arg) in enumerate(zip(wanted, args, strict=True)):
         if isinstance(param, ScalarParam):
-            scalars[param.name] = arg
+            scalars[param.name] = scalar_argument(kernel.name, index, param.name, param.dtype, arg, values)
             continue
         array = np.asarray(arg)
         if array.dtype != param.dtype.numpy and array.dtype != values.storage(param.dtype):
-            raise InputError(index=index, fusion=kernel.name, reason=f"'{param.name}' has dtype {array.dtype}, not {param.dtype}")
+            reason = f"'{param.name}' has dtype {array.dtype}, not {param.dtype}"
+            raise InputError(index=index, fusion=kernel.name, reason=reason, help=f"pass it converted to {param.dtype}")
         if array.ndim != len(param.shape):
             raise InputError(index=index, fusion=kernel.name, reason=f"'{param.name}' has {array.ndim} axes, not {len(param.shape)}")
         tensors[param.name] = array
@@ -102,6 +106,7 @@ def _bind(kernel: Kernel, tensors: dict[str, Array], symbols: dict[str, int]) ->
             if isinstance(extent, Sym) and symbols.setdefault(extent.name, size) != size:
                 reason = f"axis {axis} of '{param.name}' has extent {size}, but {extent} is {symbols[extent.name]}"
                 raise InputError(index=index, fusion=kernel.name, reason=reason)
+    _solve(kernel, inputs, tensors, symbols)
     for extent in kernel.extents:
         if extent.name not in symbols:
             reason = f"no input has the extent {extent.name}"
@@ -123,15 +128,25 @@ def _bind(kernel: Kernel, tensors: dict[str, Array], symbols: dict[str, int]) ->
     return symbols
 
 
+def _solve(kernel: Kernel, inputs: list[tuple[int, TensorParam]], tensors: dict[str, Array], symbols: dict[str, int]) -> None:
+    """Values of the extents that stand only in expressions such as ``4*S``: those with one unknown are solved for it as linear forms."""
+    names = {e.name for e in kernel.extents}
+    waiting = [(index, p, axis) for index, p in inputs for axis, e in enumerate(p.shape) if not isinstance(e, Sym)]
+    while ready := [(index, p, axis) for index, p, axis in waiting if len(names & p.shape[axis].free - symbols.keys()) == 1]:
+        index, param, axis = ready[0]
+        extent, size = param.shape[axis], tensors[param.name].shape[axis]
+        (name,) = names & extent.free - symbols.keys()
+        found = solve_extent(extent, name, symbols, size)
+        if found is None:
+            raise InputError(index=index, fusion=kernel.name, reason=f"axis {axis} of '{param.name}' has extent {size}, which {extent} never is")
+        symbols[name] = found
+
+
 def _value(kernel: Kernel, expr: Expr, symbols: Mapping[str, int]) -> int:
     try:
         return int(evaluate(expr, symbols))
     except (ZeroDivisionError, IndexError) as e:
         raise SimulationError(kernel=kernel.name, reason=f"the expression {expr} has no value: {e}") from None
-
-
-def _scalars(kernel: Kernel, scalars: dict[str, Argument], values: Values) -> dict[str, Array]:
-    return {p.name: values.encode(np.asarray(scalars[p.name], p.dtype.numpy), p.dtype) for p in kernel.params if isinstance(p, ScalarParam)}
 
 
 class _Launch:

@@ -3,13 +3,13 @@
 :func:`random_case` makes a fusion with tasks, groups and a schedule from the answers of a :class:`Chooser`; :func:`check_case` checks all that
 must hold of it. Your own math and schedule::
 
-    check_case(fusion_case(my_fusion, {"N": 7}), FULL)                    # the schedule that you wrote, under every scheduler of the simulator
-    check_case(reschedule(fusion_case(my_math, {"N": 7}), RandomChooser(0)))   # another one
+    check_case(fusion_case(my_fusion, {"N": 7}), FULL)                   # the schedule that you wrote, under every scheduler of the simulator
+    check_case(random_schedule(RandomChooser(0), my_fusion, {"N": 7}))   # another one
 
 ``taskfuse.testing.strategies`` has the Hypothesis strategies; ``python -m taskfuse.testing.fuzz`` checks as many cases as wanted.
 """
 
-from taskfuse.testing.case import Case, Outcome, fusion_case, random_case, reschedule, seeded_case
+from taskfuse.testing.case import Case, Outcome, fusion_case, random_case, random_schedule, reschedule, seeded_case
 from taskfuse.testing.checks import FULL, CheckError, Effort, Property, check_case
 from taskfuse.testing.chooser import Chooser, RandomChooser
 from taskfuse.testing.measure import Distribution
@@ -34,6 +34,7 @@ __all__ = [
     "check_case",
     "fusion_case",
     "random_case",
+    "random_schedule",
     "reschedule",
     "seeded_case",
     "shortest",

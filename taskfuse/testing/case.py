@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import traceback
 import zlib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -143,15 +144,22 @@ def fusion_case(fusion: Fusion, sizes: Mapping[str, int] | None = None, seed: in
 
 
 def reschedule(case: Case, chooser: Chooser, options: CaseOptions | None = None) -> Case:
-    """The math of ``case`` with other tasks, groups and schedule: results must be the same.
-
-    With :func:`fusion_case` of an unscheduled fusion this tries random schedules of a user's math.
-    """
+    """The math of ``case`` with other tasks, groups and schedule: results must be the same."""
     return _scheduled(chooser, options or case.options, Recorder(case.math), case.sizes, case.seed)
 
 
+def random_schedule(
+    chooser: Chooser, fusion: Fusion, sizes: Mapping[str, int] | None = None, seed: int = 0, options: CaseOptions | None = None
+) -> Case:
+    """The math of a user's fusion with random tasks, groups and schedule; arguments as for :func:`fusion_case`.
+
+    What ``fusion`` has of a schedule already is kept as far as it goes. Most cases lower; see :func:`random_case`.
+    """
+    return _scheduled(chooser, options or CaseOptions(), Recorder(Program(fusion.name, (), str(fusion))), dict(sizes or {}), seed)
+
+
 def program_case(case: Case, lines: Sequence[str], calls: int) -> Case:
-    """``case`` with another program, whose first ``calls`` lines make the math. Raises what a line of the math raises."""
+    """``case`` with another program, whose first ``calls`` lines make the math. Raises what a line of the math raises, and for an unknown name."""
     program = replace(case.program, lines=tuple(lines))
     math = replace(program, lines=program.lines[:calls])
     plain = math.run()
@@ -163,6 +171,8 @@ def program_case(case: Case, lines: Sequence[str], calls: int) -> Case:
     except REFUSALS as error:
         outcome = Outcome(None, error, None)
     except Exception as error:
+        if isinstance(error, NameError) and traceback.extract_tb(error.__traceback__)[-1].filename == program.filename:
+            raise
         outcome = Outcome(None, None, error)
     return replace(case, program=program, math=math, fusion=fusion, plain=plain, outcome=outcome)
 

@@ -59,10 +59,15 @@ class Program:
         body = ["with fusion:", *(f"    {line}" for line in self.lines)] if self.lines else []
         return "\n".join((*HEADER, "", *start, *body)) + "\n"
 
+    @property
+    def filename(self) -> str:
+        """What tracebacks and locations name as the program's file."""
+        return f"<program {self.name}>"
+
     def run(self) -> Fusion:
         """The fusion, made anew by executing the source. Raises what its calls raise."""
         names: dict[str, Any] = {}
-        exec(compile(self.source(), f"<program {self.name}>", "exec"), names)
+        exec(compile(self.source(), self.filename, "exec"), names)
         found = names["fusion"]
         assert isinstance(found, Fusion)
         return found

@@ -3,12 +3,12 @@
 Property-test the schedules of your own math::
 
     from hypothesis import given
-    from taskfuse.testing import check_case, fusion_case, reschedule
+    from taskfuse.testing import check_case, random_schedule
     from taskfuse.testing.strategies import choosers
 
     @given(choosers())
     def test_any_schedule(chooser):
-        check_case(reschedule(fusion_case(my_fusion(), {"N": 7}), chooser))
+        check_case(random_schedule(chooser, my_fusion(), {"N": 7}))
 """
 
 from __future__ import annotations

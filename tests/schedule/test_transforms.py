@@ -176,7 +176,7 @@ def test_forward_is_the_inverse_of_backward_inside_the_extents(data: st.DataObje
         ),
         (lambda a: a.rasterize([], []), "rasterize(tv1): axes [] are no set of one or more axes"),
         (lambda a: a.rasterize([1, 1], [W, W]), "rasterize(tv1): axes [1, 1] are no set of one or more axes"),
-        (lambda a: a.rasterize([1, 2], [W]), 'rasterize(tv1): there are 2 axes but 1 maps\nhelp: give each axis one expression over tf.sym("w")'),
+        (lambda a: a.rasterize([1, 2], [W]), 'rasterize(tv1): there are 2 axes but 1 maps\nhelp: give each axis one expression over tf.scalar.sym("w")'),
         (
             lambda a: a.rasterize([1, 2], [W % 8, W // 8 + sym("q")]),
             "rasterize(tv1): the map w//8 + q uses 'q', which is no dimension of the fusion\nhelp: known are: S, w",
