@@ -23,7 +23,7 @@ lint: $(VENV)/.dev ## ruff
 	$(PY) -m ruff check .
 
 types: $(VENV)/.dev ## pyright, strict
-	$(PY) -m pyright --pythonpath $(PY)
+	$(PY) -m pyright --project pyproject.toml --pythonpath $(PY)
 
 fuzz: $(VENV)/.dev ## run N=10000 random fusions against NumPy; a failure prints the line that reproduces it
 	$(PY) -m taskfuse.testing.fuzz --cases $(N)

@@ -206,11 +206,12 @@ class TaskTree:
     def add_task(self, tensors: Sequence[TensorView], name: str | None) -> Task:
         """See :meth:`Fusion.task`."""
         task = Task(self, self._name(name, "t", Task), [], caller())
-        if not tensors:
+        given = list(tensors)
+        if not given:
             raise TaskError(node=task.name, reason="a task needs at least one tensor", location=caller())
         saved = dict(self._task_of)
         try:
-            for tv in tensors:
+            for tv in given:
                 self._claim(task, tv, move=False)
             self._attach(task, self.root)
             self._check_convex(self.root)

@@ -17,7 +17,7 @@ from taskfuse.ir.scalar import Const, Expr, const, eq, ge, is_multiple, lt, prov
 from taskfuse.ir.storage import has_code, made_from, storage_uses
 from taskfuse.ir.tasks import Group, Node, Task
 from taskfuse.ir.tensor import TensorView
-from taskfuse.ir.types import BLOCK_TYPES, THREAD_TYPES, MemoryType
+from taskfuse.ir.types import BLOCK_TYPES, THREAD_TYPES, MemoryType, ParallelType
 from taskfuse.lowering.domains import digit_values, digits, product
 from taskfuse.lowering.regions import WARP, Regions, hardware_index
 from taskfuse.schedule.joins import Loop
@@ -30,6 +30,7 @@ class Turns:
 
     Attributes:
         loop: the distributing loop: Serial in the producer, bound in the consumer.
+        ptype: what the loop is bound to in the consumer.
         outer: the innermost loop with code outside of the distributing one, or ``None``.
         instance: which instance a thread belongs to, in hardware indices.
         count: number of instances.
@@ -41,6 +42,7 @@ class Turns:
     """
 
     loop: Loop
+    ptype: ParallelType
     outer: Loop | None
     instance: Expr
     count: Expr
@@ -110,14 +112,8 @@ class Channels:
 
     def _around(self) -> set[Node]:
         """The nodes with an endpoint below them."""
-        found: set[Node] = set()
-        for ch in self.channels:
-            for end in (ch.producer, *ch.consumers):
-                node = end.node
-                while node in self.tree.parent:
-                    node = self.tree.parent[node]
-                    found.add(node)
-        return found
+        ends = [end.node for ch in self.channels for end in (ch.producer, *ch.consumers)]
+        return {n for node in ends for n in self._ancestors(node)[1:]}
 
     def _find(self, paths: dict[TensorView, tuple[Loop, ...]]) -> None:
         self.channels.clear()
@@ -218,7 +214,7 @@ class Channels:
         width = product(own[own.index(at.axes[user]) + 1 :])
         for p in THREAD_TYPES[: THREAD_TYPES.index(ptype)]:
             width = width * self.regions.launch[p]
-        return Turns(at, outer, values[at.axes[user]], at.axes[user].extent, trips, width, threads, guard, late)
+        return Turns(at, ptype, outer, values[at.axes[user]], at.axes[user].extent, trips, width, threads, guard, late)
 
     def _check_bindings(self, tv: TensorView, users: list[TensorView], paths: dict[TensorView, tuple[Loop, ...]]) -> None:
         """A loop that roles share is bound alike in both, or has code in the producer and is thread-bound in the consumer (distributed)."""
@@ -271,12 +267,13 @@ class Channels:
         """The endpoint at or below a member: one member that holds all tasks which touch the tensor is enough.
 
         A parallelized horizontal group stops the descent, and so does a loop of a group that the other end does not share. In a
-        parallelized vertical group each role that touches the tensor is an endpoint, and so is each arm of a horizontal one that has
-        arms without the channel's loop, or with endpoints of other channels: an arm that waits for those must not hold up this one.
+        parallelized vertical group each role that touches the tensor is an endpoint; so is each member of another group with endpoints of
+        other channels below it (a wait for those must not hold up this one), and each arm of a horizontal one that has arms without the
+        channel's loop.
         """
         while isinstance(node, Group):
             holders = {m: part for m in self.tree.members[node] if (part := {t for t in touched if m in self.tree.path(t)})}
-            spread = is_vertical(node)
+            spread = is_vertical(node) or node in self._entered
             if node.ptype is not None and not is_vertical(node):
                 whole = not serial or all(t in serial[-1].axes for t in self.regions.tensors(node))
                 if whole and node not in self._entered:
@@ -339,9 +336,21 @@ class Channels:
 
     def by_warp(self, end: Endpoint) -> bool:
         """True if one lane arrives for each warp of the endpoint."""
-        if not self.regions.is_aligned(end.node):
+        if not self.regions.is_aligned(end.node) or any(self._shares_warps(end.node, other) for ch in self.channels for other in ch.consumers):
             return False
         return end.turns is None or is_multiple(end.turns.width, WARP, self.regions.facts)
+    def _shares_warps(self, node: Node, other: Endpoint) -> bool:
+        """True if warps of a node hold several instances of a distributed endpoint, which do not run together."""
+        if other.turns is None or is_multiple(other.turns.width, WARP, self.regions.facts):
+            return False
+        return node in self._ancestors(other.node) or other.node in self._ancestors(node)
+
+    def _ancestors(self, node: Node) -> list[Node]:
+        found = [node]
+        while found[-1] in self.tree.parent:
+            found.append(self.tree.parent[found[-1]])
+        return found
+
     def barriers(self) -> list[tuple[str, int, Expr]]:
         """The mbarrier arrays: name, slots, arrivals per phase."""
         found: list[tuple[str, int, Expr]] = []

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+from taskfuse.errors import LoweringError
 from taskfuse.ir.scalar import Expr, const, eq, select, simplify, sym, xor
 from taskfuse.ir.tasks import Group, Node
 from taskfuse.ir.types import THREAD_TYPES
@@ -23,12 +24,32 @@ _Touch = Callable[[PStmt], bool]
 
 
 class Endpoints:
-    """Puts the channels of a fusion into its plan."""
+    """Puts the channels of a fusion into its plan.
+
+    Attributes:
+        held: where turns are held: (block, what takes the turn, what gives it, endpoint).
+    """
 
     def __init__(self, channels: Channels) -> None:
         self.channels = channels
         self.regions = channels.regions
         self.tree = channels.tree
+        self.held: list[tuple[list[PNode], PSync, PSync, Endpoint]] = []
+
+    def check_turns(self) -> None:
+        """A barrier between the instances of a distributed channel must not stand where one of them holds the turn: the others wait for it.
+
+        To be asked when all barriers are in. Raises :class:`LoweringError`.
+        """
+        for block, take, give, end in self.held:
+            inside = block[block.index(take) : block.index(give)] if give in block else block[block.index(take) :]
+            turns = end.turns
+            if turns is not None and any(turns.ptype in b.types for b in _barriers(inside)):
+                raise LoweringError(
+                    what=end.node.name,
+                    reason=f"its instances on {turns.ptype.value} take turns in a channel, and a barrier of all of them stands where one holds the turn",
+                    help="keep data within an instance there: bind the axes that exchange it to lower thread types, in whole warps",
+                )
 
     def insert(self, plan: list[PNode]) -> None:
         """Put waits, arrivals and cursors into the plan."""
@@ -50,7 +71,7 @@ class Endpoints:
         inits = [CursorInit(c, ch.stages, 0, parity)]
         if end.turns is not None:
             inits.append(CursorInit(f"{c}.turn", 1, 0, 0))
-            self._take_turns(plan, end, end.turns, touches)
+            self._take_turns(plan, end, end.turns, touches, ch.loop)
         _frame(plan, ch.group, end.node, self.tree).insert(0, PSync(tuple(inits)))
 
     def _span(self, blocks: list[list[PNode]], touches: _Touch, inside: bool) -> tuple[tuple[list[PNode], int], tuple[list[PNode], int]]:
@@ -65,7 +86,7 @@ class Endpoints:
         places = [(block, k) for block in blocks for k, n in enumerate(block) if any(touches(s) for s in _below(n))]
         return places[0], places[-1]
 
-    def _take_turns(self, plan: list[PNode], end: Endpoint, turns: Turns, touches: _Touch) -> None:
+    def _take_turns(self, plan: list[PNode], end: Endpoint, turns: Turns, touches: _Touch, loop: Loop | None) -> None:
         """Advance to the instance's own slots and wait for its turn; pass the turn on and advance past the others'."""
         c = end.cursor
         w = turns.instance
@@ -75,14 +96,13 @@ class Endpoints:
         follow = simplify((w + 1) % turns.count, self.regions.facts)
         passing = self.arrive(end, BarrierSlot(f"{c}.turns", follow))
         at = len(last[0]) if turns.late else last[1] + 1
-        while last[1] + 1 < len(last[0]) and isinstance(last[0][last[1] + 1], PSync) and at == last[1] + 1:
-            at += 1
-            last = (last[0], last[1] + 1)
-        last[0][at:at] = [_sync(end, *passing, Advance(slot, const(1)), Advance(c, (turns.count - 1 - w) * turns.trips))]
         start = first[1]
-        while start > 0 and isinstance(first[0][start - 1], PSync):
-            start -= 1
-        first[0][start:start] = [_sync(end, Advance(c, w * turns.trips), Wait(BarrierSlot(f"{c}.turns", w), parity))]
+        own = end.turns is not None and turns.loop is loop  # wait and arrival of the slot stand in the same block, next to the uses
+        give = _sync(end, *passing, Advance(slot, const(1)), Advance(c, (turns.count - 1 - w) * turns.trips))
+        take = _sync(end, Advance(c, w * turns.trips), Wait(BarrierSlot(f"{c}.turns", w), parity))
+        last[0].insert(at + 1 if own and not turns.late else at, give)
+        first[0].insert(start - 1 if own else start, take)
+        self.held.append((first[0], take, give, end))
 
     def arrive(self, end: Endpoint, slot: BarrierSlot) -> tuple[Stmt, ...]:
         """The statements with which an endpoint arrives."""
@@ -90,6 +110,16 @@ class Endpoints:
             return (Arrive(slot),)
         lane = simplify(linear_thread(self.regions) % WARP, self.regions.facts)
         return (Barrier(BarrierScope.WARP, const(WARP), note="before one lane arrives for the warp"), If((Branch(eq(lane, 0), (Arrive(slot),)),)))
+
+
+def _barriers(nodes: list[PNode]) -> list[PSync]:
+    found: list[PSync] = []
+    for n in nodes:
+        if isinstance(n, PSync) and n.is_barrier:
+            found.append(n)
+        for block in children(n):
+            found += _barriers(block)
+    return found
 
 
 def _sync(end: Endpoint, *stmts: Stmt) -> PSync:

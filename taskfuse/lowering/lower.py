@@ -63,7 +63,8 @@ def lower(fusion: Fusion, options: LoweringOptions = DEFAULT) -> Kernel:
     indexer.slot = rings.slot
     statements = Statements(indexer)
     plan = NestBuilder(indexer, statements).build(order)
-    Endpoints(channels).insert(plan)
+    endpoints = Endpoints(channels)
+    endpoints.insert(plan)
     rings.insert(plan)
     Registers(regions).insert(plan)
     storage = buffers(indexer, statements, rings, plan)
@@ -71,6 +72,7 @@ def lower(fusion: Fusion, options: LoweringOptions = DEFAULT) -> Kernel:
     storage = lay_out(plan, storage, options.shared_limit)
     sync = Synchronizer(regions, sequencer.tree.root, [b for b in storage if b.memory is not MemoryType.Local], channels.names(), rings.loops)
     sync.insert(plan, {tv.name for tv in fusion.outputs})
+    endpoints.check_turns()
     Notes(indexer, channels).write(plan)
     mbarriers = [*channels.barriers(), *((name, 1, count) for name, count in sync.mbarriers)]
     kernel = Emitter(fusion, regions).kernel(plan, storage, mbarriers, sync.counters, tuple(sync.cursor_inits()))

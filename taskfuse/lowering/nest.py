@@ -159,6 +159,8 @@ class NestBuilder:
     def _emit_parallel(self, group: Group, pieces: tuple[Piece, ...]) -> list[PNode]:
         """A parallelized group: the common loops that may stand outside, then the dispatch, then each member's projection."""
         assert group.ptype is not None
+        if len(pieces) > 1 and not is_vertical(group) and any(self._is_common(p, group) for p in pieces):
+            return self._emit_runs(group, pieces)
         outside: list[Loop] = []
         inside: list[Loop] = []
         members = self._members(pieces, group)
@@ -177,6 +179,26 @@ class NestBuilder:
         nodes: list[PNode] = [PDispatch(group, scopes)]
         for loop in reversed(outside):
             nodes = self._loop(loop, tensors, nodes, group)
+        return nodes
+
+    def _is_common(self, piece: Piece, group: Group) -> bool:
+        """True for a loop that all members of a group share."""
+        everybody = [m for m in self.tree.members[group] if self.regions.tensors(m)]
+        return isinstance(piece, CodeLoop) and len(everybody) > 1 and len(self._members((piece,), group)) == len(everybody)
+
+    def _emit_runs(self, group: Group, pieces: tuple[Piece, ...]) -> list[PNode]:
+        """Dispatches before, inside and after the loops that all members share."""
+        nodes: list[PNode] = []
+        run: list[Piece] = []
+        for piece in (*pieces, None):
+            if piece is not None and not self._is_common(piece, group):
+                run.append(piece)
+                continue
+            if run:
+                nodes += self._emit_parallel(group, tuple(run))
+                run.clear()
+            if piece is not None:
+                nodes += self._emit_parallel(group, (piece,))
         return nodes
 
     def _loop(self, loop: Loop, tensors: list[TensorView], body: list[PNode], node: Node) -> list[PNode]:

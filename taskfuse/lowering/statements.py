@@ -12,7 +12,7 @@ from taskfuse.dtypes import DType, int64
 from taskfuse.ir.axes import Axis
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.expr import Assemble, IndexValue, Literal, MathExpr, Pointwise, Read, Reduction, ScalarRead, Select, View
-from taskfuse.ir.scalar import FALSE, TRUE, Expr, const, simplify, substitute
+from taskfuse.ir.scalar import FALSE, TRUE, Expr, const, is_multiple, simplify, substitute
 from taskfuse.ir.storage import storage_operands
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import MemoryType, ParallelType
@@ -170,6 +170,9 @@ class Statements:
             raise refused(tv, f"its vector axis of {width} does not divide what it splits", "declare tf.dim(..., multiple_of=...) or use another width")
         at = {ATOM: const(0)}
 
+        for access, owner in ((out, tv), (source, self._source(tv))):
+            self._check_aligned(tv, access, owner, width, env)
+
         def first(access: Access) -> Access:
             return Access(access.buffer, tuple(simplify(substitute(e, at), env.facts) for e in access.index))
 
@@ -184,6 +187,25 @@ class Statements:
         for v in range(width):
             if simplify(substitute(last, {ATOM: const(v)}) - start, env.facts) is not const(v):
                 raise refused(tv, f"its vector axis is not contiguous in {access.buffer}", "make the vector axis the innermost axis of both tensors")
+
+    def _source(self, tv: TensorView) -> TensorView:
+        read = next(o for o in storage_operands(self.fusion, self.definition(tv)) if isinstance(o, Read))
+        return read.tensor
+
+    def _check_aligned(self, tv: TensorView, access: Access, owner: TensorView, width: int, env: Environment) -> None:
+        """The first element of a vector lies at a multiple of its size, if the storage does and rows follow each other without gaps."""
+        while owner in self.indexer.placed:
+            owner = self.indexer.placed[owner][0]
+        shape = tuple(a.extent for a in self.indexer.kept_axes(owner)) if owner in self.indexer.tree.place else owner.shape
+        place = const(0)
+        for e, extent in zip(access.index[len(access.index) - len(shape) :], shape, strict=True):
+            place = place * extent + substitute(e, {ATOM: const(0)})
+        if not is_multiple(simplify(place, env.facts), width, env.facts):
+            raise refused(
+                tv,
+                f"its vectors of {width} elements do not provably start at multiples of {width} in {access.buffer}",
+                "declare extents with tf.dim(..., multiple_of=...), slice at multiples, or use another width",
+            )
 
     def statement(self, tv: TensorView, stmt: Stmt, env: Environment, guards: tuple[Expr, ...]) -> PStmt:
         """A plan statement with its accesses read off."""

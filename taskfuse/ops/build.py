@@ -88,7 +88,7 @@ def normalize_axes(op: str, axes: int | Sequence[int] | None, x: TensorView) -> 
     """``axes`` as sorted positions; all of them if ``None``. Raises :class:`ShapeError` if one is out of range or given twice."""
     if axes is None:
         return tuple(range(x.ndim))
-    given: tuple[object, ...] = tuple(axes) if isinstance(axes, Sequence) else (axes,)
+    given: tuple[object, ...] = tuple(axes) if isinstance(axes, Sequence) and not isinstance(axes, str) else (axes,)
     found = [normalize_axis(op, a, x.ndim, described(x)) for a in given]
     if len(set(found)) < len(found):
         raise shape_error(op, f"axes {given} of {described(x)} repeat an axis")

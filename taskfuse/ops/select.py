@@ -46,10 +46,9 @@ def _form(op: str, form: CatForm | str) -> CatForm:
 
 
 def _parts(op: str, tensors: Sequence[TensorView]) -> tuple[Fusion, DType]:
-    if not tensors:
+    given = [check_tensor(op, tv) for tv in tensors]
+    if not given:
         raise shape_error(op, "needs at least one tensor")
-    for tv in tensors:
-        check_tensor(op, tv)
     return common_fusion(op, tensors), result_type(*(tv.dtype for tv in tensors))
 
 

@@ -133,6 +133,7 @@ def _features(case: Case) -> dict[str, bool]:
         "one type at several levels": _repeats(fusion.tasks.root, frozenset()),
         "3 levels of groups or more": _levels(fusion.tasks.root) >= 3,
         "a channel": bool(_channels(case)),
+        "a distributed channel": any(m.name.endswith(".turns") for m in kernel.mbarriers),
         "a ring of 2 slots or more": any(m.name.endswith(".full") and m.slots > 1 for m in kernel.mbarriers),
         "a split that does not divide": any(f > 0 and n % f for n, f in splits),
         "a tile larger than its axis": any(n < f for n, f in splits),

@@ -17,8 +17,8 @@ from taskfuse.ir.expr import Assemble, Read
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.scalar import Expr
 from taskfuse.ir.storage import resolve
-from taskfuse.ir.tasks import Group, Node, Task
-from taskfuse.ir.tensor import TensorView
+from taskfuse.ir.tasks import Group, Node, Task, leaves
+from taskfuse.ir.tensor import AxisRef, TensorView
 from taskfuse.ir.types import BLOCK_TYPES, THREAD_TYPES, GroupKind, ParallelType
 from taskfuse.testing.chooser import Chooser
 from taskfuse.testing.options import CaseOptions
@@ -134,6 +134,15 @@ def parallelize(chooser: Chooser, options: CaseOptions, recorder: Recorder, foun
         types, most = (BLOCK_TYPES, options.blocks) if ptype.is_block else (THREAD_TYPES, options.threads)
         if launched(recorder.fusion, types, size, (group, ptype)) <= most:
             recorder.attempt(group, "parallelize", ptype)
+        if group.ptype is not None and is_vertical(group) and chooser.chance(20):
+            _take_turns(chooser, recorder, group)
+
+
+def _take_turns(chooser: Chooser, recorder: Recorder, group: Group) -> None:
+    """Let the instances along an axis that is bound to threads take turns; refused, here or at lowering, where no channel is distributed over it."""
+    bound = [AxisRef(tv, a) for task in leaves(group) for tv in task.tensors for a in tv.loop if tv.schedule.ptype(a).is_thread]
+    if bound:
+        recorder.call(group, "take_turns", chooser.pick(bound))
 
 
 def launched(fusion: Fusion, types: Sequence[ParallelType], size: Callable[[Expr], int], changed: tuple[Group, ParallelType] | None = None) -> int:

@@ -122,5 +122,3 @@ def body(kernel: tf.Kernel) -> str:
     lines = str(kernel).split("\n\n", 1)[1].splitlines()
     starts = [k for k, line in enumerate(lines) if "barriers are initialized" in line]
     return "\n".join(lines[starts[0] + 1 :] if starts else lines)
-
-

@@ -491,7 +491,7 @@ def test_instances_share_a_channel(tiles: int, steps: int, stages: int, turns: b
     assert counts(kernel)["ch0.c.turns"] == "1"
 
 
-@pytest.mark.parametrize(("columns", "instances"), [(8, 4), (16, 2), (6, 2), (40, 2)])
+@pytest.mark.parametrize(("columns", "instances"), [(8, 4), (8, 2), (8, 3), (16, 2), (6, 2), (40, 2)])
 def test_instances_that_are_no_whole_warps_arrive_by_thread(columns: int, instances: int) -> None:
     fusion, _, _ = distributed(4, 2, columns, instances)
     kernel = agrees(fusion, numbers(4, 2, columns))

@@ -198,7 +198,7 @@ def test_a_parallelized_group_in_a_sequence_is_dispatched_in_its_place() -> None
 
 
 def test_a_group_of_one_member_is_a_dispatch_with_one_arm() -> None:
-    fusion, (a, b) = two(P.TIDx, P.Serial, extents=(3, 5))
+    fusion, (a, _) = two(P.TIDx, P.Serial, extents=(3, 5))
     fusion.group([fusion.task([a], "ta")], "g").parallelize(P.TIDx)
     kernel = agrees(fusion, numbers(3, 4), numbers(5, 4))
     assert conditions(kernel) == [["threadIdx.x < 3"], ["threadIdx.x >= 0 && threadIdx.x < 3"]]

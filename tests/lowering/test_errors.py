@@ -11,7 +11,6 @@ import taskfuse as tf
 from taskfuse import MemoryType
 from taskfuse import ParallelType as P
 from taskfuse.errors import LoweringError, TaskError, UnsupportedError
-from taskfuse.ir.tensor import AxisRef
 from tests.lowering.running import agrees, bind, numbers, refused
 
 S, TX, TY, TZ, BX = P.Serial, P.TIDx, P.TIDy, P.TIDz, P.BIDx
@@ -89,7 +88,7 @@ def test_tensors_of_one_role_bind_a_shared_loop_alike() -> None:
 
 def test_a_register_has_no_address() -> None:
     def build(reader: tuple[P, P]) -> tf.Fusion:
-        fusion, a, b = pair()
+        fusion, _, b = pair()
         bind(b, *reader)
         return fusion
 
@@ -140,9 +139,7 @@ def test_rings_in_registers() -> None:
         bind(tv, S, TX)
     a.inline_at(1)
     a.circular_buffer(2)
-    assert lowering(fusion) == (
-        "cannot lower tv1: it would be a circular buffer of 2 slots in registers\nhelp: set_memory_type(Shared), or circular_buffer(1)"
-    )
+    assert lowering(fusion) == ("cannot lower tv1: it would be a circular buffer of 2 slots in registers\nhelp: set_memory_type(Shared), or circular_buffer(1)")
     a.set_memory_type(MemoryType.Shared)
     agrees(fusion, numbers(4, 8))
 
@@ -184,10 +181,7 @@ def vector(columns: int | str, shape: Callable[[tf.TensorView], tf.TensorView] =
 def test_a_vector_axis_divides() -> None:
     agrees(vector(8), numbers(8, 8))
     agrees(vector("N", multiple=4), numbers(8, 12))
-    text = (
-        "cannot lower tv1: its vector axis of 4 does not divide what it splits\n"
-        "help: declare tf.dim(..., multiple_of=...) or use another width"
-    )
+    text = "cannot lower tv1: its vector axis of 4 does not divide what it splits\nhelp: declare tf.dim(..., multiple_of=...) or use another width"
     assert lowering(vector(10)) == text
     assert lowering(vector("N")) == text
 

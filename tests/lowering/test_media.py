@@ -185,4 +185,3 @@ def test_outputs_are_read_back_from_global_memory() -> None:
     kernel = agrees(fusion, numbers(4, 8))
     assert kernel.buffers == ()
     assert "SYNC block  # tv1 crosses TIDx in t0" in str(kernel)
-

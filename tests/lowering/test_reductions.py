@@ -83,7 +83,7 @@ def test_across_threads_every_barrier_of_the_tree_is_needed() -> None:
 
 
 def test_a_workspace_in_a_loop_is_used_again() -> None:
-    fusion, r, y = reduction((4, 8), (1,), (S, TX))
+    fusion, r, _ = reduction((4, 8), (1,), (S, TX))
     r.inline_at(1)
     kernel = agrees(fusion, numbers(4, 8))
     assert missed(kernel, fusion, numbers(4, 8)) == []

@@ -165,3 +165,21 @@ def test_budgets_do_not_change_the_result_of_a_distributed_channel() -> None:
     load.registers(24)
     consumer.registers(104)
     assert budgets(agrees(fusion, numbers(4, 3, 128), schedulers=FEW)) == [24, 104]
+
+
+@pytest.mark.parametrize("node", ["group", "task"])
+def test_a_budget_belongs_to_a_role(node: str) -> None:
+    fusion, load, compute = pipeline(128)
+    g = fusion.tasks.root.members[0]
+    if node == "group":
+        g.registers(40)
+    else:
+        with fusion:
+            y = tf.neg(tf.define_tensor([4], name="y"))
+            fusion.add_output(y)
+        fusion.task([y], "alone").registers(40)
+    assert refused(lambda: tf.lower(fusion), LoweringError) == (
+        f"cannot lower {'g' if node == 'group' else 'alone'}: registers(40): it is no member of a parallelized group\n"
+        "help: give the budget to a role: a member of a vertical group"
+    )
+    assert (load.budget, compute.budget) == (None, None)

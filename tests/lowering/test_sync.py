@@ -64,6 +64,19 @@ def test_shared_memory_is_elided_by_comparing_index_expressions() -> None:
     assert missed(kernel, fusion, numbers(4, 8)) == []
 
 
+def test_digits_that_together_are_the_thread_are_elided() -> None:
+    """Rule (iii) by an injective index map: [t // 8, t % 8] on both sides."""
+    with tf.Fusion("digits") as fusion:
+        x = tf.define_tensor([4, 8], name="x")
+        a = tf.neg(x)
+        b = tf.add(a, 1.0)
+        fusion.add_output(b)
+    a.set_memory_type(MemoryType.Shared)
+    bind(a, P.TIDx, P.TIDx)
+    bind(b, P.TIDx, P.TIDx)
+    assert scopes(agrees(fusion, numbers(4, 8))) == []
+
+
 def test_one_barrier_serves_several_tensors() -> None:
     with tf.Fusion("several") as fusion:
         x, y = tf.define_tensor([8], name="x"), tf.define_tensor([8], name="y")
@@ -371,6 +384,7 @@ def test_data_that_enters_a_vertical_group_is_synchronized_before_it() -> None:
     kernel = agrees(fusion, numbers(8))
     text = body(kernel)
     assert text.index(f"SYNC block  # {z.name} crosses") < text.index("# ta") < text.index("# tb") < text.index(f"SYNC block  # {b.name} crosses")
+    assert "# g: vertical on TIDz; a barrier orders what enters; a barrier orders what leaves" in text
     assert not [what for what in missed(kernel, fusion, numbers(8)) if "crosses" in what]
 
 

@@ -1,4 +1,4 @@
-"""What a lowering must carry from its first day, since it is hard to add later. Each case runs under every scheduler."""
+"""How loops, indices, memory and channels combine: axes, swizzles, foreign loops, rings. Each case runs under every scheduler, exactly."""
 
 from typing import Any
 
