@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from taskfuse.dtypes import DType
 from taskfuse.ir.elementwise import DTypeRule, Elementwise
-from taskfuse.ir.scalar import Const, Expr, is_boolean
+from taskfuse.ir.scalar import ZERO, Const, Expr, is_boolean
 from taskfuse.ir.types import MemoryType
 from taskfuse.kir.declaration_rules import MAX_MBARRIER_COUNT
 from taskfuse.kir.nodes import (
@@ -118,7 +118,9 @@ def constant_indices_are_inside(subject: Subject, scope: Scope) -> str | None:
     """A constant index, or slot of an mbarrier, exists."""
     for access in _subject_accesses(subject):
         for axis, (i, extent) in enumerate(zip(access.index, scope.declarations.shape(access.buffer), strict=True)):
-            if isinstance(i, Const) and (i.value < 0 or (isinstance(extent, Const) and i.value >= extent.value > 0)):  # of no element nothing ever runs
+            if extent is ZERO:  # of no element nothing ever runs
+                continue
+            if isinstance(i, Const) and (i.value < 0 or (isinstance(extent, Const) and i.value >= extent.value)):
                 return f"index {i} is outside axis {axis} of '{access.buffer}', whose extent is {extent}"
     if isinstance(subject, Branch):
         return None

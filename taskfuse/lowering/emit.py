@@ -102,7 +102,7 @@ class Emitter:
         params += [TensorParam(tv.name, tv.dtype, tv.shape, True) for tv in fusion.outputs]
 
         def shape(types: tuple[object, ...]) -> Dim3:
-            x, y, z = (simplify(regions.launch[p], regions.facts) for p in INDEX_TYPES if p in types)
+            x, y, z = (regions.launch[p] for p in INDEX_TYPES if p in types)
             return (x, y, z)
 
         return Kernel(

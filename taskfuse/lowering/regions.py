@@ -76,7 +76,7 @@ class Regions:
             limit = simplify(last, self.facts)
             self.facts = self.facts.with_range(ptype.index_name, 0, limit)
         self._check_threads()
-        self.threads: Expr = simplify(self.launch[THREAD_TYPES[0]] * self.launch[THREAD_TYPES[1]] * self.launch[THREAD_TYPES[2]], self.facts)
+        self.threads: Expr = self.launch[THREAD_TYPES[0]] * self.launch[THREAD_TYPES[1]] * self.launch[THREAD_TYPES[2]]
 
     def _check_threads(self) -> None:
         x, y, z = (self.launch[p] for p in THREAD_TYPES)

@@ -242,7 +242,7 @@ class Synchronizer:
         if sliced is not None:
             return sliced
         if self.regions.is_whole_block(node):
-            return PSync((Barrier(BarrierScope.BLOCK, threads, note=note),), True, all_threads)
+            return PSync((Barrier(BarrierScope.BLOCK, self.regions.threads, note=note),), True, all_threads)
         if self.regions.is_aligned(node) and isinstance(threads, Const):
             if threads.value == WARP:
                 return PSync((Barrier(BarrierScope.WARP, threads, note=note),), True, all_threads)
