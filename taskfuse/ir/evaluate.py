@@ -50,7 +50,8 @@ def evaluate_tensors(fusion: Fusion, arguments: Sequence[Argument], values: Valu
     count = len(fusion.inputs)
     arrays = [np.asarray(a) for a in arguments[:count]]
     symbols = bind_symbols(fusion, arrays, values)
-    scalars = {s: scalar_argument(fusion.name, count + i, s.name, s.dtype, a, values) for i, (s, a) in enumerate(zip(fusion.scalars, arguments[count:], strict=True))}
+    given = enumerate(zip(fusion.scalars, arguments[count:], strict=True), start=count)
+    scalars = {s: scalar_argument(fusion.name, position, s.name, s.dtype, a, values) for position, (s, a) in given}
     tensors = {tv: values.encode(array, tv.dtype) for tv, array in zip(fusion.inputs, arrays, strict=True)}
     reference = _Reference(values, symbols, scalars, tensors)
     for expr in fusion.exprs():

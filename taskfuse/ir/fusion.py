@@ -39,6 +39,11 @@ class Dim:
     max: int | None = None
     multiple_of: int = 1
 
+    def __str__(self) -> str:
+        default = Dim(self.name)
+        facts = {"min": (self.min, default.min), "max": (self.max, default.max), "multiple_of": (self.multiple_of, default.multiple_of)}
+        return f"tf.dim({', '.join([repr(self.name), *(f'{name}={value}' for name, (value, usual) in facts.items() if value != usual)])})"
+
 
 class Fusion:
     """A graph of tensors. Use it as a context manager to make inputs and constants in it.

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
-from taskfuse.ir.scalar import Const, Expr, is_multiple
-from taskfuse.ir.scalar import SYMBOL_NAME
+from taskfuse.ir.scalar import SYMBOL_NAME, Const, Expr, is_multiple
 from taskfuse.ir.types import MemoryType
 from taskfuse.kir.nodes import HostParam, ScalarParam, TensorMapParam, TensorParam
 from taskfuse.kir.printer import block_threads

@@ -21,7 +21,7 @@ from taskfuse.ir.types import BLOCK_TYPES, THREAD_TYPES, MemoryType, ParallelTyp
 from taskfuse.lowering.domains import digit_values, digits, product
 from taskfuse.lowering.regions import WARP, Regions, hardware_index
 from taskfuse.schedule.joins import Loop
-from taskfuse.schedule.order import Tree, is_vertical
+from taskfuse.schedule.order import Item, Tree, is_vertical, positions
 
 
 @dataclass(slots=True, eq=False)
@@ -96,13 +96,13 @@ def boundary(tree: Tree, fusion: Fusion, tv: TensorView) -> Group | None:
 class Channels:
     """The channels of a fusion and the slot expressions of the tensors in them."""
 
-    def __init__(self, fusion: Fusion, tree: Tree, regions: Regions, paths: dict[TensorView, tuple[Loop, ...]], order: list[TensorView]) -> None:
+    def __init__(self, fusion: Fusion, tree: Tree, regions: Regions, paths: dict[TensorView, tuple[Loop, ...]], order: tuple[Item, ...]) -> None:
         self.fusion = fusion
         self.tree = tree
         self.regions = regions
         self.channels: list[Channel] = []
         self._of: dict[TensorView, Channel] = {}
-        self._rank = {tv: k for k, tv in enumerate(order)}
+        self._positions = positions(order)
         self._entered: set[Node] = set()
         self._check_assemblies()
         self._find(paths)
@@ -180,9 +180,10 @@ class Channels:
         self._of[tv] = channel
 
     def _fills_first(self, tensors: list[TensorView]) -> bool:
-        """True if the total order makes all of some tensors before it uses any of them, so that one fill can hold them."""
-        uses = (self._rank[u.output] for tv in tensors for u in storage_uses(self.fusion, tv) if has_code(self.fusion, u))
-        return max(self._rank[tv] for tv in tensors) < min(uses)
+        """True if one fill can hold some tensors: in their shared loops, all items that make one of them stand before all that use one."""
+        depth = min(tv.schedule.inline for tv in tensors)
+        uses = (self._positions[u.output][depth] for tv in tensors for u in storage_uses(self.fusion, tv) if has_code(self.fusion, u))
+        return max(self._positions[tv][depth] for tv in tensors) < min(uses)
 
     def _turns(self, serial: list[Loop], node: Node, users: set[TensorView]) -> Turns | None:
         """How a consumer shares the channel, if an axis that is Serial in the producer is thread-bound there."""
@@ -274,7 +275,8 @@ class Channels:
         while isinstance(node, Group):
             holders = {m: part for m in self.tree.members[node] if (part := {t for t in touched if m in self.tree.path(t)})}
             spread = is_vertical(node) or node in self._entered
-            if node.ptype is not None and not is_vertical(node):
+            arms = [m for m in self.tree.members[node] if self.regions.tensors(m)]
+            if node.ptype is not None and not is_vertical(node) and len(arms) > 1:
                 whole = not serial or all(t in serial[-1].axes for t in self.regions.tensors(node))
                 if whole and node not in self._entered:
                     break

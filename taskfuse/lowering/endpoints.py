@@ -6,7 +6,7 @@ of every guard and dispatch below the endpoint, so that trips, waits and arrival
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from taskfuse.errors import LoweringError
@@ -27,24 +27,25 @@ class Endpoints:
     """Puts the channels of a fusion into its plan.
 
     Attributes:
-        held: where turns are held: (block, what takes the turn, what gives it, endpoint).
+        held: where turns are held: (what takes the turn, what gives it, endpoint).
     """
 
     def __init__(self, channels: Channels) -> None:
         self.channels = channels
         self.regions = channels.regions
         self.tree = channels.tree
-        self.held: list[tuple[list[PNode], PSync, PSync, Endpoint]] = []
+        self.held: list[tuple[PSync, PSync, Endpoint]] = []
 
-    def check_turns(self) -> None:
+    def check_turns(self, plan: list[PNode]) -> None:
         """A barrier between the instances of a distributed channel must not stand where one of them holds the turn: the others wait for it.
 
         To be asked when all barriers are in. Raises :class:`LoweringError`.
         """
-        for block, take, give, end in self.held:
-            inside = block[block.index(take) : block.index(give)] if give in block else block[block.index(take) :]
+        flat = list(_flat(plan))
+        for take, give, end in self.held:
+            inside = flat[flat.index(take) : flat.index(give)]
             turns = end.turns
-            if turns is not None and any(turns.ptype in b.types for b in _barriers(inside)):
+            if turns is not None and any(b.is_barrier and turns.ptype in b.types for b in inside):
                 raise LoweringError(
                     what=end.node.name,
                     reason=f"its instances on {turns.ptype.value} take turns in a channel, and a barrier of all of them stands where one holds the turn",
@@ -102,7 +103,7 @@ class Endpoints:
         take = _sync(end, Advance(c, w * turns.trips), Wait(BarrierSlot(f"{c}.turns", w), parity))
         last[0].insert(at + 1 if own and not turns.late else at, give)
         first[0].insert(start - 1 if own else start, take)
-        self.held.append((first[0], take, give, end))
+        self.held.append((take, give, end))
 
     def arrive(self, end: Endpoint, slot: BarrierSlot) -> tuple[Stmt, ...]:
         """The statements with which an endpoint arrives."""
@@ -112,14 +113,13 @@ class Endpoints:
         return (Barrier(BarrierScope.WARP, const(WARP), note="before one lane arrives for the warp"), If((Branch(eq(lane, 0), (Arrive(slot),)),)))
 
 
-def _barriers(nodes: list[PNode]) -> list[PSync]:
-    found: list[PSync] = []
+def _flat(nodes: list[PNode]) -> Iterator[PSync]:
+    """All synchronization below some nodes, in the order of the text."""
     for n in nodes:
-        if isinstance(n, PSync) and n.is_barrier:
-            found.append(n)
+        if isinstance(n, PSync):
+            yield n
         for block in children(n):
-            found += _barriers(block)
-    return found
+            yield from _flat(block)
 
 
 def _sync(end: Endpoint, *stmts: Stmt) -> PSync:

@@ -21,7 +21,7 @@ from taskfuse.lowering.statements import Statements
 from taskfuse.lowering.storage import buffers, lay_out, unroll_for_registers
 from taskfuse.lowering.sync import Synchronizer
 from taskfuse.passes import run_pipeline
-from taskfuse.schedule.order import Sequencer, tensors_in
+from taskfuse.schedule.order import Sequencer
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ def lower(fusion: Fusion, options: LoweringOptions = DEFAULT) -> Kernel:
     order = sequencer.sequence()
     regions = Regions(fusion, sequencer.tree)
     indexer = Indexer(fusion, sequencer.tree, sequencer.joins, regions)
-    channels = Channels(fusion, sequencer.tree, regions, sequencer.joins.path, tensors_in(order))
+    channels = Channels(fusion, sequencer.tree, regions, sequencer.joins.path, order)
     channels.check_memory(indexer.memory)
     rings = Rings(indexer, channels)
     indexer.slot = rings.slot
@@ -72,7 +72,7 @@ def lower(fusion: Fusion, options: LoweringOptions = DEFAULT) -> Kernel:
     storage = lay_out(plan, storage, options.shared_limit)
     sync = Synchronizer(regions, sequencer.tree.root, [b for b in storage if b.memory is not MemoryType.Local], channels.names(), rings.loops)
     sync.insert(plan, {tv.name for tv in fusion.outputs})
-    endpoints.check_turns()
+    endpoints.check_turns(plan)
     Notes(indexer, channels).write(plan)
     mbarriers = [*channels.barriers(), *((name, 1, count) for name, count in sync.mbarriers)]
     kernel = Emitter(fusion, regions).kernel(plan, storage, mbarriers, sync.counters, tuple(sync.cursor_inits()))

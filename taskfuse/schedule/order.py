@@ -62,6 +62,18 @@ def tensors_in(items: Iterable[Item]) -> list[TensorView]:
     return found
 
 
+def positions(items: Iterable[Item], above: tuple[int, ...] = ()) -> dict[TensorView, tuple[int, ...]]:
+    """Where each tensor of a nest stands: at every depth, the number of the item that holds it among the items of that loop's body."""
+    found: dict[TensorView, tuple[int, ...]] = {}
+    for k, item in enumerate(items):
+        here = (*above, k)
+        if isinstance(item, TensorItem):
+            found[item.tv] = here
+        else:
+            found.update(positions(item.body, here))
+    return found
+
+
 @dataclass(slots=True)
 class Tree:
     """The completed task tree of a fusion: the tree of its nodes plus the tasks of unclaimed tensors, without changing the fusion.
@@ -156,20 +168,20 @@ class Sequencer:
         """The nest. Raises :class:`OrderError` if there is none."""
         for loop in self.joins.loops:
             if len(loop.axes) > 1:
-                self._check_sharing(loop, self.tree.root)
+                self._check_sharing(loop, self.tree.root, loop)
         return self._arrange(list(self._paths), 0, self._edges)
 
     # -- laws -----------------------------------------------------------------------------------------------------------------------
 
-    def _check_sharing(self, loop: Loop, group: Group) -> None:
-        """Members of one role share only loops that enclose all code of both."""
+    def _check_sharing(self, loop: Loop, group: Group, whole: Loop) -> None:
+        """Members of one role share only loops that enclose all code of both. ``loop``: the part of the ``whole`` loop below ``group``."""
         touched = [m for m in self.tree.members[group] if any(m in self._paths[tv] for tv in loop.axes)]
         if len(touched) > 1 and not is_vertical(group):
             for member in touched:
                 outside = [tv for tv in self._paths if member in self._paths[tv] and tv not in loop.axes]
                 if outside:
                     other = next(m for m in touched if m is not member)
-                    glue = self._glue(loop, lambda p, q: self._member(p, group) is not self._member(q, group))
+                    glue = self._glue(whole, lambda p, q: self._member(p, group) is not self._member(q, group))
                     raise OrderError(
                         loop.depth,
                         glue,
@@ -181,7 +193,7 @@ class Sequencer:
             for member in touched:
                 if isinstance(member, Group):
                     inner = Loop(loop.id, loop.depth, {tv: a for tv, a in loop.axes.items() if member in self._paths[tv]})
-                    self._check_sharing(inner, member)
+                    self._check_sharing(inner, member, whole)
 
     def _member(self, tv: TensorView, group: Group) -> Node:
         path = self._paths[tv]

@@ -206,6 +206,7 @@ def _schedule(chooser: Chooser, options: CaseOptions, recorder: Recorder, sizes:
     if first:
         partitions.parallelize(chooser, options, recorder, found, scheduler.size)
     scheduler.inline()
+    scheduler.distribute()
     if not first:
         partitions.parallelize(chooser, options, recorder, found, scheduler.size)
     scheduler.rings()

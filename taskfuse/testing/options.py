@@ -31,6 +31,7 @@ class CaseOptions:
         caches: share of fusions with cache_before and cache_after.
         rfactors: share of reductions that are tried to be split in two.
         memory: share of tensors that get a memory type, and of those, that get an allocation domain.
+        distributed: share of fusions with vertical groups in which one task binds an outer axis to threads that others leave Serial.
         stages: share of tensors that cross tasks that get a circular buffer.
         exact: only ops whose results on small integers are exact in every float dtype that is used, so that native values compare for equality.
     """
@@ -58,6 +59,7 @@ class CaseOptions:
     caches: int = 25
     rfactors: int = 30
     memory: int = 12
+    distributed: int = 50
     stages: int = 85
     exact: bool = False
 

@@ -134,7 +134,7 @@ def parallelize(chooser: Chooser, options: CaseOptions, recorder: Recorder, foun
         types, most = (BLOCK_TYPES, options.blocks) if ptype.is_block else (THREAD_TYPES, options.threads)
         if launched(recorder.fusion, types, size, (group, ptype)) <= most:
             recorder.attempt(group, "parallelize", ptype)
-        if group.ptype is not None and is_vertical(group) and chooser.chance(20):
+        if group.ptype is not None and is_vertical(group) and chooser.chance(10):
             _take_turns(chooser, recorder, group)
 
 

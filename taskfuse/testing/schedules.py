@@ -15,6 +15,7 @@ from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.expr import Pointwise
 from taskfuse.ir.scalar import Const, Expr
 from taskfuse.ir.storage import has_code, storage_uses
+from taskfuse.ir.tasks import Task
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import BLOCK_TYPES, THREAD_TYPES, MemoryType, ParallelType
 from taskfuse.testing.chooser import Chooser
@@ -237,6 +238,24 @@ class Scheduler:
                 for tv in self.chooser.some(self.computed(), 12):
                     if tv.schedule.inline:
                         self.recorder.attempt(tv, "inline_at", self.chooser.integer(0, tv.schedule.inline))
+
+    def distribute(self) -> None:
+        """Bind an outer axis of one task to threads that producers which share its loop leave Serial: the channel to it is distributed."""
+        if not self._rings or not self.chooser.chance(self.options.distributed):
+            return
+        tasks: dict[Task, None] = {}
+        for tv in self.computed():
+            if tv.schedule.inline and tv.schedule.ptype(tv.loop[0]) is ParallelType.Serial:
+                homes = [self.fusion.tasks.home(u.output) for u in storage_uses(self.fusion, tv)]
+                tasks.update({home: None for home in homes if home is not None and home is not self.fusion.tasks.home(tv)})
+        if not tasks:
+            return
+        task = self.chooser.pick(list(tasks))
+        ptype = self.chooser.pick(THREAD_TYPES)
+        for tv in self.computed():
+            serial = tv.loop and tv.schedule.ptype(tv.loop[0]) is ParallelType.Serial
+            if serial and self.fusion.tasks.home(tv) is task and self._affordable(tv, tv.loop[0], ptype):
+                self.recorder.attempt(tv.axis(0), "parallelize", ptype)
 
     # -- memory ---------------------------------------------------------------------------------------------------------------------
 

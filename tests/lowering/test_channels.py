@@ -268,6 +268,22 @@ def test_tensors_are_not_merged_if_one_is_used_before_the_other_is_made() -> Non
     assert len(channels(agrees(fusion, numbers(4, 8)))) == 3
 
 
+def test_tensors_are_not_merged_if_one_loop_holds_a_use_of_one_and_the_fill_of_the_other() -> None:
+    """p, loop {r, q, y = p + r}, z = q + 1: in the loop's first trip y comes before the second trip's q."""
+    with tf.Fusion("unit") as fusion:
+        x = tf.define_tensor([2, 3, 4], name="x")
+        p, r = tf.neg(x), tf.add(x, 1.0)
+        q, y = tf.add(r, 1.0), tf.add(p, r)
+        z = tf.add(q, 1.0)
+        fusion.add_output(y)
+        fusion.add_output(z)
+    fusion.group([fusion.task([p, r, q]), fusion.task([y, z])]).parallelize(TZ)
+    r.inline_at(2)
+    p.inline_at(1)
+    q.inline_at(1)
+    agrees(fusion, numbers(2, 3, 4))
+
+
 def test_a_horizontal_endpoint_is_not_held_up_by_another_arms_ring() -> None:
     with tf.Fusion("held") as fusion:
         x = tf.define_tensor([4, 8], name="x")

@@ -251,6 +251,32 @@ def test_one_axis_distributes_a_channel() -> None:
     )
 
 
+def test_no_barrier_of_all_instances_stands_where_one_holds_the_turn() -> None:
+    def build(columns: int, together: bool) -> tf.Fusion:
+        with tf.Fusion("turn") as fusion:
+            x = tf.define_tensor([2, 3, columns], name="x")
+            a = tf.neg(x)
+            b = tf.add(a, 1.0)
+            c = tf.copy(tf.flip(b, 2))
+            fusion.add_output(c)
+        for tv in (a, b, c):
+            tv.axis(2).parallelize(TX)
+        for tv in (b, c):
+            tv.axis(0).parallelize(TY)
+        fusion.group([fusion.task([a], "load"), fusion.task([b, c], "compute")], "g").parallelize(TZ)
+        a.inline_at(2)
+        if together:
+            b.inline_at(2)
+        return fusion
+
+    agrees(build(32, True), numbers(2, 3, 32))
+    agrees(build(4, False), numbers(2, 3, 4))
+    assert lowering(build(4, True)) == (
+        "cannot lower compute: its instances on TIDy take turns in a channel, and a barrier of all of them stands where one holds the turn\n"
+        "help: keep data within an instance there: bind the axes that exchange it to lower thread types, in whole warps"
+    )
+
+
 def test_the_number_of_instances_is_a_constant() -> None:
     with tf.Fusion("instances") as fusion:
         x = tf.define_tensor(["N", 32], name="x")
