@@ -83,7 +83,8 @@ class Regions:
         least = bounds(x * y * z, self.facts)[0]
         if least is not None and least > MAX_THREADS:
             root = self.tree.root
-            notes = tuple(f"{m.name}: {', '.join(f'{p.value} {self._extent[(m, p)]}' for p in THREAD_TYPES)}" for m in self.tree.members[root])
+            bound = {m: [f"{p.value} {e}" for p in THREAD_TYPES if (e := self._extent[(m, p)]) is not None] for m in self.tree.members[root]}
+            notes = tuple(f"{m.name}: {', '.join(extents)}" for m, extents in bound.items() if extents)
             raise LoweringError(
                 what=self.fusion.name,
                 reason=f"a block would have {x} * {y} * {z} threads, at least {least}; {MAX_THREADS} are possible",
