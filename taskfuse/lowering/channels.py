@@ -13,7 +13,7 @@ from itertools import pairwise
 from taskfuse.errors import LoweringError, UnsupportedError
 from taskfuse.ir.expr import Assemble
 from taskfuse.ir.fusion import Fusion
-from taskfuse.ir.scalar import Const, Expr, const, eq, ge, is_multiple, lt, prove, simplify, sym
+from taskfuse.ir.scalar import Const, Expr, const, eq, ge, is_multiple, lt, maximum, prove, simplify, sym
 from taskfuse.ir.storage import has_code, made_from, storage_uses
 from taskfuse.ir.tasks import Group, Node, Task
 from taskfuse.ir.tensor import TensorView
@@ -203,7 +203,8 @@ class Channels:
             )
         region = self.regions.region(node, ptype)
         own = digits(user, ptype)
-        threads = simplify(self.regions.count(node) // region.extent * product(own) // at.axes[user].extent, self.regions.facts)
+        count = simplify(maximum(at.axes[user].extent, 1), self.regions.facts)
+        threads = simplify(self.regions.count(node) // region.extent * maximum(product(own), 1) // count, self.regions.facts)
         index = hardware_index(ptype) - region.start
         guard = None if prove(eq(product(own), region.extent), self.regions.facts) else lt(index, product(own))
         values = digit_values(own, index, self.regions.facts.with_assumption(ge(hardware_index(ptype), region.start)))
@@ -215,7 +216,7 @@ class Channels:
         width = product(own[own.index(at.axes[user]) + 1 :])
         for p in THREAD_TYPES[: THREAD_TYPES.index(ptype)]:
             width = width * self.regions.launch[p]
-        return Turns(at, ptype, outer, values[at.axes[user]], at.axes[user].extent, trips, width, threads, guard, late)
+        return Turns(at, ptype, outer, values[at.axes[user]], count, trips, width, threads, guard, late)
 
     def _check_bindings(self, tv: TensorView, users: list[TensorView], paths: dict[TensorView, tuple[Loop, ...]]) -> None:
         """A loop that roles share is bound alike in both, or has code in the producer and is thread-bound in the consumer (distributed)."""

@@ -216,25 +216,23 @@ def _level_blocks(plan: list[PNode], node: Node, loop: Loop | None) -> list[list
 
 
 def _frame(plan: list[PNode], group: Group, node: Node, tree: Tree) -> list[PNode]:
-    """Where the cursor of an endpoint starts: its role's code if the dispatch stands under no loop, else the whole kernel's."""
+    """Where the cursor of an endpoint starts: its role's code if that stands in one piece and under no loop, else the whole kernel's."""
     role = node
     while tree.parent[role] is not group:
         role = tree.parent[role]
+    arms = list(_arms(plan, group, role, False))
+    return arms[0][0] if len(arms) == 1 and not arms[0][1] else plan
 
-    def search(body: list[PNode]) -> list[PNode] | None:
-        for n in body:
-            if isinstance(n, PDispatch):
-                for m in n.members:
-                    if n.group is group and m.node is role:
-                        return m.body
-                    hit = search(m.body)
-                    if hit is not None:
-                        return hit
-            elif isinstance(n, (PBind, PScope)):
-                hit = search(n.body)
-                if hit is not None:
-                    return hit
-        return None
 
-    return search(plan) or plan
-
+def _arms(nodes: list[PNode], group: Group, role: Node, in_loop: bool) -> Iterator[tuple[list[PNode], bool]]:
+    """The code of a role of a vertical group: the arms of its dispatches, and whether they stand under a loop."""
+    for n in nodes:
+        if isinstance(n, PDispatch):
+            for m in n.members:
+                if n.group is group and m.node is role:
+                    yield m.body, in_loop
+                else:
+                    yield from _arms(m.body, group, role, in_loop)
+        else:
+            for block in children(n):
+                yield from _arms(block, group, role, in_loop or isinstance(n, PLoop))

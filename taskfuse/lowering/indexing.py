@@ -82,8 +82,7 @@ class Indexer:
                 )
         first = next((d for d, a in enumerate(tv.loop) if a.is_reduction), len(tv.loop))
         for a in tv.loop[first:]:
-            repeated = a.is_foreign if not a.is_reduction else any(x.is_foreign for x in ancestors(tv, (a,)))
-            if repeated and tv.schedule.ptype(a).is_loop:
+            if any(x.is_foreign for x in ancestors(tv, (a,))) and tv.schedule.ptype(a).is_loop:
                 raise refused(
                     tv,
                     f"loop axis {tv.loop.index(a)} runs over an axis of a consumer inside of the reduction: each element would be accumulated more than once",

@@ -127,9 +127,7 @@ class Statements:
             return self._vector_copy(tv, env, out, operands, isinstance(expr, View) or (isinstance(expr, Pointwise) and expr.op is COPY))
         match expr:
             case Select():
-                cases = tuple(Case(c, o) for c, o in zip(valid, operands, strict=True) if c is not FALSE)
-                if not cases:  # of no element nothing ever runs
-                    cases = (Case(TRUE, operands[0]),)
+                cases = tuple(Case(c, o if c is not FALSE else self._never(tv, o)) for c, o in zip(valid, operands, strict=True))
                 return self.statement(tv, Choose(out, expr.label, cases, expr.location), env, env.guards)
             case Pointwise():
                 return self.statement(tv, Compute(out, expr.op, tuple(operands), self._compute_dtype(tv), expr.location), env, env.guards)
@@ -151,6 +149,14 @@ class Statements:
         env = self.indexer.variant(tv, loops, self.indexer.memory[tv], outside=True)
         source = Access(self.accumulator(tv), tuple(env.values[a] for a in self.indexer.kept_axes(tv, MemoryType.Local)))
         return self.statement(tv, Compute(self.indexer.write(tv, env), COPY, (source,), tv.dtype, self.definition(tv).location), env, env.guards)
+
+    def _never(self, tv: TensorView, operand: Operand) -> Operand:
+        """An operand that no iteration reads, at an index that exists: it stays, since the ends of a channel are where the math reads."""
+        if not isinstance(operand, Access):
+            return operand
+        source = next((t for t in self.fusion.tensors() if t.name == operand.buffer), None)
+        ring = 0 if source is None or source not in self.indexer.tree.place else int(self.indexer.slot(source, self.indexer.tree.place[tv]) is not None)
+        return Access(operand.buffer, operand.index[:ring] + (const(0),) * (len(operand.index) - ring))
 
     # -- atoms ----------------------------------------------------------------------------------------------------------------------
 
