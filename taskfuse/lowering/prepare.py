@@ -6,9 +6,10 @@ copy in its own task; the copy is the boundary.
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
-from taskfuse.errors import UnsupportedError
+from taskfuse.errors import LoweringError, UnsupportedError
 from taskfuse.ir.axes import Axis, AxisKind, axis, iteration_symbol
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.expr import Assemble, MathExpr, Pointwise, Read, View
@@ -17,15 +18,20 @@ from taskfuse.ir.storage import has_code, storage_operands
 from taskfuse.ir.tasks import Group
 from taskfuse.ir.tensor import TensorSchedule, TensorView
 from taskfuse.ir.types import CLUSTER_TYPES, MemoryType
+from taskfuse.kir.words import RESERVED
 from taskfuse.schedule.copy import copy_fusion
 from taskfuse.schedule.order import Tree, complete, is_vertical
 from taskfuse.schedule.replay import replay
 from taskfuse.schedule.turns import check_turns
 
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_INDEX = re.compile(r"i[0-9]+[nf]?")  # loop variables and iteration symbols
+
 
 def check_supported(fusion: Fusion) -> None:
     """The laws of tasks and groups, and that nothing is bound to what this version has no code for. Raises :class:`UnsupportedError`."""
     fusion.check()
+    check_names(fusion)
     bound = {p: tv.name for tv in fusion.tensors() for p in tv.schedule.ptypes.values()}
     for group in fusion.tasks.groups():
         check_turns(group)
@@ -34,6 +40,25 @@ def check_supported(fusion: Fusion) -> None:
     for p in CLUSTER_TYPES:
         if p in bound:
             raise UnsupportedError(what=f"{p.value} in {bound[p]}", reason="clusters are not built yet", help="use a block index type")
+
+
+def check_names(fusion: Fusion) -> None:
+    """Names that a kernel can have, all different. Raises :class:`LoweringError`."""
+    named: list[tuple[str, str]] = [("fusion", fusion.name)]
+    named += [("dimension", name) for name in fusion.dims]
+    named += [("tensor", tv.name) for tv in fusion.tensors()]
+    named += [("scalar", s.name) for s in fusion.scalars]
+    seen: dict[str, str] = {}
+    for kind, name in named:
+        reason = None
+        if _NAME.fullmatch(name) is None:
+            reason = "a name in a kernel is made of letters, digits and _, and begins with none of the digits"
+        elif name in RESERVED or _INDEX.fullmatch(name):
+            reason = "it means something else in a kernel's text"
+        elif kind != "fusion" and seen.setdefault(name, kind) != kind:
+            reason = f"there is a {seen[name]} of this name, too"
+        if reason is not None:
+            raise LoweringError(what=f"{kind} '{name}'", reason=reason, help=f"give the {kind} another name")
 
 
 def prepare(fusion: Fusion) -> Fusion:

@@ -22,6 +22,7 @@ from taskfuse.lowering.statements import Statements
 
 ALIGN = 16
 MAX_LOCAL = 1024
+SHARED_BYTES = 227 * 1024  # most that a block can have on sm_90 (CUDA C++ Programming Guide, "Technical Specifications per Compute Capability")
 
 
 def buffers(indexer: Indexer, st: Statements, rings: Rings, plan: list[PNode]) -> list[Buffer]:
@@ -71,7 +72,7 @@ def unroll_for_registers(plan: list[PNode], all_buffers: list[Buffer], indexer: 
                             raise LoweringError(
                                 what=a.buffer,
                                 reason=f"it is Local, and {s.tv.name} would find an element in it by the thread's index: a register has no address",
-                                help=f"bind the axes of {a.buffer} and {s.tv.name} alike, or set_memory_type(Shared)",
+                                help=f"bind the axes of {a.buffer} and {s.tv.name} alike (propagate, parallelize_like), or set_memory_type(Shared)",
                                 location=s.tv.location,
                             )
                         needed.setdefault(name, a.buffer)
@@ -84,7 +85,8 @@ def unroll_for_registers(plan: list[PNode], all_buffers: list[Buffer], indexer: 
             raise LoweringError(
                 what=b.name,
                 reason=f"it would be a Local array of {size} elements per thread; a register array has a constant size of at most {MAX_LOCAL}",
-                help="inline it deeper, bind an axis to threads, or set_memory_type(Shared)",
+                help="inline it deeper (fusion.inline_most() does), bind an axis to threads, or set_memory_type(Shared)",
+                location=next((t.location for t in indexer.tree.place if t.name == b.name), None),
             )
 
     def visit(nodes: list[PNode]) -> None:
@@ -145,6 +147,15 @@ def lay_out(plan: list[PNode], all_buffers: list[Buffer], limit: int) -> list[Bu
                 break
             at = max(at, o + n)
         fixed.append((b, at, bytes_))
+    used = max((o + n for _, o, n in fixed), default=0)
+    if used > SHARED_BYTES:
+        largest = sorted(fixed, key=lambda f: -f[2])[:3]
+        raise LoweringError(
+            what="Shared memory",
+            reason=f"a block would need {used} bytes; sm_90 has {SHARED_BYTES}",
+            notes=tuple(f"{b.name}: {n} bytes" for b, _, n in largest),
+            help="use smaller tiles or fewer stages, or set_memory_type(Global)",
+        )
     offsets: dict[str, Expr] = {b.name: const(o) for b, o, _ in fixed}
     end: Expr = const(max((o + n for _, o, n in fixed), default=0))
     for b in symbolic:

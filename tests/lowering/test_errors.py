@@ -95,7 +95,7 @@ def test_a_register_has_no_address() -> None:
     agrees(build((S, S)), numbers(4, 8))
     assert lowering(build((S, TX))) == (
         "cannot lower tv1: it is Local, and tv2 would find an element in it by the thread's index: a register has no address\n"
-        "help: bind the axes of tv1 and tv2 alike, or set_memory_type(Shared)"
+        "help: bind the axes of tv1 and tv2 alike (propagate, parallelize_like), or set_memory_type(Shared)"
     )
 
 
@@ -403,4 +403,53 @@ def test_turns_over_an_axis_that_is_gone() -> None:
     b.split(0, 2)
     assert refused(lambda: tf.lower(fusion), TaskError) == (
         "g: it takes turns over an axis of extent 4 that is a loop axis of none of its tensors\nhelp: g.take_turns(tensor.axis(k)) with a tensor of the group"
+    )
+
+
+# -- names and limits ---------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("a b", "a name in a kernel is made of letters, digits and _, and begins with none of the digits"),
+        ("1x", "a name in a kernel is made of letters, digits and _, and begins with none of the digits"),
+        ("FOR", "it means something else in a kernel's text"),
+        ("min", "it means something else in a kernel's text"),
+        ("i0", "it means something else in a kernel's text"),
+        ("N", "there is a dimension of this name, too"),
+    ],
+)
+def test_names_that_a_kernel_cannot_have(name: str, reason: str) -> None:
+    def build(tensor: str) -> tf.Fusion:
+        with tf.Fusion("named") as fusion:
+            fusion.add_output(tf.neg(tf.define_tensor(["N"], name=tensor)))
+        return fusion
+
+    agrees(build("x"), numbers(5))
+    assert lowering(build(name)) == f"cannot lower tensor '{name}': {reason}\nhelp: give the tensor another name"
+
+
+def test_the_fusions_name_is_the_kernels() -> None:
+    with tf.Fusion("two words") as fusion:
+        fusion.add_output(tf.neg(tf.define_tensor([4])))
+    assert lowering(fusion) == (
+        "cannot lower fusion 'two words': a name in a kernel is made of letters, digits and _, and begins with none of the digits\n"
+        "help: give the fusion another name"
+    )
+
+
+def test_shared_memory_of_a_block_is_limited() -> None:
+    def build(rows: int) -> tf.Fusion:
+        fusion, a, b = pair((rows, 32), flip=1)
+        bind(a, S, TX)
+        bind(b, S, TX)
+        a.set_memory_type(MemoryType.Shared)
+        return fusion
+
+    tf.lower(build(1816))
+    assert lowering(build(1817)) == (
+        "cannot lower Shared memory: a block would need 232576 bytes; sm_90 has 232448\n"
+        "note: tv1: 232576 bytes\n"
+        "help: use smaller tiles or fewer stages, or set_memory_type(Global)"
     )

@@ -149,7 +149,7 @@ def test_a_block_has_at_most_1024_threads() -> None:
     agrees(side_by_side(P.TIDy, 200, 56, other=P.TIDx), numbers(200, 4), numbers(56, 4), schedulers=(tf.Scheduler.ROUND_ROBIN,))
     assert refused(lambda: tf.lower(side_by_side(P.TIDy, 201, 56, other=P.TIDx)), LoweringError) == (
         "cannot lower branches: a block would have 4 * 257 * 1 threads, at least 1028; 1024 are possible\n"
-        "note: group1: TIDx 4, TIDy 257, TIDz None\n"
+        "note: group1: TIDx 4, TIDy 257\n"
         "help: bind fewer or smaller axes to thread indices"
     )
 

@@ -225,7 +225,7 @@ def test_a_local_array_has_a_constant_size_of_at_most_1024_elements() -> None:
     assert str(buffer(tf.lower(local(1024)), "tv1").shape[0]) == "1024"
     text = (
         "cannot lower tv1: it would be a Local array of {} elements per thread; a register array has a constant size of at most 1024\n"
-        "help: inline it deeper, bind an axis to threads, or set_memory_type(Shared)"
+        "help: inline it deeper (fusion.inline_most() does), bind an axis to threads, or set_memory_type(Shared)"
     )
     assert refused(lambda: tf.lower(local(1025)), LoweringError) == text.format(1025)
     symbolic = local("N", flipped=False)
