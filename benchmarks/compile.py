@@ -82,13 +82,14 @@ def chains() -> list[str]:
 
 def simulation(count: int) -> list[str]:
     """The property-test mix: one simulation per case."""
-    kernels = [(case.arguments(), case.kernel) for case in map(seeded_case, range(count))]
+    cases = [case for case in map(seeded_case, range(count)) if case.kernel is not None]
+    runs = [(case.arguments(), case.kernel) for case in cases]
     start = time.perf_counter()
-    for arguments, kernel in kernels:
+    for arguments, kernel in runs:
         if kernel is not None:
             kernel.simulate(*arguments, seed=1)
     seconds = time.perf_counter() - start
-    return [f"simulation of the property-test mix: {count / seconds:.0f} kernels per second on one core (aim: 100)"]
+    return [f"simulation of the property-test mix: {len(runs) / seconds:.0f} kernels per second on one core (aim: 100); {len(runs)} of {count} cases lower"]
 
 
 def main() -> None:

@@ -6,6 +6,7 @@ not depend on each other is *horizontal*, one whose members are connected is *ve
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -159,6 +160,8 @@ class TaskTree:
             return f"{prefix}{count}"
         if not name.isidentifier() or not name.isascii():
             raise TaskError(node=name, reason="a name is made of letters, digits and _", location=caller())
+        if re.fullmatch(r"t0(_[0-9]+)?", name):
+            raise TaskError(node=name, reason="this name is of the tasks of unclaimed tensors", help="give the node another name", location=caller())
         if name == "root" or any(n.name == name for n in self.nodes):
             raise TaskError(node=name, reason="there is already a node of this name", location=caller())
         return name

@@ -10,6 +10,7 @@ from taskfuse.ir.scalar import (
     TokenKind,
     and_,
     ceildiv,
+    const,
     eq,
     ge,
     gt,
@@ -146,3 +147,8 @@ def test_expressions_are_embedded_in_other_texts() -> None:
     e, position = parse_tokens(tokens, 1)
     assert e is lt(sym("threadIdx.x"), S)
     assert tokens[position].text == ":"
+
+
+def test_leading_zeros_count_for_nothing() -> None:
+    assert parse_expr("012") is const(12)
+    assert parse_expr("0x12") is const(18)

@@ -549,3 +549,16 @@ def test_one_index_type_per_group() -> None:
     group = k.fusion.group([k.fusion.task([k.a])]).parallelize(P.TIDx)
     refused(lambda: group.parallelize(P.TIDy), "group1: it is parallelized on TIDx already", help="one index type per group")
     assert group.ptype is P.TIDx
+
+
+@pytest.mark.parametrize("name", ["t0", "t0_1"])
+def test_the_names_of_the_tasks_of_unclaimed_tensors_are_taken(name: str) -> None:
+    with Fusion("f") as fusion:
+        a = tf.neg(tf.define_tensor([4]))
+    with pytest.raises(TaskError) as caught:
+        fusion.task([a], name)
+    assert (caught.value.message, caught.value.help) == (
+        f"{name}: this name is of the tasks of unclaimed tensors",
+        "give the node another name",
+    )
+    assert fusion.task([a], "t00").name == "t00"
