@@ -7,7 +7,7 @@ not depend on each other is *horizontal*, one whose members are connected is *ve
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import networkx as nx
@@ -374,7 +374,7 @@ class TaskTree:
                 continue
             to: Node | TensorView = member.get(expr.output, expr.output)
             for read in reads(expr):
-                tv = _behind_views(self.fusion, read.tensor)
+                tv = behind_views(self.fusion, read.tensor)
                 source: Node | TensorView = member.get(tv, tv)
                 if source is not to:
                     graph.add_edge(source, to)
@@ -447,69 +447,7 @@ class TaskTree:
         )
 
 
-def assign(fusion: Fusion) -> dict[TensorView, Task]:
-    """Law 1 completed: every tensor with code and its task. Unclaimed tensors follow their call, or fall to new tasks under a copy of the root.
-
-    The new tasks are named ``t0``, ``t0_1``, ...: as many as convexity needs. They are returned but not added to the fusion's tree.
-    """
-    tree = fusion.tasks
-    place: dict[TensorView, Task] = {}
-    rest: list[TensorView] = []
-    for expr in fusion.exprs():
-        tv = expr.output
-        if fusion.is_view(tv):
-            continue
-        task = tree.home(tv)
-        if task is None:
-            rest.append(tv)
-        else:
-            place[tv] = task
-    pieces: dict[int, Task] = {}
-    for tv, level in _levels(fusion, place, rest).items():
-        name = "t0" if level == 0 else f"t0_{level}"
-        piece = pieces.setdefault(level, Task(tree, name, [], None))
-        piece.tensors.append(tv)
-        place[tv] = piece
-    return place
-
-
-def _levels(fusion: Fusion, place: dict[TensorView, Task], rest: Iterable[TensorView]) -> dict[TensorView, int]:
-    """A level per unclaimed tensor such that one task per level is convex: 1 + the greatest level below a node of the root between them."""
-
-    def top(task: Task) -> Node:
-        node: Node = task
-        while node.parent is not None and node.parent.parent is not None:
-            node = node.parent
-        return node
-
-    order: nx.DiGraph[Node | TensorView] = nx.DiGraph()
-    unclaimed = set(rest)
-    for expr in fusion.exprs():
-        tv = expr.output
-        if fusion.is_view(tv):
-            continue
-        node: Node | TensorView = top(place[tv]) if tv in place else tv
-        order.add_node(node)
-        for read in reads(expr):
-            storage = _behind_views(fusion, read.tensor)
-            if storage.is_input:
-                continue
-            source: Node | TensorView = top(place[storage]) if storage in place else storage
-            if source is not node:
-                order.add_edge(source, node)
-    try:
-        sequence = list(nx.topological_sort(order))
-    except nx.NetworkXUnfeasible:
-        fusion.tasks.check()
-        raise
-    level: dict[Node | TensorView, int] = {}
-    for node in sequence:
-        steps = [level[p] + (1 if isinstance(p, (Task, Group)) and not isinstance(node, (Task, Group)) else 0) for p in order.predecessors(node)]
-        level[node] = max(steps, default=0)
-    return {tv: level[tv] for tv in fusion.tensors() if tv in unclaimed}
-
-
-def _behind_views(fusion: Fusion, tv: TensorView) -> TensorView:
+def behind_views(fusion: Fusion, tv: TensorView) -> TensorView:
     """The storage tensor that ``tv`` is a map of."""
     while fusion.is_view(tv):
         view = fusion.definition(tv)

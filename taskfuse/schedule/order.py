@@ -12,9 +12,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from taskfuse.errors import ScheduleError
+from taskfuse.ir.assignment import assign
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.storage import has_code, made_from, storage_reads
-from taskfuse.ir.tasks import Group, Node, Task, assign
+from taskfuse.ir.tasks import Group, Node, Task
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import GroupKind
 from taskfuse.location import Location

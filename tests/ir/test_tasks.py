@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 import taskfuse.ops as tf
 from taskfuse.dtypes import bfloat16
 from taskfuse.errors import TaskError
+from taskfuse.ir.assignment import assign
 from taskfuse.ir.axes import iteration_symbol
 from taskfuse.ir.expr import Pointwise, Read, reads
 from taskfuse.ir.fusion import Fusion
-from taskfuse.ir.tasks import assign, leaves
+from taskfuse.ir.tasks import leaves
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import GroupKind, MemoryType
 from taskfuse.ir.types import ParallelType as P
