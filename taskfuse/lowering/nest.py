@@ -156,37 +156,33 @@ class NestBuilder:
         close()
         return nodes
 
-    def _emit_parallel(self, group: Group, pieces: tuple[Piece, ...]) -> list[PNode]:
-        """A parallelized group: the common loops that may stand outside, then the dispatch, then each member's projection."""
-        assert group.ptype is not None
+    def _emit_parallel(self, group: Group, pieces: tuple[Piece, ...], inside: tuple[Loop, ...] = ()) -> list[PNode]:
+        """A parallelized group: the common loops that may stand outside, then the dispatch, then each member's projection.
+
+        ``inside``: common loops bound to the group's own type, which stand inside of the dispatch.
+        """
         if len(pieces) > 1 and not is_vertical(group) and any(self._is_common(p, group) for p in pieces):
-            return self._emit_runs(group, pieces)
-        outside: list[Loop] = []
-        inside: list[Loop] = []
+            return self._emit_runs(group, pieces, inside)
         members = self._members(pieces, group)
-        tensors = _tensors(pieces)
-        while len(pieces) == 1 and isinstance(pieces[0], CodeLoop) and len(members) > 1:
-            loop = pieces[0].loop
+        if len(pieces) == 1 and isinstance(pieces[0], CodeLoop) and len(members) > 1:
+            loop, body = pieces[0].loop, pieces[0].body
+            tensors = _tensors(body)
             types = {tv.schedule.ptype(loop.axes[tv]) for tv in tensors}
-            if is_vertical(group) and not (len(types) == 1 and next(iter(types)).is_bound):
-                break
-            (inside if group.ptype in types else outside).append(loop)
-            pieces = pieces[0].body
+            if not is_vertical(group) or (len(types) == 1 and next(iter(types)).is_bound):
+                if group.ptype in types:
+                    return self._emit_parallel(group, body, (*inside, loop))
+                return self._loop(loop, tensors, self._emit_parallel(group, body, inside), group)
         for loop in reversed(inside):
             pieces = (CodeLoop(loop, pieces),)
         arms = [m for m in self.tree.members[group] if m in members]
-        scopes = [self._branch(group, m, self._emit(m, self._project(pieces, group, m))) for m in arms]
-        nodes: list[PNode] = [PDispatch(group, scopes)]
-        for loop in reversed(outside):
-            nodes = self._loop(loop, tensors, nodes, group)
-        return nodes
+        return [PDispatch(group, [self._branch(group, m, self._emit(m, self._project(pieces, group, m))) for m in arms])]
 
     def _is_common(self, piece: Piece, group: Group) -> bool:
         """True for a loop that all members of a group share."""
         everybody = [m for m in self.tree.members[group] if self.regions.tensors(m)]
         return isinstance(piece, CodeLoop) and len(everybody) > 1 and len(self._members((piece,), group)) == len(everybody)
 
-    def _emit_runs(self, group: Group, pieces: tuple[Piece, ...]) -> list[PNode]:
+    def _emit_runs(self, group: Group, pieces: tuple[Piece, ...], inside: tuple[Loop, ...]) -> list[PNode]:
         """Dispatches before, inside and after the loops that all members share."""
         nodes: list[PNode] = []
         run: list[Piece] = []
@@ -195,10 +191,10 @@ class NestBuilder:
                 run.append(piece)
                 continue
             if run:
-                nodes += self._emit_parallel(group, tuple(run))
+                nodes += self._emit_parallel(group, tuple(run), inside)
                 run.clear()
             if piece is not None:
-                nodes += self._emit_parallel(group, (piece,))
+                nodes += self._emit_parallel(group, (piece,), inside)
         return nodes
 
     def _loop(self, loop: Loop, tensors: list[TensorView], body: list[PNode], node: Node) -> list[PNode]:
