@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from taskfuse.ir.scalar import SYMBOL_NAME, Const, Expr, is_multiple
 from taskfuse.ir.types import MemoryType
+from taskfuse.kir.limits import MAX_THREADS
 from taskfuse.kir.nodes import HostParam, ScalarParam, TensorMapParam, TensorParam
 from taskfuse.kir.printer import block_threads
 from taskfuse.kir.scope import INDEX_SYMBOLS, Declarations
@@ -15,7 +16,6 @@ Problem = tuple[str, str]
 DeclarationRule = Callable[[Declarations], Problem | None]
 
 LAUNCH = "GRID"
-MAX_BLOCK_THREADS = 1024
 MAX_MBARRIER_COUNT = 2**20 - 1
 TMA_MAX_RANK = 5
 TMA_MAX_BOX = 256
@@ -111,8 +111,8 @@ def launch_is_possible(d: Declarations) -> Problem | None:
         if isinstance(e, Const) and e.value < 0:
             return LAUNCH, f"the launch shape has the extent {e}"
     threads = block_threads(d.kernel.block)
-    if isinstance(threads, Const) and threads.value > MAX_BLOCK_THREADS:
-        return LAUNCH, f"a block has {threads} threads; at most {MAX_BLOCK_THREADS} are possible"
+    if isinstance(threads, Const) and threads.value > MAX_THREADS:
+        return LAUNCH, f"a block has {threads} threads; at most {MAX_THREADS} are possible"
     return None
 
 

@@ -9,6 +9,7 @@ from taskfuse.ir.elementwise import DTypeRule, Elementwise
 from taskfuse.ir.scalar import ZERO, Const, Expr, is_boolean
 from taskfuse.ir.types import MemoryType
 from taskfuse.kir.declaration_rules import MAX_MBARRIER_COUNT
+from taskfuse.kir.limits import WARP
 from taskfuse.kir.nodes import (
     Access,
     Advance,
@@ -41,7 +42,6 @@ Subject = Stmt | Branch
 StatementRule = Callable[[Subject, Scope], str | None]
 
 NAMED_BARRIERS = range(1, 16)
-WARP = 32
 VECTOR_WIDTHS = (2, 4, 8, 16)
 VECTOR_BYTES = 16
 

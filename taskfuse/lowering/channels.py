@@ -18,8 +18,9 @@ from taskfuse.ir.storage import has_code, made_from, storage_uses
 from taskfuse.ir.tasks import Group, Node, Task
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import BLOCK_TYPES, THREAD_TYPES, MemoryType, ParallelType
+from taskfuse.kir.limits import WARP
 from taskfuse.lowering.domains import digit_values, digits, product
-from taskfuse.lowering.regions import WARP, Regions, hardware_index
+from taskfuse.lowering.regions import Regions, hardware_index
 from taskfuse.schedule.joins import Loop
 from taskfuse.schedule.order import Item, Tree, is_vertical, positions
 

@@ -13,10 +13,11 @@ from taskfuse.errors import LoweringError
 from taskfuse.ir.scalar import Expr, const, eq, select, simplify, sym, xor
 from taskfuse.ir.tasks import Group, Node
 from taskfuse.ir.types import THREAD_TYPES
+from taskfuse.kir.limits import WARP
 from taskfuse.kir.nodes import Advance, Arrive, Barrier, BarrierScope, BarrierSlot, Branch, CursorInit, If, Stmt, Wait
 from taskfuse.lowering.channels import Channel, Channels, Endpoint, Turns
 from taskfuse.lowering.plan import PBind, PDispatch, PLoop, PNode, PScope, PStmt, PSync, children, statements
-from taskfuse.lowering.regions import WARP, Regions, hardware_index
+from taskfuse.lowering.regions import Regions, hardware_index
 from taskfuse.schedule.joins import Loop
 from taskfuse.schedule.order import Tree
 

@@ -13,10 +13,10 @@ from taskfuse.ir.expr import Reduction
 from taskfuse.ir.scalar import Expr, and_, bounds, const, lt, prove, simplify, sym
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import INDEX_TYPES, MemoryType, ParallelType
+from taskfuse.kir.limits import MAX_THREADS
 from taskfuse.kir.nodes import Access, Compute, Immediate
 from taskfuse.lowering.domains import digit_values, digits, product
 from taskfuse.lowering.plan import Environment, PLoop, PNode, base_name
-from taskfuse.lowering.regions import MAX_THREADS
 from taskfuse.lowering.statements import Statements
 
 COPY = ELEMENTWISE["copy"]

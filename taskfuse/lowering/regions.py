@@ -17,12 +17,10 @@ from taskfuse.ir.storage import storage_uses
 from taskfuse.ir.tasks import Group, Node, Task
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import INDEX_TYPES, THREAD_TYPES, MemoryType, ParallelType
+from taskfuse.kir.limits import MAX_THREADS, WARP, WARPGROUP
 from taskfuse.lowering.domains import digits, product
 from taskfuse.schedule.order import Tree, is_vertical
 
-MAX_THREADS = 1024
-WARP = 32
-WARPGROUP = 128
 ONE = const(1)
 
 

@@ -11,11 +11,10 @@ import warnings
 from taskfuse.errors import LoweringError, TaskfuseWarning
 from taskfuse.ir.scalar import Const
 from taskfuse.ir.tasks import Node
+from taskfuse.kir.limits import REGISTERS, WARPGROUP
 from taskfuse.kir.nodes import SetMaxNReg
 from taskfuse.lowering.plan import PDispatch, PLoop, PNode, PScope, PSync, children
-from taskfuse.lowering.regions import WARPGROUP, Regions
-
-REGISTERS = 64 * 1024  # of a multiprocessor (sm_80 and newer)
+from taskfuse.lowering.regions import Regions
 
 
 class Registers:

@@ -12,6 +12,7 @@ from taskfuse.errors import LoweringError
 from taskfuse.ir.expr import Assemble
 from taskfuse.ir.scalar import Const, Expr, ceildiv, const, simplify
 from taskfuse.ir.types import INDEX_TYPES, MemoryType, ParallelType
+from taskfuse.kir.limits import SHARED_BYTES
 from taskfuse.kir.nodes import Buffer
 from taskfuse.lowering.domains import digits
 from taskfuse.lowering.indexing import Indexer
@@ -22,7 +23,6 @@ from taskfuse.lowering.statements import Statements
 
 ALIGN = 16
 MAX_LOCAL = 1024
-SHARED_BYTES = 227 * 1024  # most that a block can have on sm_90 (CUDA C++ Programming Guide, "Technical Specifications per Compute Capability")
 
 
 def buffers(indexer: Indexer, st: Statements, rings: Rings, plan: list[PNode]) -> list[Buffer]:

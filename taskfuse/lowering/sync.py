@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from taskfuse.ir.scalar import Const, Expr, bounds, const, simplify, substitute, sym
 from taskfuse.ir.tasks import Node
 from taskfuse.ir.types import BLOCK_TYPES, THREAD_TYPES, MemoryType, ParallelType
+from taskfuse.kir.limits import MAX_NAMED, WARP
 from taskfuse.kir.nodes import Access, Advance, Arrive, Barrier, BarrierScope, BarrierSlot, Buffer, CursorInit, Wait
 from taskfuse.lowering.plan import PDispatch, PLoop, PNode, PScope, PStmt, PSync, base_name, children, is_base
-from taskfuse.lowering.regions import WARP, Regions, hardware_index
+from taskfuse.lowering.regions import Regions, hardware_index
 from taskfuse.schedule.joins import Loop
 
 ONE = const(1)
-MAX_NAMED = 15
 
 
 @dataclass(frozen=True, slots=True, eq=False)

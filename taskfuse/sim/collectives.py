@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from taskfuse.ir.types import MemoryType
+from taskfuse.kir.limits import WARP
 from taskfuse.kir.nodes import StMatrix
 from taskfuse.sim.agent import Agent, Signal
 from taskfuse.sim.fault import Fault, TornWarp
-from taskfuse.sim.layouts import WARP, stmatrix_sources
+from taskfuse.sim.layouts import stmatrix_sources
 from taskfuse.sim.memory import Place, Site, check_registers, stamp
 
 if TYPE_CHECKING:

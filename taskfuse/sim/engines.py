@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from taskfuse.kir.limits import WARP
 from taskfuse.kir.nodes import Commit, Queue, Retire
 from taskfuse.sim.agent import Agent, Signal
 from taskfuse.sim.collectives import check_warps
 from taskfuse.sim.fault import Fault
 from taskfuse.sim.lanes import Lanes
-from taskfuse.sim.layouts import WARP
 from taskfuse.sim.memory import Proxy, Region, check_incoming
 
 if TYPE_CHECKING:

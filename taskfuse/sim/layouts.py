@@ -10,11 +10,10 @@ from functools import cache
 import numpy as np
 import numpy.typing as npt
 
+from taskfuse.kir.limits import WARPGROUP
 from taskfuse.kir.nodes import Major
 
 Ints = npt.NDArray[np.int64]
-WARP = 32
-WARPGROUP = 128
 _CHUNK = 16  # bytes that a swizzle moves as one
 _SWIZZLE_BITS = {0: 0, 32: 0x10, 64: 0x30, 128: 0x70}
 

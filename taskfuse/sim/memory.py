@@ -16,9 +16,9 @@ import numpy.typing as npt
 
 from taskfuse.dtypes import DType
 from taskfuse.ir.types import MemoryType
+from taskfuse.kir.limits import WARP
 from taskfuse.sim.fault import Fault
 from taskfuse.sim.lanes import Code, Env, Lanes, key_of, next_number
-from taskfuse.sim.layouts import WARP
 
 Array = npt.NDArray[Any]
 Index = int | slice | npt.NDArray[np.int64]

@@ -15,6 +15,7 @@ from taskfuse.ir.scalar import Expr, const
 from taskfuse.ir.types import MemoryType
 from taskfuse.ir.values import Values
 from taskfuse.kir.kernel import Kernel
+from taskfuse.kir.limits import WARP
 from taskfuse.kir.nodes import (
     Access,
     Advance,
@@ -54,7 +55,6 @@ from taskfuse.sim import collectives, computation, engines, synchronization, tma
 from taskfuse.sim.agent import Agent, Detour, Signal
 from taskfuse.sim.fault import Fault
 from taskfuse.sim.lanes import Code, groups
-from taskfuse.sim.layouts import WARP
 from taskfuse.sim.memory import Site
 
 Instruction = Callable[[Agent], Signal | None]

@@ -16,10 +16,10 @@ from taskfuse.ir.scalar import Expr, Sym, evaluate
 from taskfuse.ir.types import MemoryType
 from taskfuse.ir.values import NATIVE, Values
 from taskfuse.kir.kernel import Kernel
+from taskfuse.kir.limits import MAX_THREADS, SHARED_BYTES, WARP
 from taskfuse.kir.nodes import Buffer, HostParam, ScalarParam, TensorParam
 from taskfuse.sim.block import Block
 from taskfuse.sim.lanes import Env, LaneTable
-from taskfuse.sim.layouts import WARP
 from taskfuse.sim.machine import Machine
 from taskfuse.sim.memory import Memory, Proxy, Region, Store
 from taskfuse.sim.program import Program, program
@@ -27,8 +27,6 @@ from taskfuse.sim.schedule import Scheduler, by_seed, policy
 
 Array = npt.NDArray[Any]
 Argument = npt.NDArray[Any] | float | int
-MAX_THREADS = 1024
-SHARED_BYTES = 227 * 1024  # what a block can have on sm_90
 RESIDENT_BLOCKS = 16  # at a time, where blocks do not wait for each other
 ALIGNMENT = 1024  # of the first byte of Shared memory: the longest period of a swizzle
 

@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from taskfuse.ir.scalar import Expr
+from taskfuse.kir.limits import WARP
 from taskfuse.kir.nodes import Barrier, BarrierSlot, InitBarrier, Wait
 from taskfuse.sim.agent import Agent, Signal
 from taskfuse.sim.barriers import MbarrierCell, Meeting
 from taskfuse.sim.fault import Fault
 from taskfuse.sim.lanes import Code, Env, Lanes, groups, key_of, next_number
-from taskfuse.sim.layouts import WARP
 
 if TYPE_CHECKING:
     from taskfuse.sim.program import Program

@@ -11,13 +11,14 @@ import numpy.typing as npt
 
 from taskfuse.dtypes import float32
 from taskfuse.ir.elementwise import ELEMENTWISE
+from taskfuse.kir.limits import WARP, WARPGROUP
 from taskfuse.kir.nodes import Descriptor, Queue, Wgmma
 from taskfuse.sim.agent import Agent, Signal
 from taskfuse.sim.collectives import check_warps
 from taskfuse.sim.engines import Claim, Progress
 from taskfuse.sim.fault import Fault
 from taskfuse.sim.lanes import Code, Lanes
-from taskfuse.sim.layouts import WARP, WARPGROUP, accumulator_fragment, operand_offsets, swizzled
+from taskfuse.sim.layouts import accumulator_fragment, operand_offsets, swizzled
 from taskfuse.sim.memory import Region, Site
 from taskfuse.sim.synchronization import assemble, pause
 

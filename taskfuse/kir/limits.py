@@ -1,0 +1,21 @@
+"""Limits of the hardware that kernels are for (CUDA C++ Programming Guide, "Compute Capabilities"; PTX ISA for the named barriers)."""
+
+from __future__ import annotations
+
+WARP = 32
+"""Threads of a warp."""
+
+WARPGROUP = 128
+"""Threads of a warpgroup: four warps with consecutive linear ids, the first a multiple of four."""
+
+MAX_THREADS = 1024
+"""Threads of a block."""
+
+SHARED_BYTES = 227 * 1024
+"""Shared memory of a block, in bytes (sm_90)."""
+
+REGISTERS = 64 * 1024
+"""Registers of a multiprocessor (sm_80 and newer)."""
+
+MAX_NAMED = 15
+"""The last named barrier of a block; 0 is that of the whole block."""
