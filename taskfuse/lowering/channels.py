@@ -205,7 +205,7 @@ class Channels:
         region = self.regions.region(node, ptype)
         own = digits(user, ptype)
         count = simplify(maximum(at.axes[user].extent, 1), self.regions.facts)
-        threads = simplify(self.regions.count(node) // region.extent * maximum(product(own), 1) // count, self.regions.facts)
+        threads = simplify(maximum(self.regions.count(node) // region.extent * product(own) // count, 1), self.regions.facts)
         index = hardware_index(ptype) - region.start
         guard = None if prove(eq(product(own), region.extent), self.regions.facts) else lt(index, product(own))
         values = digit_values(own, index, self.regions.facts.with_assumption(ge(hardware_index(ptype), region.start)))
