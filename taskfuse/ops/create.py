@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import SupportsIndex
 
 from taskfuse.dtypes import DType, DTypeLike, as_dtype, bool_, float32, float64, int64
@@ -12,7 +12,7 @@ from taskfuse.ir.axes import axis, iteration_symbol
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.expr import IndexValue, ScalarRead
 from taskfuse.ir.fusion import Dim, Fusion
-from taskfuse.ir.scalar import Expr, IntLike, free_symbols, lt, maximum, parse_expr, prove, simplify, sym, wrap
+from taskfuse.ir.scalar import Expr, FloorDiv, IntLike, Mod, children, free_symbols, ge, lt, maximum, parse_expr, prove, simplify, sym, wrap
 from taskfuse.ir.tensor import Scalar, TensorView
 from taskfuse.location import caller
 from taskfuse.ops.build import Shape, check_tensor, define_pointwise, dtype_error, literal, normalize_axis, shape_error
@@ -72,7 +72,18 @@ def extent(op: str, fusion: Fusion, value: object) -> Expr:
             fusion.add_dim(dim(name))
     if prove(lt(found, 0), fusion.facts()):
         raise shape_error(op, f"extent {found} is negative")
+    for divisor in _divisors(found):
+        if not prove(ge(divisor, 1), fusion.facts()):
+            raise shape_error(op, f"extent {found} divides by {divisor}, which may be 0", "declare it with tf.dim(..., min=1)")
     return found
+
+
+def _divisors(e: Expr) -> Iterator[Expr]:
+    """What an expression divides by, anywhere in it."""
+    if isinstance(e, FloorDiv | Mod):
+        yield e.b
+    for child in children(e):
+        yield from _divisors(child)
 
 
 def define_tensor(shape: Sequence[Extent] | Extent, dtype: DTypeLike = float32, name: str | None = None) -> TensorView:

@@ -7,7 +7,7 @@ import pytest
 
 import taskfuse.ops as tf
 from taskfuse.dtypes import DTYPES
-from taskfuse.errors import FusionError
+from taskfuse.errors import FusionError, ShapeError
 from taskfuse.ir.evaluate import evaluate
 from taskfuse.ir.fusion import Dim, Fusion
 from taskfuse.ir.scalar import sym
@@ -125,3 +125,15 @@ def test_errors() -> None:
         assert message(lambda: tf.arange(0, 5, 0)) == "arange: step is 0"
         assert message(lambda: tf.arange(0.5, sym("N"))) == ("arange: mixes a symbolic bound with a float\nhelp: use integers, then scale the result")
         assert fusion.tensors() == ()
+
+
+def test_an_extent_does_not_divide_by_what_may_be_zero() -> None:
+    with Fusion("f"):
+        tf.define_tensor(["N//2", "N//M"])
+        with pytest.raises(ShapeError) as caught:
+            tf.define_tensor(["N//0"])
+        assert (caught.value.message, caught.value.help) == ("define_tensor: extent N//0 divides by 0, which may be 0", "declare it with tf.dim(..., min=1)")
+        tf.define_tensor([tf.dim("K", min=0)])
+        with pytest.raises(ShapeError) as caught:
+            tf.define_tensor(["N % K"])
+        assert caught.value.message == "define_tensor: extent N % K divides by K, which may be 0"
