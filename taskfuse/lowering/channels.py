@@ -336,7 +336,7 @@ class Channels:
     def arrivals(self, end: Endpoint) -> Expr:
         """How often an endpoint arrives per phase: once per warp if its region is made of whole warps, else once per thread; one instance of several."""
         threads = self.regions.count(end.node) if end.turns is None else end.turns.threads
-        return simplify(threads // WARP, self.regions.facts) if self.by_warp(end) else threads
+        return simplify(maximum(threads // WARP, 1), self.regions.facts) if self.by_warp(end) else threads
 
     def by_warp(self, end: Endpoint) -> bool:
         """True if one lane arrives for each warp of the endpoint."""

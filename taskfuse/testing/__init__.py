@@ -14,19 +14,23 @@ from taskfuse.testing.checks import FULL, CheckError, Effort, Property, check_ca
 from taskfuse.testing.chooser import Chooser, RandomChooser
 from taskfuse.testing.measure import Distribution
 from taskfuse.testing.minimize import shortest
-from taskfuse.testing.options import EXACT, POINTWISE, CaseOptions
+from taskfuse.testing.options import EXACT, LARGE, PIPELINES, POINTWISE, USUAL, CaseOptions, Mix
 from taskfuse.testing.program import Program
 
 __all__ = [
     "EXACT",
     "FULL",
+    "LARGE",
+    "PIPELINES",
     "POINTWISE",
+    "USUAL",
     "Case",
     "CaseOptions",
     "CheckError",
     "Chooser",
     "Distribution",
     "Effort",
+    "Mix",
     "Outcome",
     "Program",
     "Property",

@@ -25,12 +25,12 @@ from taskfuse.schedule.copy import copy_fusion
 from taskfuse.testing import partitions
 from taskfuse.testing.chooser import Chooser, RandomChooser
 from taskfuse.testing.graphs import Graph
-from taskfuse.testing.options import EXACT, CaseOptions
+from taskfuse.testing.options import CaseOptions, Mix
 from taskfuse.testing.program import REFUSALS, Program, Recorder
 from taskfuse.testing.schedules import Scheduler
 
 Array = NDArray[Any]
-REPAIRS = 7
+REPAIRS = 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,9 +122,9 @@ def random_case(chooser: Chooser, options: CaseOptions | None = None) -> Case:
     return _scheduled(chooser, options, recorder, graph.sizes)
 
 
-def seeded_case(seed: int) -> Case:
-    """The case of a seed: what ``python -m taskfuse.testing.fuzz --seed K --cases 1`` checks. One of five is exact."""
-    return random_case(RandomChooser(seed), EXACT if seed % 5 == 4 else None)
+def seeded_case(seed: int, mix: Mix = Mix.MIXED) -> Case:
+    """The case of a seed: what ``python -m taskfuse.testing.fuzz --seed K --cases 1`` checks."""
+    return random_case(RandomChooser(seed), mix.options(seed))
 
 
 def fusion_case(fusion: Fusion, sizes: Mapping[str, int] | None = None, seed: int = 0) -> Case:

@@ -12,19 +12,25 @@ from taskfuse.testing.case import seeded_case
 from taskfuse.testing.checks import CheckError, Effort, check_case
 from taskfuse.testing.measure import Distribution
 from taskfuse.testing.minimize import shortest
+from taskfuse.testing.options import Mix
 
 EVERY = 5.0  # seconds between two lines of progress
 
 
-def reproduction(seed: int) -> str:
+def reproduction(seed: int, mix: Mix = Mix.MIXED, effort: Effort | None = None) -> str:
     """The command that checks the case of a seed again."""
-    return f"python -m taskfuse.testing.fuzz --seed {seed} --cases 1"
+    usual = Effort()
+    effort = effort or usual
+    rest = [f"--mix {mix.value}"] if mix is not Mix.MIXED else []
+    rest += [f"--schedulers {effort.schedulers}"] if effort.schedulers != usual.schedulers else []
+    rest += [f"--orders {effort.orders}"] if effort.orders != usual.orders else []
+    return " ".join((f"python -m taskfuse.testing.fuzz --seed {seed} --cases 1", *rest))
 
 
-def failure(seed: int, error: CheckError, budget: int) -> str:
+def failure(command: str, error: CheckError, budget: int) -> str:
     """What is printed for a case that fails: the command, what fails, and the shortest program found that fails alike."""
     found = shortest(error, budget) if budget else error
-    return f"FAILED {reproduction(seed)}\n{found}"
+    return f"FAILED {command}\n{found}"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -32,6 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m taskfuse.testing.fuzz", description="Check random fusions with random tasks, groups and schedules.")
     parser.add_argument("--cases", type=int, default=1000, metavar="N", help="how many cases (default: 1000)")
     parser.add_argument("--seed", type=int, default=0, metavar="S", help="the first seed; further cases have the seeds after it (default: 0)")
+    parser.add_argument("--mix", choices=[m.value for m in Mix], default=Mix.MIXED.value, help="what kind of cases (default: mixed)")
     parser.add_argument("--schedulers", type=int, default=2, metavar="K", choices=range(1, len(Scheduler) + 1), help="interleavings per case (default: 2)")
     parser.add_argument("--orders", type=int, default=1, metavar="K", help="other orders of the code per case (default: 1)")
     parser.add_argument("--failures", type=int, default=5, metavar="F", help="stop after so many failures (default: 5)")
@@ -39,17 +46,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--quiet", action="store_true", help="print failures only")
     options = parser.parse_args(arguments)
     effort = Effort(schedulers=options.schedulers, orders=options.orders)
+    mix = Mix(options.mix)
     seen = Distribution()
     failures = 0
     start = shown = time.monotonic()
     for seed in range(options.seed, options.seed + options.cases):
-        case = seeded_case(seed)
+        case = seeded_case(seed, mix)
         seen.add(case)
         try:
             check_case(case, effort)
         except CheckError as error:
             failures += 1
-            print(failure(seed, error, options.minimize), flush=True)
+            print(failure(reproduction(seed, mix, effort), error, options.minimize), flush=True)
             if failures >= options.failures:
                 break
         now = time.monotonic()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import Enum
 
 from taskfuse.dtypes import DType, bfloat16, bool_, float16, float32, float64, int8, int32, int64, uint8
 
@@ -64,10 +65,47 @@ class CaseOptions:
     exact: bool = False
 
 
+USUAL = CaseOptions()
+
 # Sums and products of small integers stay below 2**24 here, so that float32 and float64 hold them exactly.
 EXACT = CaseOptions(ops=6, sizes=(1, 2, 3, 4, 5, 7, 8, 9), dtypes=(float32, float32, float64, int32, int64), composites=0, exact=True)
+
+# Mostly chains whose loops can be shared, so that what crosses tasks travels through rings.
+PIPELINES = CaseOptions(
+    ops=8, views=3, selects=2, reductions=6, matmuls=1, composites=0, unclaimed=2, block_types=8, transforms=25, caches=15, memory=4, distributed=60, stages=100
+)
+
+# More of everything.
+LARGE = CaseOptions(ops=22, depth=6)
 
 # The least that has tasks and groups.
 POINTWISE = CaseOptions(
     dtypes=(float32,), symbolic=0, empty=0, views=0, selects=0, reductions=0, matmuls=0, composites=0, scalars=0, transforms=0, caches=0, rfactors=0, memory=0
 )
+
+
+class Mix(Enum):
+    """Which options the cases of consecutive seeds have. MIXED: of five, two the usual, two PIPELINES, one EXACT."""
+
+    MIXED = "mixed"
+    USUAL = "usual"
+    PIPELINES = "pipelines"
+    EXACT = "exact"
+    LARGE = "large"
+    POINTWISE = "pointwise"
+
+    def options(self, seed: int) -> CaseOptions:
+        """The options of a seed."""
+        match self:
+            case Mix.MIXED:
+                return (USUAL, PIPELINES, PIPELINES, USUAL, EXACT)[seed % 5]
+            case Mix.USUAL:
+                return USUAL
+            case Mix.PIPELINES:
+                return PIPELINES
+            case Mix.EXACT:
+                return EXACT
+            case Mix.LARGE:
+                return LARGE
+            case Mix.POINTWISE:
+                return POINTWISE

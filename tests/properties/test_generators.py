@@ -14,6 +14,8 @@ from taskfuse.testing import (
     FULL,
     CaseOptions,
     CheckError,
+    Effort,
+    Mix,
     Program,
     Property,
     RandomChooser,
@@ -199,8 +201,20 @@ def test_fuzz_as_a_command() -> None:
     assert done.stderr == ""
 
 
+def test_reproduction() -> None:
+    assert reproduction(3) == "python -m taskfuse.testing.fuzz --seed 3 --cases 1"
+    assert reproduction(3, Mix.LARGE, Effort(schedulers=8)) == "python -m taskfuse.testing.fuzz --seed 3 --cases 1 --mix large --schedulers 8"
+    assert reproduction(3, effort=Effort(orders=2)).endswith(" --orders 2")
+
+
+@pytest.mark.parametrize("mix", Mix)
+def test_every_mix_has_cases_that_lower(mix: Mix) -> None:
+    assert any(seeded_case(seed, mix).kernel is not None for seed in range(4))
+
+
 def test_fuzz_prints_a_reproduction(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    def seeded(seed: int) -> Case:
+    def seeded(seed: int, mix: Mix) -> Case:
+        assert mix is Mix.MIXED
         case = fusion_case(branches(2))
         return wrong(case, swapped) if seed == 8 else case
 
