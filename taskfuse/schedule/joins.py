@@ -45,7 +45,7 @@ class Correspondence:
 def _same_form(t: Transform, u: Transform) -> bool:
     match t, u:
         case Split(), Split():
-            return t.inner.extent is u.inner.extent
+            return t.outer.extent is u.outer.extent and t.inner.extent is u.inner.extent
         case Merge(), Merge():
             return t.inner.extent is u.inner.extent
         case Swizzle(), Swizzle():

@@ -97,10 +97,10 @@ class Keys:
         transform, position = made
         inputs = tuple(self.key(x) for x in transform.inputs)
         match transform:
-            case Split(source=source, inner=inner):
-                if inner.extent is const(1):
+            case Split(source=source, outer=outer, inner=inner):
+                if inner.extent is const(1) and outer.extent is source.extent:
                     return inputs[0] if position == 0 else self._intern(("unit",))
-                return self._intern(("split", inputs, source.extent, inner.extent, position))
+                return self._intern(("split", inputs, source.extent, outer.extent, inner.extent, position))
             case Merge(outer=outer, inner=inner):
                 x, y = self._derivation.get(outer), self._derivation.get(inner)
                 if x is not None and y is not None and x[0] is y[0] and isinstance(x[0], Split) and (x[1], y[1]) == (0, 1) and self._divides(x[0]):

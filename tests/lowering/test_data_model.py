@@ -322,3 +322,19 @@ def test_registers_are_not_indexed_by_the_thread() -> None:
     with pytest.raises(LoweringError) as error:
         tf.lower(one_role()[0])
     assert "tv1: it is Local, and tv2 would find an element in it by the thread's index: a register has no address" in str(error.value)
+
+
+def test_outer_splits_by_different_factors_are_different_loops() -> None:
+    """Both split one element, into 3 x 1 and 4 x 1: loops of 3 and of 4 trips are not one."""
+    with tf.Fusion("factors") as fusion:
+        x = tf.define_tensor([1], name="x")
+        a = tf.neg(x)
+        b = tf.add(a, 1.0)
+        fusion.add_output(b)
+    a.split(0, 3, inner=False)
+    b.split(0, 4, inner=False)
+    fusion.inline_most()
+    assert a.schedule.inline == 0
+    fusion.group([fusion.task([a]), fusion.task([b])]).parallelize(P.TIDz)
+    value = np.array([2.0], np.float32)
+    assert (tf.lower(fusion).simulate(value)[0] == 1 - value).all()
