@@ -12,7 +12,7 @@ from itertools import takewhile
 from taskfuse.ir.axes import Axis, Resize, Split
 from taskfuse.ir.expr import Assemble, MathExpr, Read, Reduction
 from taskfuse.ir.fusion import Fusion
-from taskfuse.ir.scalar import Const, Expr, Facts, and_, const, eq, ge, lt, prove, simplify, substitute, sym
+from taskfuse.ir.scalar import Const, Expr, Facts, const, eq, ge, lt, prove, simplify, substitute, sym
 from taskfuse.ir.storage import has_code, storage_operands, storage_uses
 from taskfuse.ir.tasks import Task
 from taskfuse.ir.tensor import TensorView
@@ -342,8 +342,3 @@ class Indexer:
         if missing:
             raise refused(tv, f"{consumer.name} cannot find its elements: the allocation domain has no forward map", "use split, merge or swizzle")
         return Access(tv.name, self._ring(tv, consumer) + tuple(simplify(values[a], facts) for a in self.kept_axes(tv))), valid
-
-
-def conjunction(conds: tuple[Expr, ...]) -> Expr:
-    """All of some conditions."""
-    return and_(*conds)

@@ -12,7 +12,7 @@ from itertools import pairwise
 from taskfuse.errors import LoweringError
 from taskfuse.ir.expr import Assemble
 from taskfuse.ir.fusion import Fusion
-from taskfuse.ir.scalar import Const, Expr, Facts, bounds, ceildiv, const, ge, lt, maximum, prove, simplify, sym
+from taskfuse.ir.scalar import Const, Expr, Facts, bounds, ceildiv, const, maximum, simplify, sym
 from taskfuse.ir.storage import storage_uses
 from taskfuse.ir.tasks import Group, Node, Task
 from taskfuse.ir.tensor import TensorView
@@ -216,16 +216,6 @@ class Regions:
         higher = any(self.launch[p] is not ONE for p in THREAD_TYPES[q + 1 :])
         values = [spans[q].start * s, spans[q].extent * s] + ([self.launch[THREAD_TYPES[q]] * s] if higher else [])
         return all(isinstance(v, Const) and v.value % k == 0 for v in (simplify(v, self.facts) for v in values))
-
-    def disjoint(self, a: Node, b: Node, ptype: ParallelType) -> bool:
-        """True if the regions of two nodes provably share no index of a type."""
-        x, y = self._region[(a, ptype)], self._region[(b, ptype)]
-        return prove(ge(y.start, x.start + x.extent), self.facts) or prove(ge(x.start, y.start + y.extent), self.facts)
-
-    def inside(self, index: Expr, node: Node, ptype: ParallelType, facts: Facts) -> bool:
-        """True if an index provably lies in a node's region."""
-        span = self._region[(node, ptype)]
-        return prove(ge(index, span.start), facts) and prove(lt(index, span.start + span.extent), facts)
 
 
 def hardware_index(ptype: ParallelType) -> Expr:

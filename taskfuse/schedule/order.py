@@ -52,17 +52,6 @@ class TensorItem:
 Item = LoopItem | TensorItem
 
 
-def tensors_in(items: Iterable[Item]) -> list[TensorView]:
-    """The tensors computed in ``items``, in order."""
-    found: list[TensorView] = []
-    for item in items:
-        if isinstance(item, TensorItem):
-            found.append(item.tv)
-        else:
-            found += tensors_in(item.body)
-    return found
-
-
 def positions(items: Iterable[Item], above: tuple[int, ...] = ()) -> dict[TensorView, tuple[int, ...]]:
     """Where each tensor of a nest stands: at every depth, the number of the item that holds it among the items of that loop's body."""
     found: dict[TensorView, tuple[int, ...]] = {}

@@ -4,7 +4,7 @@ import pytest
 
 import taskfuse as tf
 from taskfuse import ParallelType as P
-from taskfuse.schedule.order import Item, LoopItem, OrderError, Sequencer, TensorItem, check, complete, is_vertical, tensors_in
+from taskfuse.schedule.order import Item, LoopItem, OrderError, Sequencer, TensorItem, check, complete, is_vertical, positions
 from tests.lowering.running import agrees, bind, numbers, refused
 
 
@@ -25,7 +25,7 @@ def nest(fusion: tf.Fusion, seed: int | None = None) -> list[object]:
 
 
 def order(fusion: tf.Fusion, seed: int | None = None) -> list[str]:
-    return [tv.name for tv in tensors_in(Sequencer(fusion, seed).sequence())]
+    return [tv.name for tv in positions(Sequencer(fusion, seed).sequence())]
 
 
 def contiguous(names: list[str], order: list[str]) -> bool:
