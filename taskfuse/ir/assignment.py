@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-
-import networkx as nx
+from graphlib import CycleError, TopologicalSorter
 
 from taskfuse.ir.expr import reads
 from taskfuse.ir.fusion import Fusion
@@ -47,28 +46,28 @@ def _levels(fusion: Fusion, place: dict[TensorView, Task], rest: Iterable[Tensor
             node = node.parent
         return node
 
-    order: nx.DiGraph[Node | TensorView] = nx.DiGraph()
+    sources: dict[Node | TensorView, dict[Node | TensorView, None]] = {}
     unclaimed = set(rest)
     for expr in fusion.exprs():
         tv = expr.output
         if fusion.is_view(tv):
             continue
         node: Node | TensorView = top(place[tv]) if tv in place else tv
-        order.add_node(node)
+        above = sources.setdefault(node, {})
         for read in reads(expr):
             storage = behind_views(fusion, read.tensor)
             if storage.is_input:
                 continue
             source: Node | TensorView = top(place[storage]) if storage in place else storage
             if source is not node:
-                order.add_edge(source, node)
+                above[source] = None
     try:
-        sequence = list(nx.topological_sort(order))
-    except nx.NetworkXUnfeasible:
+        sequence = list(TopologicalSorter(sources).static_order())
+    except CycleError:
         fusion.tasks.check()
         raise
     level: dict[Node | TensorView, int] = {}
     for node in sequence:
-        steps = [level[p] + (1 if isinstance(p, (Task, Group)) and not isinstance(node, (Task, Group)) else 0) for p in order.predecessors(node)]
+        steps = [level[p] + (1 if isinstance(p, (Task, Group)) and not isinstance(node, (Task, Group)) else 0) for p in sources.get(node, ())]
         level[node] = max(steps, default=0)
     return {tv: level[tv] for tv in fusion.tensors() if tv in unclaimed}

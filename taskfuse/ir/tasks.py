@@ -10,9 +10,8 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-import networkx as nx
-
 from taskfuse.errors import TaskError
+from taskfuse.ir.connectivity import components, find_cycle
 from taskfuse.ir.expr import MathExpr, View, reads
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import GroupKind, ParallelType
@@ -341,10 +340,7 @@ class TaskTree:
         edges = self.dependencies(group)
         if not edges:
             return GroupKind.HORIZONTAL
-        graph: nx.Graph[Node] = nx.Graph()
-        graph.add_nodes_from(group.members)
-        graph.add_edges_from(edges)
-        return GroupKind.VERTICAL if nx.is_connected(graph) else GroupKind.NEITHER
+        return GroupKind.VERTICAL if len(components(group.members, edges)) == 1 else GroupKind.NEITHER
 
     def dependencies(self, group: Group) -> list[tuple[Node, Node]]:
         """Pairs (a, b) of members such that b depends on a, directly or through anything."""
@@ -367,7 +363,7 @@ class TaskTree:
         if not self._checks:
             return
         member = self._representative(group)
-        graph: nx.DiGraph[Node | TensorView] = nx.DiGraph()
+        graph: dict[Node | TensorView, dict[Node | TensorView, None]] = {}
         via: dict[tuple[Node | TensorView, Node | TensorView], tuple[TensorView, TensorView]] = {}
         for expr in self.fusion.exprs():
             if self.fusion.is_view(expr.output):
@@ -377,11 +373,10 @@ class TaskTree:
                 tv = behind_views(self.fusion, read.tensor)
                 source: Node | TensorView = member.get(tv, tv)
                 if source is not to:
-                    graph.add_edge(source, to)
+                    graph.setdefault(source, {})[to] = None
                     via.setdefault((source, to), (tv, expr.output))
-        try:
-            cycle = [(a, b) for a, b, *_ in nx.find_cycle(graph)]
-        except nx.NetworkXNoCycle:
+        cycle = find_cycle(graph)
+        if cycle is None:
             return
         steps = [f"{via[(a, b)][0].name} in {self.place(via[(a, b)][0])} is read by {via[(a, b)][1].name} in {self.place(via[(a, b)][1])}" for a, b in cycle]
         raise TaskError(
@@ -431,10 +426,7 @@ class TaskTree:
         if group.kind is not GroupKind.NEITHER:
             return
         edges = self.dependencies(group)
-        graph: nx.Graph[Node] = nx.Graph()
-        graph.add_nodes_from(group.members)
-        graph.add_edges_from(edges)
-        parts = sorted(([m for m in group.members if m in part] for part in nx.connected_components(graph)), key=lambda p: group.members.index(p[0]))
+        parts = components(group.members, edges)
         a, b = edges[0]
         lone = next(p for p in parts if a not in p)[0]
         joined = [p for p in parts if len(p) > 1]

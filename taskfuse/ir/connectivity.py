@@ -1,0 +1,49 @@
+"""Cycles and connected components of directed graphs, given as mappings from a node to its successors.
+
+A result depends on the order of the mapping and of the successors alone, so that a message names the same nodes in every run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Iterator, Mapping
+from typing import TypeVar
+
+N = TypeVar("N", bound=Hashable)
+
+
+def find_cycle(successors: Mapping[N, Iterable[N]]) -> list[tuple[N, N]] | None:
+    """The edges of the first cycle that a depth-first search comes to; ``None``: there is none."""
+    done: set[N] = set()
+    for root in successors:
+        path: dict[N, Iterator[N]] = {} if root in done else {root: iter(successors[root])}
+        while path:
+            node, following = next(reversed(path.items()))
+            successor = next((n for n in following if n not in done), None)
+            if successor is None:
+                done.add(node)
+                del path[node]
+            elif successor in path:
+                nodes = list(path)
+                cycle = nodes[nodes.index(successor) :]
+                return list(zip(cycle, [*cycle[1:], successor], strict=True))
+            else:
+                path[successor] = iter(successors.get(successor, ()))
+    return None
+
+
+def components(nodes: Iterable[N], edges: Iterable[tuple[N, N]]) -> list[list[N]]:
+    """The connected components, whatever the direction of the edges: each in the order of ``nodes``, and they in that of their first nodes."""
+    parent = {node: node for node in nodes}
+
+    def root(node: N) -> N:
+        while parent[node] is not node:
+            parent[node] = parent[parent[node]]
+            node = parent[node]
+        return node
+
+    for a, b in edges:
+        parent[root(b)] = root(a)
+    found: dict[N, list[N]] = {}
+    for node in parent:
+        found.setdefault(root(node), []).append(node)
+    return list(found.values())
