@@ -12,9 +12,10 @@ A subclass states its message as a class attribute ``template``; the constructor
 
 from __future__ import annotations
 
+import warnings
 from typing import ClassVar
 
-from taskfuse.location import Location
+from taskfuse.location import Location, caller
 
 
 class TaskfuseError(Exception):
@@ -49,6 +50,12 @@ class TaskfuseError(Exception):
 
 class TaskfuseWarning(UserWarning):
     """Something that was left out or done in a slower way; the kernel is right all the same."""
+
+
+def warn(text: str) -> None:
+    """Warns of ``text`` at the user's line, whatever was warned of there before."""
+    location = caller() or Location("taskfuse", 1)
+    warnings.warn_explicit(TaskfuseWarning(text), TaskfuseWarning, location.file, location.line)
 
 
 class ShapeError(TaskfuseError):
@@ -121,3 +128,45 @@ class UnsupportedError(TaskfuseError):
     """Something that taskfuse does not do. Names the construct and what to use instead."""
 
     template = "{what} is not supported: {reason}"
+
+
+class OptionError(TaskfuseError):
+    """An environment variable of taskfuse that does not exist, or a value that it cannot have."""
+
+    template = "environment variable {name}: {reason}"
+
+
+class CudaUnavailableError(TaskfuseError):
+    """A part of CUDA that is not installed, or that finds no GPU. The help says how to get it, or how to go on without."""
+
+    template = "{what} is not available: {reason}"
+
+
+class CudaCompileError(TaskfuseError):
+    """CUDA text that NVRTC refuses. ``fields["log"]`` has all that it said, ``fields["text"]`` the whole text."""
+
+    template = "the CUDA text of kernel '{kernel}' does not compile for {arch}: {reason}"
+
+
+class OutputError(TaskfuseError):
+    """An array given as ``out=`` that cannot take an output of the fusion."""
+
+    template = "output {index} of fusion '{fusion}': {reason}"
+
+
+class LaunchError(TaskfuseError):
+    """A kernel that this GPU cannot run with the arguments given."""
+
+    template = "kernel '{kernel}' cannot be launched: {reason}"
+
+
+class CudaError(TaskfuseError):
+    """A call of the CUDA driver that failed. ``fields["name"]`` is the driver's name of the error."""
+
+    template = "{what}: {name}: {reason}"
+
+
+class HangError(TaskfuseError):
+    """A wait of a debug build that took too long: task, barrier, slot and phase."""
+
+    template = "kernel '{kernel}' hangs: {reason}"

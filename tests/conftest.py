@@ -1,10 +1,12 @@
 """Fixtures and settings that all tests share."""
 
+from collections.abc import Generator
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
 
+from taskfuse.options import VARIABLES
 from tests.golden import Golden
 
 # The same cases in every run, so that a commit passes or fails for good; `make fuzz` is what looks further.
@@ -21,6 +23,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         others = [item for item in items if "golden" not in getattr(item, "fixturenames", ())]
         config.hook.pytest_deselected(items=others)
         items[:] = [item for item in items if item not in others]
+
+
+@pytest.fixture(autouse=True, scope="session")
+def no_settings(tmp_path_factory: pytest.TempPathFactory) -> Generator[None]:
+    """The settings of whoever runs the tests do not count, and their cache stays as it is."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in VARIABLES:
+            patch.delenv(name, raising=False)
+        patch.setenv("TASKFUSE_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
+        yield
 
 
 @pytest.fixture

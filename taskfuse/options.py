@@ -1,0 +1,169 @@
+"""Settings of the process, from the environment. Nothing else in the package reads it.
+
+============================  ===================================================================  =======================
+variable                      meaning                                                              when not set
+============================  ===================================================================  =======================
+``TASKFUSE_DUMP``             stages that ``tf.compile`` prints, in a list with commas: fusion,    nothing
+                              kernel, cuda, ptx, sass
+``TASKFUSE_DUMP_DIR``         folder of files for what is dumped                                   stderr
+``TASKFUSE_CACHE_DIR``        folder of the cache of compiled kernels                              ``$XDG_CACHE_HOME/taskfuse``,
+                                                                                                   else ``~/.cache/taskfuse``
+``TASKFUSE_CACHE_BYTES``      its largest size: bytes, or a number with K, M or G; 0: no folder    1G
+``TASKFUSE_ALWAYS_COMPILE``   1: compile what is in the cache, too                                 0
+``TASKFUSE_BACKEND``          what "auto" means in ``tf.compile``: auto, cuda or sim               auto
+``TASKFUSE_WATCHDOG_MS``      how long a wait of a debug build lasts before it reports             2000
+============================  ===================================================================  =======================
+
+A variable set to nothing counts as not set.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Final, Literal, NoReturn, TypeVar, get_args
+
+from taskfuse.errors import OptionError
+
+Stage = Literal["fusion", "kernel", "cuda", "ptx", "sass"]
+Backend = Literal["auto", "cuda", "sim"]
+
+PREFIX: Final = "TASKFUSE_"
+VARIABLES: Final = tuple(PREFIX + name for name in ("DUMP", "DUMP_DIR", "CACHE_DIR", "CACHE_BYTES", "ALWAYS_COMPILE", "BACKEND", "WATCHDOG_MS"))
+DEFAULT_CACHE_BYTES: Final = 1 << 30
+DEFAULT_WATCHDOG_MS: Final = 2000
+STAGES: Final[tuple[Stage, ...]] = get_args(Stage)
+BACKENDS: Final[tuple[Backend, ...]] = get_args(Backend)
+_T = TypeVar("_T", bound=str)
+_UNITS: Final = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """The settings.
+
+    Attributes:
+        dump: stages of a compilation to print.
+        dump_dir: where to, one file for each; ``None``: to stderr.
+        cache_dir: folder of the compiled kernels.
+        cache_bytes: bytes that it may hold; 0: compiled kernels are kept in memory only.
+        always_compile: compile again what is in the cache.
+        backend: what ``backend="auto"`` stands for.
+        watchdog_ms: milliseconds that a wait of a debug build lasts before it reports.
+    """
+
+    dump: frozenset[Stage]
+    dump_dir: Path | None
+    cache_dir: Path
+    cache_bytes: int
+    always_compile: bool
+    backend: Backend
+    watchdog_ms: int
+
+
+def read_options(env: Mapping[str, str] | None = None) -> Options:
+    """The settings that ``env`` asks for; ``None``: the environment of the process, as it is now.
+
+    Raises:
+        OptionError: a variable that starts with ``TASKFUSE_`` and is none of ours, or a value that it cannot have.
+    """
+    given = os.environ if env is None else env
+    return _options(tuple((name, value) for name, value in given.items() if name.startswith(PREFIX) or name in ("XDG_CACHE_HOME", "HOME")))
+
+
+@lru_cache(maxsize=16)
+def _options(given: tuple[tuple[str, str], ...]) -> Options:
+    env = {name: value for name, value in given if value}
+    for name in env:
+        if name.startswith(PREFIX) and name not in VARIABLES:
+            raise OptionError(name=name, reason="there is no such variable", help=_instead(name, VARIABLES, PREFIX))
+    dump_dir = env.get("TASKFUSE_DUMP_DIR")
+    return Options(
+        dump=_dump(env),
+        dump_dir=None if dump_dir is None else _folder("TASKFUSE_DUMP_DIR", dump_dir, env),
+        cache_dir=_cache_dir(env),
+        cache_bytes=_bytes("TASKFUSE_CACHE_BYTES", env, DEFAULT_CACHE_BYTES),
+        always_compile=_switch("TASKFUSE_ALWAYS_COMPILE", env),
+        backend=_choice("TASKFUSE_BACKEND", env.get("TASKFUSE_BACKEND", "auto"), BACKENDS),
+        watchdog_ms=_positive("TASKFUSE_WATCHDOG_MS", env, DEFAULT_WATCHDOG_MS),
+    )
+
+
+def _dump(env: Mapping[str, str]) -> frozenset[Stage]:
+    words = [word.strip() for word in env.get("TASKFUSE_DUMP", "").split(",")]
+    return frozenset(_choice("TASKFUSE_DUMP", word, STAGES) for word in words if word)
+
+
+def _cache_dir(env: Mapping[str, str]) -> Path:
+    given = env.get("TASKFUSE_CACHE_DIR")
+    if given is not None:
+        return _folder("TASKFUSE_CACHE_DIR", given, env)
+    base = env.get("XDG_CACHE_HOME", "")
+    # the XDG Base Directory Specification: a relative path is to be ignored
+    return (Path(base) if os.path.isabs(base) else _home("TASKFUSE_CACHE_DIR", env) / ".cache") / "taskfuse"
+
+
+def _folder(name: str, value: str, env: Mapping[str, str]) -> Path:
+    """An absolute path, so that a change of the working directory does not move it."""
+    if value == "~" or value.startswith("~/"):
+        return _home(name, env) / value[2:]
+    return Path(value).absolute()
+
+
+def _home(name: str, env: Mapping[str, str]) -> Path:
+    if "HOME" in env:
+        return Path(env["HOME"])
+    try:
+        return Path.home()
+    except RuntimeError:
+        raise OptionError(name=name, reason="this user has no home directory", help=f"set {name} to an absolute path") from None
+
+
+def _bytes(name: str, env: Mapping[str, str], default: int) -> int:
+    value = env.get(name)
+    if value is None:
+        return default
+    match = re.fullmatch(r"([0-9]{1,18})([KMG]?)", value.strip(), re.ASCII | re.IGNORECASE)
+    if match is None:
+        _refuse(name, value, "use a number of bytes, or one with K, M or G: 512M")
+    return int(match[1]) * _UNITS[match[2].upper()]
+
+
+def _positive(name: str, env: Mapping[str, str], default: int) -> int:
+    value = env.get(name)
+    if value is None:
+        return default
+    if re.fullmatch(r"0*[1-9][0-9]{0,8}", value.strip(), re.ASCII) is None:
+        _refuse(name, value, f"use a number from 1 to 999999999, such as {default}")
+    return int(value)
+
+
+def _switch(name: str, env: Mapping[str, str]) -> bool:
+    value = env.get(name, "0").strip()
+    if value not in ("0", "1"):
+        _refuse(name, value, "use 0 or 1")
+    return value == "1"
+
+
+def _choice(name: str, value: str, choices: tuple[_T, ...]) -> _T:
+    for choice in choices:
+        if choice == value.strip():
+            return choice
+    _refuse(name, value, _instead(value, choices))
+
+
+def _refuse(name: str, value: str, help: str) -> NoReturn:
+    raise OptionError(name=name, reason=f"{value!r} is no value of it", help=help)
+
+
+def _instead(word: str, choices: Iterable[str], prefix: str = "") -> str:
+    """Which of ``choices``, all of which start with ``prefix``, was probably meant; all of them if none is near."""
+    from difflib import get_close_matches  # only mistakes pay for its import
+
+    by_rest = {choice.removeprefix(prefix).lower(): choice for choice in choices}
+    near = get_close_matches(word.strip().removeprefix(prefix).lower(), by_rest, n=1)
+    return f"did you mean {by_rest[near[0]]}?" if near else f"use one of {', '.join(by_rest.values())}"
