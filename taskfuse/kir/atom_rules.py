@@ -1,4 +1,7 @@
-"""Rules of Hopper's instructions: TMA, wgmma, stmatrix, queues, register budgets. Limits are those of the PTX ISA for sm_90a."""
+"""Rules of the instructions of more than one thread, and of Hopper's: shuffles, TMA, wgmma, stmatrix, queues, register budgets.
+
+Limits are those of the PTX ISA for sm_90a.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +9,16 @@ from taskfuse.dtypes import DType, bfloat16, float8_e4m3, float8_e5m2, float16, 
 from taskfuse.ir.scalar import Const
 from taskfuse.ir.types import MemoryType
 from taskfuse.kir.declaration_rules import SWIZZLES
-from taskfuse.kir.nodes import Access, Buffer, Descriptor, Major, Queue, Retire, SetMaxNReg, StMatrix, TmaLoad, TmaStore, Wgmma
+from taskfuse.kir.limits import WARP
+from taskfuse.kir.nodes import Access, Buffer, Descriptor, Major, Queue, Retire, SetMaxNReg, Shuffle, StMatrix, TmaLoad, TmaStore, Wgmma
+from taskfuse.kir.printer import block_threads
 from taskfuse.kir.scope import Declarations, Scope
 from taskfuse.kir.statement_rules import StatementRule, Subject
 
 WGMMA_DTYPES = (float16, bfloat16, float8_e4m3, float8_e5m2)
 WGMMA_K_BYTES = 32
 STMATRIX_REGISTERS = 8
+SHUFFLE_MASKS = (1, 2, 4, 8, 16)
 TMA_ALIGNMENT = 128
 REGISTERS = range(24, 257, 8)
 MAX_PENDING = 7
@@ -126,6 +132,27 @@ def stmatrix_stores_16_bit_registers(subject: Subject, scope: Scope) -> str | No
             return None
 
 
+def shuffles_exchange_registers(subject: Subject, scope: Scope) -> str | None:
+    """A shuffle moves a register of each lane of a warp, without conversion. That whole warps execute it is the simulator's to see."""
+    match subject:
+        case Shuffle(out=out, source=source, mask=mask):
+            d = scope.declarations
+            for side in (out, source):
+                if d.memory(side.buffer) is not MemoryType.Local:
+                    return f"a shuffle exchanges registers; '{side.buffer}' is not Local"
+            to, of = d.dtype(out.buffer), d.dtype(source.buffer)
+            if to is not of:
+                return f"a shuffle does not convert: '{out.buffer}' is {to}, '{source.buffer}' is {of}"
+            if mask not in SHUFFLE_MASKS:
+                return f"a shuffle with mask {mask}: 1, 2, 4, 8 and 16 are possible"
+            threads = block_threads(d.kernel.block)
+            if isinstance(threads, Const) and threads.value < WARP:
+                return f"a shuffle needs a whole warp; a block has {threads} threads"
+            return None
+        case _:
+            return None
+
+
 def retires_are_possible(subject: Subject, scope: Scope) -> str | None:
     """A queue holds a few batches; only bulk copies tell reading from finishing."""
     match subject:
@@ -152,6 +179,7 @@ ATOM_RULES: tuple[StatementRule, ...] = (
     wgmma_accumulates_in_registers,
     wgmma_operands_are_tiles,
     stmatrix_stores_16_bit_registers,
+    shuffles_exchange_registers,
     retires_are_possible,
     register_budgets_are_possible,
 )

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from taskfuse.ir.scalar import SYMBOL_NAME, Const, Expr, is_multiple
 from taskfuse.ir.types import MemoryType
-from taskfuse.kir.limits import MAX_THREADS
+from taskfuse.kir.limits import MAX_BLOCK, MAX_THREADS
 from taskfuse.kir.nodes import HostParam, ScalarParam, TensorMapParam, TensorParam
 from taskfuse.kir.printer import block_threads
 from taskfuse.kir.scope import INDEX_SYMBOLS, Declarations
@@ -106,10 +106,13 @@ def launch_is_known(d: Declarations) -> Problem | None:
 
 
 def launch_is_possible(d: Declarations) -> Problem | None:
-    """No negative extent, and at most 1024 threads per block."""
+    """No negative extent, and at most 1024 threads per block, 64 along z."""
     for e in (*d.kernel.grid, *d.kernel.block, *d.kernel.cluster):
         if isinstance(e, Const) and e.value < 0:
             return LAUNCH, f"the launch shape has the extent {e}"
+    for axis, e, limit in zip("xyz", d.kernel.block, MAX_BLOCK, strict=True):
+        if isinstance(e, Const) and e.value > limit:
+            return LAUNCH, f"a block has {e} threads along {axis}; at most {limit} are possible"
     threads = block_threads(d.kernel.block)
     if isinstance(threads, Const) and threads.value > MAX_THREADS:
         return LAUNCH, f"a block has {threads} threads; at most {MAX_THREADS} are possible"

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from taskfuse.ir.scalar import const
 from taskfuse.kir.nodes import Buffer, Counter, Dim3, Extent, Mbarrier, Param, Stmt, TensorParam
+
+if TYPE_CHECKING:
+    from taskfuse.cuda.shape import LaunchShape
+    from taskfuse.cuda.signature import Source
+    from taskfuse.cuda.stages import KernelResources
+    from taskfuse.cuda.variant import Variant
+    from taskfuse.kir.channels import ChannelTable
 
 ONE: Dim3 = (const(1), const(1), const(1))
 
@@ -57,6 +65,56 @@ class Kernel:
         """Run the kernel on NumPy arrays; see :func:`taskfuse.sim.simulate`."""
         return readers().simulate(self, args, seed, options)
 
+    def channels(self) -> ChannelTable:
+        """The channels between roles: slots, bytes, arrival counts, who fills and who reads; see :func:`taskfuse.kir.channels.channels`."""
+        return readers().channels(self)
+
+    def cuda_source(self, variant: Variant | None = None, fast_math: bool = False, debug: bool = False) -> str:
+        """CUDA C++.
+
+        Args:
+            variant: what the text assumes of the arguments; ``None``: that they are row-major without gaps and aligned, and need 32-bit integers.
+            fast_math: approximate functions.
+            debug: waits are bounded, and report.
+        """
+        return readers().cuda().source(self, variant, fast_math, debug).text
+
+    def ptx(self, arch: str = "sm_90a", variant: Variant | None = None, fast_math: bool = False, debug: bool = False) -> str:
+        """PTX for ``arch``, from NVRTC; the rest as for :meth:`cuda_source`. Needs no GPU.
+
+        Raises:
+            UnsupportedError: the kernel has instructions that ``arch`` lacks, or NVRTC does not know ``arch``.
+            CudaUnavailableError: NVRTC is not installed.
+        """
+        return readers().cuda().ptx(self, arch, variant, fast_math, debug)
+
+    def cubin(self, arch: str = "sm_90a", variant: Variant | None = None, fast_math: bool = False, debug: bool = False) -> bytes:
+        """Machine code for ``arch``, an ELF file, through the cache; the rest as for :meth:`ptx`."""
+        return readers().cuda().cubin(self, arch, variant, fast_math, debug)
+
+    def sass(self, arch: str = "sm_90a", variant: Variant | None = None, fast_math: bool = False, debug: bool = False) -> str:
+        """The instructions of :meth:`cubin`. Raises :class:`CudaUnavailableError` where there is no ``nvdisasm``, too."""
+        return readers().cuda().sass(self, arch, variant, fast_math, debug)
+
+    def resources(
+        self,
+        arch: str = "sm_90a",
+        extents: Mapping[str, int] | None = None,
+        variant: Variant | None = None,
+        fast_math: bool = False,
+        debug: bool = False,
+    ) -> KernelResources:
+        """Registers, spills, barriers, Shared memory and occupancy on ``arch``; ``extents`` where those depend on some. The rest as for :meth:`ptx`."""
+        return readers().cuda().resources(self, arch, extents, variant, fast_math, debug)
+
+    def launch_shape(self, /, **extents: int) -> LaunchShape:
+        """Grid, block, cluster and dynamic Shared memory for given extents.
+
+        Raises:
+            LaunchError: an extent on which they depend is missing, or one is not what the kernel declares.
+        """
+        return readers().cuda().launch_shape(self, extents)
+
 
 class KernelReaders(Protocol):
     """What the layers above kernel IR do with a kernel."""
@@ -64,6 +122,21 @@ class KernelReaders(Protocol):
     def text(self, kernel: Kernel) -> str: ...
     def check_ir(self, kernel: Kernel) -> None: ...
     def simulate(self, kernel: Kernel, args: tuple[NDArray[Any] | float | int, ...], seed: int, options: dict[str, Any]) -> tuple[np.ndarray, ...]: ...
+    def channels(self, kernel: Kernel) -> ChannelTable: ...
+    def cuda(self) -> CudaReader: ...
+
+
+class CudaReader(Protocol):
+    """What the CUDA backend does with a kernel without launching it."""
+
+    def source(self, kernel: Kernel, variant: Variant | None, fast_math: bool, debug: bool) -> Source: ...
+    def ptx(self, kernel: Kernel, arch: str, variant: Variant | None, fast_math: bool, debug: bool) -> str: ...
+    def cubin(self, kernel: Kernel, arch: str, variant: Variant | None, fast_math: bool, debug: bool) -> bytes: ...
+    def sass(self, kernel: Kernel, arch: str, variant: Variant | None, fast_math: bool, debug: bool) -> str: ...
+    def resources(
+        self, kernel: Kernel, arch: str, extents: Mapping[str, int] | None, variant: Variant | None, fast_math: bool, debug: bool
+    ) -> KernelResources: ...
+    def launch_shape(self, kernel: Kernel, extents: Mapping[str, int]) -> LaunchShape: ...
 
 
 _readers: list[KernelReaders] = []

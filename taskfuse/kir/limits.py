@@ -11,6 +11,9 @@ WARPGROUP = 128
 MAX_THREADS = 1024
 """Threads of a block."""
 
+MAX_BLOCK = (MAX_THREADS, MAX_THREADS, 64)
+"""Threads of a block along x, y and z."""
+
 SHARED_BYTES = 227 * 1024
 """Shared memory of a block, in bytes (sm_90)."""
 

@@ -431,6 +431,21 @@ class StMatrix:
 
 
 @dataclass(frozen=True, slots=True)
+class Shuffle:
+    """``shfl.sync.bfly``: ``out`` = what the lane whose number is ``lane ^ mask`` holds in ``source``; all 32 lanes of a warp execute it together.
+
+    Attributes:
+        out, source: registers of one dtype; they may be the same.
+        mask: what the numbers of the two lanes differ by: 1, 2, 4, 8 or 16.
+    """
+
+    out: Access
+    source: Access
+    mask: int
+    location: Location | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
 class FenceProxyAsync:
     """``fence.proxy.async``: orders this thread's generic accesses to Shared memory before later asynchronous ones."""
 
@@ -464,6 +479,7 @@ Stmt = (
     | WgmmaFence
     | Wgmma
     | StMatrix
+    | Shuffle
     | FenceProxyAsync
     | SetMaxNReg
 )

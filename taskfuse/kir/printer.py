@@ -41,6 +41,7 @@ from taskfuse.kir.nodes import (
     ScalarParam,
     ScalarValue,
     SetMaxNReg,
+    Shuffle,
     StMatrix,
     Stmt,
     TensorMapParam,
@@ -236,6 +237,8 @@ class _Printer:
                 return f"WGMMA.m64n{stmt.n}k{stmt.k}.{stmt.dtype} {operands}, accumulate {stmt.accumulate}"
             case StMatrix():
                 return f"STMATRIX {self.access(stmt.out)} <- {self.access(stmt.source)}"
+            case Shuffle():
+                return f"SHUFFLE {self.access(stmt.out)} <- {self.access(stmt.source)} xor {stmt.mask}"
             case FenceProxyAsync():
                 return "FENCE proxy.async"
             case SetMaxNReg():

@@ -1,4 +1,4 @@
-"""The readers of a kernel that kernel IR has itself: its text and its verifier. The package binds a subclass that can simulate, too."""
+"""The readers of a kernel that kernel IR has itself: text, verifier, channels. The package binds a subclass that simulates and emits CUDA, too."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from taskfuse.errors import UnsupportedError
-from taskfuse.kir.kernel import Kernel
+from taskfuse.kir.channels import ChannelTable, channels
+from taskfuse.kir.kernel import CudaReader, Kernel
 from taskfuse.kir.printer import to_text
 from taskfuse.kir.verify import verify_kernel
 
 
 class KirReaders:
-    """Text and verifier; no simulator."""
+    """Text, verifier and channels; no simulator, no CUDA."""
 
     def text(self, kernel: Kernel) -> str:
         """:func:`taskfuse.kir.to_text`."""
@@ -27,3 +28,11 @@ class KirReaders:
     def simulate(self, kernel: Kernel, args: tuple[NDArray[Any] | float | int, ...], seed: int, options: dict[str, Any]) -> tuple[np.ndarray, ...]:
         """Raises :class:`UnsupportedError`: the simulator is another package's."""
         raise UnsupportedError(what="simulating with kernel IR alone", reason="the simulator is not loaded", help="import taskfuse")
+
+    def channels(self, kernel: Kernel) -> ChannelTable:
+        """:func:`taskfuse.kir.channels.channels`."""
+        return channels(kernel)
+
+    def cuda(self) -> CudaReader:
+        """Raises :class:`UnsupportedError`: the CUDA backend is another package."""
+        raise UnsupportedError(what="CUDA with kernel IR alone", reason="the backend is not loaded", help="import taskfuse")

@@ -31,6 +31,7 @@ from taskfuse.kir.nodes import (
     Queue,
     Retire,
     SetMaxNReg,
+    Shuffle,
     StMatrix,
     Stmt,
     TmaLoad,
@@ -71,6 +72,7 @@ class StatementParser(OperandParser):
             Keyword.RETIRE: self.retire,
             Keyword.WGMMA: self.wgmma,
             Keyword.STMATRIX: self.st_matrix,
+            Keyword.SHUFFLE: self.shuffle,
             Keyword.SETMAXNREG: self.set_max_n_reg,
         }
 
@@ -354,6 +356,10 @@ class StatementParser(OperandParser):
 
     def st_matrix(self) -> StMatrix:
         return StMatrix(*self.transfer())
+
+    def shuffle(self) -> Shuffle:
+        out, source = self.transfer()
+        return Shuffle(out, source, self.reader.number("xor"))
 
     def set_max_n_reg(self) -> SetMaxNReg:
         self.reader.advance()

@@ -33,6 +33,7 @@ from taskfuse.kir.nodes import (
     Retire,
     ScalarValue,
     SetMaxNReg,
+    Shuffle,
     StMatrix,
     Stmt,
     TmaLoad,
@@ -109,7 +110,7 @@ def accesses(stmt: Stmt) -> tuple[Accesses, Accesses]:
             return (stmt.out,), tuple(o for o in stmt.operands if isinstance(o, Access))
         case Choose():
             return (stmt.out,), tuple(c.operand for c in stmt.cases if isinstance(c.operand, Access))
-        case VectorCopy() | StMatrix():
+        case VectorCopy() | StMatrix() | Shuffle():
             return (stmt.out,), (stmt.source,)
         case TmaLoad():
             return (stmt.out,), ()
@@ -139,7 +140,7 @@ def expressions(stmt: Stmt) -> Iterator[Expr]:
             for case in cases:
                 yield from _operand_expressions(case.operand)
                 yield case.cond
-        case VectorCopy(out=out, source=source) | StMatrix(out=out, source=source):
+        case VectorCopy(out=out, source=source) | StMatrix(out=out, source=source) | Shuffle(out=out, source=source):
             yield from out.index
             yield from source.index
         case Barrier(threads=threads, id=number):
@@ -223,7 +224,7 @@ def map_expressions(stmt: Stmt, f: ExprMap) -> Stmt:
             return replace(stmt, out=access(stmt.out), operands=tuple(map_operand(o, f) for o in stmt.operands))
         case Choose():
             return replace(stmt, out=access(stmt.out), cases=tuple(Case(f(c.cond), map_operand(c.operand, f)) for c in stmt.cases))
-        case VectorCopy() | StMatrix():
+        case VectorCopy() | StMatrix() | Shuffle():
             return replace(stmt, out=access(stmt.out), source=access(stmt.source))
         case Barrier():
             return replace(stmt, threads=f(stmt.threads), id=None if stmt.id is None else f(stmt.id))

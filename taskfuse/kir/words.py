@@ -38,6 +38,7 @@ class Keyword(Enum):
     RETIRE = "RETIRE"
     WGMMA = "WGMMA"
     STMATRIX = "STMATRIX"
+    SHUFFLE = "SHUFFLE"
     SETMAXNREG = "SETMAXNREG"
 
 

@@ -1,8 +1,10 @@
 """Reductions across threads and blocks: the stage that joins accumulators.
 
-Each thread (or block) of a reduced digit holds a partial result in its accumulator. Across threads a tree over Shared memory joins them
-and every thread of the region reads the result, so that it is replicated; across blocks every block reads all partial results from a
-Global workspace. The barriers between the steps are the sync pass's: the steps are plain statements.
+Each thread (or block) of a reduced digit holds a partial result in its accumulator; after this stage every thread of the region holds the
+result. Where the region is made of whole warps, the lanes of a warp exchange accumulators in a butterfly of shuffles; if partial results of
+several warps are left, one lane of each group stores its own to Shared memory and every thread combines all of them, in the same order.
+Any other set of threads joins in a tree over Shared memory. Across blocks every block combines all partial results from a Global workspace.
+The barriers between the steps are the sync pass's: the steps are plain statements.
 """
 
 from __future__ import annotations
@@ -10,12 +12,13 @@ from __future__ import annotations
 from taskfuse.ir.axes import Axis
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.expr import Reduction
-from taskfuse.ir.scalar import Expr, and_, bounds, const, lt, prove, simplify, sym
+from taskfuse.ir.scalar import Expr, Facts, and_, bounds, const, eq, lt, prove, simplify, sym
 from taskfuse.ir.tensor import TensorView
-from taskfuse.ir.types import INDEX_TYPES, MemoryType, ParallelType
+from taskfuse.ir.types import INDEX_TYPES, THREAD_TYPES, MemoryType, ParallelType
 from taskfuse.kir.limits import MAX_THREADS
-from taskfuse.kir.nodes import Access, Compute, Immediate
+from taskfuse.kir.nodes import Access, Compute, Immediate, Shuffle
 from taskfuse.lowering.domains import digit_values, digits, product
+from taskfuse.lowering.lanes import WarpReduction, warp_reduction
 from taskfuse.lowering.plan import Environment, PLoop, PNode, base_name
 from taskfuse.lowering.statements import Statements
 
@@ -25,13 +28,23 @@ COPY = ELEMENTWISE["copy"]
 def finish(statements: Statements, tv: TensorView, loops: dict[Axis, Expr]) -> list[PNode]:
     """The statements that join the accumulators of ``tv`` and store the result, for one element of it."""
     nodes: list[PNode] = []
-    for p in reversed(INDEX_TYPES):
-        for axis in reversed(digits(tv, p)):
-            if axis.is_reduction:
-                nodes += _join_threads(statements, tv, loops, p, axis) if p.is_thread else _join_blocks(statements, tv, loops, p, axis)
+    reduced = [(p, a) for p in reversed(INDEX_TYPES) for a in reversed(digits(tv, p)) if a.is_reduction]
+    threads = [(p, a) for p, a in reduced if p.is_thread]
+    warps = _warps(statements, tv) if threads else None
+    if warps is not None:
+        nodes += _join_warps(statements, tv, loops, warps)
+    else:
+        for p, axis in threads:
+            nodes += _join_threads(statements, tv, loops, p, axis)
+    for p, axis in reduced:
+        if not p.is_thread:
+            nodes += _join_blocks(statements, tv, loops, p, axis)
     if statements.accumulator(tv) != tv.name:
         nodes.append(statements.store(tv, loops))
     return nodes
+
+
+# -- workspaces ---------------------------------------------------------------------------------------------------------------------
 
 
 def workspace(tv: TensorView, memory: MemoryType) -> str:
@@ -39,17 +52,40 @@ def workspace(tv: TensorView, memory: MemoryType) -> str:
     return f"{tv.name}.{'part' if memory is MemoryType.Shared else 'blocks'}"
 
 
+def lane_registers(tv: TensorView) -> tuple[str, str]:
+    """The names of what a lane brings to shuffles where its accumulator may not exist, and of what it gets."""
+    return f"{tv.name}.lane", f"{tv.name}.peer"
+
+
+def workspace_shape(statements: Statements, tv: TensorView, memory: MemoryType) -> tuple[Expr, ...]:
+    """Shared: one element per partial result that shuffles leave, or per thread of the task's region; Global: per block of it, too."""
+    warps = _warps(statements, tv) if memory is MemoryType.Shared else None
+    if warps is not None:
+        return (warps.slots, *(extent for _, extent in _elements(statements, tv, statements.indexer.regions.facts)))
+    task = statements.indexer.tree.place[tv]
+    return tuple(statements.indexer.regions.region(task, p).extent for p in _workspace_types(statements, tv, memory))
+
+
+def _warps(statements: Statements, tv: TensorView) -> WarpReduction | None:
+    return warp_reduction(statements.indexer.regions, statements.indexer.tree.place[tv], tv)
+
+
+def _elements(statements: Statements, tv: TensorView, facts: Facts) -> list[tuple[Expr, Expr]]:
+    """Which element of the result a thread has a part of: (index, extent) of each digit that is not reduced and of each index that replicates."""
+    task = statements.indexer.tree.place[tv]
+    found: list[tuple[Expr, Expr]] = []
+    for p in reversed(THREAD_TYPES):
+        own, base = digits(tv, p), sym(base_name(p, task))
+        values = digit_values(own, base, facts)
+        found += [(values[a], a.extent) for a in own if not a.is_reduction] if own else [(base, statements.indexer.regions.region(task, p).extent)]
+    return [(index, extent) for index, extent in found if extent is not const(1)]
+
+
 def _workspace_types(statements: Statements, tv: TensorView, memory: MemoryType) -> list[ParallelType]:
     """The index types of which each index has its own partial result."""
     task = statements.indexer.tree.place[tv]
     regions = statements.indexer.regions
     return [p for p in INDEX_TYPES if not memory.is_private_to(p) and regions.region(task, p).extent is not const(1)]
-
-
-def workspace_shape(statements: Statements, tv: TensorView, memory: MemoryType) -> tuple[Expr, ...]:
-    """One element per thread of the task's region (Shared), and per block of it (Global)."""
-    task = statements.indexer.tree.place[tv]
-    return tuple(statements.indexer.regions.region(task, p).extent for p in _workspace_types(statements, tv, memory))
 
 
 def _place(statements: Statements, tv: TensorView, env: Environment, memory: MemoryType, replace: dict[ParallelType, Expr]) -> Access:
@@ -64,6 +100,69 @@ def _outside(statements: Statements, tv: TensorView, loops: dict[Axis, Expr]) ->
 
 def _accumulator(statements: Statements, tv: TensorView, env: Environment) -> Access:
     return statements.indexer.write(tv, env, MemoryType.Local, statements.accumulator(tv))
+
+
+# -- whole warps --------------------------------------------------------------------------------------------------------------------
+
+
+def _join_warps(statements: Statements, tv: TensorView, loops: dict[Axis, Expr], warps: WarpReduction) -> list[PNode]:
+    """Shuffles in every warp, then, if partial results are left, one round over Shared memory.
+
+    All lanes take part in a shuffle, so it stands under no guard: a lane that a guard keeps from its accumulator brings the neutral element.
+    """
+    expr = statements.definition(tv)
+    assert isinstance(expr, Reduction)
+    env = _outside(statements, tv, loops)
+    everyone = Environment({}, statements.indexer.regions.facts, ())
+    dtype = tv.dtype.compute
+    neutral = Immediate(expr.init.value, expr.init.dtype)
+    acc = _accumulator(statements, tv, env)
+    lane, peer = (Access(name, ()) for name in lane_registers(tv))
+    mine = lane if warps.masks and env.guards else acc
+    nodes: list[PNode] = []
+
+    def compute(stmt: Compute | Shuffle, where: Environment, guards: tuple[Expr, ...]) -> None:
+        nodes.append(statements.statement(tv, stmt, where, guards))
+
+    if mine is lane:
+        compute(Compute(lane, COPY, (neutral,), dtype, expr.location), everyone, ())
+        compute(Compute(lane, COPY, (acc,), dtype, expr.location), env, env.guards)
+    for mask in warps.masks:
+        compute(Shuffle(peer, mine, mask, expr.location), everyone, ())
+        compute(Compute(mine, expr.combine.op, (mine, peer), dtype, expr.location), everyone, ())
+    if not warps.is_local:
+        elements = tuple(index for index, _ in _elements(statements, tv, env.facts))
+        slot, leads = _slot(statements, tv, env, warps)
+        compute(Compute(Access(workspace(tv, MemoryType.Shared), (slot, *elements)), COPY, (mine,), dtype, expr.location), env, (*env.guards, *leads))
+        compute(Compute(acc, COPY, (neutral,), dtype, expr.location), env, env.guards)
+        var = f"{tv.name}.slot"
+        inner = Environment(env.values, env.facts.with_range(var, 0, warps.slots - 1), env.guards)
+        other = Access(workspace(tv, MemoryType.Shared), (sym(var), *elements))
+        step = Compute(acc, expr.combine.op, (acc, other), dtype, expr.location)
+        nodes.append(PLoop(var, warps.slots, False, [statements.statement(tv, step, inner, env.guards)]))
+    elif mine is lane:
+        compute(Compute(acc, COPY, (lane,), dtype, expr.location), env, env.guards)
+    return nodes
+
+
+def _slot(statements: Statements, tv: TensorView, env: Environment, warps: WarpReduction) -> tuple[Expr, tuple[Expr, ...]]:
+    """The slot of a thread's partial result, and which threads store: the first lane of each group, none past the end of a digit."""
+    task = statements.indexer.tree.place[tv]
+    slot: Expr = const(0)
+    conds: list[Expr] = []
+    for s in warps.spreads:
+        own, base = digits(tv, s.ptype), sym(base_name(s.ptype, task))
+        digit = digit_values(own, base, env.facts)[s.axis]
+        conds += [lt(base, product(own)), eq(simplify(digit % s.lanes, env.facts), 0)]
+        slot = slot * s.groups + digit // s.lanes
+    leads = _unproved(tuple(conds), env)
+    facts = env.facts
+    for cond in leads:
+        facts = facts.with_assumption(cond)
+    return simplify(slot, facts), leads
+
+
+# -- any set of threads -------------------------------------------------------------------------------------------------------------
 
 
 def _join_threads(statements: Statements, tv: TensorView, loops: dict[Axis, Expr], p: ParallelType, axis: Axis) -> list[PNode]:
@@ -107,6 +206,9 @@ def _unproved(conds: tuple[Expr, ...], env: Environment) -> tuple[Expr, ...]:
             found.append(c)
             facts = facts.with_assumption(c)
     return tuple(found)
+
+
+# -- blocks -------------------------------------------------------------------------------------------------------------------------
 
 
 def _join_blocks(statements: Statements, tv: TensorView, loops: dict[Axis, Expr], p: ParallelType, axis: Axis) -> list[PNode]:

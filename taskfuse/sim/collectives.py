@@ -9,11 +9,13 @@ import numpy as np
 
 from taskfuse.ir.types import MemoryType
 from taskfuse.kir.limits import WARP
-from taskfuse.kir.nodes import StMatrix
+from taskfuse.kir.nodes import Shuffle, StMatrix
 from taskfuse.sim.agent import Agent, Signal
 from taskfuse.sim.fault import Fault, TornWarp
+from taskfuse.sim.lanes import Lanes, LaneTable
 from taskfuse.sim.layouts import stmatrix_sources
-from taskfuse.sim.memory import Place, Site, check_registers, stamp
+from taskfuse.sim.memory import Place, Site, check_registers, read, stamp, write
+from taskfuse.sim.synchronization import Path, assemble, pause, selected
 
 if TYPE_CHECKING:
     from taskfuse.sim.program import Program
@@ -81,5 +83,40 @@ def stmatrix(program: Program, stmt: StMatrix) -> Callable[[Agent], Signal | Non
         target.data[place.index] = store.data[held.index]
         target.valid[place.index] = target.full
         return Signal.POINT
+
+    return run
+
+
+def by_warps(lanes: Lanes, table: LaneTable) -> list[Lanes]:
+    """The whole warps of ``lanes`` together, and each warp of which they are a part."""
+    if lanes.has_whole_units(WARP):
+        return [lanes]
+    warps = lanes.ids // WARP
+    whole = np.bincount(warps)[warps] == WARP
+    torn = [table.get(lanes.ids[warps == w]) for w in np.unique(warps[~whole])]
+    return [table.get(lanes.ids[whole]), *torn] if whole.any() else torn
+
+
+def shuffle(program: Program, stmt: Shuffle, path: Path) -> Callable[[Agent], Signal | None]:
+    """``shfl.sync.bfly`` by whole warps, or by a part of one that waits for the rest; ``path``, the branches around, must select all of it."""
+    out, source, mask = program.site(stmt.out), program.site(stmt.source), stmt.mask
+
+    def exchange(agent: Agent, lanes: Lanes) -> None:
+        held = read(agent.block.memory, source, lanes, agent.env)
+        write(agent.block.memory, out, lanes, agent.env, held[np.arange(lanes.count) ^ mask])
+
+    def run(agent: Agent) -> Signal | None:
+        lanes, table = agent.lanes, agent.block.machine.table
+        if lanes.has_whole_units(WARP):
+            exchange(agent, lanes)
+            return None
+        warp = lanes.first // WARP
+        everyone = table.span(warp * WARP, min((warp + 1) * WARP, table.threads))
+        count = selected(path, everyone, agent.env, agent)
+        if count != WARP:
+            raise Fault(f"shuffle executed by {count} threads of warp {warp}", help=f"all {WARP} threads must execute it together")
+        if assemble(agent, WARP, [(warp, WARP, lanes.count)]):
+            exchange(agent, everyone)
+        return pause(agent, agent.pc - 1)
 
     return run

@@ -39,6 +39,7 @@ from taskfuse.kir.nodes import (
     Retire,
     ScalarParam,
     SetMaxNReg,
+    Shuffle,
     StMatrix,
     Stmt,
     TensorMapParam,
@@ -175,6 +176,8 @@ class Program:
                 self._emit(wgmma.multiply(self, stmt))
             case StMatrix():
                 self._emit(collectives.stmatrix(self, stmt))
+            case Shuffle():
+                self._shuffle(stmt)
             case FenceProxyAsync():
                 self._emit(synchronization.fence_proxy)
             case WgmmaFence():
@@ -321,6 +324,19 @@ class Program:
             case BarrierScope.GRID:
                 self._agreeing((stmt.threads,), lambda: synchronization.grid_barrier(str(stmt.counter), self.expr(stmt.threads)))
 
+    def _shuffle(self, stmt: Shuffle) -> None:
+        """Warps of which an agent has only a part wait for the rest apart from its other warps."""
+        join = Target()
+
+        def part(agent: Agent) -> Signal | None:
+            machine = agent.block.machine
+            parts = collectives.by_warps(agent.lanes, machine.table)
+            return None if len(parts) == 1 else machine.split(agent, [(lanes, agent.pc) for lanes in parts], join.pc)
+
+        self._emit(part)
+        self._emit(collectives.shuffle(self, stmt, tuple(self._path)))
+        self._join(join, frozenset())
+
     def _slots(self, cursor: str) -> int:
         found = next((s.slots for s in walk(self.kernel) if isinstance(s, CursorInit) and s.name == cursor), None)
         assert found is not None, "the verifier refuses a cursor without an initialization"
@@ -333,7 +349,7 @@ def _has(statements: tuple[Stmt, ...], kind: type) -> bool:
 
 def _waits(stmt: Stmt) -> bool:
     """True for statements before or after which threads of one agent may be at different places or in different states."""
-    return isinstance(stmt, Barrier | Wait | Retire | CursorInit | Advance)
+    return isinstance(stmt, Barrier | Wait | Retire | CursorInit | Advance | Shuffle)
 
 
 def _defines(stmt: Stmt) -> tuple[str, ...]:

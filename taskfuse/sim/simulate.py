@@ -11,13 +11,14 @@ import numpy.typing as npt
 
 from taskfuse.dtypes import DType
 from taskfuse.errors import InputError, SimulationError
-from taskfuse.ir.arguments import scalar_argument, solve_extent
-from taskfuse.ir.scalar import Expr, Sym, evaluate
+from taskfuse.ir.arguments import scalar_argument
+from taskfuse.ir.scalar import Expr
 from taskfuse.ir.types import MemoryType
 from taskfuse.ir.values import NATIVE, Values
+from taskfuse.kir.arguments import bind_symbols, check_count, check_rank, integer, wanted
 from taskfuse.kir.kernel import Kernel
-from taskfuse.kir.limits import MAX_THREADS, SHARED_BYTES, WARP
-from taskfuse.kir.nodes import Buffer, HostParam, ScalarParam, TensorParam
+from taskfuse.kir.limits import MAX_BLOCK, MAX_THREADS, SHARED_BYTES, WARP
+from taskfuse.kir.nodes import Buffer, ScalarParam, TensorParam
 from taskfuse.sim.block import Block
 from taskfuse.sim.lanes import Env, LaneTable
 from taskfuse.sim.machine import Machine
@@ -60,7 +61,7 @@ def simulate(
         SimulationError: something that a GPU would not forgive; :class:`DeadlockError` if no thread can go on.
     """
     tensors, scalars = _arguments(kernel, args, values)
-    symbols = _bind(kernel, tensors, dict(extents or {}))
+    symbols = _bind(kernel, tensors, extents or {})
     code = program(kernel, values)
     launch = _Launch(code, symbols, tensors)
     machine = Machine(code, launch.table, policy(by_seed(seed) if scheduler is None else scheduler, seed), scalars, max_steps)
@@ -68,21 +69,12 @@ def simulate(
     return launch.results()
 
 
-def _wanted(kernel: Kernel) -> list[TensorParam | ScalarParam]:
-    """The parameters that the caller gives, in order."""
-    return [p for p in kernel.params if isinstance(p, ScalarParam) or (isinstance(p, TensorParam) and not p.is_output)]
-
-
 def _arguments(kernel: Kernel, args: Sequence[Argument], values: Values) -> tuple[dict[str, Array], dict[str, Array]]:
     """Tensors and scalars by name, scalars as 0-d arrays of what ``values`` stores."""
-    wanted = _wanted(kernel)
-    if len(args) != len(wanted):
-        takes = ", ".join(p.name for p in wanted) or "none"
-        reason = f"{len(args)} arguments given, {len(wanted)} wanted"
-        raise InputError(index=min(len(args), len(wanted)), fusion=kernel.name, reason=reason, help=f"the arguments are: {takes}")
+    check_count(kernel, len(args))
     tensors: dict[str, Array] = {}
     scalars: dict[str, Array] = {}
-    for index, (param, arg) in enumerate(zip(wanted, args, strict=True)):
+    for index, (param, arg) in enumerate(zip(wanted(kernel), args, strict=True)):
         if isinstance(param, ScalarParam):
             scalars[param.name] = scalar_argument(kernel.name, index, param.name, param.dtype, arg, values)
             continue
@@ -90,59 +82,22 @@ def _arguments(kernel: Kernel, args: Sequence[Argument], values: Values) -> tupl
         if array.dtype != param.dtype.numpy and array.dtype != values.storage(param.dtype):
             reason = f"'{param.name}' has dtype {array.dtype}, not {param.dtype}"
             raise InputError(index=index, fusion=kernel.name, reason=reason, help=f"pass it converted to {param.dtype}")
-        if array.ndim != len(param.shape):
-            raise InputError(index=index, fusion=kernel.name, reason=f"'{param.name}' has {array.ndim} axes, not {len(param.shape)}")
+        check_rank(kernel, index, param, array.ndim)
         tensors[param.name] = array
     return tensors, scalars
 
 
-def _bind(kernel: Kernel, tensors: dict[str, Array], symbols: dict[str, int]) -> dict[str, int]:
+def _bind(kernel: Kernel, tensors: dict[str, Array], extents: Mapping[str, int]) -> dict[str, int]:
     """Values of extents and host parameters."""
-    inputs = [(index, p) for index, p in enumerate(_wanted(kernel)) if isinstance(p, TensorParam)]
-    for index, param in inputs:
-        for axis, (extent, size) in enumerate(zip(param.shape, tensors[param.name].shape, strict=True)):
-            if isinstance(extent, Sym) and symbols.setdefault(extent.name, size) != size:
-                reason = f"axis {axis} of '{param.name}' has extent {size}, but {extent} is {symbols[extent.name]}"
-                raise InputError(index=index, fusion=kernel.name, reason=reason)
-    _solve(kernel, inputs, tensors, symbols)
-    for extent in kernel.extents:
-        if extent.name not in symbols:
-            reason = f"no input has the extent {extent.name}"
-            raise InputError(index=len(inputs), fusion=kernel.name, reason=reason, help=f"give it as extents={{'{extent.name}': ...}}")
-        size = symbols[extent.name]
-        if size < extent.min or (extent.max is not None and size > extent.max) or size % extent.multiple_of:
-            bounds = f"at least {extent.min}" + (f", at most {extent.max}" if extent.max is not None else "")
-            multiple = f", a multiple of {extent.multiple_of}" if extent.multiple_of > 1 else ""
-            index = next((k for k, p in inputs if any(extent.name in e.free for e in p.shape)), len(inputs))
-            raise InputError(index=index, fusion=kernel.name, reason=f"{extent.name} is {size}; it must be {bounds}{multiple}")
-    for index, param in inputs:
-        for axis, (extent, size) in enumerate(zip(param.shape, tensors[param.name].shape, strict=True)):
-            wanted = _value(kernel, extent, symbols)
-            if size != wanted:
-                raise InputError(index=index, fusion=kernel.name, reason=f"axis {axis} of '{param.name}' has extent {size}, not {extent} = {wanted}")
-    for param in kernel.params:
-        if isinstance(param, HostParam):
-            symbols[param.name] = _value(kernel, param.value, symbols)
-    return symbols
-
-
-def _solve(kernel: Kernel, inputs: list[tuple[int, TensorParam]], tensors: dict[str, Array], symbols: dict[str, int]) -> None:
-    """Values of the extents that stand only in expressions such as ``4*S``: those with one unknown are solved for it as linear forms."""
-    names = {e.name for e in kernel.extents}
-    waiting = [(index, p, axis) for index, p in inputs for axis, e in enumerate(p.shape) if not isinstance(e, Sym)]
-    while ready := [(index, p, axis) for index, p, axis in waiting if len(names & p.shape[axis].free - symbols.keys()) == 1]:
-        index, param, axis = ready[0]
-        extent, size = param.shape[axis], tensors[param.name].shape[axis]
-        (name,) = names & extent.free - symbols.keys()
-        found = solve_extent(extent, name, symbols, size)
-        if found is None:
-            raise InputError(index=index, fusion=kernel.name, reason=f"axis {axis} of '{param.name}' has extent {size}, which {extent} never is")
-        symbols[name] = found
+    try:
+        return bind_symbols(kernel, {name: array.shape for name, array in tensors.items()}, extents)
+    except (ZeroDivisionError, IndexError) as e:
+        raise SimulationError(kernel=kernel.name, reason=f"an extent or a host parameter has no value: {e}") from None
 
 
 def _value(kernel: Kernel, expr: Expr, symbols: Mapping[str, int]) -> int:
     try:
-        return int(evaluate(expr, symbols))
+        return integer(expr, symbols)
     except (ZeroDivisionError, IndexError) as e:
         raise SimulationError(kernel=kernel.name, reason=f"the expression {expr} has no value: {e}") from None
 
@@ -156,6 +111,9 @@ class _Launch:
         self.symbols = symbols
         x, y, z = (self.value(e) for e in self.kernel.block)
         self.table = LaneTable((x, y, z))
+        for axis, threads, limit in zip("xyz", (x, y, z), MAX_BLOCK, strict=True):
+            if threads > limit:
+                raise SimulationError(kernel=self.kernel.name, reason=f"{threads} threads per block along {axis}; a block has at most {limit}")
         if self.table.threads > MAX_THREADS:
             raise SimulationError(kernel=self.kernel.name, reason=f"{self.table.threads} threads per block; a block has at most {MAX_THREADS}")
         self.ring = code.values is not NATIVE

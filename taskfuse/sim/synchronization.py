@@ -154,7 +154,7 @@ def warp_barrier(path: Path) -> Instruction:
             mine = agent.lanes.ids // WARP
             rows: list[tuple[int, int, int]] = []
             for warp in sorted(set(mine.tolist())):
-                participants = _selected(path, table.span(warp * WARP, min((warp + 1) * WARP, table.threads)), agent.env, agent)
+                participants = selected(path, table.span(warp * WARP, min((warp + 1) * WARP, table.threads)), agent.env, agent)
                 own = int((mine == warp).sum())
                 if participants != own:
                     rows.append((warp, participants, own))
@@ -207,7 +207,8 @@ def pause(agent: Agent, pc: int) -> Signal:
     return agent.block.machine.block(agent, pc, lambda: _warps_text(agent, pc))
 
 
-def _selected(path: Path, lanes: Lanes, env: Env, agent: Agent) -> int:
+def selected(path: Path, lanes: Lanes, env: Env, agent: Agent) -> int:
+    """How many of ``lanes`` the conditions of the enclosing branches select, with an agent's loop variables."""
     left: Lanes | None = lanes
     for code, holds in path:
         if left is None:

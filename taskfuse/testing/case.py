@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import traceback
 import zlib
 from collections import Counter
@@ -20,6 +21,7 @@ from taskfuse.ir.storage import storage_reads
 from taskfuse.ir.tensor import AxisRef, TensorView
 from taskfuse.ir.types import BLOCK_TYPES, THREAD_TYPES, MemoryType, ParallelType
 from taskfuse.kir import Kernel
+from taskfuse.kir.limits import SHARED_BYTES
 from taskfuse.lowering import LoweringOptions, lower
 from taskfuse.schedule.copy import copy_fusion
 from taskfuse.testing import partitions
@@ -148,9 +150,7 @@ def reschedule(case: Case, chooser: Chooser, options: CaseOptions | None = None)
     return _scheduled(chooser, options or case.options, Recorder(case.math), case.sizes, case.seed)
 
 
-def random_schedule(
-    chooser: Chooser, fusion: Fusion, sizes: Mapping[str, int] | None = None, seed: int = 0, options: CaseOptions | None = None
-) -> Case:
+def random_schedule(chooser: Chooser, fusion: Fusion, sizes: Mapping[str, int] | None = None, seed: int = 0, options: CaseOptions | None = None) -> Case:
     """The math of a user's fusion with random tasks, groups and schedule; arguments as for :func:`fusion_case`.
 
     What ``fusion`` has of a schedule already is kept as far as it goes. Most cases lower; see :func:`random_case`.
@@ -282,4 +282,7 @@ def _too_large(kernel: Kernel, options: CaseOptions, sizes: dict[str, int]) -> T
         counts.append(total)
     if counts[0] > options.threads or counts[1] > options.blocks:
         return LoweringError(what=kernel.name, reason=f"{counts[0]} threads and {counts[1]} blocks are more than the options allow")
+    shared = sum(math.prod(int(evaluate(e, sizes)) for e in b.shape) * b.dtype.itemsize + b.align for b in kernel.buffers if b.memory is MemoryType.Shared)
+    if shared > SHARED_BYTES:
+        return LoweringError(what=kernel.name, reason=f"{shared} bytes of Shared memory, where buffers share none, are more than a block has")
     return None

@@ -9,9 +9,10 @@ from dataclasses import dataclass, field
 from taskfuse.ir.axes import Split, Swizzle
 from taskfuse.ir.scalar import evaluate
 from taskfuse.ir.tasks import Group, Node
+from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import MemoryType, ParallelType
 from taskfuse.kir import walk
-from taskfuse.kir.nodes import Barrier, Wait
+from taskfuse.kir.nodes import Barrier, For, Shuffle, Wait
 from taskfuse.testing.case import Case
 from taskfuse.testing.partitions import is_vertical
 
@@ -125,6 +126,8 @@ def _features(case: Case) -> dict[str, bool]:
     groups = _groups(case)
     extents = [int(evaluate(e, sizes)) for tv in fusion.inputs for e in tv.shape]
     vertical = [g for g in groups if is_vertical(g)]
+    statements = list(walk(kernel))
+    shuffled = {s.out.buffer.removesuffix(".peer") for s in statements if isinstance(s, Shuffle)}
     return {
         "a parallel vertical group": bool(vertical),
         "a parallel horizontal group": len(vertical) < len(groups),
@@ -148,12 +151,22 @@ def _features(case: Case) -> dict[str, bool]:
         "an extent of 0": 0 in extents,
         "a reduction": any(a.is_reduction for tv in tensors for a in tv.root),
         "a thread or block reduction": any(a.is_reduction and tv.schedule.ptype(a).is_bound for tv in tensors for a in tv.loop),
+        "several digits reduced across threads": any(sum(a.is_reduction and tv.schedule.ptype(a).is_thread for a in tv.loop) > 1 for tv in tensors),
+        "a reduction by shuffles": bool(shuffled),
+        "a reduction by shuffles in a horizontal group": any(tv.name in shuffled and _in_horizontal(case, tv) for tv in tensors),
+        "partial results of several warps": bool(shuffled & {s.var.removesuffix(".slot") for s in statements if isinstance(s, For)}),
         "Shared memory": any(b.memory is MemoryType.Shared for b in kernel.buffers),
         "a Global workspace": any(b.memory is MemoryType.Global for b in kernel.buffers),
         "an allocation domain": any(tv.schedule.allocation is not None for tv in tensors),
         "a tensor made by a scheduling call": any(tv.origin is not None for tv in tensors),
         "several outputs": len(fusion.outputs) > 1,
     }
+
+
+def _in_horizontal(case: Case, tv: TensorView) -> bool:
+    """A parallel horizontal group on a thread type holds the task of ``tv``."""
+    home = case.fusion.tasks.home(tv)
+    return home is not None and any(g.ptype is not None and g.ptype.is_thread and not is_vertical(g) and _is_inside(home, g) for g in _groups(case))
 
 
 def _is_inside(node: Node, group: Group) -> bool:

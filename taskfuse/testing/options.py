@@ -26,10 +26,13 @@ class CaseOptions:
         groups: share of groups that are parallelized.
         unclaimed: share of tasks that are left to task 0.
         block_types: share of parallelized horizontal groups, and of bound axes, that are on block types.
+        tensor_threads: most threads that the axes of one tensor are bound to; which one holds for a fusion is chosen.
+        bound_threads: most threads that axes of all tensors are bound to, before groups.
         threads: most threads per block.
         blocks: most blocks.
         transforms: share of tensors (or of propagated references) that are split, merged, reordered, swizzled.
         caches: share of fusions with cache_before and cache_after.
+        warps: share of fusions whose tensors are all split by the factors of one block of threads, mostly of whole warps.
         rfactors: share of reductions that are tried to be split in two.
         memory: share of tensors that get a memory type, and of those, that get an allocation domain.
         distributed: share of fusions with vertical groups in which one task binds an outer axis to threads that others leave Serial.
@@ -54,10 +57,13 @@ class CaseOptions:
     groups: int = 80
     unclaimed: int = 6
     block_types: int = 30
+    tensor_threads: tuple[int, ...] = (8, 4, 16)
+    bound_threads: int = 128
     threads: int = 512
     blocks: int = 64
     transforms: int = 50
     caches: int = 25
+    warps: int = 6
     rfactors: int = 30
     memory: int = 12
     distributed: int = 50
@@ -75,22 +81,55 @@ PIPELINES = CaseOptions(
     ops=8, views=3, selects=2, reductions=6, matmuls=1, composites=0, unclaimed=2, block_types=8, transforms=25, caches=15, memory=4, distributed=60, stages=100
 )
 
+# Mostly reductions across threads, in blocks of whole warps.
+WARPS = CaseOptions(
+    ops=6,
+    sizes=(32, 2, 4, 8, 16, 64, 3, 33),
+    elements=4096,
+    symbolic=8,
+    empty=2,
+    views=6,
+    selects=3,
+    reductions=50,
+    matmuls=2,
+    block_types=15,
+    tensor_threads=(64, 128, 32, 256),
+    bound_threads=256,
+    transforms=30,
+    warps=75,
+    memory=6,
+)
+
 # More of everything.
 LARGE = CaseOptions(ops=22, depth=6)
 
 # The least that has tasks and groups.
 POINTWISE = CaseOptions(
-    dtypes=(float32,), symbolic=0, empty=0, views=0, selects=0, reductions=0, matmuls=0, composites=0, scalars=0, transforms=0, caches=0, rfactors=0, memory=0
+    dtypes=(float32,),
+    symbolic=0,
+    empty=0,
+    views=0,
+    selects=0,
+    reductions=0,
+    matmuls=0,
+    composites=0,
+    scalars=0,
+    transforms=0,
+    caches=0,
+    warps=0,
+    rfactors=0,
+    memory=0,
 )
 
 
 class Mix(Enum):
-    """Which options the cases of consecutive seeds have. MIXED: of five, two the usual, two PIPELINES, one EXACT."""
+    """Which options the cases of consecutive seeds have. MIXED: of six, two the usual, two PIPELINES, one EXACT, one WARPS."""
 
     MIXED = "mixed"
     USUAL = "usual"
     PIPELINES = "pipelines"
     EXACT = "exact"
+    WARPS = "warps"
     LARGE = "large"
     POINTWISE = "pointwise"
 
@@ -98,13 +137,15 @@ class Mix(Enum):
         """The options of a seed."""
         match self:
             case Mix.MIXED:
-                return (USUAL, PIPELINES, PIPELINES, USUAL, EXACT)[seed % 5]
+                return (USUAL, PIPELINES, PIPELINES, USUAL, EXACT, WARPS)[seed % 6]
             case Mix.USUAL:
                 return USUAL
             case Mix.PIPELINES:
                 return PIPELINES
             case Mix.EXACT:
                 return EXACT
+            case Mix.WARPS:
+                return WARPS
             case Mix.LARGE:
                 return LARGE
             case Mix.POINTWISE:

@@ -11,8 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-import networkx as nx
-
+from taskfuse.ir.connectivity import components
 from taskfuse.ir.expr import Assemble, Read
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.scalar import Expr
@@ -34,19 +33,19 @@ class Partition:
     groups: list[Group] = field(default_factory=list[Group])
 
 
-def dependencies(fusion: Fusion) -> nx.DiGraph[TensorView]:
-    """The tensors with storage that are computed, and which reads which, views looked through."""
-    graph: nx.DiGraph[TensorView] = nx.DiGraph()
+def readers(fusion: Fusion) -> dict[TensorView, dict[TensorView, None]]:
+    """The tensors with storage that are computed, each with those that read it, views looked through."""
+    graph: dict[TensorView, dict[TensorView, None]] = {}
     for expr in fusion.exprs():
         if fusion.is_view(expr.output):
             continue
-        graph.add_node(expr.output)
+        graph.setdefault(expr.output, {})
         operands = expr.parts if isinstance(expr, Assemble) else expr.operands
         for operand in operands:
             if isinstance(operand, Read):
                 source = resolve(fusion, operand).tensor
                 if not source.is_input:
-                    graph.add_edge(source, expr.output)
+                    graph.setdefault(source, {})[expr.output] = None
     return graph
 
 
@@ -60,27 +59,34 @@ class _Partitioner:
         self.chooser = chooser
         self.options = options
         self.recorder = recorder
-        self.graph = dependencies(recorder.fusion)
+        self.readers = readers(recorder.fusion)
         self.found = Partition()
 
     def run(self) -> Partition:
-        self._node(self._order(list(self.graph)), 0)
+        self._node(self._order(list(self.readers)), 0)
         return self.found
 
     def _order(self, tensors: Sequence[TensorView]) -> list[TensorView]:
         """An order of ``tensors`` in which producers come first."""
-        part = self.graph.subgraph(tensors)
-        missing = {tv: part.in_degree(tv) for tv in tensors}
+        missing = {tv: 0 for tv in tensors}
+        for _, reader in self._edges(tensors):
+            missing[reader] += 1
         ready = [tv for tv in tensors if not missing[tv]]
         order: list[TensorView] = []
         while ready:
             tv = ready.pop(self.chooser.integer(0, len(ready) - 1) if len(ready) > 1 else 0)
             order.append(tv)
-            for reader in part.successors(tv):
-                missing[reader] -= 1
-                if not missing[reader]:
-                    ready.append(reader)
+            for reader in self.readers[tv]:
+                if reader in missing:
+                    missing[reader] -= 1
+                    if not missing[reader]:
+                        ready.append(reader)
         return order
+
+    def _edges(self, tensors: Sequence[TensorView]) -> list[tuple[TensorView, TensorView]]:
+        """Which of ``tensors`` are read by which of them."""
+        inside = set(tensors)
+        return [(tv, reader) for tv in tensors for reader in self.readers[tv] if reader in inside]
 
     def _node(self, tensors: list[TensorView], depth: int) -> Node | None:
         if len(tensors) == 1 or depth >= self.options.depth or self.chooser.chance(4 + 12 * depth):
@@ -106,11 +112,11 @@ class _Partitioner:
 
     def _cut(self, tensors: list[TensorView]) -> list[list[TensorView]]:
         rank = {tv: k for k, tv in enumerate(tensors)}
-        components = sorted((sorted(c, key=rank.__getitem__) for c in nx.weakly_connected_components(self.graph.subgraph(tensors))), key=lambda c: rank[c[0]])
-        if len(components) > 1 and self.chooser.chance(85):
-            count = min(len(components), 2 + self.chooser.integer(0, 2))
+        parts = components(tensors, self._edges(tensors))
+        if len(parts) > 1 and self.chooser.chance(85):
+            count = min(len(parts), 2 + self.chooser.integer(0, 2))
             bins: list[list[TensorView]] = [[] for _ in range(count)]
-            for k, component in enumerate(components):
+            for k, component in enumerate(parts):
                 bins[k if k < count else self.chooser.integer(0, count - 1)] += component
             return [sorted(b, key=rank.__getitem__) for b in bins]
         order = self._order(tensors)

@@ -25,8 +25,27 @@ from taskfuse.testing.program import Recorder, Spelled
 
 FACTORS = (2, 3, 4, 4, 5, 8)
 BLOCKS_PER_TENSOR = 16
-THREADS = 128  # of all tensors together, before groups
 UNROLLED = 8
+
+_X, _Y, _Z = THREAD_TYPES
+BLOCKS = (
+    ((_X, 32),),
+    ((_X, 64),),
+    ((_X, 32), (_Y, 4)),
+    ((_X, 8), (_Y, 8)),
+    ((_X, 128),),
+    ((_X, 16), (_Y, 2), (_Z, 3)),
+    ((_X, 4), (_X, 8)),
+    ((_X, 8), (_Y, 2), (_X, 4)),
+    ((_X, 96),),
+    ((_Y, 8), (_X, 4)),
+    ((_X, 2), (_Y, 32), (_Z, 2)),
+    ((_X, 48), (_Y, 2)),
+    ((_X, 12), (_Y, 8)),
+    ((_X, 20),),
+    ((_X, 40),),
+)
+"""Blocks of threads as (type, factor) per split: mostly whole warps, some with digits of one type, some of which a warp holds a part."""
 
 
 class Scheduler:
@@ -45,7 +64,7 @@ class Scheduler:
         self._block_share = options.block_types
         self._rings = False
         self._widest: dict[ParallelType, int] = {}
-        self._threads = chooser.pick((8, 4, 16))
+        self._threads = chooser.pick(options.tensor_threads)
 
     def computed(self) -> list[TensorView]:
         """The tensors that have code."""
@@ -83,7 +102,11 @@ class Scheduler:
         self._rings = any(is_vertical(g) for g in self.fusion.tasks.groups())
         if self._rings and self.chooser.chance(75):
             self._block_share = 0
+        block = self.chooser.pick(BLOCKS) if self.chooser.chance(self.options.warps) else None
         for scope in self._scopes():
+            if block is not None:
+                self._by_block(scope, block)
+                continue
             match self.chooser.integer(0, 5):
                 case 0 | 1 | 2:
                     self._by_position(scope)
@@ -126,6 +149,19 @@ class Scheduler:
             for k, (axis, ptype) in enumerate(zip(tv.loop, types, strict=False)):
                 if ptype is not ParallelType.Serial and self._affordable(tv, axis, ptype):
                     self.recorder.attempt(tv.axis(k), "parallelize", ptype)
+
+    def _by_block(self, scope: Sequence[TensorView], block: Sequence[tuple[ParallelType, int]]) -> None:
+        """Every tensor on one block of threads: an axis split by each of its factors, a reduction axis if there is one."""
+        for tv in scope:
+            self._reduce_last(tv)
+            for ptype, factor in block:
+                free = [k for k, a in enumerate(tv.loop) if tv.schedule.ptype(a) is ParallelType.Serial]
+                if not free or self.chooser.chance(10):
+                    continue
+                reduced = [k for k in free if tv.loop[k].is_reduction]
+                axis = self.chooser.pick(reduced if reduced and self.chooser.chance(75) else free)
+                if self.recorder.attempt(tv, "split", axis, factor) is not None and self._affordable(tv, tv.loop[axis + 1], ptype):
+                    self.recorder.attempt(tv.axis(axis + 1), "parallelize", ptype)
 
     def _by_reference(self, scope: Sequence[TensorView]) -> None:
         """One tensor's transforms on the others, as far as they go."""
@@ -204,7 +240,8 @@ class Scheduler:
         bound = math.prod(self.size(a.extent) for a in tv.loop if tv.schedule.ptype(a) in kind)
         own = math.prod(self.size(a.extent) for a in tv.loop if tv.schedule.ptype(a) is ptype) * size
         widest = math.prod(max(self._widest.get(p, 1), own if p is ptype else 1) for p in kind)
-        if bound * size > (BLOCKS_PER_TENSOR if ptype.is_block else self._threads) or widest > (self.options.blocks if ptype.is_block else THREADS):
+        most, together = (BLOCKS_PER_TENSOR, self.options.blocks) if ptype.is_block else (self._threads, self.options.bound_threads)
+        if bound * size > most or widest > together:
             return False
         self._widest[ptype] = max(self._widest.get(ptype, 1), own)
         return True

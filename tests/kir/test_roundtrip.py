@@ -42,6 +42,7 @@ from taskfuse.kir.nodes import (
     ScalarParam,
     ScalarValue,
     SetMaxNReg,
+    Shuffle,
     StMatrix,
     Stmt,
     TensorMapParam,
@@ -135,6 +136,7 @@ SIMPLE: st.SearchStrategy[Stmt] = st.one_of(
     st.builds(Retire, st.sampled_from(Queue), st.integers(0, 7), st.booleans()),
     st.builds(Wgmma, st.integers(1, 32).map(lambda n: 8 * n), st.just(16), accesses(), DESCRIPTORS, DESCRIPTORS, CONDITIONS, DTYPE),
     st.builds(StMatrix, accesses(), accesses()),
+    st.builds(Shuffle, accesses(), accesses(), st.sampled_from([1, 16])),
     st.builds(SetMaxNReg, st.integers(24, 256)),
 )
 LABELS = st.none() | st.sampled_from(["t1", "group1: a, b", "role #2"])

@@ -161,6 +161,16 @@ STATEMENTS = [
         "STMATRIX low[0, 0] <- half_regs[0]",
     ),
     ("STMATRIX low[0, 0] <- half_regs[9]", "registers 9 to 16 of 'half_regs', which has 16", "STMATRIX low[0, 0] <- half_regs[8]"),
+    ("SHUFFLE r <- f[0] xor 1", "a shuffle exchanges registers; 'f' is not Local", "SHUFFLE r <- acc[0] xor 1"),
+    ("SHUFFLE y[0, 0] <- half_regs[0] xor 1", "a shuffle exchanges registers; 'y' is not Local", "SHUFFLE half_regs[1] <- half_regs[0] xor 1"),
+    ("SHUFFLE r <- half_regs[0] xor 1", "a shuffle does not convert: 'r' is float32, 'half_regs' is bfloat16", "SHUFFLE r <- r xor 2"),
+    ("SHUFFLE r <- r xor 3", "a shuffle with mask 3: 1, 2, 4, 8 and 16 are possible", "SHUFFLE r <- r xor 4"),
+    ("SHUFFLE r <- r xor 32", "a shuffle with mask 32: 1, 2, 4, 8 and 16 are possible", "SHUFFLE r <- r xor 16"),
+    (
+        "FOR i in 0..4:\n  SHUFFLE acc[i] <- r xor 8",
+        "index i of Local 'acc' is not a constant after unrolling: 'i' is not the variable of an unrolled loop",
+        "FOR i in 0..4 UNROLL:\n  SHUFFLE acc[i] <- r xor 8",
+    ),
     ("RETIRE wgmma.read <= 0", "wgmma has no retire of reads only", "RETIRE bulk.read <= 0"),
     ("RETIRE bulk <= 8", "a retire to 8 unfinished batches: 0 to 7 are possible", "RETIRE bulk <= 7"),
     ("SETMAXNREG 20", "setmaxnreg 20: multiples of 8 from 24 to 256 are possible", "SETMAXNREG 24"),
@@ -247,6 +257,12 @@ def test_declaration_rules(place: str, bad: str, good: str, text: str, line: str
     assert found == text
     assert line is None or under == line
     verify_kernel(parse_kernel(header.replace(place, good)))
+
+
+def test_a_shuffle_needs_a_warp() -> None:
+    small = DECLARATIONS.replace("BLOCK (32, 4, 1)", "BLOCK (8, 2, 1)")
+    assert message(kernel("SHUFFLE r <- r xor 1", declarations=small))[0] == "a shuffle needs a whole warp; a block has 16 threads"
+    verify_kernel(kernel("SHUFFLE r <- r xor 1", declarations=small.replace("8, 2, 1", "8, 2, N")))
 
 
 def test_tma_has_five_axes_at_most() -> None:

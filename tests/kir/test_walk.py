@@ -73,6 +73,16 @@ def test_accesses() -> None:
     assert found == [((Access("y", (const(3),)),), (one, r)), ((r,), (two,)), ((Access("y", (const(4),)),), (eight,)), ((), ())]
 
 
+def test_a_shuffle_reads_and_writes_registers() -> None:
+    kernel = parse("SHUFFLE r <- r xor 16")
+    (stmt,) = kernel.body
+    r = Access("r", ())
+    assert accesses(stmt) == ((r,), (r,))
+    assert list(expressions(stmt)) == []
+    assert map_expressions(stmt, lambda e: e + 1) == stmt
+    assert text(kernel.body) == "SHUFFLE r <- r xor 16"
+
+
 def test_accesses_and_mbarriers_of_asynchronous_statements() -> None:
     kernel = parse_kernel(next(p for p in PATHS if p.stem == "gemm").read_text())
     named = {

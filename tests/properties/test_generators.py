@@ -63,7 +63,9 @@ def test_a_recorder_writes_public_calls() -> None:
     recorder.call(y.axis(2), "parallelize", P.TIDx)
     assert recorder.attempt(y, "split", 9, 2) is None
     assert recorder.refused == {"split": 1}
-    assert recorder.program().source() == """\
+    assert (
+        recorder.program().source()
+        == """\
 import taskfuse as tf
 from taskfuse import MemoryType as M
 from taskfuse import ParallelType as P
@@ -77,6 +79,7 @@ with fusion:
     tv8.split(1, 2)
     tv8.axis(2).parallelize(P.TIDx)
 """
+    )
 
 
 def branches(rows: int | str = "N") -> tf.Fusion:

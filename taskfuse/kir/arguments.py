@@ -1,0 +1,91 @@
+"""What the caller of a kernel gives, and the values of the kernel's symbols that follow from the shapes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from taskfuse.errors import InputError
+from taskfuse.ir.arguments import solve_extent
+from taskfuse.ir.scalar import Expr, Sym, evaluate
+from taskfuse.kir.kernel import Kernel
+from taskfuse.kir.nodes import HostParam, ScalarParam, TensorParam
+
+
+def wanted(kernel: Kernel) -> tuple[TensorParam | ScalarParam, ...]:
+    """The parameters that the caller gives, in order: inputs and run-time scalars."""
+    return tuple(p for p in kernel.params if isinstance(p, ScalarParam) or (isinstance(p, TensorParam) and not p.is_output))
+
+
+def check_count(kernel: Kernel, given: int) -> None:
+    """Raises :class:`InputError` unless ``given`` is the number of arguments that the caller gives."""
+    params = wanted(kernel)
+    if given != len(params):
+        takes = ", ".join(p.name for p in params) or "none"
+        reason = f"{given} arguments given, {len(params)} wanted"
+        raise InputError(index=min(given, len(params)), fusion=kernel.name, reason=reason, help=f"the arguments are: {takes}")
+
+
+def check_rank(kernel: Kernel, index: int, param: TensorParam, ndim: int) -> None:
+    """Raises :class:`InputError` unless argument ``index`` has as many axes as ``param``."""
+    if ndim != len(param.shape):
+        raise InputError(index=index, fusion=kernel.name, reason=f"'{param.name}' has {ndim} axes, not {len(param.shape)}")
+
+
+def bind_symbols(kernel: Kernel, shapes: Mapping[str, Sequence[int]], given: Mapping[str, int]) -> dict[str, int]:
+    """Values of the extents and the host parameters.
+
+    Args:
+        shapes: shape of each input, by name; their ranks are right.
+        given: values of extents that no input's shape gives.
+
+    Raises:
+        InputError: an extent has two values, or none, or one that breaks what is known about it.
+        ZeroDivisionError, IndexError: an expression of a shape or of a host parameter has no value.
+    """
+    symbols = dict(given)
+    inputs = [(index, p) for index, p in enumerate(wanted(kernel)) if isinstance(p, TensorParam)]
+    for index, param in inputs:
+        for axis, (extent, size) in enumerate(zip(param.shape, shapes[param.name], strict=True)):
+            if isinstance(extent, Sym) and symbols.setdefault(extent.name, size) != size:
+                reason = f"axis {axis} of '{param.name}' has extent {size}, but {extent} is {symbols[extent.name]}"
+                raise InputError(index=index, fusion=kernel.name, reason=reason)
+    _solve(kernel, inputs, shapes, symbols)
+    for extent in kernel.extents:
+        if extent.name not in symbols:
+            reason = f"no input has the extent {extent.name}"
+            raise InputError(index=len(inputs), fusion=kernel.name, reason=reason, help=f"give it as extents={{'{extent.name}': ...}}")
+        size = symbols[extent.name]
+        if size < extent.min or (extent.max is not None and size > extent.max) or size % extent.multiple_of:
+            bounds = f"at least {extent.min}" + (f", at most {extent.max}" if extent.max is not None else "")
+            multiple = f", a multiple of {extent.multiple_of}" if extent.multiple_of > 1 else ""
+            index = next((k for k, p in inputs if any(extent.name in e.free for e in p.shape)), len(inputs))
+            raise InputError(index=index, fusion=kernel.name, reason=f"{extent.name} is {size}; it must be {bounds}{multiple}")
+    for index, param in inputs:
+        for axis, (extent, size) in enumerate(zip(param.shape, shapes[param.name], strict=True)):
+            expected = integer(extent, symbols)
+            if size != expected:
+                reason = f"axis {axis} of '{param.name}' has extent {size}, not {extent}" + (f" = {expected}" if extent.free else "")
+                raise InputError(index=index, fusion=kernel.name, reason=reason)
+    for param in kernel.params:
+        if isinstance(param, HostParam):
+            symbols[param.name] = integer(param.value, symbols)
+    return symbols
+
+
+def integer(expr: Expr, symbols: Mapping[str, int]) -> int:
+    """The value of an expression over symbols that all have one. Raises ZeroDivisionError or IndexError if it has none."""
+    return int(evaluate(expr, symbols))
+
+
+def _solve(kernel: Kernel, inputs: list[tuple[int, TensorParam]], shapes: Mapping[str, Sequence[int]], symbols: dict[str, int]) -> None:
+    """Values of the extents that stand only in expressions such as ``4*S``: those with one unknown are solved for it as linear forms."""
+    names = {e.name for e in kernel.extents}
+    waiting = [(index, p, axis) for index, p in inputs for axis, e in enumerate(p.shape) if not isinstance(e, Sym)]
+    while ready := [(index, p, axis) for index, p, axis in waiting if len(names & p.shape[axis].free - symbols.keys()) == 1]:
+        index, param, axis = ready[0]
+        extent, size = param.shape[axis], shapes[param.name][axis]
+        (name,) = names & extent.free - symbols.keys()
+        found = solve_extent(extent, name, symbols, size)
+        if found is None:
+            raise InputError(index=index, fusion=kernel.name, reason=f"axis {axis} of '{param.name}' has extent {size}, which {extent} never is")
+        symbols[name] = found

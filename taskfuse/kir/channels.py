@@ -1,0 +1,151 @@
+"""The channels of a kernel, read from its statements: which mbarriers, buffers and roles make a ring (docs/channels.md).
+
+A producer waits for an empty slot with a cursor whose parity starts at 1, which a fresh mbarrier lets pass, and with the same cursor fills the
+slot and arrives at another mbarrier, or lets the copy engine do so. These two mbarriers are a channel; its consumers wait for the second one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import product
+from math import prod
+
+from taskfuse.ir.scalar import Expr, const, simplify
+from taskfuse.ir.types import MemoryType
+from taskfuse.kir.kernel import Kernel
+from taskfuse.kir.nodes import CursorInit, Expect, If, InitBarrier, Mbarrier, Stmt, Wait
+from taskfuse.kir.walk import accesses, barrier_slots, bodies
+
+
+@dataclass(frozen=True, slots=True)
+class Channel:
+    """A ring of slots in Shared memory between roles.
+
+    Attributes:
+        name: what the names of its mbarriers have in common, or that of ``full``.
+        full, empty: the mbarrier arrays on which slots are handed over and given back.
+        slots: length of the ring.
+        slot_bytes: bytes of Shared memory in a slot, of all ``buffers``.
+        filled: arrivals per phase at ``full``; ``read``: at ``empty``.
+        transaction_bytes: bytes per phase that the copy engine brings; ``None``: threads fill the slots.
+        producers, consumers: the nodes whose threads wait at ``empty`` and at ``full``, by the labels of the branches around them.
+    """
+
+    name: str
+    full: str
+    empty: str
+    slots: int
+    buffers: tuple[str, ...]
+    slot_bytes: Expr
+    filled: Expr
+    read: Expr
+    transaction_bytes: Expr | None
+    producers: tuple[str, ...]
+    consumers: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelTable:
+    """The channels of a kernel; ``others`` are its mbarrier arrays that belong to none. ``str`` gives a table."""
+
+    channels: tuple[Channel, ...]
+    others: tuple[Mbarrier, ...]
+
+    def __str__(self) -> str:
+        rows = [("channel", "slots", "bytes/slot", "buffers", "full", "empty", "producer", "consumer")] if self.channels else []
+        for ch in self.channels:
+            full = f"{ch.full} count {ch.filled}" + ("" if ch.transaction_bytes is None else f", {ch.transaction_bytes} bytes")
+            ends = " ".join(ch.producers) or "-", " ".join(ch.consumers) or "-"
+            rows.append((ch.name, str(ch.slots), str(ch.slot_bytes), " ".join(ch.buffers) or "-", full, f"{ch.empty} count {ch.read}", *ends))
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+        if self.others:
+            lines.append("mbarriers of no channel: " + ", ".join(f"{m.name}[{m.slots}]" for m in self.others))
+        return "\n".join(lines or ["no channels"])
+
+
+@dataclass(slots=True)
+class _Cursor:
+    """Where a cursor is used: the mbarriers waited at and arrived at with it, the nodes of the waits, the buffers indexed by its slot."""
+
+    parity: int
+    waits: dict[str, None] = field(default_factory=dict[str, None])
+    arrivals: dict[str, None] = field(default_factory=dict[str, None])
+    nodes: dict[str, None] = field(default_factory=dict[str, None])
+    buffers: dict[str, None] = field(default_factory=dict[str, None])
+
+
+def channels(kernel: Kernel) -> ChannelTable:
+    """The channels of ``kernel``, in the order of its mbarriers."""
+    statements = list(_labelled(kernel.body, kernel.name))
+    cursors = {s.name: _Cursor(s.parity) for _, s in statements if isinstance(s, CursorInit)}
+    counts: dict[str, Expr] = {}
+    expected: dict[str, Expr] = {}
+    for label, s in statements:
+        match s:
+            case InitBarrier():
+                counts.setdefault(s.barrier.name, s.count)
+            case Expect():
+                expected.setdefault(s.barrier.name, s.bytes)
+            case _:
+                pass
+        for name, cursor in cursors.items():
+            _note(s, label, cursor, f"{name}.slot")
+    rings: dict[tuple[str, str], list[_Cursor]] = {}
+    for cursor in cursors.values():
+        for empty, full in product(cursor.waits, cursor.arrivals):
+            if cursor.parity == 1 and empty != full:
+                rings.setdefault((full, empty), []).append(cursor)
+    arrays = {m.name: m for m in kernel.mbarriers}
+    made = [_channel(kernel, arrays[full], empty, producers, list(cursors.values()), counts, expected) for (full, empty), producers in rings.items()]
+    order = list(arrays)
+    members = {name for ch in made for name in (ch.full, ch.empty)}
+    return ChannelTable(tuple(sorted(made, key=lambda ch: order.index(ch.full))), tuple(m for m in kernel.mbarriers if m.name not in members))
+
+
+def _labelled(body: tuple[Stmt, ...], label: str) -> Iterator[tuple[str, Stmt]]:
+    """The statements of ``body`` and all in them, each with the label of the innermost labelled branch around it."""
+    for stmt in body:
+        yield label, stmt
+        labels = [b.label or label for b in stmt.branches] if isinstance(stmt, If) else [label]
+        for inner, name in zip(bodies(stmt), labels, strict=False):
+            yield from _labelled(inner, name)
+
+
+def _note(stmt: Stmt, label: str, cursor: _Cursor, slot: str) -> None:
+    """What a statement itself does with the symbol ``slot`` of a cursor."""
+    for barrier in barrier_slots(stmt):
+        if slot in barrier.slot.free:
+            if isinstance(stmt, Wait):
+                cursor.waits[barrier.name] = None
+                cursor.nodes[label] = None
+            else:
+                cursor.arrivals[barrier.name] = None
+    written, read = accesses(stmt)
+    for access in written + read:
+        if any(slot in e.free for e in access.index):
+            cursor.buffers[access.buffer] = None
+
+
+def _channel(
+    kernel: Kernel, full: Mbarrier, empty: str, producers: list[_Cursor], cursors: list[_Cursor], counts: dict[str, Expr], expected: dict[str, Expr]
+) -> Channel:
+    consumers = [c for c in cursors if full.name in c.waits]
+    touched = {name for c in (*producers, *consumers) for name in c.buffers}
+    held = [b for b in kernel.buffers if b.memory is MemoryType.Shared and b.name in touched]
+    size = sum((const(b.dtype.itemsize) * prod(b.shape, start=const(1)) for b in held), const(0))
+    prefix = full.name.rpartition(".")[0]
+    return Channel(
+        name=prefix if prefix and prefix == empty.rpartition(".")[0] else full.name,
+        full=full.name,
+        empty=empty,
+        slots=full.slots,
+        buffers=tuple(b.name for b in held),
+        slot_bytes=simplify(size // full.slots),
+        filled=counts.get(full.name, const(0)),
+        read=counts.get(empty, const(0)),
+        transaction_bytes=expected.get(full.name),
+        producers=tuple(dict.fromkeys(node for c in producers for node in c.nodes)),
+        consumers=tuple(dict.fromkeys(node for c in consumers for node in c.nodes)),
+    )

@@ -1,0 +1,78 @@
+"""Channels are found in the text of a kernel, whether lowering or a person wrote it."""
+
+from pathlib import Path
+
+import pytest
+
+from examples import founding, horizontal_fusion, matmul, nested_groups, pipeline
+from taskfuse.kir import Kernel, parse_kernel
+from taskfuse.kir.channels import channels
+from taskfuse.lowering import lower
+from taskfuse.testing import seeded_case
+
+KERNELS = Path(__file__).parents[1] / "kernels"
+
+
+def kernel(name: str) -> Kernel:
+    return parse_kernel((KERNELS / f"{name}.kir").read_text(encoding="utf-8"))
+
+
+def lines(text: str) -> list[list[str]]:
+    return [line.split() for line in text.splitlines()]
+
+
+def test_a_ring_of_the_copy_engine() -> None:
+    (ring,) = channels(kernel("gemm")).channels
+    assert (ring.name, ring.full, ring.empty, ring.slots) == ("full", "full", "empty", 3)
+    assert ring.buffers == ("a_s", "b_s")
+    assert [str(e) for e in (ring.slot_bytes, ring.filled, ring.read, ring.transaction_bytes)] == ["32768", "1", "8", "32768"]
+    assert (ring.producers, ring.consumers) == (("load",), ("consumer",))
+
+
+def test_a_ring_that_threads_fill() -> None:
+    (ring,) = channels(kernel("ring")).channels
+    assert [str(e) for e in (ring.slot_bytes, ring.filled, ring.read)] == ["128", "32", "32"]
+    assert ring.transaction_bytes is None
+    assert (ring.buffers, ring.producers, ring.consumers) == (("s",), ("producer",), ("consumer",))
+
+
+def test_tables() -> None:
+    assert lines(str(lower(pipeline.build()).channels())) == lines(
+        """channel slots bytes/slot buffers full empty producer consumer
+        ch0 3 128 tv2 ch0.full count 1 ch0.empty count 1 prepare bend
+        ch1 3 128 tv3 ch1.full count 1 ch1.empty count 1 bend finish"""
+    )
+    assert lines(str(lower(founding.build()).channels())) == lines(
+        """channel slots bytes/slot buffers full empty producer consumer
+        ch0 1 16*S*T tv5 tv6 tv7 tv8 ch0.full count 4*S*T ch0.empty count 4*S*T group1 group2"""
+    )
+    assert str(lower(matmul.build()).channels()) == "no channels"
+    assert str(channels(kernel("double"))) == "mbarriers of no channel: full[1]"
+    assert "full count 1, 32768 bytes" in str(channels(kernel("gemm")))
+
+
+@pytest.mark.parametrize("module", [founding, horizontal_fusion, nested_groups, pipeline], ids=lambda m: m.__name__)
+def test_the_text_has_all_of_it(module: object) -> None:
+    made = lower(module.build())
+    assert parse_kernel(str(made)).channels() == made.channels()
+
+
+def test_the_channels_of_lowering_are_found_again() -> None:
+    seen = distributed = 0
+    for seed in range(60):
+        made = seeded_case(seed).kernel
+        if made is None:
+            continue
+        table = made.channels()
+        slots = {m.name: m.slots for m in made.mbarriers}
+        assert [ch.full for ch in table.channels] == [name for name in slots if name.endswith(".full")]
+        for ch in table.channels:
+            assert (ch.full, ch.empty) == (f"{ch.name}.full", f"{ch.name}.empty")
+            assert ch.slots == slots[ch.full] == slots[ch.empty]
+            assert ch.producers
+            assert ch.consumers
+        assert not [m for m in table.others if m.name.endswith((".full", ".empty"))]
+        seen += len(table.channels)
+        distributed += any(m.name.endswith(".turns") for m in table.others)
+    assert seen > 40
+    assert distributed
