@@ -34,24 +34,33 @@ class Atom:
 
     Attributes:
         name: printed name.
-        axes: number of axes that the atom covers.
+        axes: the least and the greatest number of axes that the atom covers.
         binds: the parallel type that the covered axes get; ``None`` if it covers none.
         lanes: threads that execute it together: 1, 32 or 128.
-        max_bytes: bytes of one contiguous access; the covered extent times the element size must be a power of two up to it.
+        max_bytes: bytes of one access at most.
+        power_of_two: the covered extents must be powers of two.
         completion: when its effect is done.
         bounds: what it does out of bounds.
         copies_only: the definition must be a plain copy.
+        is_async: it reads and writes Shared memory through the asynchronous proxy.
     """
 
     name: str
-    axes: int
+    axes: tuple[int, int]
     binds: ParallelType | None
     lanes: int
     max_bytes: int
+    power_of_two: bool
     completion: Completion
     bounds: Bounds
     copies_only: bool
+    is_async: bool = False
 
 
-SCALAR = Atom("scalar", 0, None, 1, 8, Completion.IMMEDIATE, Bounds.PREDICATE, False)
-VECTOR = Atom("vector", 1, ParallelType.Vectorize, 1, 16, Completion.IMMEDIATE, Bounds.PREDICATE, True)
+SCALAR = Atom("scalar", (0, 0), None, 1, 8, False, Completion.IMMEDIATE, Bounds.PREDICATE, False)
+VECTOR = Atom("vector", (1, 1), ParallelType.Vectorize, 1, 16, True, Completion.IMMEDIATE, Bounds.PREDICATE, True)
+# Bulk tensor copies (PTX ISA, "cp.async.bulk.tensor"): one thread starts them, the copy engine makes them.
+TMA_LOAD = Atom("tma_load", (1, 5), ParallelType.Bulk, 1, 1 << 17, False, Completion.BYTES, Bounds.FILL, True, is_async=True)
+TMA_STORE = Atom("tma_store", (1, 5), ParallelType.Bulk, 1, 1 << 17, False, Completion.FIFO, Bounds.CLIP, True, is_async=True)
+
+ATOMS: dict[str, Atom] = {a.name: a for a in (SCALAR, VECTOR, TMA_LOAD, TMA_STORE)}

@@ -250,12 +250,7 @@ class Fusion:
 
     def is_view(self, tv: TensorView) -> bool:
         """True if ``tv`` is a map without storage and code: defined by a view, not an output, claimed by no task, and given no memory."""
-        return (
-            isinstance(self._definitions.get(tv), View)
-            and tv not in self.outputs
-            and tv.schedule.memory is None
-            and self.tasks.task_of(tv) is None
-        )
+        return isinstance(self._definitions.get(tv), View) and tv not in self.outputs and tv.schedule.memory is None and self.tasks.task_of(tv) is None
 
     # -- tasks and schedule ---------------------------------------------------------------------------------------------------------
 

@@ -9,13 +9,13 @@ from enum import Enum
 from typing import TypeVar
 
 from taskfuse.dtypes import DTYPES, DType
+from taskfuse.ir.atoms import ATOMS
 from taskfuse.ir.axes import AxisKind, iteration_position
 from taskfuse.ir.elementwise import COMBINES, ELEMENTWISE, Elementwise
 from taskfuse.ir.expr import IndexValue, Literal
 from taskfuse.ir.fusion import Dim
 from taskfuse.ir.scalar import TRUE, Expr, Token, TokenKind, parse_tokens, sym, tokenize
 from taskfuse.ir.syntax import (
-    ATOMS,
     AXIS_KINDS,
     CONSTANTS,
     INDEX,

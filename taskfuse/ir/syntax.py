@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from taskfuse.dtypes import DType
-from taskfuse.ir.atoms import SCALAR, VECTOR, Atom
+from taskfuse.ir.atoms import Atom
 from taskfuse.ir.axes import Axis, AxisKind, Merge, Rasterize, Resize, Split, Swizzle, Transform
 from taskfuse.ir.elementwise import Combine, Elementwise
 from taskfuse.ir.expr import IndexValue, Literal
@@ -71,7 +71,6 @@ INDEX = "index"
 RESERVED = frozenset({*(k.value for k in Keyword), *CONSTANTS, INDEX})
 AXIS_KINDS = {"iteration": AxisKind.ITERATION, "reduction": AxisKind.REDUCTION, "foreign": AxisKind.FOREIGN}
 KIND_WORDS = {kind: word for word, kind in AXIS_KINDS.items()}
-ATOMS = {a.name: a for a in (SCALAR, VECTOR)}
 
 
 @dataclass(frozen=True, slots=True)

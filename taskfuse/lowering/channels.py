@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from taskfuse.errors import LoweringError, UnsupportedError
+from taskfuse.ir.atoms import Completion
 from taskfuse.ir.expr import Assemble
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.scalar import Const, Expr, const, eq, ge, is_multiple, lt, maximum, prove, simplify, sym
@@ -19,6 +20,7 @@ from taskfuse.ir.tasks import Group, Node, Task
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import BLOCK_TYPES, THREAD_TYPES, MemoryType, ParallelType
 from taskfuse.kir.limits import WARP
+from taskfuse.lowering.dispatch import has_copies
 from taskfuse.lowering.domains import digit_values, digits, product
 from taskfuse.lowering.regions import Regions, hardware_index
 from taskfuse.schedule.joins import Loop
@@ -79,6 +81,16 @@ class Channel:
     producer: Endpoint
     consumers: list[Endpoint]
     stages: int
+
+    @property
+    def transfers(self) -> list[TensorView]:
+        """The tensors that an asynchronous engine fills: it completes bytes at the barrier."""
+        return [tv for tv in self.tensors if tv.schedule.atom is not None and tv.schedule.atom.completion is Completion.BYTES]
+
+    @property
+    def stores(self) -> list[TensorView]:
+        """The tensors that threads store: they arrive when it is done."""
+        return [tv for tv in self.tensors if tv not in self.transfers]
 
 
 def boundary(tree: Tree, fusion: Fusion, tv: TensorView) -> Group | None:
@@ -257,6 +269,8 @@ class Channels:
         everything = self.regions.tensors(node) if node.ptype is not None else []
         for u in touched:
             for loop, a in zip(paths[u], u.loop, strict=True):
+                if self._has_copies(node, loop):
+                    break
                 if loop not in shared and u.schedule.ptype(a).is_loop and all(t in loop.axes for t in everything):
                     for x in loop.axes:
                         path = self.tree.path(x)
@@ -272,7 +286,7 @@ class Channels:
         A parallelized horizontal group stops the descent, and so does a loop of a group that the other end does not share. In a
         parallelized vertical group each role that touches the tensor is an endpoint; so is each member of another group with endpoints of
         other channels below it (a wait for those must not hold up this one), and each arm of a horizontal one that has arms without the
-        channel's loop.
+        channel's loop, or a copy of it in each arm.
         """
         while isinstance(node, Group):
             holders = {m: part for m in self.tree.members[node] if (part := {t for t in touched if m in self.tree.path(t)})}
@@ -280,6 +294,7 @@ class Channels:
             arms = [m for m in self.tree.members[node] if self.regions.tensors(m)]
             if node.ptype is not None and not is_vertical(node) and len(arms) > 1:
                 whole = not serial or all(t in serial[-1].axes for t in self.regions.tensors(node))
+                whole = whole and not any(self._has_copies(node, loop) for loop in serial)
                 if whole and node not in self._entered:
                     break
                 spread = True
@@ -289,6 +304,9 @@ class Channels:
                 return [e for m, part in holders.items() for e in self._descend(m, part, shared, serial, paths)] if spread else [node]
             node = next(iter(holders))
         return [node]
+
+    def _has_copies(self, group: Group, loop: Loop) -> bool:
+        return group.ptype is not None and has_copies(group, loop, [t for t in self.regions.tensors(group) if t in loop.axes])
 
     def check_memory(self, memory: dict[TensorView, MemoryType]) -> None:
         """A boundary of a vertical group on threads lives in Shared memory. Raises :class:`LoweringError`."""
@@ -307,6 +325,11 @@ class Channels:
     def channel(self, tv: TensorView) -> Channel | None:
         """The channel that ``tv`` travels through."""
         return self._of.get(tv)
+
+    def full(self, tv: TensorView) -> str | None:
+        """The mbarriers at which a fill of the ring of ``tv`` is complete."""
+        channel = self._of.get(tv)
+        return None if channel is None else f"{channel.name}.full"
 
     def names(self) -> set[str]:
         """The names of the tensors whose accesses channels order."""
@@ -331,6 +354,7 @@ class Channels:
             if node is group:
                 return True
         return False
+
     # -- arrivals -------------------------------------------------------------------------------------------------------------------
 
     def arrivals(self, end: Endpoint) -> Expr:
@@ -343,6 +367,7 @@ class Channels:
         if not self.regions.is_aligned(end.node) or any(self._shares_warps(end.node, other) for ch in self.channels for other in ch.consumers):
             return False
         return end.turns is None or is_multiple(end.turns.width, WARP, self.regions.facts)
+
     def _shares_warps(self, node: Node, other: Endpoint) -> bool:
         """True if warps of a node hold several instances of a distributed endpoint, which do not run together."""
         if other.turns is None or is_multiple(other.turns.width, WARP, self.regions.facts):
@@ -362,7 +387,8 @@ class Channels:
             empty = const(0)
             for end in ch.consumers:
                 empty = empty + self.arrivals(end)
-            found += [(f"{ch.name}.full", ch.stages, self.arrivals(ch.producer)), (f"{ch.name}.empty", ch.stages, simplify(empty, self.regions.facts))]
+            full = (self.arrivals(ch.producer) if ch.stores else const(0)) + (1 if ch.transfers else 0)
+            found += [(f"{ch.name}.full", ch.stages, full), (f"{ch.name}.empty", ch.stages, simplify(empty, self.regions.facts))]
             for end in ch.consumers:
                 if end.turns is not None:
                     if not isinstance(end.turns.count, Const):

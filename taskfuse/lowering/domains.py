@@ -102,4 +102,3 @@ def digit_values(axes: tuple[Axis, ...], base: Expr, facts: Facts) -> dict[Axis,
 def refused(tv: TensorView, what: str, help: str) -> LoweringError:
     """A lowering error about one tensor."""
     return LoweringError(what=tv.name, reason=what, help=help, location=tv.location)
-

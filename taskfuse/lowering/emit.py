@@ -16,6 +16,7 @@ from taskfuse.kir.nodes import (
     Counter,
     Dim3,
     Extent,
+    FenceInit,
     For,
     If,
     InitBarrier,
@@ -23,6 +24,7 @@ from taskfuse.kir.nodes import (
     Param,
     ScalarParam,
     Stmt,
+    TensorMapParam,
     TensorParam,
 )
 from taskfuse.lowering.plan import PBind, PDispatch, PLoop, PNode, PScope, PStmt, PSync, base_name
@@ -88,18 +90,27 @@ class Emitter:
                 return self._statements([n], facts)
 
     def kernel(
-        self, plan: list[PNode], buffers: list[Buffer], mbarriers: list[tuple[str, int, Expr]], counters: list[str], cursors: tuple[Stmt, ...]
+        self,
+        plan: list[PNode],
+        buffers: list[Buffer],
+        mbarriers: list[tuple[str, int, Expr]],
+        counters: list[str],
+        cursors: tuple[Stmt, ...],
+        maps: tuple[TensorMapParam, ...],
     ) -> Kernel:
         """The whole kernel: arguments, launch shape, initialization of mbarriers, body."""
         fusion, regions = self.fusion, self.regions
         head: list[Stmt] = []
         if mbarriers:
             first = and_(*(eq(hardware_index(p), 0) for p in THREAD_TYPES if regions.launch[p] is not const(1)))
-            inits = tuple(InitBarrier(BarrierSlot(name, const(slot)), count) for name, slots, count in mbarriers for slot in range(slots))
+            inits: tuple[Stmt, ...] = tuple(InitBarrier(BarrierSlot(name, const(slot)), count) for name, slots, count in mbarriers for slot in range(slots))
+            if maps:
+                inits = (*inits, FenceInit())
             head += [If((Branch(first, inits),)), Barrier(BarrierScope.BLOCK, regions.threads, note="barriers are initialized")]
         params: list[Param] = [TensorParam(tv.name, tv.dtype, tv.shape, False) for tv in fusion.inputs]
         params += [ScalarParam(s.name, s.dtype) for s in fusion.scalars]
         params += [TensorParam(tv.name, tv.dtype, tv.shape, True) for tv in fusion.outputs]
+        params += maps
 
         def shape(types: tuple[object, ...]) -> Dim3:
             x, y, z = (regions.launch[p] for p in INDEX_TYPES if p in types)
@@ -116,4 +127,3 @@ class Emitter:
             counters=tuple(Counter(c) for c in counters),
             body=(*head, *cursors, *self.body(plan, regions.facts)),
         )
-

@@ -10,14 +10,36 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from taskfuse.errors import LoweringError
-from taskfuse.ir.scalar import Expr, const, eq, select, simplify, sym, xor
+from taskfuse.ir.expr import Read
+from taskfuse.ir.scalar import Const, Expr, const, eq, is_multiple, select, simplify, sym, xor
+from taskfuse.ir.storage import storage_operands
 from taskfuse.ir.tasks import Group, Node
-from taskfuse.ir.types import THREAD_TYPES
+from taskfuse.ir.tensor import TensorView
+from taskfuse.ir.types import THREAD_TYPES, MemoryType
 from taskfuse.kir.limits import WARP
-from taskfuse.kir.nodes import Advance, Arrive, Barrier, BarrierScope, BarrierSlot, Branch, CursorInit, If, Stmt, Wait
+from taskfuse.kir.nodes import (
+    Advance,
+    Arrive,
+    Barrier,
+    BarrierScope,
+    BarrierSlot,
+    Branch,
+    Commit,
+    CursorInit,
+    Expect,
+    FenceProxyAsync,
+    If,
+    Queue,
+    Retire,
+    Shuffle,
+    Stmt,
+    TmaStore,
+    Wait,
+)
 from taskfuse.lowering.channels import Channel, Channels, Endpoint, Turns
 from taskfuse.lowering.plan import PBind, PDispatch, PLoop, PNode, PScope, PStmt, PSync, children, statements
 from taskfuse.lowering.regions import Regions, hardware_index
+from taskfuse.lowering.statements import Statements
 from taskfuse.schedule.joins import Loop
 from taskfuse.schedule.order import Tree
 
@@ -31,14 +53,15 @@ class Endpoints:
         held: where turns are held: (what takes the turn, what gives it, endpoint).
     """
 
-    def __init__(self, channels: Channels) -> None:
+    def __init__(self, channels: Channels, statements: Statements) -> None:
         self.channels = channels
+        self.statements = statements
         self.regions = channels.regions
         self.tree = channels.tree
         self.held: list[tuple[PSync, PSync, Endpoint]] = []
 
     def check_turns(self, plan: list[PNode]) -> None:
-        """A barrier between the instances of a distributed channel must not stand where one of them holds the turn: the others wait for it.
+        """A barrier, or a warp, of several instances of a distributed channel must not wait where one of them holds the turn: the others wait for it.
 
         To be asked when all barriers are in. Raises :class:`LoweringError`.
         """
@@ -46,7 +69,16 @@ class Endpoints:
         for take, give, end in self.held:
             inside = flat[flat.index(take) : flat.index(give)]
             turns = end.turns
-            if turns is not None and any(b.is_barrier and turns.ptype in b.types for b in inside):
+            if turns is None:
+                continue
+            shuffles = any(isinstance(n, PStmt) and isinstance(n.stmt, Shuffle) for n in inside)
+            if shuffles and not is_multiple(turns.width, WARP, self.regions.facts):
+                raise LoweringError(
+                    what=end.node.name,
+                    reason=f"its instances on {turns.ptype.value} take turns in a channel and share warps, and a shuffle stands where one holds the turn",
+                    help="let each instance have whole warps: bind axes of it to lower thread types, 32 threads or a multiple",
+                )
+            if any(isinstance(n, PSync) and n.is_barrier and turns.ptype in n.types for n in inside):
                 raise LoweringError(
                     what=end.node.name,
                     reason=f"its instances on {turns.ptype.value} take turns in a channel, and a barrier of all of them stands where one holds the turn",
@@ -68,13 +100,77 @@ class Endpoints:
         slot = sym(f"{c}.slot")
         level = end.turns.outer if end.turns is not None and end.turns.loop is ch.loop else ch.loop
         first, last = self._span(_level_blocks(plan, end.node, level), touches, end.turns is not None)
-        last[0][last[1] + 1 : last[1] + 1] = [_sync(end, *self.arrive(end, BarrierSlot(arrive, slot)), Advance(c, const(1)))]
-        first[0][first[1] : first[1]] = [_sync(end, Wait(BarrierSlot(wait, slot), sym(f"{c}.parity")))]
+        issued = [s for blocks in _level_blocks(plan, end.node, level) for n in blocks for s in _below(n) if touches(s)]
+        release = (*self._retire(plan, ch, end, issued), *self.arrive(end, BarrierSlot(arrive, slot))) if end is not ch.producer or ch.stores else ()
+        last[0][last[1] + 1 : last[1] + 1] = [_sync(end, *self._publish(ch, end), *release, Advance(c, const(1)))]
+        start: list[PNode] = [_sync(end, Wait(BarrierSlot(wait, slot), sym(f"{c}.parity")))]
+        if end is ch.producer and ch.transfers:
+            start.append(self._expect(ch, BarrierSlot(arrive, slot), issued))
+        first[0][first[1] : first[1]] = start
         inits = [CursorInit(c, ch.stages, 0, parity)]
         if end.turns is not None:
             inits.append(CursorInit(f"{c}.turn", 1, 0, 0))
             self._take_turns(plan, end, end.turns, touches, ch.loop)
         _frame(plan, ch.group, end.node, self.tree).insert(0, PSync(tuple(inits)))
+
+    def _expect(self, ch: Channel, slot: BarrierSlot, issued: list[PStmt]) -> PStmt:
+        """The bytes of one fill, announced by the thread that starts the transfers."""
+        tasks = {self.tree.place[tv] for tv in ch.transfers}
+        tv = ch.transfers[0]
+        if len(tasks) > 1:
+            names = ", ".join(sorted(t.name for t in tasks))
+            raise LoweringError(what=ch.name, reason=f"the tasks {names} start bulk copies of one fill", help="put them into one task", location=tv.location)
+        total = sum(self._bytes(ch, t, issued) for t in ch.transfers)
+        env = self.statements.indexer.variant(tv, {}, MemoryType.Shared)
+        return self.statements.statement(tv, Expect(slot, const(total)), env, env.guards)
+
+    def _bytes(self, ch: Channel, tv: TensorView, issued: list[PStmt]) -> int:
+        """The bytes of all transfers of ``tv`` in one fill: their number is a constant."""
+        paths = self.statements.indexer.joins.path[tv]
+        at = paths.index(ch.loop) + 1 if ch.loop is not None else 0
+        trips = 1
+        for loop, a in zip(paths[at:], tv.loop[at:], strict=True):
+            if tv.schedule.ptype(a).is_loop:
+                extent = simplify(a.extent, self.regions.facts)
+                if not isinstance(extent, Const):
+                    raise LoweringError(
+                        what=tv.name,
+                        reason=f"one fill of its ring takes {a.extent} bulk copies (loop axis {loop.depth}): the bytes of a fill are a constant",
+                        help="inline it into that loop, or split the axis by a constant",
+                        location=tv.location,
+                    )
+                trips *= extent.value
+        alone = self.statements.indexer.variant(tv, {}, MemoryType.Shared).guards
+        guards = [g for s in issued if s.tv is tv for g in s.guards if g not in alone]
+        if guards:
+            raise LoweringError(
+                what=tv.name,
+                reason=f"its bulk copies run under the guard {guards[0]}, and every fill of a ring brings the same bytes",
+                help="split by divisors, or so that only the last tile overhangs",
+                location=tv.location,
+            )
+        return trips * self.statements.transfers[tv]
+
+    def _publish(self, ch: Channel, end: Endpoint) -> tuple[Stmt, ...]:
+        """What a producer's threads do before they arrive: their stores come before asynchronous reads of the same bytes."""
+        if end is not ch.producer or not ch.stores:
+            return ()
+        names = {tv.name for tv in ch.stores}
+        for tv in self.tree.place:
+            atom = tv.schedule.atom
+            if atom is not None and atom.is_async and any(s.tensor.name in names for s in self._reads(tv)):
+                return (FenceProxyAsync(),)
+        return ()
+
+    def _reads(self, tv: TensorView) -> list[Read]:
+        return [o for o in storage_operands(self.statements.fusion, self.statements.definition(tv)) if isinstance(o, Read)]
+
+    def _retire(self, plan: list[PNode], ch: Channel, end: Endpoint, issued: list[PStmt]) -> tuple[Stmt, ...]:
+        """What a consumer does before it gives a slot back: asynchronous reads of it are done. Before the role ends, so are their writes."""
+        if end is ch.producer or not any(isinstance(s.stmt, TmaStore) for s in issued):
+            return ()
+        _frame(plan, ch.group, end.node, self.tree).append(PSync((Retire(Queue.BULK, 0),)))
+        return Commit(Queue.BULK), Retire(Queue.BULK, 0, read_only=True)
 
     def _span(self, blocks: list[list[PNode]], touches: _Touch, inside: bool) -> tuple[tuple[list[PNode], int], tuple[list[PNode], int]]:
         """The first and the last use in some blocks; ``inside``: inside of the bound loops that hold all uses."""
@@ -114,10 +210,10 @@ class Endpoints:
         return (Barrier(BarrierScope.WARP, const(WARP), note="before one lane arrives for the warp"), If((Branch(eq(lane, 0), (Arrive(slot),)),)))
 
 
-def _flat(nodes: list[PNode]) -> Iterator[PSync]:
-    """All synchronization below some nodes, in the order of the text."""
+def _flat(nodes: list[PNode]) -> Iterator[PSync | PStmt]:
+    """All synchronization and all statements below some nodes, in the order of the text."""
     for n in nodes:
-        if isinstance(n, PSync):
+        if isinstance(n, PSync | PStmt):
             yield n
         for block in children(n):
             yield from _flat(block)

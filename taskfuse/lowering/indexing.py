@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from itertools import takewhile
 
-from taskfuse.ir.axes import Axis, Resize, Split
+from taskfuse.ir.atoms import Bounds
+from taskfuse.ir.axes import Axis, Merge, Resize, Split
 from taskfuse.ir.expr import Assemble, MathExpr, Read, Reduction
 from taskfuse.ir.fusion import Fusion
-from taskfuse.ir.scalar import Const, Expr, Facts, const, eq, ge, lt, prove, simplify, substitute, sym
+from taskfuse.ir.scalar import Const, Expr, Facts, FloorDiv, const, eq, ge, lt, prove, simplify, substitute, sym
 from taskfuse.ir.storage import has_code, storage_operands, storage_uses
 from taskfuse.ir.tasks import Task
 from taskfuse.ir.tensor import TensorView
@@ -21,10 +22,18 @@ from taskfuse.kir.nodes import Access
 from taskfuse.lowering.domains import allocation_axes, ancestors, backward, digit_values, digits, forward, product, refused
 from taskfuse.lowering.plan import Environment, base_name
 from taskfuse.lowering.regions import Regions, Span
+from taskfuse.lowering.work import WorkLoops
 from taskfuse.schedule.joins import Joins, Loop
 from taskfuse.schedule.order import Tree
 
 ATOM = "v"
+
+
+def atom_symbols(tv: TensorView) -> dict[Axis, str]:
+    """The symbols of the axes that an atom covers: not loops, but points of one instruction."""
+    return {a: ATOM if k == 0 else f"{ATOM}{k}" for k, a in enumerate(tv.schedule.atom_axes)}
+
+
 ZERO = const(0)
 
 
@@ -34,6 +43,8 @@ class Indexer:
     Attributes:
         memory: tensor -> where it lives.
         slot: the slot of a tensor's ring that code of a task uses, or ``None`` (set by the channels).
+        work: the loops whose trips the block index decides (``None`` until memory types are known).
+        full: the mbarriers at which a fill of a tensor's ring is complete, or ``None`` (set by the channels).
     """
 
     def __init__(self, fusion: Fusion, tree: Tree, joins: Joins, regions: Regions) -> None:
@@ -44,6 +55,7 @@ class Indexer:
         self.memory: dict[TensorView, MemoryType] = {}
         self.placed: dict[TensorView, tuple[TensorView, tuple[Expr, ...]]] = {}
         self.slot: Callable[[TensorView, Task], Expr | None] = lambda tv, task: None
+        self.full: Callable[[TensorView], str | None] = lambda tv: None
         self.loop_names: dict[Loop, str] = {}
         self._environments: dict[TensorView, Environment] = {}
         self._accumulating: dict[TensorView, Environment] = {}
@@ -52,7 +64,12 @@ class Indexer:
             if isinstance(expr, Assemble):
                 for part, place in zip(expr.parts, expr.places, strict=True):
                     self.placed[part.tensor] = (expr.output, place)
+        self.work: WorkLoops | None = None
         self._set_memory()
+        self.work = WorkLoops(fusion, tree, regions, self.memory)
+        self._environments.clear()  # those so far guard what work loops now bound
+        self._accumulating.clear()
+        self._kept.clear()
 
     # -- memory types ---------------------------------------------------------------------------------------------------------------
 
@@ -195,14 +212,15 @@ class Indexer:
         facts: Facts = self.regions.facts
         values: dict[Axis, Expr] = {}
         guards: list[Expr] = []
+        atoms = atom_symbols(tv)
         for a in tv.loop:
             ptype = tv.schedule.ptype(a)
             if ptype.is_loop and a in loops:
                 values[a] = loops[a]
                 facts = facts.with_range(str(loops[a]), 0, a.extent - 1)
-            elif ptype.is_atom:
-                values[a] = sym(ATOM)
-                facts = facts.with_range(ATOM, 0, a.extent - 1)
+            elif a in atoms:
+                values[a] = sym(atoms[a])
+                facts = facts.with_range(atoms[a], 0, a.extent - 1)
         for p in INDEX_TYPES:
             region = self.regions.region(task, p)
             own = digits(tv, p)
@@ -227,16 +245,24 @@ class Indexer:
                 facts = facts.with_range(name, 0, 0)
                 if region.extent is not const(1):
                     guards.append(eq(sym(name), 0))
+        start = values
         values = backward(tv, values)
+        bounded = self._bounded(tv, loops)
+        for t in bounded:
+            if t.source in values and not t.source.is_foreign:
+                facts = facts.with_assumption(lt(values[t.source], t.source.extent))
+        inside = self._merged(tv, start, values, facts)
         if all(a in values for a in tv.logical):
             for a, v in forward(tv, tuple(values[a] for a in tv.logical), facts).items():
                 values.setdefault(a, v)
         for t in tv.schedule.transforms:
             match t:
+                case Split() if t in bounded:
+                    pass
                 case Split(source=source) if source.is_foreign or (outside and source.is_reduction):
                     pass
                 case Split(source=source) if source in values and not self._covers(t):
-                    guards += self._bound(values[source], source.extent, facts)
+                    guards += self._remainder(tv, source, values[source], facts, inside)
                 case Resize(source=source) if source in values:
                     guards += self._bound(values[source], source.extent, facts)
                     if not prove(ge(values[source], 0), facts):
@@ -249,9 +275,55 @@ class Indexer:
             facts = facts.with_assumption(guard)
         return Environment(values, facts, tuple(dict.fromkeys(guards)))
 
+    def _bounded(self, tv: TensorView, loops: dict[Axis, Expr]) -> list[Split]:
+        """The splits whose remainder is cut off by the bound of a work loop."""
+        work = self.work
+        if work is None or tv not in self.joins.path:
+            return []
+        found: list[Split] = []
+        for a, loop in zip(tv.loop, self.joins.path[tv], strict=True):
+            if a in loops and loops[a] is sym(self.loop_name(loop)) and (t := work.split(tv, a)) is not None and work.trips(loop) is not None:
+                found.append(t)
+        return found
+
+    def trips(self, loop: Loop, extent: Expr) -> Expr:
+        """The trips of a loop of an extent, in hardware indices."""
+        trips = None if self.work is None else self.work.trips(loop)
+        return extent if trips is None else trips
+
     def _covers(self, t: Split) -> bool:
         """True if the split divides, so that it makes no index out of range."""
         return prove(eq(t.outer.extent * t.inner.extent, t.source.extent), self.regions.facts)
+
+    def _merged(self, tv: TensorView, start: dict[Axis, Expr], values: dict[Axis, Expr], facts: Facts) -> tuple[dict[Axis, Expr], Facts]:
+        """The indices once more, with a symbol of its own for each axis that was merged and whose index, a quotient, stays within its extent.
+
+        What is proved of them holds of ``values``; the prover finds in two steps what it does not find in one.
+        """
+        named: dict[Axis, Expr] = {}
+        ranged = facts
+        for t in tv.schedule.transforms:
+            if isinstance(t, Merge) and t.outer in values and isinstance(values[t.outer], FloorDiv) and prove(lt(values[t.outer], t.outer.extent), facts):
+                named[t.outer] = sym(f"merged.{len(named)}")
+                ranged = ranged.with_range(f"merged.{len(named) - 1}", 0, t.outer.extent - 1)
+        return backward(tv, {**start, **named}) if named else values, ranged
+
+    def _remainder(self, tv: TensorView, source: Axis, value: Expr, facts: Facts, inside: tuple[dict[Axis, Expr], Facts]) -> list[Expr]:
+        """The guard of a split with a remainder; of an atom that fills or clips, only that of its first element."""
+        atom = tv.schedule.atom
+        within = {name: ZERO for name in atom_symbols(tv).values() if name in value.free}
+        if atom is None or atom.bounds is Bounds.PREDICATE:
+            within = {}
+        elif within and atom.bounds is Bounds.CLIP and source not in tv.logical:
+            raise refused(
+                tv,
+                f"its atom {atom.name} clips at the end of the tensor, and its tile overhangs an axis of {source.extent} inside of it",
+                "split by divisors, or split the tensor's own axis",
+            )
+        same, ranged = inside
+        if source in same and prove(lt(substitute(same[source], within), source.extent), ranged):
+            return []
+        return self._bound(substitute(value, within), source.extent, facts)
 
     def _bound(self, value: Expr, extent: Expr, facts: Facts) -> list[Expr]:
         cond = lt(simplify(value, facts), extent)

@@ -60,10 +60,10 @@ def lower(fusion: Fusion, options: LoweringOptions = DEFAULT) -> Kernel:
     channels = Channels(fusion, sequencer.tree, regions, sequencer.joins.path, order)
     channels.check_memory(indexer.memory)
     rings = Rings(indexer, channels)
-    indexer.slot = rings.slot
+    indexer.slot, indexer.full = rings.slot, channels.full
     statements = Statements(indexer)
     plan = NestBuilder(indexer, statements).build(order)
-    endpoints = Endpoints(channels)
+    endpoints = Endpoints(channels, statements)
     endpoints.insert(plan)
     rings.insert(plan)
     Registers(regions).insert(plan)
@@ -75,5 +75,5 @@ def lower(fusion: Fusion, options: LoweringOptions = DEFAULT) -> Kernel:
     endpoints.check_turns(plan)
     Notes(indexer, channels).write(plan)
     mbarriers = [*channels.barriers(), *((name, 1, count) for name, count in sync.mbarriers)]
-    kernel = Emitter(fusion, regions).kernel(plan, storage, mbarriers, sync.counters, tuple(sync.cursor_inits()))
+    kernel = Emitter(fusion, regions).kernel(plan, storage, mbarriers, sync.counters, tuple(sync.cursor_inits()), tuple(statements.maps.values()))
     return run_pipeline(kernel, options.verify)

@@ -15,6 +15,7 @@ from taskfuse.ir.scalar import Expr, and_, const, eq, ge, lt, simplify, substitu
 from taskfuse.ir.tasks import Group, Node, Task
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import INDEX_TYPES, ParallelType
+from taskfuse.lowering.dispatch import has_copies
 from taskfuse.lowering.indexing import Indexer
 from taskfuse.lowering.plan import PBind, PDispatch, PLoop, PNode, PScope, base_name
 from taskfuse.lowering.reductions import finish
@@ -168,7 +169,8 @@ class NestBuilder:
             loop, body = pieces[0].loop, pieces[0].body
             tensors = _tensors(body)
             types = {tv.schedule.ptype(loop.axes[tv]) for tv in tensors}
-            if not is_vertical(group) or (len(types) == 1 and next(iter(types)).is_bound):
+            outside = len(types) == 1 and next(iter(types)).is_bound if is_vertical(group) else not has_copies(group, loop, tensors)
+            if outside:
                 if group.ptype in types:
                     return self._emit_parallel(group, body, (*inside, loop))
                 return self._loop(loop, tensors, self._emit_parallel(group, body, inside), group)
@@ -216,7 +218,7 @@ class NestBuilder:
             return body
         if ptype.is_bound:
             return [PBind(self._bound_index(tv, axis, ptype), ptype, axis.extent, body)]
-        return [PLoop(self.indexer.loop_name(loop), axis.extent, ptype is ParallelType.Unroll, body, loop)]
+        return [PLoop(self.indexer.loop_name(loop), self.indexer.trips(loop, axis.extent), ptype is ParallelType.Unroll, body, loop)]
 
     def _bound_index(self, tv: TensorView, axis: Axis, ptype: ParallelType) -> Expr:
         task = self.tree.place[tv]
@@ -299,4 +301,3 @@ class _Wrap:
         for name, axis in reversed(self.loops):
             nodes = [PLoop(name, axis.extent, self.tv.schedule.ptype(axis) is ParallelType.Unroll, nodes)]
         return nodes
-

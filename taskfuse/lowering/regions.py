@@ -6,6 +6,7 @@ replicated, else the first index.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -17,7 +18,7 @@ from taskfuse.ir.storage import storage_uses
 from taskfuse.ir.tasks import Group, Node, Task
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import INDEX_TYPES, THREAD_TYPES, MemoryType, ParallelType
-from taskfuse.kir.limits import MAX_THREADS, WARP, WARPGROUP
+from taskfuse.kir.limits import MAX_BLOCK, MAX_THREADS, WARP, WARPGROUP
 from taskfuse.lowering.domains import digits, product
 from taskfuse.schedule.order import Tree, is_vertical
 
@@ -61,14 +62,13 @@ class Regions:
         self._region: dict[tuple[Node, ParallelType], Span] = {}
         self._uses = {tv: tuple(u.output for u in storage_uses(fusion, tv) if not isinstance(u, Assemble)) for tv in tree.place}
         self._all = self._tensors_below(tree.root)
-        below = ONE
+        for kept in range(len(THREAD_TYPES), -1, -1):
+            self._padded = THREAD_TYPES[:kept]
+            self._measure_launch()
+            if self._excess() is None:
+                break
         for ptype in INDEX_TYPES:
-            if ptype is THREAD_TYPES[0]:
-                below = ONE
-            root = self._measure(tree.root, ptype, below if ptype.is_thread else None)
-            self.launch[ptype] = ONE if root is None else root
             self._place(tree.root, ptype, Span(const(0), self.launch[ptype]))
-            below = simplify(below * self.launch[ptype], self.facts)
         for ptype in INDEX_TYPES:
             last = self.launch[ptype] - 1
             limit = simplify(last, self.facts)
@@ -76,19 +76,51 @@ class Regions:
         self._check_threads()
         self.threads: Expr = self.launch[THREAD_TYPES[0]] * self.launch[THREAD_TYPES[1]] * self.launch[THREAD_TYPES[2]]
 
-    def _check_threads(self) -> None:
+    def _measure_launch(self) -> None:
+        """Extents of all nodes, and the launch shape, with members rounded up to whole warps on the types of ``_padded`` only."""
+        below = ONE
+        for ptype in INDEX_TYPES:
+            if ptype is THREAD_TYPES[0]:
+                below = ONE
+            root = self._measure(self.tree.root, ptype, below if ptype in self._padded else None)
+            self.launch[ptype] = ONE if root is None else root
+            below = simplify(below * self.launch[ptype], self.facts)
+
+    def _excess(self) -> str | None:
+        """Why no block has the threads of the launch, for any extents; ``None`` if one may."""
+        for p, limit in zip(THREAD_TYPES, MAX_BLOCK, strict=True):
+            least = bounds(self.launch[p], self.facts)[0]
+            if least is not None and least > limit:
+                return f"a block would have {self.launch[p]} threads along {p.value}, at least {least}; {limit} are possible"
         x, y, z = (self.launch[p] for p in THREAD_TYPES)
         least = bounds(x * y * z, self.facts)[0]
         if least is not None and least > MAX_THREADS:
-            root = self.tree.root
-            bound = {m: [f"{p.value} {e}" for p in THREAD_TYPES if (e := self._extent[(m, p)]) is not None] for m in self.tree.members[root]}
-            notes = tuple(f"{m.name}: {', '.join(extents)}" for m, extents in bound.items() if extents)
-            raise LoweringError(
-                what=self.fusion.name,
-                reason=f"a block would have {x} * {y} * {z} threads, at least {least}; {MAX_THREADS} are possible",
-                notes=notes,
-                help="bind fewer or smaller axes to thread indices",
-            )
+            return f"a block would have {x} * {y} * {z} threads, at least {least}; {MAX_THREADS} are possible"
+        return None
+
+    def _check_threads(self) -> None:
+        reason = self._excess()
+        if reason is None:
+            return
+        wide = [p for p in THREAD_TYPES if p.value in reason] or list(THREAD_TYPES)
+        raise LoweringError(
+            what=self.fusion.name,
+            reason=reason,
+            notes=tuple(note for p in wide for note in self._bindings(p)),
+            help=f"bind fewer or smaller axes to {wide[0].value}, or use TIDx or TIDy" if len(wide) == 1 else "bind fewer or smaller axes to thread indices",
+        )
+
+    def _bindings(self, p: ParallelType) -> Iterator[str]:
+        """Who is bound to a type: the groups in parallel on it, and the widest tensor of each task."""
+        for group in self.fusion.tasks.groups():
+            if group.ptype is p:
+                parts = [f"{m.name} {ONE if (e := self._extent[(m, p)]) is None else e}" for m in self.tree.members[group] if self._tensors_below(m)]
+                yield f"{group.name} is parallel on {p.value}: {', '.join(parts)}"
+        for task, tensors in self.tree.tensors.items():
+            extents = [(tv.name, e) for tv in tensors if (e := tensor_extent(tv, p)) is not None]
+            if extents:
+                name, extent = max(extents, key=lambda found: bounds(found[1], self.facts)[0] or 0)
+                yield f"{name} of {task.name} binds {extent} to {p.value}"
 
     # -- extents --------------------------------------------------------------------------------------------------------------------
 

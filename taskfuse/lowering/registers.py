@@ -80,6 +80,4 @@ class Registers:
             scope.body.insert(0, PSync((SetMaxNReg(budget),)))
             self._given.append((scope.node, budget))
         else:
-            warnings.warn(
-                TaskfuseWarning(f"registers({budget}) of {scope.node.name} is left out: its threads are not provably whole warpgroups"), stacklevel=3
-            )
+            warnings.warn(TaskfuseWarning(f"registers({budget}) of {scope.node.name} is left out: its threads are not provably whole warpgroups"), stacklevel=3)

@@ -9,16 +9,35 @@ from __future__ import annotations
 from enum import Enum
 
 from taskfuse.dtypes import DType, int64
+from taskfuse.ir.atoms import TMA_LOAD, TMA_STORE
 from taskfuse.ir.axes import Axis
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.expr import Assemble, IndexValue, Literal, MathExpr, Pointwise, Read, Reduction, ScalarRead, Select, View
-from taskfuse.ir.scalar import FALSE, TRUE, Expr, const, is_multiple, simplify, substitute
+from taskfuse.ir.scalar import FALSE, TRUE, Expr, const, is_multiple, prove, simplify, substitute
 from taskfuse.ir.storage import storage_operands
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import MemoryType, ParallelType
-from taskfuse.kir.nodes import Access, Case, Choose, Compute, Immediate, IndexOf, Operand, ScalarValue, Stmt, VectorCopy
+from taskfuse.kir.nodes import (
+    Access,
+    BarrierSlot,
+    Case,
+    Choose,
+    Compute,
+    Expect,
+    Immediate,
+    IndexOf,
+    Operand,
+    ScalarValue,
+    Shuffle,
+    Stmt,
+    TensorMapParam,
+    TmaLoad,
+    TmaStore,
+    VectorCopy,
+)
+from taskfuse.lowering.bulk import NoBulkCopyError, derive
 from taskfuse.lowering.domains import refused
-from taskfuse.lowering.indexing import ATOM, Indexer
+from taskfuse.lowering.indexing import ATOM, Indexer, atom_symbols
 from taskfuse.lowering.plan import Environment, PStmt
 
 COPY = ELEMENTWISE["copy"]
@@ -33,11 +52,20 @@ class Stage(Enum):
 
 
 class Statements:
-    """Builds the statements of tensors."""
+    """Builds the statements of tensors.
+
+    Attributes:
+        maps: the tensor maps that statements name.
+        alignments: bytes that an atom needs the storage of a tensor to be aligned to.
+        transfers: bytes that one bulk copy moves.
+    """
 
     def __init__(self, indexer: Indexer) -> None:
         self.indexer = indexer
         self.fusion = indexer.fusion
+        self.maps: dict[str, TensorMapParam] = {}
+        self.alignments: dict[str, int] = {}
+        self.transfers: dict[TensorView, int] = {}
 
     def definition(self, tv: TensorView) -> MathExpr:
         """The expression of a tensor with code."""
@@ -123,6 +151,8 @@ class Statements:
         env = self.indexer.environment(tv)
         out = self.indexer.write(tv, env)
         operands, valid = self._operands(tv, env)
+        if tv.schedule.atom is not None and tv.schedule.atom.binds is ParallelType.Bulk:
+            return self._bulk_copy(tv, env, out, operands[0])
         if self._vector(tv) is not None:
             return self._vector_copy(tv, env, out, operands, isinstance(expr, View) or (isinstance(expr, Pointwise) and expr.op is COPY))
         match expr:
@@ -172,8 +202,7 @@ class Statements:
         width = int(str(axis.extent))
         for access in (out, source):
             self._check_contiguous(tv, access, width, env)
-        if any(ATOM in g.free for g in env.guards):
-            raise refused(tv, f"its vector axis of {width} does not divide what it splits", "declare tf.dim(..., multiple_of=...) or use another width")
+        env = self._whole_vectors(tv, env, width)
         at = {ATOM: const(0)}
 
         for access, owner in ((out, tv), (source, self._source(tv))):
@@ -183,6 +212,51 @@ class Statements:
             return Access(access.buffer, tuple(simplify(substitute(e, at), env.facts) for e in access.index))
 
         return self.statement(tv, VectorCopy(first(out), first(source), width, self.definition(tv).location), env, env.guards)
+
+    def _whole_vectors(self, tv: TensorView, env: Environment, width: int) -> Environment:
+        """The environment with the guards of a vector's first element, where they are those of all its elements."""
+        guards: list[Expr] = []
+        for g in env.guards:
+            first = substitute(g, {ATOM: const(0)})
+            facts = env.facts.with_assumption(first)
+            if ATOM in g.free and not all(prove(substitute(g, {ATOM: const(v)}), facts) for v in range(1, width)):
+                raise refused(tv, f"its vector axis of {width} does not divide what it splits", "declare tf.dim(..., multiple_of=...) or use another width")
+            guards.append(first)
+        return Environment(env.values, env.facts, tuple(dict.fromkeys(guards)))
+
+    def _bulk_copy(self, tv: TensorView, env: Environment, out: Access, source: Operand) -> PStmt:
+        """One bulk tensor copy between an argument and Shared memory."""
+        atom = tv.schedule.atom
+        assert atom is not None
+        assert isinstance(source, Access)
+        inside = tv if atom is TMA_LOAD else self._source(tv)
+        outside = self._source(tv) if atom is TMA_LOAD else tv
+        shared, there = (out, source) if atom is TMA_LOAD else (source, out)
+        if self.indexer.memory.get(inside) is not MemoryType.Shared or there.buffer != outside.name or not (outside.is_input or outside.is_output):
+            way = "from an input to Shared memory" if atom is TMA_LOAD else "from Shared memory to an output"
+            raise refused(tv, f"the atom {atom.name} copies {way}", "cache_after() of an input and cache_before() of an output make such copies")
+        if any(tv.schedule.ptype(a).is_thread for a in tv.loop):
+            raise refused(tv, f"the atom {atom.name} is started by one thread", "bind none of its axes to a thread index")
+        atoms = {name: int(str(a.extent)) for a, name in atom_symbols(tv).items()}
+        kept = tuple(a.extent for a in self.indexer.kept_axes(inside))
+        shape = (const(1),) * (len(shared.index) - len(kept)) + kept
+        try:
+            box = derive(there.index, shared.index, shape, tv.dtype.itemsize, atoms, env.facts)
+        except NoBulkCopyError as e:
+            raise refused(tv, f"the atom {atom.name} cannot make its copy: {e.reason}", e.help) from None
+        name = f"map_{tv.name}"
+        self.maps[name] = TensorMapParam(name, outside.name, box.box, box.swizzle)
+        self.alignments[inside.name] = max(self.alignments.get(inside.name, 1), box.align)
+        self.transfers[tv] = box.bytes
+        place = Access(shared.buffer, box.start)
+        full = self.indexer.full(tv)
+        if atom is TMA_STORE:
+            stmt: Stmt = TmaStore(name, box.coords, place)
+        elif full is None:
+            raise refused(tv, "a bulk load completes at a barrier of a channel, and it travels through none", "make it a boundary of a vertical group")
+        else:
+            stmt = TmaLoad(place, name, box.coords, BarrierSlot(full, shared.index[0]))
+        return self.statement(tv, stmt, env, env.guards)
 
     def _check_contiguous(self, tv: TensorView, access: Access, width: int, env: Environment) -> None:
         head = access.index[:-1]
@@ -222,8 +296,14 @@ class Statements:
                 writes, reads = (stmt.out,), tuple(o for o in stmt.operands if isinstance(o, Access))
             case Choose():
                 writes, reads = (stmt.out,), tuple(c.operand for c in stmt.cases if isinstance(c.operand, Access))
-            case VectorCopy():
+            case VectorCopy() | Shuffle():
                 writes, reads = (stmt.out,), (stmt.source,)
+            case TmaLoad():
+                writes = (stmt.out,)
+            case TmaStore():
+                reads = (stmt.source,)
+            case Expect():
+                pass
             case _:
                 raise AssertionError(stmt)
         facts = env.facts

@@ -17,7 +17,7 @@ from taskfuse.kir.nodes import Buffer
 from taskfuse.lowering.domains import digits
 from taskfuse.lowering.indexing import Indexer
 from taskfuse.lowering.plan import PDispatch, PLoop, PNode, children, is_base, statements
-from taskfuse.lowering.reductions import workspace, workspace_shape
+from taskfuse.lowering.reductions import lane_registers, workspace, workspace_shape
 from taskfuse.lowering.rings import Rings
 from taskfuse.lowering.statements import Statements
 
@@ -35,13 +35,14 @@ def buffers(indexer: Indexer, st: Statements, rings: Rings, plan: list[PNode]) -
             shape = tuple(a.extent for a in indexer.kept_axes(tv))
             if rings.slots(tv):
                 shape = (const(rings.slots(tv)), *shape)
-            found.append(Buffer(tv.name, tv.dtype, memory, shape, max(1, tv.dtype.bits // 8)))
+            found.append(Buffer(tv.name, tv.dtype, memory, shape, max(1, tv.dtype.bits // 8, st.alignments.get(tv.name, 1))))
         if st.has_term(tv):
             found.append(Buffer(st.term(tv), tv.dtype.compute, MemoryType.Local, (), max(1, tv.dtype.compute.bits // 8)))
         if st.is_reduction(tv):
             if st.accumulator(tv) != tv.name:
                 shape = tuple(a.extent for a in indexer.kept_axes(tv, MemoryType.Local))
                 found.append(Buffer(st.accumulator(tv), tv.dtype.compute, MemoryType.Local, shape, max(1, tv.dtype.compute.bits // 8)))
+            found += [Buffer(name, tv.dtype.compute, MemoryType.Local, (), max(1, tv.dtype.compute.bits // 8)) for name in lane_registers(tv)]
             for kind in (MemoryType.Shared, MemoryType.Global):
                 if any(a.is_reduction for p in INDEX_TYPES for a in digits(tv, p) if p.is_thread is (kind is MemoryType.Shared)):
                     found.append(Buffer(workspace(tv, kind), tv.dtype.compute, kind, workspace_shape(st, tv, kind), max(1, tv.dtype.compute.bits // 8)))
@@ -141,11 +142,12 @@ def lay_out(plan: list[PNode], all_buffers: list[Buffer], limit: int) -> list[Bu
             continue
         bytes_ = (size.value + ALIGN - 1) // ALIGN * ALIGN
         clashes = sorted((o, n) for other, o, n in fixed if _interfere(lives[b.name], lives[other.name], reuse))
+        align = max(b.align, ALIGN)
         at = 0
         for o, n in clashes:
             if at + bytes_ <= o:
                 break
-            at = max(at, o + n)
+            at = max(at, (o + n + align - 1) // align * align)
         fixed.append((b, at, bytes_))
     used = max((o + n for _, o, n in fixed), default=0)
     if used > SHARED_BYTES:
@@ -159,6 +161,8 @@ def lay_out(plan: list[PNode], all_buffers: list[Buffer], limit: int) -> list[Bu
     offsets: dict[str, Expr] = {b.name: const(o) for b, o, _ in fixed}
     end: Expr = const(max((o + n for _, o, n in fixed), default=0))
     for b in symbolic:
+        align = max(b.align, ALIGN)
+        end = simplify(ceildiv(end, align) * align)
         offsets[b.name] = end
         end = end + ceildiv(_size(b), ALIGN) * ALIGN
     return [replace(b, offset=offsets[b.name], align=max(b.align, ALIGN)) if b.name in offsets else b for b in all_buffers]

@@ -315,4 +315,3 @@ def _aliases(buffers: list[Buffer]) -> list[list[str]]:
             if name < other and lo < hi2 and lo2 < hi:
                 groups.append([name, other])
     return groups
-

@@ -119,4 +119,3 @@ class Keys:
     def equal(self, a: Axis, b: Axis) -> bool:
         """True if the axes have equal keys."""
         return self.key(a) == self.key(b)
-

@@ -55,8 +55,10 @@ def set_atom(tv: TensorView, atom: Atom, axes: Sequence[int]) -> None:
     """See :meth:`TensorView.set_atom`. ``SCALAR`` takes the atom away again."""
     call = Call("set_atom", tv)
     positions = tuple(call.position(a, tv.schedule.loop) for a in axes)
-    if len(positions) != atom.axes:
-        raise call.error(f"the atom {atom.name} covers {atom.axes} axes, not {len(positions)}")
+    least, most = atom.axes
+    if not least <= len(positions) <= most:
+        count = str(least) if least == most else f"{least} to {most}"
+        raise call.error(f"the atom {atom.name} covers {count} axes, not {len(positions)}")
     if atom is SCALAR:
         _unset_atom(tv)
     else:
@@ -85,8 +87,9 @@ def _set_atom(call: Call, atom: Atom, positions: tuple[int, ...]) -> None:
         if any(p < x.schedule.inline for x in (tv, *inlined_producers(tv))):
             raise call.error(f"{shown} is a loop that inlining shares: an atom makes no loop", "inline less deep")
         size = constant(a)
-        if size is None or not is_power_of_two(size):
-            raise call.error(f"{shown} has no constant power-of-two extent, which the atom {atom.name} needs", "split it by a constant such as 4")
+        if size is None or (atom.power_of_two and not is_power_of_two(size)):
+            what = "constant power-of-two extent" if atom.power_of_two else "constant extent"
+            raise call.error(f"{shown} has no {what}, which the atom {atom.name} needs", "split it by a constant such as 4")
         elements *= size
     if elements * tv.dtype.bits > 8 * atom.max_bytes:
         most = 8 * atom.max_bytes // tv.dtype.bits

@@ -15,14 +15,14 @@ import numpy.typing as npt
 import pytest
 
 import taskfuse as tf
-from examples import cat, founding, horizontal_fusion, matmul, nested_groups, pipeline, transpose
+from examples import cat, founding, horizontal_fusion, matmul, nested_groups, pipeline, stream, transpose
 from tests.golden import Golden
 
 Array = npt.NDArray[Any]
 # Exact results, each with the size that an ulp is taken at (None: the result itself).
 Expected = Sequence[tuple[Array, Array | None]]
 SEEDS = range(len(tf.Scheduler))
-EXAMPLES = (cat, founding, horizontal_fusion, matmul, nested_groups, pipeline, transpose)
+EXAMPLES = (cat, founding, horizontal_fusion, matmul, nested_groups, pipeline, stream, transpose)
 
 
 def sigmoid(x: Array) -> Array:
@@ -70,6 +70,10 @@ def pipeline_expected(x: Array, scale: Array) -> Expected:
     return [(bent - 0.5, np.maximum(np.abs(scaled), 0.5)), ((bent**2).sum(axis=1), None)]
 
 
+def stream_expected(x: Array) -> Expected:
+    return [(np.maximum(2 * x - 1, 0), np.maximum(np.abs(x), 1))]
+
+
 def transpose_expected(x: Array) -> Expected:
     return [(x.T, None)]
 
@@ -108,6 +112,7 @@ CASES = (
     Case("horizontal_fusion", horizontal_fusion.build, horizontal_fusion_expected, 6, [[(3, 200), (2, 250)], [(1, 1), (4, 250)], [(5, 63), (1, 250)]]),
     Case("nested_groups", nested_groups.build, nested_groups_expected, 1, [[(2, 77), (2, 77)], [(1, 1), (1, 1)], [(3, 128), (3, 128)]]),
     Case("pipeline", pipeline.build, pipeline_expected, 4, [[(2, 333), (333,)], [(1, 1), (1,)], [(3, 31), (31,)], [(1, 64), (64,)]]),
+    Case("stream", stream.build, stream_expected, 2, [[(37, 200)], [(1, 4)], [(8, 64)], [(70, 260)]]),
     Case("transpose", transpose.build, transpose_expected, 0, [[(64, 32)], [(45, 70)], [(1, 3)], [(32, 97)]]),
     Case("matmul", matmul.build, matmul_expected, 4, [[(33, 17), (17, 40)], [(8, 40), (40, 32)], [(1, 1), (1, 1)]]),
 )

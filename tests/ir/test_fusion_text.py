@@ -15,6 +15,7 @@ import taskfuse.ops as tf
 from taskfuse.dtypes import bfloat16, bool_, float16, float32
 from taskfuse.errors import FusionError, ParseError, ScheduleError, ShapeError, TaskError
 from taskfuse.ir import atoms
+from taskfuse.ir.atoms import ATOMS
 from taskfuse.ir.axes import Axis, AxisKind, Merge, Rasterize, Resize, Split, Swizzle, Transform, axis, iteration_symbol, resize_axis
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.evaluate import evaluate
@@ -23,7 +24,6 @@ from taskfuse.ir.fusion import Dim, Fusion
 from taskfuse.ir.parser import parse_fusion
 from taskfuse.ir.printer import fusion_to_text
 from taskfuse.ir.scalar import const, sym
-from taskfuse.ir.syntax import ATOMS
 from taskfuse.ir.tasks import Group, Node, Task
 from taskfuse.ir.tensor import Scalar, TensorSchedule, TensorView
 from taskfuse.ir.types import MemoryType

@@ -277,6 +277,29 @@ def test_no_barrier_of_all_instances_stands_where_one_holds_the_turn() -> None:
     )
 
 
+def test_no_shuffle_of_a_shared_warp_stands_where_an_instance_holds_the_turn() -> None:
+    def build(columns: int) -> tf.Fusion:
+        with tf.Fusion("turn") as fusion:
+            x = tf.define_tensor([2, 3, columns], name="x")
+            a = tf.neg(x)
+            s = tf.sum(a, 2)
+            y = tf.neg(s)
+            fusion.add_output(y)
+        bind(a, S, S, TX)
+        bind(s, TY, S, TX)
+        bind(y, TY)
+        fusion.group([fusion.task([a], "load"), fusion.task([s, y], "compute")], "g").parallelize(TZ)
+        a.inline_at(2)
+        s.inline_at(2)
+        return fusion
+
+    agrees(build(32), numbers(2, 3, 32))
+    assert lowering(build(16)) == (
+        "cannot lower compute: its instances on TIDy take turns in a channel and share warps, and a shuffle stands where one holds the turn\n"
+        "help: let each instance have whole warps: bind axes of it to lower thread types, 32 threads or a multiple"
+    )
+
+
 def test_the_number_of_instances_is_a_constant() -> None:
     with tf.Fusion("instances") as fusion:
         x = tf.define_tensor(["N", 32], name="x")

@@ -1,0 +1,80 @@
+"""Work loops: loops whose trips the block index decides.
+
+An axis of work (tiles, rows) split into (trip, block) with a remainder: in the last trip some blocks have nothing to do. That is a bound
+of the loop, not a guard inside it: ``ceildiv(extent - block, blocks)`` trips, the same in all roles, since it is a function of the block
+index alone. So every fill of a ring, and every transfer, is of a piece of work that exists.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from taskfuse.ir.axes import Axis, Split
+from taskfuse.ir.expr import Reduction
+from taskfuse.ir.fusion import Fusion
+from taskfuse.ir.scalar import Expr, ceildiv, eq, prove, simplify
+from taskfuse.ir.tensor import TensorView
+from taskfuse.ir.types import BLOCK_TYPES, MemoryType, ParallelType
+from taskfuse.lowering.domains import digit_values, digits
+from taskfuse.lowering.regions import Regions, hardware_index
+from taskfuse.schedule.joins import Loop
+from taskfuse.schedule.order import Tree
+
+
+@dataclass(frozen=True, slots=True)
+class _Split:
+    """The split of an axis of work in one tensor: what the outer loop counts for each value of the inner, block-bound axis."""
+
+    source: Expr
+    blocks: Expr
+    ptype: ParallelType
+    index: Expr
+
+
+class WorkLoops:
+    """Which loops of a fusion are work loops."""
+
+    def __init__(self, fusion: Fusion, tree: Tree, regions: Regions, memory: dict[TensorView, MemoryType]) -> None:
+        self._fusion = fusion
+        self._tree = tree
+        self._regions = regions
+        self._memory = memory
+        self._known: dict[Loop, Expr | None] = {}
+
+    def trips(self, loop: Loop) -> Expr | None:
+        """The trips of a work loop, in hardware indices; ``None``: it is none, and its trips are its extent."""
+        if loop not in self._known:
+            self._known[loop] = self._trips(loop)
+        return self._known[loop]
+
+    def split(self, tv: TensorView, axis: Axis) -> Split | None:
+        """The split with a remainder whose outer axis is ``axis`` and whose inner axis is bound to a block index."""
+        if tv.schedule.ptype(axis) is not ParallelType.Serial:
+            return None
+        for t in tv.schedule.transforms:
+            if isinstance(t, Split) and t.outer is axis:
+                remainder = not prove(eq(t.outer.extent * t.inner.extent, t.source.extent), self._regions.facts)
+                return t if remainder and t.inner in tv.loop and tv.schedule.ptype(t.inner) in BLOCK_TYPES else None
+        return None
+
+    def _trips(self, loop: Loop) -> Expr | None:
+        found: set[_Split] = set()
+        for tv, axis in loop.axes.items():
+            t = self.split(tv, axis)
+            if t is None or self._meets_blocks(tv) or (self._memory.get(tv) is MemoryType.Local and tv.schedule.inline <= loop.depth):
+                return None
+            p = tv.schedule.ptype(t.inner)
+            base = hardware_index(p) - self._regions.region(self._tree.place[tv], p).start
+            index = digit_values(digits(tv, p), simplify(base, self._regions.facts), self._regions.facts)[t.inner]
+            found.add(_Split(simplify(t.source.extent, self._regions.facts), simplify(t.inner.extent, self._regions.facts), p, index))
+        if len(found) != 1:
+            return None
+        (one,) = found
+        return simplify(ceildiv(one.source - one.index, one.blocks), self._regions.facts)
+
+    def _meets_blocks(self, tv: TensorView) -> bool:
+        """True if code of ``tv`` may wait for other blocks, whose trips would be others."""
+        if self._memory.get(tv) is MemoryType.Global and not tv.is_output:
+            return True
+        reduces = isinstance(self._fusion.definition(tv), Reduction)
+        return reduces and any(a.is_reduction for p in BLOCK_TYPES for a in digits(tv, p))
