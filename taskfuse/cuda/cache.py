@@ -1,0 +1,168 @@
+"""Compiled kernels, kept: in memory, and in a folder for the next process.
+
+A kernel's key is the SHA-256 of all that its machine code depends on: the text, the compile options, the versions of NVRTC and of taskfuse. What
+is kept is machine code and the compiler's log; what the log says is read again on every hit, so a hit warns like a compilation.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections import OrderedDict
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import astuple, dataclass, field
+from threading import Lock
+from typing import Final
+
+from taskfuse.cuda.disk import DiskCache
+from taskfuse.cuda.nvrtc import Binary, CompileOptions, compile_cubin, version
+from taskfuse.cuda.resources import diagnostics, parse_resources
+from taskfuse.errors import warn
+from taskfuse.options import Options
+from taskfuse.version import VERSION
+
+_MEMORY_BYTES: Final = 64 << 20
+_FORM: Final = 1  # of what _packed makes
+
+
+def compiled(text: str, name: str, options: CompileOptions, settings: Options) -> Binary:
+    """Machine code of ``text``, which defines the kernel ``name``: from memory, from the folder of ``settings``, or compiled.
+
+    Threads that ask for one kernel at once compile it once. Two processes may both compile it; they write the same entry. A folder that
+    cannot be written costs one warning; kernels are then kept in memory only. What the compiler complains about is warned of once for each
+    kernel in a process.
+
+    Raises:
+        CudaCompileError: NVRTC or ptxas refuses the text.
+        CudaUnavailableError: NVRTC is not installed.
+        UnsupportedError: this NVRTC does not know the architecture.
+    """
+    key = cache_key(text, name, options)
+    state = _state
+    binary = None if settings.always_compile else state.recall(key)
+    if binary is None:
+        with state.turn(key):
+            binary = None if settings.always_compile else state.recall(key)
+            if binary is None:
+                binary = _load_or_compile(state, key, text, name, options, settings)
+                state.remember(key, binary)
+    for diagnostic in binary.diagnostics if state.first(f"diagnostics of {key}") else ():
+        warn(diagnostic)
+    return binary
+
+
+def cache_key(text: str, name: str, options: CompileOptions) -> str:
+    """64 hexadecimal digits that differ where the machine code may."""
+    parts = [text, name, *map(repr, astuple(options)), *options.flags(), repr(version()), VERSION, repr(_FORM)]
+    sum = hashlib.sha256()
+    for part in parts:
+        data = part.encode()
+        sum.update(len(data).to_bytes(8, "little") + data)  # with its length, so that no two lists of parts give the same bytes
+    return sum.hexdigest()
+
+
+def _load_or_compile(state: _State, key: str, text: str, name: str, options: CompileOptions, settings: Options) -> Binary:
+    disk = state.disk(settings)
+    content = None if disk is None or settings.always_compile else disk.get(key)
+    if content is not None:
+        return _unpacked(content, name, options)
+    binary = compile_cubin(text, name, options)
+    if disk is not None:
+        try:
+            disk.put(key, _packed(binary))
+        except OSError as error:
+            if state.first(f"folder {disk.folder}"):
+                warn(
+                    f"compiled kernels are kept in memory only: {disk.folder}: {error.strerror or error}\n"
+                    "help: set TASKFUSE_CACHE_DIR to a folder that can be written, or TASKFUSE_CACHE_BYTES=0 for none"
+                )
+    return binary
+
+
+def _packed(binary: Binary) -> bytes:
+    """The length of the log in 8 bytes (little endian), the log, the machine code."""
+    log = binary.log.encode()
+    return len(log).to_bytes(8, "little") + log + binary.code
+
+
+def _unpacked(content: bytes, name: str, options: CompileOptions) -> Binary:
+    end = 8 + int.from_bytes(content[:8], "little")
+    log = content[8:end].decode()
+    resources = parse_resources(log, name)
+    return Binary(content[end:], log, resources, diagnostics(log, name, options.arch, resources))
+
+
+@dataclass(slots=True)
+class _Turn:
+    """A lock that goes when nobody wants it any more."""
+
+    lock: Lock = field(default_factory=Lock)
+    wanted: int = 0
+
+
+@dataclass(slots=True)
+class _State:
+    """What a process remembers. Safe for many threads."""
+
+    kernels: OrderedDict[str, Binary] = field(default_factory=OrderedDict[str, Binary])  # the least recently used first
+    bytes: int = 0
+    said: set[str] = field(default_factory=set[str])
+    disks: dict[tuple[str, int], DiskCache] = field(default_factory=dict[tuple[str, int], DiskCache])
+    turns: dict[str, _Turn] = field(default_factory=dict[str, _Turn])
+    lock: Lock = field(default_factory=Lock)
+
+    def recall(self, key: str) -> Binary | None:
+        with self.lock:
+            binary = self.kernels.get(key)
+            if binary is not None:
+                self.kernels.move_to_end(key)
+            return binary
+
+    def remember(self, key: str, binary: Binary) -> None:
+        with self.lock:
+            old = self.kernels.pop(key, None)
+            self.kernels[key] = binary
+            self.bytes += len(binary.code) - (0 if old is None else len(old.code))
+            while self.bytes > _MEMORY_BYTES and len(self.kernels) > 1:
+                self.bytes -= len(self.kernels.popitem(last=False)[1].code)
+
+    def first(self, what: str) -> bool:
+        """True the first time that it is asked of ``what``."""
+        with self.lock:
+            new = what not in self.said
+            self.said.add(what)
+            return new
+
+    def disk(self, settings: Options) -> DiskCache | None:
+        if settings.cache_bytes == 0:
+            return None
+        with self.lock:
+            return self.disks.setdefault((str(settings.cache_dir), settings.cache_bytes), DiskCache(settings.cache_dir, settings.cache_bytes))
+
+    @contextmanager
+    def turn(self, key: str) -> Generator[None]:
+        """One thread at a time for each key."""
+        with self.lock:
+            turn = self.turns.setdefault(key, _Turn())
+            turn.wanted += 1
+        try:
+            with turn.lock:
+                yield
+        finally:
+            with self.lock:
+                turn.wanted -= 1
+                if turn.wanted == 0:
+                    del self.turns[key]
+
+
+_state = _State()
+
+
+def _forget() -> None:
+    global _state
+    _state = _State()
+
+
+# a lock that another thread held at a fork would stay closed in the child
+os.register_at_fork(after_in_child=_forget)

@@ -1,0 +1,60 @@
+"""Debug builds: every wait is bounded and reports instead of hanging.
+
+The kernel takes the address of a :data:`REPORT_BYTES` long report in host memory that the device can write. The first thread whose wait
+takes longer than the limit fills it in, then the launch is ended by a trap; the context is lost, the report is not.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+
+# claimed, point, slot, parity, block[3], thread[3], limit in nanoseconds: struct Report of taskfuse/cuda/instructions.py
+REPORT = struct.Struct("<10iQ")
+REPORT_BYTES = REPORT.size
+
+
+@dataclass(frozen=True, slots=True)
+class WaitPoint:
+    """A wait in the text of a kernel.
+
+    Attributes:
+        path: labels of the tasks and groups around it, outermost first.
+        barrier: name of the mbarrier array, or of the counter of a barrier across blocks.
+    """
+
+    path: tuple[str, ...]
+    barrier: str
+
+    @property
+    def where(self) -> str:
+        """The task or group that waits."""
+        return " > ".join(self.path) or "the kernel"
+
+
+@dataclass(frozen=True, slots=True)
+class Timeout:
+    """A wait that took too long: what a report says."""
+
+    point: WaitPoint
+    slot: int
+    parity: int
+    block: tuple[int, int, int]
+    thread: tuple[int, int, int]
+
+    def __str__(self) -> str:
+        return (
+            f"{self.point.where}: block {self.block}, thread {self.thread} waits at {self.point.barrier}[{self.slot}] for the end of phase parity {self.parity}"
+        )
+
+
+def empty_report(limit_ms: int) -> bytes:
+    """A report nobody has written to, with the limit of a wait in milliseconds."""
+    return REPORT.pack(0, -1, 0, 0, 0, 0, 0, 0, 0, 0, limit_ms * 1_000_000)
+
+
+def read_report(content: bytes, points: tuple[WaitPoint, ...]) -> Timeout | None:
+    """What the report says; ``None`` if no wait took too long."""
+    words: tuple[int, ...] = REPORT.unpack(content[:REPORT_BYTES])
+    claimed, point, slot, parity, bx, by, bz, tx, ty, tz, _ = words
+    return Timeout(points[point], slot, parity, (bx, by, bz), (tx, ty, tz)) if claimed else None

@@ -1,0 +1,268 @@
+"""Integer expressions in CUDA C++.
+
+``//`` and ``%`` of the scalar IR round to minus infinity; C's round to zero. Where the dividend is proved not negative they are the same,
+a power of two is a shift or a mask, and a divisor that is uniform over the launch is multiplied with its prepared inverse.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum
+
+from taskfuse.cuda.ranges import INT32, Ranges
+from taskfuse.cuda.text import Helper
+from taskfuse.ir.scalar import (
+    And,
+    Compare,
+    Const,
+    Expr,
+    Facts,
+    FloorDiv,
+    Max,
+    Min,
+    Mod,
+    Not,
+    Or,
+    Product,
+    Select,
+    Sum,
+    Sym,
+    Table,
+    Xor,
+    ge,
+    prove,
+)
+
+
+def _floored(name: str, body: str) -> Helper:
+    """A function of two integers, for ``int`` and for ``long long``."""
+    return Helper(name, "\n".join(f"__device__ __forceinline__ {t} {name}({t} a, {t} b) {{\n{body.replace('Int', t)}\n}}" for t in ("int", "long long")))
+
+
+FLOOR_DIVIDE = _floored("floor_divide", "  const Int q = a / b;\n  return q * b != a && (a < 0) != (b < 0) ? q - 1 : q;")
+FLOOR_MODULO = _floored("floor_modulo", "  const Int r = a % b;\n  return r != 0 && (r < 0) != (b < 0) ? r + b : r;")
+DIVISOR = Helper(
+    "Divisor",
+    """\
+// a divisor d of the whole launch: n / d == (umulhi(n, multiplier) + n) >> shift for 0 <= n < 2^31
+struct Divisor {
+  unsigned value, multiplier, shift;
+};
+__device__ __forceinline__ int operator/(int n, Divisor d) { return (__umulhi(n, d.multiplier) + n) >> d.shift; }
+__device__ __forceinline__ int operator%(int n, Divisor d) { return n - n / d * (int)d.value; }""",
+)
+
+
+class Level(IntEnum):
+    """Binding strength of the outermost operator, in C's order."""
+
+    TERNARY = 0
+    OR = 1
+    AND = 2
+    XOR = 3
+    BIT_AND = 4
+    EQUAL = 5
+    LESS = 6
+    SHIFT = 7
+    SUM = 8
+    PRODUCT = 9
+    UNARY = 10
+    ATOM = 11
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A printed expression; ``wide``: its C++ type is ``long long``, otherwise ``int``."""
+
+    text: str
+    level: Level
+    wide: bool
+
+    def at(self, level: Level) -> str:
+        """The text where operators below ``level`` need parentheses."""
+        return self.text if self.level >= level else f"({self.text})"
+
+
+@dataclass(slots=True)
+class Divisors:
+    """The launch's prepared divisors: parameter names in the order of their first use.
+
+    Attributes:
+        uniform: symbols whose values the host knows.
+        name: makes an identifier.
+    """
+
+    uniform: frozenset[str]
+    name: Callable[[str], str]
+    names: dict[Expr, str] = field(default_factory=dict[Expr, str])
+
+    def get(self, e: Expr) -> str:
+        """The parameter of divisor ``e``."""
+        found = self.names.get(e)
+        if found is None:
+            plain = e.name if isinstance(e, Sym) else str(len(self.names))
+            found = self.names[e] = self.name(f"by_{plain}")
+        return found
+
+
+@dataclass(slots=True)
+class Indices:
+    """Prints the integer expressions of one scope.
+
+    Attributes:
+        names: identifiers of symbols.
+        ranges: constant ranges of the symbols in scope.
+        facts: what is known in this scope, asked only where ranges do not decide; it may be expensive to make.
+        wide: false: everything fits 32 bits.
+        wide_symbols: symbols whose identifiers are ``long long``.
+        helpers: collects the helpers that the text calls.
+    """
+
+    names: Mapping[str, str]
+    ranges: Ranges
+    facts: Callable[[], Facts]
+    wide: bool
+    wide_symbols: frozenset[str]
+    divisors: Divisors
+    helpers: set[Helper]
+
+    def text(self, e: Expr, level: Level = Level.TERNARY) -> str:
+        """The text of ``e``, in parentheses if its operator binds weaker than ``level``."""
+        return self.print(e).at(level)
+
+    def wide_text(self, e: Expr, level: Level = Level.TERNARY) -> str:
+        """The text of ``e`` as a ``long long``."""
+        return self._as(self.print(e), True).at(level)
+
+    def is_wide(self, e: Expr) -> bool:
+        """True if the value of ``e``, or one on the way to it, may need 64 bits."""
+        return self.wide and not self.ranges.fits(e)
+
+    def is_nonnegative(self, e: Expr) -> bool:
+        """True if ``e`` is proved not negative."""
+        return self.ranges.of(e)[0] >= 0 or prove(ge(e, 0), self.facts())
+
+    def _as(self, t: Text, wide: bool) -> Text:
+        if t.wide == wide:
+            return t
+        return Text(f"({'long long' if wide else 'int'}){t.at(Level.UNARY)}", Level.UNARY, wide)
+
+    def print(self, e: Expr) -> Text:
+        """``e`` in C++."""
+        match e:
+            case Const(value):
+                big = not INT32[0] <= value <= INT32[1]
+                return Text(f"{value}ll" if big else str(value), Level.ATOM if value >= 0 else Level.UNARY, big)
+            case Sym(name):
+                return Text(self.names[name], Level.ATOM, name in self.wide_symbols)
+            case Sum():
+                return self._sum(e)
+            case Product(factors):
+                wide = self.is_wide(e)
+                texts = [self.print(f) for f in factors]
+                if wide and not texts[0].wide:
+                    texts[0] = self._as(texts[0], True)
+                return Text(" * ".join(t.at(Level.UNARY) for t in texts), Level.PRODUCT, any(t.wide for t in texts))
+            case FloorDiv(a, b):
+                return self._divide(a, b, "/")
+            case Mod(a, b):
+                return self._divide(a, b, "%")
+            case Min(args):
+                return self._fold("min", [self.print(a) for a in args])
+            case Max(args):
+                return self._fold("max", [self.print(a) for a in args])
+            case Xor(a, b):
+                left, right = self.print(a), self.print(b)
+                wide = left.wide or right.wide
+                return Text(f"{self._as(left, wide).at(Level.SHIFT)} ^ {self._as(right, wide).at(Level.SHIFT)}", Level.XOR, wide)
+            case Select(cond, a, b):
+                yes, no = self.print(a), self.print(b)
+                wide = yes.wide or no.wide
+                return Text(f"{self.text(cond, Level.OR)} ? {self._as(yes, wide).at(Level.OR)} : {self._as(no, wide).at(Level.OR)}", Level.TERNARY, wide)
+            case Table(values, index):
+                return self._table(values, index)
+            case Compare(op, a, b):
+                level = Level.EQUAL if op.value in ("==", "!=") else Level.LESS
+                if isinstance(a, Const) and op.value in ("<", "<="):  # as a person would write it
+                    return Text(f"{self.text(b, Level.SHIFT)} {'>' if op.value == '<' else '>='} {self.text(a, Level.SHIFT)}", level, False)
+                return Text(f"{self.text(a, Level.SHIFT)} {op.value} {self.text(b, Level.SHIFT)}", level, False)
+            case And(args):
+                return Text(" && ".join(self.text(a, Level.XOR) for a in args), Level.AND, False)
+            case Or(args):
+                return Text(" || ".join(self.print(a).at(Level.XOR) for a in args), Level.OR, False)
+            case Not(a):
+                return Text(f"!{self.text(a, Level.ATOM)}", Level.UNARY, False)
+            case _:
+                raise AssertionError(type(e))
+
+    def _sum(self, e: Sum) -> Text:
+        wide = self.is_wide(e)
+        terms = sorted(e.terms, key=lambda t: t[1] < 0)  # a positive term first, if there is one
+        parts: list[tuple[str, Text]] = []
+        for term, k in terms:
+            t = self.print(term)
+            if abs(k) != 1:
+                if wide and not t.wide:
+                    t = self._as(t, True)
+                factor = str(abs(k)) if abs(k) <= INT32[1] else f"{abs(k)}ll"
+                t = Text(f"{factor} * {t.at(Level.UNARY)}", Level.PRODUCT, t.wide or abs(k) > INT32[1])
+            elif wide and not t.wide and not parts:
+                t = self._as(t, True)
+            parts.append(("-" if k < 0 else "+", t))
+        first_sign, first = parts[0]
+        text = first.at(Level.PRODUCT)
+        if first_sign == "-":
+            if e.const:
+                text = f"{e.const} - {text}" if not wide else f"{e.const}ll - {text}"
+            else:
+                text = f"-{first.at(Level.UNARY)}"
+        for sign, t in parts[1:]:
+            text += f" {sign} {t.at(Level.PRODUCT)}"
+        if e.const and first_sign != "-":
+            text += f" {'-' if e.const < 0 else '+'} {abs(e.const)}{'ll' if abs(e.const) > INT32[1] else ''}"
+        return Text(text, Level.SUM, wide or any(t.wide for _, t in parts))
+
+    def _divide(self, a: Expr, b: Expr, op: str) -> Text:
+        left, right = self.print(a), self.print(b)
+        wide = left.wide or right.wide
+        positive = self.ranges.of(b)[0] >= 0  # a divisor of zero has no value
+        if positive and self.is_nonnegative(a):
+            if not wide and not isinstance(b, Const) and b.free <= self.divisors.uniform:
+                self.helpers.add(DIVISOR)
+                return Text(f"{left.at(Level.PRODUCT)} {op} {self.divisors.get(b)}", Level.PRODUCT, False)
+            return Text(f"{left.at(Level.PRODUCT)} {op} {right.at(Level.UNARY)}", Level.PRODUCT, wide)
+        if isinstance(b, Const) and b.value > 0 and b.value & (b.value - 1) == 0:
+            if op == "/":
+                return Text(f"{left.at(Level.SUM)} >> {b.value.bit_length() - 1}", Level.SHIFT, wide)
+            return Text(f"{left.at(Level.EQUAL)} & {b.value - 1}", Level.BIT_AND, wide)
+        helper = FLOOR_DIVIDE if op == "/" else FLOOR_MODULO
+        self.helpers.add(helper)
+        return Text(f"{helper.name}({self._as(left, wide).text}, {self._as(right, wide).text})", Level.ATOM, wide)
+
+    def _fold(self, function: str, texts: list[Text]) -> Text:
+        wide = any(t.wide for t in texts)
+        text = self._as(texts[0], wide).text
+        for t in texts[1:]:
+            text = f"{function}({text}, {self._as(t, wide).text})"
+        return Text(text, Level.ATOM, wide)
+
+    def _table(self, values: tuple[int, ...], index: Expr) -> Text:
+        wide = not all(INT32[0] <= v <= INT32[1] for v in values)
+        ctype = "long long" if wide else "int"
+        helper = Helper(
+            f"table_{abs(hash_values(values)):x}",
+            f"__device__ __forceinline__ {ctype} table_{abs(hash_values(values)):x}(int i) {{\n"
+            f"  static const {ctype} values[] = {{{', '.join(f'{v}ll' if wide else str(v) for v in values)}}};\n"
+            "  return values[i];\n}",
+        )
+        self.helpers.add(helper)
+        return Text(f"{helper.name}({self.text(index)})", Level.ATOM, wide)
+
+
+def hash_values(values: tuple[int, ...]) -> int:
+    """A number that names a table, the same in every process."""
+    found = 0
+    for v in values:
+        found = (found * 1000003 + v) & 0xFFFFFFFF
+    return found

@@ -1,0 +1,113 @@
+"""Frames: the memory that one launch reads: configuration, parameters and their addresses, in one block.
+
+::
+
+    byte 0    CUlaunchConfig: grid[3], block[3], shared bytes (32 bits each), stream, attributes, number of attributes (64 bits each)
+              CUlaunchAttribute[...]: id, padding, 64 bytes of value
+              void* parameters[...]
+              the parameters
+
+The driver reads all of it during the launch call and keeps none. A frame belongs to one call at a time; a plan keeps those not in use.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from taskfuse.cuda.shape import LaunchShape
+from taskfuse.cuda.tensormap import MAP_ALIGNMENT
+
+WORD = 8
+STREAM_WORD = 4  # of CUlaunchConfig
+CONFIG = struct.Struct("<7I4xQQI4x")
+ATTRIBUTE = struct.Struct("<I4x3I52x")
+COOPERATIVE, CLUSTER_DIMENSION = 2, 4  # CUlaunchAttributeID
+
+
+@dataclass(frozen=True, slots=True)
+class FrameLayout:
+    """The content of the frames of a plan, but for the stream, the addresses of arrays and the run-time scalars.
+
+    Attributes:
+        content: the bytes, with addresses inside the frame relative to its begin.
+        relocations: words that hold such addresses.
+        parameters: byte at which the array of addresses begins.
+        offsets: byte of each parameter.
+    """
+
+    content: bytes
+    relocations: tuple[int, ...]
+    parameters: int
+    offsets: tuple[int, ...]
+
+
+def frame_layout(shape: LaunchShape, cooperative: bool, parameters: Sequence[bytes]) -> FrameLayout:
+    """The layout for parameters whose bytes are given. A parameter of 128 bytes (a tensor map) is aligned to 64 bytes, others to 8."""
+    attributes = b""
+    if cooperative:
+        attributes += ATTRIBUTE.pack(COOPERATIVE, 1, 0, 0)
+    if shape.cluster != (1, 1, 1):
+        attributes += ATTRIBUTE.pack(CLUSTER_DIMENSION, *shape.cluster)
+    table = CONFIG.size + len(attributes)
+    end = table + WORD * len(parameters)
+    offsets: list[int] = []
+    tail = bytearray()
+    for value in parameters:
+        alignment = MAP_ALIGNMENT if len(value) > MAP_ALIGNMENT else WORD
+        offset = -(-(end + len(tail)) // alignment) * alignment
+        tail += bytes(offset - end - len(tail)) + value
+        offsets.append(offset)
+    tail += bytes(-(end + len(tail)) % WORD)
+    config = CONFIG.pack(*shape.grid, *shape.block, shape.shared_bytes, 0, CONFIG.size if attributes else 0, len(attributes) // ATTRIBUTE.size)
+    content = config + attributes + struct.pack(f"<{len(offsets)}Q", *offsets) + bytes(tail)
+    inside = [table // WORD + k for k in range(len(offsets))]
+    return FrameLayout(content, tuple([STREAM_WORD + 1] * bool(attributes) + inside), table, tuple(offsets))
+
+
+EMPTY_FRAME = FrameLayout(bytes(CONFIG.size), (), CONFIG.size, ())
+"""Of a plan that launches nothing."""
+
+
+class MapSlot:
+    """A tensor map in a frame: its address, the position of its array among the arrays of the call, and the array's address in the map."""
+
+    __slots__ = ("address", "pointer", "position")
+
+    def __init__(self, address: int, position: int, pointer: int) -> None:
+        self.address = address
+        self.position = position
+        self.pointer = pointer
+
+
+class Frame:
+    """A frame.
+
+    Attributes:
+        words, block: the whole of it, as 64-bit words and as bytes.
+        config: address of the ``CUlaunchConfig``.
+        parameters: address of the array of parameter addresses.
+        maps: its tensor maps.
+        context: a cell for the current context, and its address.
+        report: address of the report of a debug build, in host memory; 0 before the first launch.
+    """
+
+    __slots__ = ("_buffer", "block", "config", "context", "context_address", "maps", "parameters", "report", "words")
+
+    def __init__(self, layout: FrameLayout, maps: Sequence[tuple[int, int, int]]) -> None:
+        self._buffer = ctypes.create_string_buffer(len(layout.content) + MAP_ALIGNMENT)
+        begin = ctypes.addressof(self._buffer)
+        skip = -begin % MAP_ALIGNMENT
+        self.block = memoryview(self._buffer).cast("B")[skip : skip + len(layout.content)]
+        self.block[:] = layout.content
+        self.words = self.block.cast("Q")
+        self.config = begin + skip
+        for word in layout.relocations:
+            self.words[word] += self.config
+        self.parameters = self.config + layout.parameters
+        self.maps = tuple(MapSlot(self.config + offset, position, pointer) for offset, position, pointer in maps)
+        self.report = 0
+        self.context = ctypes.c_void_p()
+        self.context_address = ctypes.addressof(self.context)

@@ -1,0 +1,338 @@
+"""The helpers behind kernel-IR statements: vectors, mbarriers, barriers across blocks, TMA, wgmma, stmatrix (PTX ISA, the section of each)."""
+
+from __future__ import annotations
+
+from taskfuse.cuda.text import Helper
+from taskfuse.dtypes import DType, bfloat16, float16
+from taskfuse.errors import UnsupportedError
+from taskfuse.kir.nodes import Descriptor, Major
+
+SHARED_ADDRESS = Helper(
+    "shared_address",
+    "__device__ __forceinline__ unsigned shared_address(const void* p) { return (unsigned)__cvta_generic_to_shared(p); }",
+)
+
+# -- vectors ------------------------------------------------------------------------------------------------------------------------
+
+
+def copy_vector(size: int) -> Helper:
+    """Copies ``size`` (2, 4, 8 or 16) bytes by one load and one store; both addresses are multiples of it."""
+    ctype = {2: "unsigned short", 4: "unsigned", 8: "uint2", 16: "uint4"}[size]
+    name = f"copy{size}"
+    return Helper(
+        name,
+        f"__device__ __forceinline__ void {name}(void* out, const void* source) {{\n"
+        f"  *reinterpret_cast<{ctype}*>(out) = *reinterpret_cast<const {ctype}*>(source);\n}}",
+    )
+
+
+# -- mbarriers (PTX ISA, "Parallel Synchronization and Communication Instructions: mbarrier") -----------------------------------------
+
+INIT = Helper(
+    "mbarrier_init",
+    """\
+__device__ __forceinline__ void mbarrier_init(unsigned long long* barrier, unsigned count) {
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(barrier)), "r"(count) : "memory");
+}""",
+    (SHARED_ADDRESS,),
+)
+FENCE_INIT = Helper(
+    "fence_mbarrier_init",
+    """\
+__device__ __forceinline__ void fence_mbarrier_init() { asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory"); }""",
+    arch=90,
+)
+ARRIVE = Helper(
+    "mbarrier_arrive",
+    """\
+__device__ __forceinline__ void mbarrier_arrive(unsigned long long* barrier) {
+  unsigned long long state;
+  asm volatile("mbarrier.arrive.shared::cta.b64 %0, [%1];" : "=l"(state) : "r"(shared_address(barrier)) : "memory");
+}""",
+    (SHARED_ADDRESS,),
+)
+EXPECT = Helper(
+    "mbarrier_expect",
+    """\
+__device__ __forceinline__ void mbarrier_expect(unsigned long long* barrier, unsigned bytes) {
+  unsigned long long state;
+  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 %0, [%1], %2;" : "=l"(state) : "r"(shared_address(barrier)), "r"(bytes) : "memory");
+}""",
+    (SHARED_ADDRESS,),
+    90,
+)
+TRY_WAIT = Helper(
+    "mbarrier_passed",
+    """\
+__device__ __forceinline__ bool mbarrier_passed(unsigned long long* barrier, unsigned parity) {
+  unsigned passed;
+#if __CUDA_ARCH__ >= 900
+  asm volatile("{ .reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2; selp.u32 %0, 1, 0, p; }"
+               : "=r"(passed) : "r"(shared_address(barrier)), "r"(parity) : "memory");
+#else
+  asm volatile("{ .reg .pred p; mbarrier.test_wait.parity.shared::cta.b64 p, [%1], %2; selp.u32 %0, 1, 0, p; }"
+               : "=r"(passed) : "r"(shared_address(barrier)), "r"(parity) : "memory");
+#endif
+  return passed;
+}""",
+    (SHARED_ADDRESS,),
+)
+WAIT = Helper(
+    "mbarrier_wait",
+    """\
+__device__ __forceinline__ void mbarrier_wait(unsigned long long* barrier, unsigned parity) {
+  while (!mbarrier_passed(barrier, parity)) {}
+}""",
+    (TRY_WAIT,),
+)
+
+# -- bounded waits of a debug build (taskfuse/cuda/debug.py) --------------------------------------------------------------------------
+
+REPORT = Helper(
+    "report_timeout",
+    """\
+struct Report {
+  int claimed, point, slot, parity, block[3], thread[3];
+  unsigned long long limit;  // nanoseconds
+};
+__device__ __forceinline__ unsigned long long nanoseconds() {
+  unsigned long long now;
+  asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
+  return now;
+}
+__device__ __forceinline__ void report_timeout(Report* report, int point, int slot, int parity) {
+  if (atomicCAS_system(&report->claimed, 0, 1) == 0) {
+    report->point = point, report->slot = slot, report->parity = parity;
+    report->block[0] = blockIdx.x, report->block[1] = blockIdx.y, report->block[2] = blockIdx.z;
+    report->thread[0] = threadIdx.x, report->thread[1] = threadIdx.y, report->thread[2] = threadIdx.z;
+    __threadfence_system();
+    report->claimed = 2;
+    __threadfence_system();
+  } else {
+    // the first to report must get its report out before the launch ends
+    for (const unsigned long long start = nanoseconds(); *(volatile int*)&report->claimed != 2 && nanoseconds() - start < 100000000;) {}
+  }
+  asm volatile("trap;");
+}""",
+)
+BOUNDED_WAIT = Helper(
+    "mbarrier_wait_bounded",
+    """\
+__device__ __forceinline__ void mbarrier_wait_bounded(unsigned long long* barrier, unsigned parity, Report* report, int point, int slot) {
+  const unsigned long long start = nanoseconds();
+  while (!mbarrier_passed(barrier, parity)) {
+    if (nanoseconds() - start > report->limit) report_timeout(report, point, slot, parity);
+  }
+}""",
+    (TRY_WAIT, REPORT),
+)
+
+# -- barriers across blocks -----------------------------------------------------------------------------------------------------------
+# The counter only grows: the arrivals of round r end at (r + 1) * count. It is 0 when a launch begins.
+
+ARRIVE_AT_COUNTER = Helper(
+    "counter_arrive",
+    """\
+// the value at which the round of this arrival is complete
+__device__ __forceinline__ unsigned long long counter_arrive(unsigned long long* counter, unsigned long long count) {
+  __threadfence();
+  return (atomicAdd(counter, 1ull) / count + 1) * count;
+}
+__device__ __forceinline__ unsigned long long counter_value(unsigned long long* counter) {
+  unsigned long long value;
+  asm volatile("ld.acquire.gpu.global.u64 %0, [%1];" : "=l"(value) : "l"(counter) : "memory");
+  return value;
+}""",
+)
+GRID_THREADS = Helper(
+    "grid_barrier_of_threads",
+    """\
+__device__ __forceinline__ void grid_barrier_of_threads(unsigned long long* counter, unsigned long long threads) {
+  const unsigned long long target = counter_arrive(counter, threads);
+  while (counter_value(counter) < target) {}
+}""",
+    (ARRIVE_AT_COUNTER,),
+)
+GRID_BLOCKS = Helper(
+    "grid_barrier_of_blocks",
+    """\
+__device__ __forceinline__ void grid_barrier_of_blocks(unsigned long long* counter) {
+  __syncthreads();
+  if (threadIdx.x == 0 && threadIdx.y == 0 && threadIdx.z == 0) {
+    const unsigned long long target = counter_arrive(counter, (unsigned long long)gridDim.x * gridDim.y * gridDim.z);
+    while (counter_value(counter) < target) {}
+  }
+  __syncthreads();
+}""",
+    (ARRIVE_AT_COUNTER,),
+)
+GRID_THREADS_BOUNDED = Helper(
+    "grid_barrier_of_threads_bounded",
+    """\
+__device__ __forceinline__ void grid_barrier_of_threads_bounded(unsigned long long* counter, unsigned long long threads, Report* report, int point) {
+  const unsigned long long target = counter_arrive(counter, threads), start = nanoseconds();
+  while (counter_value(counter) < target) {
+    if (nanoseconds() - start > report->limit) report_timeout(report, point, 0, 0);
+  }
+}""",
+    (ARRIVE_AT_COUNTER, REPORT),
+)
+GRID_BLOCKS_BOUNDED = Helper(
+    "grid_barrier_of_blocks_bounded",
+    """\
+__device__ __forceinline__ void grid_barrier_of_blocks_bounded(unsigned long long* counter, Report* report, int point) {
+  __syncthreads();
+  if (threadIdx.x == 0 && threadIdx.y == 0 && threadIdx.z == 0) {
+    grid_barrier_of_threads_bounded(counter, (unsigned long long)gridDim.x * gridDim.y * gridDim.z, report, point);
+  }
+  __syncthreads();
+}""",
+    (GRID_THREADS_BOUNDED,),
+)
+NAMED = Helper(
+    "named_barrier",
+    """\
+__device__ __forceinline__ void named_barrier(int id, int threads) {
+  asm volatile("barrier.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
+}""",
+)
+
+
+def cluster_index(d: str) -> Helper:
+    """The index of the block in its cluster along ``d``."""
+    return Helper(
+        f"cluster_index_{d}",
+        f'__device__ __forceinline__ int cluster_index_{d}() {{\n  int index;\n  asm("mov.u32 %0, %%cluster_ctaid.{d};" : "=r"(index));\n  return index;\n}}',
+        arch=90,
+    )
+
+
+# -- TMA (PTX ISA, "cp.async.bulk.tensor") --------------------------------------------------------------------------------------------
+
+TENSOR_MAP = Helper(
+    "TensorMap",
+    "struct alignas(64) TensorMap {\n  unsigned long long words[16];\n};",
+    arch=90,
+)
+
+
+def tma_load(rank: int) -> Helper:
+    """A box from Global to Shared; coordinates innermost first."""
+    coords = "".join(f", int c{i}" for i in range(rank))
+    slots = ", ".join(f"%{i + 3}" for i in range(rank))
+    values = "".join(f', "r"(c{i})' for i in range(rank))
+    return Helper(
+        f"tma_load_{rank}d",
+        f"__device__ __forceinline__ void tma_load_{rank}d(void* out, const TensorMap* map, unsigned long long* barrier{coords}) {{\n"
+        f'  asm volatile("cp.async.bulk.tensor.{rank}d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {{{slots}}}], [%2];"\n'
+        f'               ::"r"(shared_address(out)), "l"(map), "r"(shared_address(barrier)){values} : "memory");\n}}',
+        (SHARED_ADDRESS, TENSOR_MAP),
+        90,
+    )
+
+
+def tma_store(rank: int) -> Helper:
+    """A box from Shared to Global, clipped; coordinates innermost first."""
+    coords = "".join(f", int c{i}" for i in range(rank))
+    slots = ", ".join(f"%{i + 2}" for i in range(rank))
+    values = "".join(f', "r"(c{i})' for i in range(rank))
+    return Helper(
+        f"tma_store_{rank}d",
+        f"__device__ __forceinline__ void tma_store_{rank}d(const TensorMap* map, const void* source{coords}) {{\n"
+        f'  asm volatile("cp.async.bulk.tensor.{rank}d.global.shared::cta.bulk_group [%0, {{{slots}}}], [%1];"\n'
+        f'               ::"l"(map), "r"(shared_address(source)){values} : "memory");\n}}',
+        (SHARED_ADDRESS, TENSOR_MAP),
+        90,
+    )
+
+
+BULK_COMMIT = Helper("bulk_commit", '__device__ __forceinline__ void bulk_commit() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }', arch=90)
+BULK_WAIT = Helper(
+    "bulk_wait",
+    'template <int pending>\n__device__ __forceinline__ void bulk_wait() { asm volatile("cp.async.bulk.wait_group %0;" ::"n"(pending) : "memory"); }',
+    arch=90,
+)
+BULK_WAIT_READ = Helper(
+    "bulk_wait_read",
+    'template <int pending>\n__device__ __forceinline__ void bulk_wait_read() { asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(pending) : "memory"); }',
+    arch=90,
+)
+FENCE_PROXY = Helper(
+    "fence_proxy_async",
+    '__device__ __forceinline__ void fence_proxy_async() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }',
+    arch=90,
+)
+
+# -- wgmma (PTX ISA, "Asynchronous Warpgroup Level Matrix Instructions") ---------------------------------------------------------------
+
+WGMMA_FENCE = Helper("wgmma_fence", '__device__ __forceinline__ void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }', arch=90)
+WGMMA_COMMIT = Helper(
+    "wgmma_commit", '__device__ __forceinline__ void wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }', arch=90
+)
+WGMMA_WAIT = Helper(
+    "wgmma_wait",
+    'template <int pending>\n__device__ __forceinline__ void wgmma_wait() { asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(pending) : "memory"); }',
+    arch=90,
+)
+MATRIX = Helper(
+    "matrix",
+    """\
+// a wgmma matrix descriptor: the address in bits 0-13 and what is known of the layout above, both in units of 16 bytes
+__device__ __forceinline__ unsigned long long matrix(const void* base, unsigned offset, unsigned long long layout) {
+  return layout | ((shared_address(base) + offset & 0x3ffff) >> 4);
+}""",
+    (SHARED_ADDRESS,),
+    90,
+)
+
+_SWIZZLES = {0: 0, 128: 1, 64: 2, 32: 3}
+
+
+def layout_bits(d: Descriptor) -> int:
+    """A descriptor without its address: leading offset in bits 16-29, stride offset in 32-45, swizzle mode in 62-63."""
+    return _SWIZZLES[d.swizzle] << 62 | (d.sbo >> 4 & 0x3FFF) << 32 | (d.lbo >> 4 & 0x3FFF) << 16
+
+
+def wgmma(n: int, k: int, dtype: DType, a: Major, b: Major) -> Helper:
+    """``d (+)= A @ B^T``, m64 x n x k, both operands in Shared, fp32 accumulators."""
+    names = {bfloat16: "bf16", float16: "f16"}
+    if dtype not in names:
+        raise UnsupportedError(what=f"wgmma of {dtype.name}", reason="its CUDA form is not known", help="use bfloat16 or float16 operands")
+    kind = names[dtype]
+    count = n // 2
+    tail = "" if a is b is Major.K else "_" + "".join("t" if m is Major.MN else "n" for m in (a, b))
+    name = f"wgmma_m64n{n}k{k}_{kind}{tail}"
+    registers = ", ".join(f"%{i}" for i in range(count))
+    outputs = ", ".join(f'"+f"(d[{i}])' for i in range(count))
+    transposed = ", ".join(str(int(m is Major.MN)) for m in (a, b))
+    return Helper(
+        name,
+        f"__device__ __forceinline__ void {name}(float* d, unsigned long long a, unsigned long long b, int accumulate) {{\n"
+        f'  asm volatile("{{ .reg .pred p; setp.ne.b32 p, %{count + 2}, 0; "\n'
+        f'               "wgmma.mma_async.sync.aligned.m64n{n}k{k}.f32.{kind}.{kind} {{{registers}}}, %{count}, %{count + 1}, p, 1, 1, {transposed}; }}"\n'
+        f'               : {outputs}\n               : "l"(a), "l"(b), "r"(accumulate) : "memory");\n}}',
+        arch=90,
+    )
+
+
+STMATRIX = Helper(
+    "stmatrix_x4",
+    """\
+// registers 2i and 2i + 1 of source are a pair of matrix i
+__device__ __forceinline__ void stmatrix_x4(void* out, const unsigned short* source) {
+  unsigned pair[4];
+#pragma unroll
+  for (int i = 0; i < 4; ++i) pair[i] = source[2 * i] | (unsigned)source[2 * i + 1] << 16;
+  asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};"
+               ::"r"(shared_address(out)), "r"(pair[0]), "r"(pair[1]), "r"(pair[2]), "r"(pair[3]) : "memory");
+}""",
+    (SHARED_ADDRESS,),
+    90,
+)
+
+
+def set_registers(count: int, at_launch: int) -> Helper:
+    """``setmaxnreg``: up or down, by what the launch gives."""
+    way = "inc" if count > at_launch else "dec"
+    name = f"set_registers_{count}"
+    return Helper(name, f'__device__ __forceinline__ void {name}() {{ asm volatile("setmaxnreg.{way}.sync.aligned.u32 {count};"); }}', arch=90)

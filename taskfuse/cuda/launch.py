@@ -1,0 +1,396 @@
+"""Launches: a kernel as a function on arrays of a GPU.
+
+A repeated call does this: probe each array (:mod:`taskfuse.cuda.arrays`), look the plan up by what the probes found, take a frame of the plan
+that no other call uses, fill in stream and addresses, launch. It allocates nothing but the outputs and the workspace, from the framework's own
+allocator, waits for nothing, and shares nothing with calls in other threads but the list of free frames.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any
+
+import numpy as np
+
+from taskfuse.cuda.arrays import ArrayView, Kind, Kinds, Unfit, is_on_host, numpy_dtype, stream_handle
+from taskfuse.cuda.debug import REPORT_BYTES, empty_report, read_report
+from taskfuse.cuda.device_array import DeviceArray
+from taskfuse.cuda.frame import STREAM_WORD, Frame, MapSlot
+from taskfuse.cuda.layout import Layout, row_major
+from taskfuse.cuda.outputs import check_host_outputs, check_overlaps, outputs_given, store
+from taskfuse.cuda.plan import NEW_ARRAY, OnCompile, Plan, Planner
+from taskfuse.dtypes import DType, DTypeKind, float32, float64
+from taskfuse.errors import CudaError, HangError, InputError, LaunchError, OutputError
+from taskfuse.ir.arguments import scalar_argument
+from taskfuse.ir.values import NATIVE
+from taskfuse.kir import Kernel
+from taskfuse.kir.arguments import check_count, wanted
+from taskfuse.kir.nodes import ScalarParam
+from taskfuse.options import read_options
+
+PLANS = 1024  # of one generation
+EARLIER_ERRORS = ("it may be the error of an earlier launch, which the driver tells of now; compute-sanitizer finds the place",)
+
+Out = Any
+"""An array, or a tuple of them."""
+
+Packer = tuple[type, Callable[..., None]]
+
+
+class Plans:
+    """Plans by signature; those not used for a while are dropped.
+
+    Two generations: what is looked up moves to the young one; when that is full it becomes the old one, and the old one is dropped. A look-up in
+    the young one, which is the usual case, is one look-up in a dictionary.
+    """
+
+    __slots__ = ("_limit", "_old", "young")
+
+    def __init__(self, limit: int = PLANS) -> None:
+        self.young: dict[Hashable, Plan] = {}
+        self._old: dict[Hashable, Plan] = {}
+        self._limit = limit
+
+    def older(self, key: Hashable) -> Plan | None:
+        """The plan of a signature that is not in the young generation."""
+        found = self._old.get(key)
+        if found is not None:
+            self.add(key, found)
+        return found
+
+    def add(self, key: Hashable, plan: Plan) -> None:
+        """Keep a plan."""
+        if len(self.young) >= self._limit:
+            self._old = self.young
+            self.young = {}
+        self.young[key] = plan
+
+
+class Launcher:
+    """A kernel on the GPUs of this process. Safe for calls from several threads, on several streams, at the same time.
+
+    Attributes:
+        probes: the probe of each type of array that needs no adoption.
+
+    Args:
+        kernel: a verified kernel.
+        kinds: the frameworks of this process, and its driver.
+        arch: target to compile for; ``None``: that of the GPU.
+        fast_math, debug: see :func:`taskfuse.compile`.
+        on_compile: told of each text that is compiled.
+    """
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        kinds: Kinds,
+        *,
+        arch: str | None = None,
+        fast_math: bool = False,
+        debug: bool = False,
+        on_compile: OnCompile = lambda source, binary, arch: None,
+    ) -> None:
+        self.kernel = kernel
+        self._driver = driver = kinds.driver
+        self._kinds = kinds
+        self.probes = kinds.probes
+        self._planner = Planner(kernel, driver, arch, fast_math, debug, on_compile)
+        self._plans = Plans()
+        params = wanted(kernel)
+        self._count = len(params)
+        self._scalars = [(index, p) for index, p in enumerate(params) if isinstance(p, ScalarParam)]
+        self._positions = [index for index, p in enumerate(params) if not isinstance(p, ScalarParam)]
+        self._packers = [_packer(p.dtype) for _, p in self._scalars]
+        self._names = [p.name for p in params if not isinstance(p, ScalarParam)] + [p.name for p in kernel.outputs]
+
+    def __call__(self, args: Sequence[Any], out: Out = None, stream: Any = None) -> tuple[Any, ...]:
+        """Launch on arrays of a GPU; NumPy arrays are copied there and back.
+
+        Args:
+            args: the inputs and the run-time scalars, in the order of the kernel's parameters.
+            out: arrays for the outputs; ``None``: new ones.
+            stream: where to; ``None``: the current stream of the first array's framework.
+
+        Returns:
+            The outputs, arrays of the first array's framework, or ``out`` as a tuple. They are ready in the order of the stream.
+
+        Raises:
+            InputError, OutputError: arguments that do not fit.
+            LaunchError, CudaError: see :meth:`Planner.plan`; the driver refuses the launch.
+        """
+        if len(args) != self._count:
+            check_count(self.kernel, len(args))
+        arrays: Sequence[Any] = [args[k] for k in self._positions] if self._scalars else args
+        given: tuple[Any, ...] | None = None
+        if out is not None:
+            given = outputs_given(self.kernel, out)
+            arrays = (*arrays, *given)
+        probes = self.probes
+        addresses: list[int] = []
+        key: list[Hashable] = [given is None]
+        try:
+            for array in arrays:
+                address, rest = probes[type(array)](array)
+                addresses.append(address)
+                key.append(rest)
+        except KeyError:
+            return self._adopt(args, arrays, given, stream)
+        except (RuntimeError, AttributeError, ValueError):  # of the framework: an array that has no address or no strides
+            for position, array in enumerate(arrays):
+                kind = self._kinds.find(array)
+                if kind is not None:
+                    self._view(position, array, kind)
+            raise
+        if not arrays:
+            return self._adopt(args, arrays, given, stream)
+        signature = tuple(key)
+        plan = self._plans.young.get(signature) or self._plans.older(signature) or self._new_plan(signature, arrays, given)
+        if stream is None:
+            if plan.current is None:
+                return self._adopt(args, arrays, given, stream)
+            return self._launch(plan, args, addresses, given, plan.current(plan.ordinal))
+        handle = self._handle(stream)
+        with plan.kind.using(handle, plan.ordinal):
+            return self._launch(plan, args, addresses, given, handle)
+
+    def _launch(self, plan: Plan, args: Sequence[Any], addresses: list[int], given: tuple[Any, ...] | None, stream: int) -> tuple[Any, ...]:
+        """Launch ``plan`` in ``stream``, the current one of the framework that makes arrays. ``addresses`` are those of all arrays given."""
+        if given is not None:
+            self._check_overlaps(addresses, plan.ranges)
+        try:
+            frame = plan.frames.pop()
+        except IndexError:
+            frame = plan.frame()
+        driver = self._driver
+        driver.get_context(frame.context_address)
+        elsewhere = frame.context.value != plan.context
+        if elsewhere:
+            driver.push(plan.device)
+        try:
+            if plan.scalars:
+                self._fill_scalars(plan, frame, args)
+            if given is None:
+                kind = plan.kind
+                made: list[Any] = []
+                for make in plan.makers:
+                    array = make(stream)
+                    made.append(array)
+                    addresses.append(kind.pointer(array))
+                given = tuple(made)
+            words = frame.words
+            words[STREAM_WORD] = stream
+            for word, position in plan.pointers:
+                words[word] = addresses[position]
+            for slot in frame.maps:
+                if slot.pointer != addresses[slot.position]:
+                    self._move(slot, addresses[slot.position])
+            space = plan.workspace
+            if space is not None:
+                memory = space.make(stream)  # lives until the launch: later work in the stream may have it
+                begin = plan.kind.pointer(memory)
+                for word, offset in space.words:
+                    words[word] = begin + offset
+                if space.zeroed:
+                    self._check(driver.fill(begin, 0, space.zeroed, stream), "memory set")
+            if plan.function:
+                if plan.report is not None:
+                    self._launch_reporting(plan, frame, stream)
+                else:
+                    status = driver.launch(frame.config, plan.function, frame.parameters, None)
+                    if status:
+                        self._check(status, "launch")
+        finally:
+            if elsewhere:
+                driver.pop()
+        plan.frames.append(frame)
+        return given
+
+    # -- the parts of a launch that not every kernel has -------------------------------------------------------------------------------
+
+    def _check_overlaps(self, addresses: Sequence[int], ranges: Sequence[tuple[int, int]]) -> None:
+        inputs = len(addresses) - len(self.kernel.outputs)
+        check_overlaps(self.kernel, [(a + low, a + high) for a, (low, high) in zip(addresses, ranges, strict=True)], inputs)
+
+    def _fill_scalars(self, plan: Plan, frame: Frame, args: Sequence[Any]) -> None:
+        for offset, number in plan.scalars:
+            index, param = self._scalars[number]
+            value = args[index]
+            quick = self._packers[number]
+            if quick is not None and type(value) is quick[0] and param.dtype.holds(value):
+                try:
+                    quick[1](frame.block, offset, value)
+                    continue
+                except OverflowError:  # a float beyond float32 becomes infinite
+                    pass
+            content = scalar_argument(self.kernel.name, index, param.name, param.dtype, value, NATIVE).tobytes()
+            frame.block[offset : offset + len(content)] = content
+
+    def _move(self, slot: MapSlot, address: int) -> None:
+        self._check(self._driver.replace_address(slot.address, address), "tensor map")
+        slot.pointer = address
+
+    def _launch_reporting(self, plan: Plan, frame: Frame, stream: int) -> None:
+        """Launch a debug build, and wait for it unless the stream records a graph."""
+        assert plan.report is not None
+        limit = read_options().watchdog_ms
+        if frame.report == 0:
+            frame.report = self._driver.host_buffer(REPORT_BYTES)
+        ctypes.memmove(frame.report, empty_report(limit), REPORT_BYTES)
+        frame.words[plan.report] = frame.report
+        self._check(self._driver.launch(frame.config, plan.function, frame.parameters, None), "launch")
+        if self._driver.is_capturing(stream):
+            return
+        try:
+            self._driver.synchronize(stream)
+        except CudaError as error:
+            found = read_report(ctypes.string_at(frame.report, REPORT_BYTES), plan.source.waits)
+            if found is None:
+                error.notes = (f"in kernel '{self.kernel.name}', or before it",)
+                raise
+            note = f"no wait may take longer than {limit} ms (TASKFUSE_WATCHDOG_MS); the CUDA context is lost"
+            raise HangError(kernel=self.kernel.name, reason=str(found), notes=(note,)) from None
+
+    def _check(self, status: int, what: str) -> None:
+        if status:
+            error = self._driver.error(status, f"{what} of kernel '{self.kernel.name}'")
+            error.notes = EARLIER_ERRORS
+            raise error
+
+    # -- arguments of every kind --------------------------------------------------------------------------------------------------------
+
+    def _handle(self, stream: Any) -> int:
+        try:
+            return stream_handle(stream)
+        except Unfit as unfit:
+            raise LaunchError(kernel=self.kernel.name, reason=unfit.reason, help=unfit.help) from None
+
+    def _unfit(self, position: int, unfit: Unfit) -> InputError | OutputError:
+        """The error about the array at a position: inputs, then outputs."""
+        inputs = self._positions
+        if position < len(inputs):
+            reason = f"'{self._names[position]}': {unfit.reason}"
+            return InputError(index=inputs[position], fusion=self.kernel.name, reason=reason, help=unfit.help)
+        return OutputError(index=position - len(inputs), fusion=self.kernel.name, reason=f"'{self._names[position]}': {unfit.reason}", help=unfit.help)
+
+    def _view(self, position: int, array: Any, kind: Kind) -> ArrayView:
+        try:
+            return kind.view(array)
+        except Unfit as unfit:
+            raise self._unfit(position, unfit) from None
+        except RuntimeError as error:  # of the framework: an array without memory, such as one that stands for others while a graph is traced
+            raise self._unfit(position, Unfit(f"{kind.name} says: {error}")) from error
+
+    def _new_plan(self, signature: Hashable, arrays: Sequence[Any], given: tuple[Any, ...] | None) -> Plan:
+        kinds = [self._kinds.of(a) for a in arrays]
+        views = [self._view(position, a, kind) for position, (a, kind) in enumerate(zip(arrays, kinds, strict=True))]
+        split = len(self._positions)
+        try:
+            plan = self._planner.plan(kinds, views[:split], views[split:] if given is not None else None, views[0].device)
+        except CudaError as error:
+            if "CAPTURE" in str(error.fields["name"]):
+                error.help = "call it with such arrays once before the capture: that loads the kernel"
+            raise
+        self._plans.add(signature, plan)
+        return plan
+
+    def _adopt(self, args: Sequence[Any], arrays: Sequence[Any], given: tuple[Any, ...] | None, stream: Any) -> tuple[Any, ...]:
+        """A call with arrays that have no probe, or of several frameworks, or none at all."""
+        kinds = [self._kinds.find(a) for a in arrays]
+        hosts = [kind is None and is_on_host(a) for kind, a in zip(kinds, arrays, strict=True)]
+        if all(hosts):
+            return self._from_host(args, arrays, given, stream)
+        if any(hosts):
+            help = "move it to the GPU, or all others to NumPy"
+            raise self._unfit(hosts.index(True), Unfit("it is in host memory, other arrays are on a GPU", help))
+        if None not in kinds and (stream is not None or len({k.name for k in kinds if k is not None}) == 1):
+            return self(args, given, stream)  # the types have their probes now
+        devices = [self._device(position, array, kind) for position, (array, kind) in enumerate(zip(arrays, kinds, strict=True))]
+        device = self._driver.device(devices[0])
+        handle = self._common_stream(arrays, kinds, devices, given) if stream is None else self._handle(stream)
+        with self._driver.current(device):
+            # the streams of frameworks that do not give the stream of the call
+            others = {kind.stream_of(d) for kind, d in zip(kinds, devices, strict=True) if stream is None and kind is not None and d == device.ordinal} - {
+                handle
+            }
+            for other in others:
+                self._driver.order(other, handle)
+            taken = [self._take(position, a, kind, handle, d) for position, (a, kind, d) in enumerate(zip(arrays, kinds, devices, strict=True))]
+            split = len(self._positions)
+            new = list(args)
+            for position, array in zip(self._positions, taken, strict=False):
+                new[position] = array
+            made = self(new, None if given is None else tuple(taken[split:]), handle)
+            for other in others:
+                self._driver.order(handle, other)
+        return made if given is None else given
+
+    def _device(self, position: int, array: Any, kind: Kind | None) -> int:
+        if kind is not None:
+            return self._view(position, array, kind).device
+        try:
+            return self._kinds.device_of(array)
+        except Unfit as unfit:
+            raise self._unfit(position, unfit) from None
+
+    def _common_stream(self, arrays: Sequence[Any], kinds: Sequence[Kind | None], devices: Sequence[int], given: tuple[Any, ...] | None) -> int:
+        """The stream of the first array that has one; else one of taskfuse's own."""
+        for array, kind, device in zip(arrays, kinds, devices, strict=True):
+            found = self._kinds.stream_of(array) if kind is None else kind.stream_of(device)
+            if found is not None:
+                return found
+        if given is not None:
+            raise self._unfit(len(self._positions), Unfit("no array says in which stream it is used", "pass stream="))
+        return self._driver.own_stream(self._driver.device(devices[0]))
+
+    def _take(self, position: int, array: Any, kind: Kind | None, stream: int, device: int) -> Any:
+        if kind is not None:
+            return array
+        try:
+            return self._kinds.adopt(array, stream, device, written=position >= len(self._positions))
+        except Unfit as unfit:
+            raise self._unfit(position, unfit) from None
+
+    def _from_host(self, args: Sequence[Any], arrays: Sequence[Any], given: tuple[Any, ...] | None, stream: Any) -> tuple[Any, ...]:
+        """A call on NumPy arrays: copied to the current GPU, and the outputs back."""
+        split = len(self._positions)
+        device = self._driver.device(self._driver.current_device())
+        handle = self._driver.own_stream(device) if stream is None else self._handle(stream)
+        hosts = [np.asarray(a) for a in arrays]
+        views: list[ArrayView] = []
+        for position, array in enumerate(hosts):
+            try:
+                dtype = numpy_dtype(array.dtype)
+            except Unfit as unfit:
+                raise self._unfit(position, unfit) from None
+            views.append(ArrayView(NEW_ARRAY, dtype, Layout.of(array.shape, row_major(array.shape), dtype.itemsize), device.ordinal))
+        if given is not None:
+            check_host_outputs(self.kernel, hosts[:split], given)
+        loan = self._kinds.loan
+        signature = (given is None, *((v.layout, v.dtype, device.ordinal, NEW_ARRAY & 15) for v in views))
+        plan = self._plans.young.get(signature) or self._plans.older(signature)
+        with self._driver.current(device):
+            if plan is None:
+                plan = self._planner.plan([loan], views[:split], views[split:] if given is not None else None, device.ordinal)
+                self._plans.add(signature, plan)
+            held = [DeviceArray.empty(self._driver, v.layout.shape, v.dtype, device, handle) for v in views]
+            for array, copy in zip(hosts[:split], held, strict=False):
+                dense = np.ascontiguousarray(array)
+                self._driver.copy_to_device(copy.pointer, dense.ctypes.data, dense.nbytes, handle)
+            made = self._launch(plan, args, [a.pointer for a in held], None if given is None else tuple(held[split:]), handle)
+            results = tuple(a.numpy() for a in made)
+        if given is None:
+            return results
+        store(self.kernel, results, given)
+        return given
+
+
+def _packer(dtype: DType) -> Packer | None:
+    """The Python type whose values ``struct`` rounds as NumPy does, and the function that packs one; ``None`` if there is none."""
+    if dtype in (float32, float64):
+        return float, struct.Struct("f" if dtype is float32 else "d").pack_into
+    if dtype.is_integer:
+        code = {8: "b", 16: "h", 32: "i", 64: "q"}[dtype.bits]
+        return int, struct.Struct("=" + (code.upper() if dtype.kind is DTypeKind.UINT else code)).pack_into
+    return None

@@ -1,0 +1,165 @@
+"""Constant ranges of integer expressions: what decides between 32 and 64 bits, and between C's division and Python's.
+
+Interval arithmetic on the expression as it is written, intermediate values included, without the guards around it: a guarded index is
+computed only where its guard holds, so the range found is never too small.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from taskfuse.ir.scalar import And, Compare, Const, Expr, FloorDiv, Max, Min, Mod, Not, Or, Product, Select, Sum, Sym, Table, Xor
+from taskfuse.ir.types import BLOCK_TYPES, THREAD_TYPES
+from taskfuse.kir import Kernel
+from taskfuse.kir.limits import MAX_BLOCK
+from taskfuse.kir.nodes import CursorInit, HostParam
+
+Range = tuple[int, int]
+
+INT32: Range = (-(2**31), 2**31 - 1)
+UNKNOWN = 2**62
+"""Where nothing is known of an integer, its magnitude is at most this: nothing that a GPU addresses is larger."""
+
+MAX_GRID: tuple[int, int, int] = (2**31 - 1, 65535, 65535)
+"""Blocks of a grid (x, y, z): CUDA C++ Programming Guide, "Compute Capabilities"."""
+
+
+class Ranges:
+    """Ranges of expressions, given those of symbols. Each scope has its own: see :meth:`child`."""
+
+    def __init__(self, symbols: Mapping[str, Range]) -> None:
+        self._symbols = dict(symbols)
+        self._memo: dict[Expr, Range] = {}
+        self._fits: dict[Expr, bool] = {}
+
+    def child(self, symbols: Mapping[str, Range]) -> Ranges:
+        """The ranges of a scope with more symbols."""
+        return Ranges({**self._symbols, **symbols})
+
+    def loop(self, var: str, start: Expr, stop: Expr) -> Ranges:
+        """The ranges in the body of a loop ``start <= var < stop``."""
+        lo = self.of(start)[0]
+        return self.child({var: (lo, max(lo, self.of(stop)[1] - 1))})
+
+    def of(self, e: Expr) -> Range:
+        """The least and the greatest value."""
+        found = self._memo.get(e)
+        if found is None:
+            lo, hi = self._range(e)
+            found = self._memo[e] = max(lo, -UNKNOWN), min(hi, UNKNOWN)
+        return found
+
+    def fits(self, e: Expr) -> bool:
+        """True if ``e`` and every value on the way to it are 32-bit integers."""
+        found = self._fits.get(e)
+        if found is None:
+            found = self._fits[e] = self._fit(e)
+        return found
+
+    def _fit(self, e: Expr) -> bool:
+        match e:
+            case Sum(terms, constant):
+                # any order of the terms: the positive parts together, the negative parts together
+                parts = [(k * lo, k * hi) if k > 0 else (k * hi, k * lo) for (lo, hi), k in ((self.of(t), k) for t, k in terms)]
+                low = sum(min(lo, 0) for lo, _ in parts) + min(constant, 0)
+                high = sum(max(hi, 0) for _, hi in parts) + max(constant, 0)
+                return INT32[0] <= low and high <= INT32[1] and all(self.fits(t) for t, _ in terms)
+            case Product(factors):
+                magnitude = 1
+                for factor in factors:
+                    lo, hi = self.of(factor)
+                    magnitude *= max(abs(lo), abs(hi), 1)
+                return magnitude <= INT32[1] and all(map(self.fits, factors))
+            case FloorDiv(a, b) | Mod(a, b) | Xor(a, b) | Compare(_, a, b):
+                return self._in(e) and self.fits(a) and self.fits(b)
+            case Min(args) | Max(args) | And(args) | Or(args):
+                return all(map(self.fits, args))
+            case Select(cond, a, b):
+                return self.fits(cond) and self.fits(a) and self.fits(b)
+            case Not(a):
+                return self.fits(a)
+            case Table(_, index):
+                return self._in(e) and self.fits(index)
+            case _:
+                return self._in(e)
+
+    def _in(self, e: Expr) -> bool:
+        lo, hi = self.of(e)
+        return INT32[0] <= lo and hi <= INT32[1]
+
+    def _range(self, e: Expr) -> Range:
+        match e:
+            case Const(value):
+                return value, value
+            case Sym(name):
+                return self._symbols.get(name, (-UNKNOWN, UNKNOWN))
+            case Sum(terms, constant):
+                low = high = constant
+                for term, k in terms:
+                    lo, hi = self.of(term)
+                    low, high = (low + k * lo, high + k * hi) if k > 0 else (low + k * hi, high + k * lo)
+                return low, high
+            case Product(factors):
+                low = high = 1
+                for factor in factors:
+                    corners = [x * y for x in (low, high) for y in self.of(factor)]
+                    low, high = min(corners), max(corners)
+                return low, high
+            case FloorDiv(a, b):
+                lo, hi = self.of(a)
+                least, most = self.of(b)
+                if least <= 0:  # a divisor that is not positive has no value, or turns the sign
+                    bound = max(abs(lo), abs(hi))
+                    return (-bound, bound) if most < 0 or least < 0 else self._quotient(lo, hi, 1, max(most, 1))
+                return self._quotient(lo, hi, least, most)
+            case Mod(_, b):
+                least, most = self.of(b)
+                return min(0, least + 1), max(0, most - 1)
+            case Min(args):
+                found = [self.of(a) for a in args]
+                return min(lo for lo, _ in found), min(hi for _, hi in found)
+            case Max(args):
+                found = [self.of(a) for a in args]
+                return max(lo for lo, _ in found), max(hi for _, hi in found)
+            case Select(_, a, b):
+                (lo, hi), (lo2, hi2) = self.of(a), self.of(b)
+                return min(lo, lo2), max(hi, hi2)
+            case Xor(a, b):
+                bits = max(abs(x).bit_length() for side in (a, b) for x in self.of(side))
+                return (0 if min(self.of(a)[0], self.of(b)[0]) >= 0 else -(1 << bits)), (1 << bits) - 1
+            case Table(values):
+                return min(values), max(values)
+            case _:  # a boolean
+                return 0, 1
+
+    @staticmethod
+    def _quotient(lo: int, hi: int, least: int, most: int) -> Range:
+        corners = [x // y for x in (lo, hi) for y in (least, most)]
+        return min(corners), max(corners)
+
+
+def kernel_ranges(kernel: Kernel, values: Mapping[str, int] | None = None) -> Ranges:
+    """Ranges of extents, host parameters and hardware indices; with ``values``, for these extents."""
+    symbols: dict[str, Range] = {}
+    for e in kernel.extents:
+        low, high = (e.min, UNKNOWN if e.max is None else e.max) if values is None else (values[e.name], values[e.name])
+        symbols[e.name] = low, high
+    ranges = Ranges(symbols)
+    for p in kernel.params:
+        if isinstance(p, HostParam):
+            ranges = ranges.child({p.name: ranges.of(p.value)})
+    indices: dict[str, Range] = {}
+    for types, shape, limits in (
+        (BLOCK_TYPES, kernel.grid, MAX_GRID),
+        (THREAD_TYPES, kernel.block, MAX_BLOCK),
+    ):
+        for ptype, extent, limit in zip(types, shape, limits, strict=True):
+            indices[ptype.index_name] = (0, max(min(ranges.of(extent)[1], limit) - 1, 0))
+    for d, extent in zip("xyz", kernel.cluster, strict=True):
+        indices[f"clusterIdx.{d}"] = (0, max(ranges.of(extent)[1] - 1, 0))
+    return ranges.child(indices)
+
+
+def cursor_ranges(cursor: CursorInit) -> dict[str, Range]:
+    """Ranges of a ring cursor's symbols."""
+    return {f"{cursor.name}.slot": (0, cursor.slots - 1), f"{cursor.name}.parity": (0, 1)}

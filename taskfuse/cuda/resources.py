@@ -1,0 +1,97 @@
+"""What a compiled kernel takes of a multiprocessor, and what the assembler complains about: read from ptxas's report (``ptxas -v``)."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Resources:
+    """What ptxas says of one kernel.
+
+    Attributes:
+        registers: 32-bit registers of a thread.
+        static_shared: bytes of Shared memory of a block that its text declares; what a launch adds is not in it.
+        stack: bytes of local memory of a thread, spilled registers among them.
+        spill_stores: bytes of registers that a thread's code stores to local memory for want of registers.
+        spill_loads: bytes that it loads back.
+        barriers: hardware barriers of a block (``bar.sync 0`` to the highest in use), at most 16.
+    """
+
+    registers: int
+    static_shared: int
+    stack: int
+    spill_stores: int
+    spill_loads: int
+    barriers: int
+
+
+_SPILLS = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
+_USED = re.compile(r"Used (\d+) registers(.*)")
+
+
+def parse_resources(log: str, name: str) -> Resources | None:
+    """What ``log`` says of kernel ``name`` and of the functions that it calls; ``None`` if it says nothing in a form that is known.
+
+    The form is that of NVRTC 13.0 to 13.5::
+
+        ptxas info    : Compiling entry function 'k' for 'sm_90a'
+        ptxas info    : Function properties for k
+        ptxas         .     32 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads
+        ptxas info    : Used 18 registers, used 1 barriers, 32 bytes cumulative stack size, 40 bytes smem
+
+    Numbers that are zero are left out of the last line. Functions that are called and not inlined follow, each with its properties.
+    """
+    start = log.find(f"Compiling entry function '{name}' ")
+    if start < 0:
+        return None
+    end = log.find("Compiling entry function '", start + 1)
+    section = log[start:] if end < 0 else log[start:end]
+    frames, used = _SPILLS.findall(section), _USED.search(section)
+    if not frames or used is None:
+        return None
+
+    def amount(unit: str) -> int:
+        found = re.search(rf"(\d+) {unit}", used[2])
+        return 0 if found is None else int(found[1])
+
+    barriers = re.search(r"used (\d+) barriers", used[2])
+    return Resources(
+        registers=int(used[1]),
+        static_shared=amount("bytes smem"),
+        stack=amount("bytes cumulative stack size") or int(frames[0][0]),
+        spill_stores=sum(int(stores) for _, stores, _ in frames),
+        spill_loads=sum(int(loads) for _, _, loads in frames),
+        barriers=0 if barriers is None else int(barriers[1]),
+    )
+
+
+_LOSS = re.compile(r"ptxas (?:info|warning)\s*: (?:\(C\d+\) )?(.*(?:Potential Performance Loss|is injected in around line).*)")
+_WARNING = re.compile(r"ptxas warning\s*: (.*)")
+
+_SPILL_HELP = "give a thread less to hold: smaller unrolled or vectorized axes, fewer tensors inlined together, or more threads; Shared memory for the largest"
+_WGMMA_HELP = "between an mma and the Retire that covers it, nothing may touch its accumulator; see that the accumulators fit the registers of a thread"
+_BUDGET_HELP = "registers(n) needs a launch shape that is constant, and budgets that fit it: blocks of a multiple of 128 threads"
+
+
+def diagnostics(log: str, name: str, arch: str, resources: Resources | None) -> tuple[str, ...]:
+    """What a user should know of the machine code of kernel ``name``: texts of warnings, each with what to do.
+
+    These are registers that spill, ``wgmma`` that runs serialized, ``setmaxnreg`` that is ignored, and whatever else ptxas warns of.
+    """
+    found: dict[str, None] = {}  # a set in order: ptxas says some things once for each place
+    if resources is not None and resources.spill_stores + resources.spill_loads > 0:
+        spills = f"{resources.spill_stores} bytes stored, {resources.spill_loads} loaded in the code of a thread"
+        found[f"registers spill to local memory: {spills}, at {resources.registers} registers\nhelp: {_SPILL_HELP}"] = None
+    for line in log.splitlines():
+        match = _LOSS.match(line) or _WARNING.match(line)
+        if match is None:
+            continue
+        said = re.sub(r"^Potential Performance Loss: | in around line \d+| in the function '[^']*'| in function '[^']*'| in line \d+", "", match[1])
+        if "setmaxnreg" in said:
+            said += f"\nhelp: {_BUDGET_HELP}"
+        elif "wgmma" in said or "warpgroup" in said or "GMMA" in said:
+            said += f"\nhelp: {_WGMMA_HELP}"
+        found[said] = None
+    return tuple(f"kernel '{name}' for {arch}: {text}" for text in found)

@@ -1,0 +1,89 @@
+"""The launch shape of a kernel: how many blocks of how many threads, and how much Shared memory each takes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+
+from taskfuse.cuda.signature import Source
+from taskfuse.errors import LaunchError
+from taskfuse.ir.scalar import Expr, evaluate, simplify, substitute
+from taskfuse.kir import Kernel
+from taskfuse.kir.nodes import HostParam
+
+Shape3 = tuple[int, int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchShape:
+    """What a launch takes.
+
+    Attributes:
+        grid: blocks in x, y and z.
+        block: threads of a block.
+        cluster: blocks of a cluster.
+        shared_bytes: dynamic Shared memory of a block, in bytes.
+    """
+
+    grid: Shape3
+    block: Shape3
+    cluster: Shape3
+    shared_bytes: int
+
+    @property
+    def threads(self) -> int:
+        """Threads of a block."""
+        x, y, z = self.block
+        return x * y * z
+
+    def __str__(self) -> str:
+        cluster = "" if self.cluster == (1, 1, 1) else f"  cluster {self.cluster}"
+        return f"grid {self.grid}  block {self.block}{cluster}  shared {self.shared_bytes} bytes"
+
+
+def launch_shape(source: Source, extents: Mapping[str, int]) -> LaunchShape:
+    """The launch shape for given values of the extents; those on which it does not depend may be left out.
+
+    Raises:
+        LaunchError: an extent is missing or unknown, or its value breaks what the kernel declares of it.
+    """
+    kernel = source.kernel
+    check_extents(kernel, extents)
+    shape = (*kernel.grid, *kernel.block, *kernel.cluster, source.shared_bytes)
+    values = [in_extents(kernel, e) for e in shape]
+    missing = sorted({name for e in values for name in e.free} - extents.keys())
+    if missing:
+        names = ", ".join(missing)
+        raise LaunchError(kernel=kernel.name, reason=f"its launch shape depends on {names}", help=f"give the extents {', '.join(f'{n}=...' for n in missing)}")
+    gx, gy, gz, bx, by, bz, cx, cy, cz, shared = (int(evaluate(e, extents)) for e in values)
+    return LaunchShape((gx, gy, gz), (bx, by, bz), (cx, cy, cz), shared)
+
+
+def in_extents(kernel: Kernel, expr: Expr) -> Expr:
+    """``expr`` without host parameters: over the extents alone."""
+    for param in reversed(kernel.params):
+        if isinstance(param, HostParam):
+            expr = substitute(expr, {param.name: param.value})
+    return simplify(expr)
+
+
+def check_extents(kernel: Kernel, extents: Mapping[str, int]) -> None:
+    """
+    Raises:
+        LaunchError: one of ``extents`` is none of the kernel's, or its value breaks what the kernel declares of it.
+    """
+    declared = {e.name: e for e in kernel.extents}
+    for name, value in extents.items():
+        if name not in declared:
+            raise LaunchError(kernel=kernel.name, reason=f"it has no extent {name}", help=_instead(name, declared))
+        extent = declared[name]
+        if value < extent.min or (extent.max is not None and value > extent.max) or value % extent.multiple_of:
+            bounds = f"at least {extent.min}" + ("" if extent.max is None else f", at most {extent.max}")
+            multiple = f", a multiple of {extent.multiple_of}" if extent.multiple_of > 1 else ""
+            raise LaunchError(kernel=kernel.name, reason=f"{name} is {value}; it must be {bounds}{multiple}")
+
+
+def _instead(name: str, declared: Iterable[str]) -> str:
+    near = get_close_matches(name, declared, n=1)
+    return f"did you mean {near[0]}?" if near else f"its extents are {', '.join(declared) or 'none'}"

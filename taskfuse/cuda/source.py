@@ -1,0 +1,250 @@
+"""Kernel IR to CUDA C++: declarations, signature, body.
+
+The text is made for one variant (:class:`~taskfuse.cuda.variant.Variant`) and depends on nothing else; it includes no header and defines
+only the helpers that it calls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from taskfuse.cuda import instructions as ptx
+from taskfuse.cuda.c_types import c_type
+from taskfuse.cuda.expressions import Divisors, Indices
+from taskfuse.cuda.names import Names
+from taskfuse.cuda.ranges import INT32, Ranges, cursor_ranges, kernel_ranges
+from taskfuse.cuda.signature import (
+    Argument,
+    DivisorArgument,
+    IntegerArgument,
+    PointerArgument,
+    ReportArgument,
+    ScalarArgument,
+    Source,
+    StrideArgument,
+    TensorMapArgument,
+    WorkspaceArgument,
+)
+from taskfuse.cuda.statements import INDENT, Scope, Statements, once
+from taskfuse.cuda.storage import Place, elements, shared_layout
+from taskfuse.cuda.text import Helper, closure
+from taskfuse.cuda.variant import Form, Variant
+from taskfuse.ir.scalar import ONE, Const, Expr, const, sym
+from taskfuse.ir.types import BLOCK_TYPES, THREAD_TYPES, MemoryType
+from taskfuse.kir import Kernel, accesses, bodies, expressions, walk
+from taskfuse.kir.limits import MAX_THREADS
+from taskfuse.kir.nodes import Barrier, BarrierScope, CursorInit, For, HostParam, ScalarParam, SetMaxNReg, Stmt, TensorMapParam, TensorParam, Wgmma
+from taskfuse.passes.facts import kernel_facts
+
+COUNTER_BYTES = 8
+_HARDWARE = {p.index_name: f"{p.index_name[:-5]}Idx.{p.index_name[-1]}" for p in (*BLOCK_TYPES, *THREAD_TYPES)}
+
+
+def dense(kernel: Kernel) -> Variant:
+    """The variant for tensors without gaps whose integers fit 32 bits, where that can be; a kernel of known shapes has no other."""
+    return Variant(tuple(Form.DENSE for p in kernel.params if isinstance(p, TensorParam)), wide=not kernel.extents and not fits(kernel, {}))
+
+
+def fits(kernel: Kernel, values: Mapping[str, int]) -> bool:
+    """True if for these extents every integer of the kernel fits 32 bits, offsets in row-major tensors included."""
+    ranges = kernel_ranges(kernel, values)
+    shapes = {p.name: p.shape for p in kernel.params if isinstance(p, TensorParam)} | {b.name: b.shape for b in kernel.buffers}
+    inside = all(INT32[0] <= ranges.of(p.value)[0] and ranges.of(p.value)[1] <= INT32[1] for p in kernel.params if isinstance(p, HostParam))
+    return inside and all(ranges.of(elements(s))[1] <= INT32[1] for s in shapes.values()) and all(_fit(kernel.body, ranges))
+
+
+def _fit(body: tuple[Stmt, ...], ranges: Ranges) -> Iterator[bool]:
+    for stmt in body:
+        if isinstance(stmt, CursorInit):
+            ranges = ranges.child(cursor_ranges(stmt))
+        yield all(ranges.fits(e) for e in expressions(stmt))
+        inner = ranges.loop(stmt.var, stmt.start, stmt.stop) if isinstance(stmt, For) else ranges
+        for b in bodies(stmt):
+            yield from _fit(b, inner)
+
+
+class _Used(Mapping[str, str]):
+    """Identifiers of symbols; remembers which were asked for."""
+
+    def __init__(self, names: Names) -> None:
+        self._names = names
+        self.names: set[str] = set()
+
+    def __getitem__(self, name: str) -> str:
+        self.names.add(name)
+        return self._names[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.names)
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+
+def emit(kernel: Kernel, variant: Variant | None = None, fast_math: bool = False, debug: bool = False) -> Source:
+    """CUDA C++ of a verified kernel.
+
+    Args:
+        variant: what the text assumes of its arguments; by default :func:`dense`.
+        fast_math: approximate functions, fused multiplications and additions.
+        debug: waits are bounded and report (``taskfuse.cuda.debug``).
+
+    Raises:
+        UnsupportedError: a construct with no CUDA form.
+    """
+    return _Emitter(kernel, dense(kernel) if variant is None else variant, fast_math, debug).source()
+
+
+class _Emitter:
+    def __init__(self, kernel: Kernel, variant: Variant, fast_math: bool, debug: bool) -> None:
+        self.kernel = kernel
+        self.variant = variant
+        self.fast_math = fast_math
+        self.debug = debug
+        self.names = Names()
+        self.function = self.names.reserve(kernel.name)
+        self.used = _Used(self.names)
+        self.helpers: set[Helper] = set()
+        self.ranges = kernel_ranges(kernel)
+        uniform = frozenset(e.name for e in kernel.extents) | {p.name for p in kernel.params if isinstance(p, HostParam)}
+        self.divisors = Divisors(uniform, self.names.reserve)
+        wide = frozenset(n for n in uniform if not self._narrow(sym(n))) if variant.wide else frozenset[str]()
+        self.indices = Indices(self.used, self.ranges, once(lambda: kernel_facts(kernel)), variant.wide, wide, self.divisors, self.helpers)
+        self.wide_symbols = wide
+        self.cooperative = any(isinstance(s, Barrier) and s.scope is BarrierScope.GRID for s in walk(kernel))
+
+    def _narrow(self, e: Expr) -> bool:
+        lo, hi = self.ranges.of(e)
+        return INT32[0] <= lo and hi <= INT32[1]
+
+    def source(self) -> Source:
+        """The text and its signature."""
+        kernel = self.kernel
+        places, arguments, parameters = self._tensors()
+        layout = shared_layout(kernel)
+        head: list[str] = []
+        used = [b.name for b in kernel.buffers if b.memory is MemoryType.Shared] + [m.name for m in kernel.mbarriers]
+        if used:
+            head.append("extern __shared__ __align__(1024) unsigned char shared[];")
+        for b in kernel.buffers:
+            identifier = self.names[b.name]
+            places[b.name] = Place(identifier, b.dtype, b.memory, b.shape)
+            if b.memory is MemoryType.Shared:
+                head.append(self._pointer(identifier, c_type(b.dtype), layout.buffers[b.name], f"[{', '.join(map(str, b.shape))}]"))
+            elif b.memory is MemoryType.Global:
+                size = const(b.dtype.itemsize) * elements(b.shape)
+                arguments.append(WorkspaceArgument(b.name, size, zero=False))
+                parameters.append(f"{c_type(b.dtype)}* {identifier}")
+        mbarriers = {m.name: self.names[m.name] for m in kernel.mbarriers}
+        for m in kernel.mbarriers:
+            head.append(self._pointer(mbarriers[m.name], "unsigned long long", layout.mbarriers[m.name], f"mbarriers[{m.slots}]"))
+        counters: dict[str, str] = {}
+        if kernel.counters:
+            identifier = self.names.reserve("grid_counters")
+            arguments.append(WorkspaceArgument(identifier, const(COUNTER_BYTES * len(kernel.counters)), zero=True))
+            parameters.append(f"unsigned long long* {identifier}")
+            counters = {c.name: f"&{identifier}[{i}]" for i, c in enumerate(kernel.counters)}
+        if self.debug:
+            arguments.append(ReportArgument())
+            parameters.append("Report* report")
+            self.helpers.add(ptx.REPORT)
+
+        statements = Statements(kernel, self.names, places, mbarriers, counters, self.helpers, self.fast_math, self.debug)
+        statements.body(kernel.body, Scope(self.indices, (), 1, set()))
+        integers, texts = self._integers()
+        arguments += integers
+        parameters += texts
+        head = self._indices() + head
+        helpers = closure(self.helpers)
+        return Source(
+            kernel=kernel,
+            variant=self.variant,
+            name=self.function,
+            text=self._text(helpers, parameters, head, statements.lines),
+            arguments=tuple(arguments),
+            shared_bytes=layout.bytes,
+            cooperative=self.cooperative,
+            arch=max([80, *(h.arch for h in helpers)] + [90] * (kernel.cluster != (ONE, ONE, ONE))),
+            feature_arch=any(isinstance(s, Wgmma | SetMaxNReg) for s in walk(kernel)),
+            debug=self.debug,
+            waits=tuple(statements.waits),
+        )
+
+    def _tensors(self) -> tuple[dict[str, Place], list[Argument], list[str]]:
+        """Places of tensor arguments, and the parameters that stand for what users pass."""
+        places: dict[str, Place] = {}
+        arguments: list[Argument] = []
+        parameters: list[str] = []
+        accessed = {a.buffer for s in walk(self.kernel) for side in accesses(s) for a in side}
+        forms = iter(self.variant.forms)
+        for p in self.kernel.params:
+            match p:
+                case TensorParam():
+                    form = next(forms)
+                    identifier = self.names[p.name]
+                    strides: tuple[str, ...] | None = None
+                    if form is not Form.DENSE:
+                        last = len(p.shape) - 1
+                        strides = tuple("" if form is Form.ROWS and d == last else self.names.reserve(f"{identifier}_stride{d}") for d in range(len(p.shape)))
+                    places[p.name] = Place(identifier, p.dtype, MemoryType.Global, p.shape, strides, form)
+                    if p.name not in accessed:
+                        continue
+                    arguments.append(PointerArgument(p.name))
+                    parameters.append(f"{'' if p.is_output else 'const '}{c_type(p.dtype)}* __restrict__ {identifier}")
+                    for d, stride in enumerate(strides or ()):
+                        if stride:
+                            arguments.append(StrideArgument(p.name, d, self.variant.wide))
+                            parameters.append(f"{'long long' if self.variant.wide else 'int'} {stride}")
+                case ScalarParam():
+                    arguments.append(ScalarArgument(p.name, p.dtype))
+                    parameters.append(f"{c_type(p.dtype)} {self.names[p.name]}")
+                case TensorMapParam():
+                    arguments.append(TensorMapArgument(p.name))
+                    parameters.append(f"const __grid_constant__ TensorMap {self.names[p.name]}")
+                    self.helpers.add(ptx.TENSOR_MAP)
+                case HostParam():
+                    pass
+        return places, arguments, parameters
+
+    def _integers(self) -> tuple[list[Argument], list[str]]:
+        """Extents, host parameters and divisors that the text uses."""
+        arguments: list[Argument] = []
+        parameters: list[str] = []
+        values = {e.name: sym(e.name) for e in self.kernel.extents} | {p.name: p.value for p in self.kernel.params if isinstance(p, HostParam)}
+        for name, value in values.items():
+            if name in self.used.names:
+                wide = name in self.wide_symbols
+                arguments.append(IntegerArgument(name, value, wide))
+                parameters.append(f"{'long long' if wide else 'int'} {self.names[name]}")
+        for value, identifier in self.divisors.names.items():
+            arguments.append(DivisorArgument(identifier, value))
+            parameters.append(f"Divisor {identifier}")
+        return arguments, parameters
+
+    def _pointer(self, identifier: str, ctype: str, offset: Expr, what: str) -> str:
+        return f"{ctype}* const {identifier} = reinterpret_cast<{ctype}*>(shared + {self.indices.text(offset)});  // {what}"
+
+    def _indices(self) -> list[str]:
+        """The hardware indices that the text uses, as signed integers: differences of them may be negative."""
+        lines = [f"const int {self.names[n]} = {hardware};" for n, hardware in _HARDWARE.items() if n in self.used.names]
+        for d in "xyz":
+            if f"clusterIdx.{d}" in self.used.names:
+                helper = ptx.cluster_index(d)
+                self.helpers.add(helper)
+                lines.append(f"const int {self.names[f'clusterIdx.{d}']} = {helper.name}();")
+        return lines
+
+    def _text(self, helpers: tuple[Helper, ...], parameters: list[str], head: list[str], body: list[str]) -> str:
+        x, y, z = self.kernel.block
+        threads = x * y * z
+        most = threads.value if isinstance(threads, Const) else min(self.ranges.of(threads)[1], MAX_THREADS)
+        bounds = f"{max(most, 1)}, 1"  # without the 1 ptxas may spill to let more blocks onto a multiprocessor
+        grid, block = (f"({', '.join(map(str, d))})" for d in (self.kernel.grid, self.kernel.block))
+        lines = [h.text for h in helpers]
+        lines.append(f"// grid {grid}, block {block}")
+        lines.append(f'extern "C" __global__ void __launch_bounds__({bounds})')
+        lines.append(f"{self.function}({', '.join(parameters)}) {{")
+        lines += [INDENT + line for line in head]
+        lines += body
+        lines.append("}")
+        return "\n\n".join(lines[: len(helpers)]) + ("\n\n" if helpers else "") + "\n".join(lines[len(helpers) :]) + "\n"

@@ -1,0 +1,132 @@
+"""What can be asked of a kernel before it is launched, with no GPU: its CUDA C++, PTX, machine code, resources and launch shape."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+
+from taskfuse.cuda.cache import compiled
+from taskfuse.cuda.disassembly import sass as disassembled
+from taskfuse.cuda.nvrtc import Binary, CompileOptions, compile_ptx
+from taskfuse.cuda.occupancy import occupancy
+from taskfuse.cuda.resources import Resources
+from taskfuse.cuda.shape import LaunchShape, check_extents, in_extents
+from taskfuse.cuda.shape import launch_shape as shape_of
+from taskfuse.cuda.signature import Source
+from taskfuse.cuda.source import dense, emit
+from taskfuse.cuda.variant import Variant
+from taskfuse.errors import UnsupportedError
+from taskfuse.ir.scalar import Const, Expr, const, substitute
+from taskfuse.kir import Kernel
+from taskfuse.options import read_options
+
+DEFAULT_ARCH = "sm_90a"
+
+
+@dataclass(frozen=True, slots=True)
+class KernelResources:
+    """What a kernel takes on one architecture.
+
+    Attributes:
+        arch: the architecture.
+        compiled: what the compiler says: registers, spills, barriers.
+        threads: threads of a block, an expression over the extents.
+        shared_bytes: Shared memory of a block in bytes, static and dynamic.
+        blocks_per_multiprocessor: how many blocks fit a multiprocessor at a time; ``None`` where that depends on extents that are not given, or
+            the limits of ``arch`` are not known.
+    """
+
+    arch: str
+    compiled: Resources
+    threads: Expr
+    shared_bytes: Expr
+    blocks_per_multiprocessor: int | None
+
+    def __str__(self) -> str:
+        r = self.compiled
+        blocks = self.blocks_per_multiprocessor
+        why = "depends on the extents" if self.threads.free or self.shared_bytes.free else f"the limits of {self.arch} are not known"
+        rows = {
+            "registers": f"{r.registers} per thread",
+            "spills": f"{r.spill_stores} bytes stored, {r.spill_loads} bytes loaded per thread",
+            "stack": f"{r.stack} bytes per thread",
+            "barriers": f"{r.barriers} per block",
+            "threads": f"{self.threads} per block",
+            "shared": f"{self.shared_bytes} bytes per block",
+            "occupancy": why if blocks is None else f"{blocks} block{'' if blocks == 1 else 's'} per multiprocessor",
+        }
+        return "\n".join([f"{self.arch}:", *(f"  {name:10} {value}" for name, value in rows.items())])
+
+
+def source(kernel: Kernel, variant: Variant | None = None, fast_math: bool = False, debug: bool = False) -> Source:
+    """CUDA C++ of ``kernel``; see :meth:`taskfuse.Kernel.cuda_source`."""
+    return emit(kernel, variant or dense(kernel), fast_math=fast_math, debug=debug)
+
+
+def ptx(kernel: Kernel, arch: str = DEFAULT_ARCH, variant: Variant | None = None, fast_math: bool = False, debug: bool = False) -> str:
+    """PTX of ``kernel``; see :meth:`taskfuse.Kernel.ptx`."""
+    made = source(kernel, variant, fast_math, debug)
+    check_target(made, arch)
+    return compile_ptx(made.text, made.name, CompileOptions(arch=arch, fast_math=fast_math))
+
+
+def cubin(kernel: Kernel, arch: str = DEFAULT_ARCH, variant: Variant | None = None, fast_math: bool = False, debug: bool = False) -> bytes:
+    """Machine code of ``kernel``; see :meth:`taskfuse.Kernel.cubin`."""
+    return _binary(source(kernel, variant, fast_math, debug), arch, fast_math).code
+
+
+def sass(kernel: Kernel, arch: str = DEFAULT_ARCH, variant: Variant | None = None, fast_math: bool = False, debug: bool = False) -> str:
+    """The instructions of that machine code; see :meth:`taskfuse.Kernel.sass`."""
+    return disassembled(cubin(kernel, arch, variant, fast_math, debug))
+
+
+def resources(
+    kernel: Kernel,
+    arch: str = DEFAULT_ARCH,
+    extents: Mapping[str, int] | None = None,
+    variant: Variant | None = None,
+    fast_math: bool = False,
+    debug: bool = False,
+) -> KernelResources:
+    """What ``kernel`` takes; see :meth:`taskfuse.Kernel.resources`."""
+    made = source(kernel, variant, fast_math, debug)
+    said = _binary(made, arch, fast_math).resources
+    if said is None:
+        raise UnsupportedError(what="this NVRTC", reason="it reports resources in an unknown form", help="pip install taskfuse[cuda] brings one that is known")
+    check_extents(kernel, extents or {})
+    values = {name: const(value) for name, value in (extents or {}).items()}
+    x, y, z = kernel.block
+    threads, shared = (substitute(in_extents(kernel, e), values) for e in (x * y * z, made.shared_bytes))
+    blocks = None
+    if isinstance(threads, Const) and isinstance(shared, Const):
+        with suppress(UnsupportedError):  # no limits are known for the architecture
+            blocks = occupancy(said, threads.value, shared.value, arch)
+    return KernelResources(arch, said, threads, shared + said.static_shared, blocks)
+
+
+def launch_shape(kernel: Kernel, extents: Mapping[str, int]) -> LaunchShape:
+    """The launch shape of ``kernel``; see :meth:`taskfuse.Kernel.launch_shape`."""
+    return shape_of(source(kernel), extents)
+
+
+def check_target(source: Source, arch: str) -> None:
+    """
+    Raises:
+        UnsupportedError: ``source`` needs instructions that ``arch`` does not have.
+    """
+    found = re.fullmatch(r"sm_(\d+)[af]?", arch)
+    if found is None:
+        return  # NVRTC names those that it knows
+    number = int(found[1])
+    needed = f"sm_{source.arch}a" if source.feature_arch else f"sm_{source.arch}"
+    if number < source.arch or (source.feature_arch and arch != needed):
+        what = f"kernel '{source.kernel.name}' on {arch}"
+        only = f"it has instructions of {needed}" + (" alone" if source.feature_arch else " and newer")
+        raise UnsupportedError(what=what, reason=only, help=f'use arch="{needed}"')
+
+
+def _binary(source: Source, arch: str, fast_math: bool) -> Binary:
+    check_target(source, arch)
+    return compiled(source.text, source.name, CompileOptions(arch=arch, fast_math=fast_math), read_options())

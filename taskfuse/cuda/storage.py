@@ -1,0 +1,167 @@
+"""Where the elements of tensors and buffers lie: offsets in elements, bytes of Shared memory, places of registers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from taskfuse.cuda.expressions import Indices, Level, Text
+from taskfuse.cuda.ranges import INT32, UNKNOWN
+from taskfuse.cuda.variant import Form
+from taskfuse.dtypes import DType
+from taskfuse.ir.scalar import ONE, ZERO, Const, Expr, const, maximum, simplify
+from taskfuse.ir.types import MemoryType
+from taskfuse.kir import Kernel, accesses
+from taskfuse.kir.nodes import Buffer, For, Stmt
+from taskfuse.kir.walk import bodies
+
+MBARRIER_BYTES = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Storage under one name.
+
+    Attributes:
+        identifier: of its pointer, array or register.
+        strides: identifiers of stride parameters, one per axis; ``None``: row-major. An empty identifier is a stride of 1.
+    """
+
+    identifier: str
+    dtype: DType
+    memory: MemoryType
+    shape: tuple[Expr, ...]
+    strides: tuple[str, ...] | None = None
+    form: Form = Form.DENSE
+
+    @property
+    def is_register(self) -> bool:
+        """A Local value that is no array."""
+        return self.memory is MemoryType.Local and not self.shape
+
+    def element(self, index: Sequence[Expr], indices: Indices) -> str:
+        """The text of an element."""
+        if self.is_register:
+            return self.identifier
+        offset = row_major(index, self.shape, indices) if self.strides is None else strided(index, self.strides, indices)
+        return f"{self.identifier}[{offset}]"
+
+
+def row_major(index: Sequence[Expr], shape: Sequence[Expr], indices: Indices) -> str:
+    """The offset of an element, in elements: ``(i * N + j) * K + k``."""
+    lo = hi = 0
+    wide = False
+    for i, extent in zip(index, shape, strict=True):
+        (low, high), (least, most) = indices.ranges.of(i), indices.ranges.of(extent)
+        lo, hi = min(lo * least, lo * most) + low, max(hi * least, hi * most) + high
+        lo, hi = max(lo, -UNKNOWN), min(hi, UNKNOWN)
+        wide = wide or lo < INT32[0] or hi > INT32[1] or indices.is_wide(i)
+    wide = wide and indices.wide
+    found: Text | None = None
+    for i, extent in zip(index, shape, strict=True):
+        t = indices.print(i)
+        if found is None:
+            if i is not ZERO:
+                found = Text(f"(long long){t.at(Level.UNARY)}", Level.UNARY, True) if wide and not t.wide else t
+            continue
+        if extent is not ONE:
+            found = Text(f"{found.at(Level.PRODUCT)} * {indices.text(extent, Level.UNARY)}", Level.PRODUCT, wide)
+        if i is not ZERO:
+            found = Text(f"{found.at(Level.SUM)} + {t.at(Level.SUM)}", Level.SUM, wide)
+    return "0" if found is None else found.text
+
+
+def strided(index: Sequence[Expr], strides: Sequence[str], indices: Indices) -> str:
+    """The offset of an element of a tensor with strides."""
+    terms = [
+        f"{indices.text(i, Level.UNARY)} * {stride}" if stride else indices.text(i, Level.PRODUCT)
+        for i, stride in zip(index, strides, strict=True)
+        if i is not ZERO
+    ]
+    return " + ".join(terms) or "0"
+
+
+@dataclass(frozen=True, slots=True)
+class SharedLayout:
+    """Byte offsets in the block's Shared memory."""
+
+    buffers: dict[str, Expr]
+    mbarriers: dict[str, Expr]
+    bytes: Expr
+
+
+def shared_layout(kernel: Kernel) -> SharedLayout:
+    """Buffers where they say, the others one behind the other; mbarriers behind all of them."""
+    placed: dict[str, Expr] = {}
+    end: Expr = ZERO
+    top: Expr = ZERO
+    for b in kernel.buffers:
+        if b.memory is not MemoryType.Shared:
+            continue
+        offset = _align(end, b.align) if b.offset is None else b.offset
+        size = const(b.dtype.itemsize)
+        for extent in b.shape:
+            size = size * extent
+        placed[b.name] = offset
+        end = simplify(offset + size)
+        top = _max(top, end)
+    barriers: dict[str, Expr] = {}
+    if kernel.mbarriers:
+        top = _align(top, MBARRIER_BYTES)
+        for m in kernel.mbarriers:
+            barriers[m.name] = top
+            top = simplify(top + MBARRIER_BYTES * m.slots)
+    return SharedLayout(placed, barriers, top)
+
+
+def _max(a: Expr, b: Expr) -> Expr:
+    return simplify(maximum(a, b))
+
+
+def _align(e: Expr, k: int) -> Expr:
+    return simplify((e + (k - 1)) // k * k)
+
+
+def declared_in(kernel: Kernel) -> dict[int, list[Buffer]]:
+    """The Local buffers by the statement list in which they are declared (its ``id``): the innermost one around all uses that no loop repeats."""
+    local = {b.name: b for b in kernel.buffers if b.memory is MemoryType.Local}
+    paths: dict[str, tuple[int, ...]] = {}
+
+    def visit(body: tuple[Stmt, ...], path: tuple[int, ...], repeated: bool) -> None:
+        here = path if repeated else (*path, id(body))
+        for stmt in body:
+            writes, reads = accesses(stmt)
+            for access in (*writes, *reads):
+                if access.buffer in local:
+                    known = paths.get(access.buffer)
+                    paths[access.buffer] = here if known is None else _common(known, here)
+            for inner in bodies(stmt):
+                visit(inner, here, repeated or isinstance(stmt, For))
+
+    visit(kernel.body, (), False)
+    found: dict[int, list[Buffer]] = {}
+    for name, path in paths.items():
+        found.setdefault(path[-1], []).append(local[name])
+    return found
+
+
+def _common(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, ...]:
+    n = 0
+    while n < min(len(a), len(b)) and a[n] == b[n]:
+        n += 1
+    return a[:n]
+
+
+def elements(shape: Sequence[Expr]) -> Expr:
+    """The number of elements."""
+    found: Expr = ONE
+    for extent in shape:
+        found = found * extent
+    return found
+
+
+def constant_elements(buffer: Buffer) -> int:
+    """The elements to declare of a Local buffer: C++ has no array of none."""
+    count = elements(buffer.shape)
+    assert isinstance(count, Const)
+    return max(count.value, 1)

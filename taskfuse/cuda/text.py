@@ -1,0 +1,46 @@
+"""Pieces of CUDA C++ text and the helper functions that they call."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Helper:
+    """A device function of the emitted text. A kernel's text holds those that it calls, and no others.
+
+    Attributes:
+        name: its name.
+        text: its definition.
+        requires: helpers that it calls.
+        arch: the compute capability that it needs, times ten: 80, 90.
+    """
+
+    name: str
+    text: str
+    requires: tuple[Helper, ...] = ()
+    arch: int = 80
+
+
+@dataclass(frozen=True, slots=True)
+class Fragment:
+    """An expression of CUDA C++ that may stand as an operand (an atom, a call, or in parentheses), and the helpers that it calls."""
+
+    text: str
+    helpers: frozenset[Helper] = frozenset()
+
+
+def closure(helpers: Iterable[Helper]) -> tuple[Helper, ...]:
+    """``helpers`` and all that they call, each after those that it calls, in an order that depends on names alone."""
+    found: dict[Helper, None] = {}
+
+    def visit(helper: Helper) -> None:
+        if helper not in found:
+            for required in helper.requires:
+                visit(required)
+            found[helper] = None
+
+    for helper in sorted(helpers, key=lambda h: h.name):
+        visit(helper)
+    return tuple(found)

@@ -1,0 +1,164 @@
+"""Every kernel that there is becomes CUDA C++ that NVRTC compiles, with no GPU: examples, hand-written kernels, random kernels.
+
+Kernels are compiled several at a time, each in a namespace of its own: most of the time of a small compilation is NVRTC's start.
+"""
+
+import hashlib
+import re
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from itertools import count, islice
+from pathlib import Path
+
+import pytest
+
+import taskfuse as tf
+from taskfuse.cuda.nvrtc import CompileOptions, compile_cubin, known_archs
+from taskfuse.cuda.signature import Source
+from taskfuse.cuda.source import emit
+from taskfuse.cuda.variant import Form, Variant
+from taskfuse.errors import CudaCompileError
+from taskfuse.kir.nodes import TensorParam
+from taskfuse.testing import seeded_case
+from tests.examples.test_examples import CASES
+from tests.golden import Golden
+
+ROOT = Path(__file__).parents[2]
+RANDOM = 60
+BATCH = 10
+NEWER = next(arch for arch in ("sm_120", "sm_100a") if arch in known_archs())
+
+
+@cache
+def examples() -> Mapping[str, tf.Kernel]:
+    """Kernels of the examples and of tests/kernels, by name."""
+    written = {path.name: tf.parse_kernel(path.read_text(encoding="utf-8")) for path in sorted((ROOT / "tests" / "kernels").glob("*.kir"))}
+    return {case.name: tf.lower(case.build()) for case in CASES} | written
+
+
+@cache
+def random_kernels() -> Mapping[str, tf.Kernel]:
+    """Kernels of the first seeds that lower, by name."""
+    found = ((f"seed {seed}", seeded_case(seed).kernel) for seed in count())
+    return dict(islice(((name, kernel) for name, kernel in found if kernel is not None), RANDOM))
+
+
+def variant(kernel: tf.Kernel, form: Form, wide: bool = False) -> Variant:
+    """All tensors of one form."""
+    return Variant(tuple(form for p in kernel.params if isinstance(p, TensorParam)), wide)
+
+
+# What is assumed of the arguments, and how the text is made.
+FORMS: dict[str, tuple[Form, bool, bool, bool]] = {
+    "dense": (Form.DENSE, False, False, False),
+    "rows": (Form.ROWS, False, False, False),
+    "strided, wide": (Form.STRIDED, True, False, False),
+    "debug, fast math": (Form.DENSE, False, True, True),
+}
+
+
+def texts(kernels: Mapping[str, tf.Kernel], how: str) -> dict[str, Source]:
+    """The texts of kernels, by name."""
+    form, wide, debug, fast_math = FORMS[how]
+    return {name: emit(kernel, variant(kernel, form, wide), fast_math=fast_math, debug=debug) for name, kernel in kernels.items()}
+
+
+def together(sources: Sequence[Source]) -> str:
+    """One text of several kernels."""
+    renamed = (re.sub(rf"(?m)^{source.name}(?=\()", f"{source.name}_{k}", source.text) for k, source in enumerate(sources))
+    return "\n".join(f"namespace kernel{k} {{\n{text}}}" for k, text in enumerate(renamed))
+
+
+def compiles(sources: Mapping[str, Source], arch: str, fast_math: bool = False) -> None:
+    """Fails, and names the kernel, if a text does not compile."""
+    names = list(sources)
+    options = CompileOptions(arch=arch, fast_math=fast_math)
+    for first in range(0, len(names), BATCH):
+        batch = names[first : first + BATCH]
+        try:
+            binary = compile_cubin(together([sources[name] for name in batch]), f"{sources[batch[0]].name}_0", options)
+        except CudaCompileError:
+            for name in batch:
+                try:
+                    compile_cubin(sources[name].text, sources[name].name, options)
+                except CudaCompileError as error:
+                    pytest.fail(f"{name}: {error}", pytrace=False)
+            raise
+        assert binary.code.startswith(b"\x7fELF")
+
+
+def allowed(sources: Mapping[str, Source], arch: int) -> dict[str, Source]:
+    """Those that an architecture other than 9.0 can run."""
+    return {name: source for name, source in sources.items() if source.arch <= arch and not source.feature_arch}
+
+
+@pytest.mark.parametrize("how", FORMS)
+def test_examples_and_written_kernels(how: str) -> None:
+    compiles(texts(examples(), how), "sm_90a", fast_math=FORMS[how][3])
+
+
+def test_random_kernels() -> None:
+    compiles(texts(random_kernels(), "dense"), "sm_90a")
+
+
+@pytest.mark.parametrize(("how", "first"), [("rows", 0), ("strided, wide", 10), ("debug, fast math", 20)])
+def test_random_kernels_in_other_forms(how: str, first: int) -> None:
+    compiles(texts(dict(islice(random_kernels().items(), first, first + 10)), how), "sm_90a", fast_math=FORMS[how][3])
+
+
+@pytest.mark.parametrize(("arch", "number"), [("sm_80", 80), (NEWER, int(NEWER.strip("sm_a")))])
+def test_other_architectures(arch: str, number: int) -> None:
+    sources = allowed(texts(examples(), "dense"), number)
+    assert sources.keys() >= {"founding", "matmul", "rotate.kir"}
+    assert "gemm.kir" not in sources  # wgmma is of sm_90a alone
+    compiles(sources, arch)
+    compiles(allowed(texts(dict(islice(random_kernels().items(), 30, 45)), "dense"), number), arch)
+
+
+def everything() -> Iterator[tuple[str, Source]]:
+    for how in FORMS:
+        yield from texts(examples(), how).items()
+    yield from texts(random_kernels(), "dense").items()
+
+
+def test_texts_include_nothing_and_define_what_they_use() -> None:
+    for name, source in everything():
+        assert "#include" not in source.text, name
+        *helpers, _ = source.text.partition("// grid ")[0].split("\n\n")
+        for helper in helpers:
+            heads = re.findall(r"__device__.*?(\w+)\(|^(?:struct|union)(?: \S*\([^)]*\))? (\w+)", helper, re.MULTILINE)
+            defined = [word for head in heads for word in head if word]
+            assert defined, helper
+            elsewhere = source.text.replace(helper, "")
+            assert any(re.search(rf"\b{word}\b", elsewhere) for word in defined), f"{name} does not use {defined}"
+
+
+def test_golden_kernels_give_the_texts_of_the_examples() -> None:
+    for case in CASES:
+        text = (ROOT / "tests" / "goldens" / "examples" / f"{case.name}.kir").read_text(encoding="utf-8")
+        assert code(emit(tf.parse_kernel(text))) == code(emit(examples()[case.name]))
+
+
+def code(source: Source) -> list[str]:
+    """The lines of a text without comments; notes are not part of a kernel that is read from text."""
+    return [line for line in source.text.splitlines() if not line.lstrip().startswith("//")]
+
+
+def digest() -> str:
+    """A hash of all texts."""
+    return hashlib.sha256("".join(source.text for _, source in everything()).encode()).hexdigest()
+
+
+def test_texts_are_the_same_in_every_process() -> None:
+    program = "from tests.cuda.test_compile_all import digest; print(digest())"
+    for seed in ("1", "2"):
+        command = ["env", f"PYTHONHASHSEED={seed}", f"PYTHONPATH={ROOT}", sys.executable, "-c", program]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+        assert done.stdout.strip() == digest()
+
+
+@pytest.mark.parametrize("name", ["founding", "gemm.kir"])
+def test_text(name: str, golden: Golden) -> None:
+    golden.check(f"cuda/{name.removesuffix('.kir')}.cu", emit(examples()[name]).text)

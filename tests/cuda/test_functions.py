@@ -1,0 +1,385 @@
+"""The elementwise table in CUDA: every row compiles, and what is exact has the values of NumPy, computed on the host where it needs no GPU."""
+
+import re
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import taskfuse as tf
+from benchmarks.ulp import BEGIN, END, PAGE, figures
+from taskfuse.cuda.c_types import c_type, literal
+from taskfuse.cuda.conversions import CONVERSIONS, convert
+from taskfuse.cuda.device_functions import DEVICE_FUNCTIONS
+from taskfuse.cuda.functions import IDENTIFIERS, call, result_dtype
+from taskfuse.cuda.library import Library
+from taskfuse.cuda.names import Names
+from taskfuse.cuda.nvrtc import CompileOptions, compile_ptx
+from taskfuse.cuda.text import Fragment, Helper, closure
+from taskfuse.dtypes import DTYPES, DType, bfloat16, bool_, float8_e4m3, float8_e5m2, float16, float32, float64, int8, int32
+from taskfuse.ir.elementwise import ELEMENTWISE, DTypeRule, Elementwise
+from taskfuse.ir.values import NATIVE
+from taskfuse.testing.accuracy import BOUNDS, bound, reference, samples, ulps
+from tests.cuda.elements import Array, differing, elements, operand_dtypes
+from tests.cuda.host import COMPILER, SHIM, needs_compiler
+
+SMALL_FLOATS = (float16, bfloat16, float8_e4m3, float8_e5m2)
+# of two zeros either is the maximum
+EITHER_ZERO = {"maximum", "minimum", "fmax", "fmin", "relu", "clamp"}
+
+
+def dtypes_of(op: Elementwise) -> list[DType]:
+    """The dtypes that the verifier of kernel IR lets ``op`` compute in."""
+    match op.rule:
+        case DTypeRule.FLOAT | DTypeRule.DIVIDE:
+            return [d for d in DTYPES.values() if d.is_float]
+        case DTypeRule.NUMERIC:
+            return [d for d in DTYPES.values() if not d.is_bool]
+        case DTypeRule.BITWISE:
+            return [d for d in DTYPES.values() if not d.is_float]
+        case DTypeRule.SHIFT:
+            return [d for d in DTYPES.values() if d.is_integer]
+        case _:
+            return list(DTYPES.values())
+
+
+PAIRS = [(op, dtype) for op in ELEMENTWISE.values() for dtype in dtypes_of(op)]
+
+
+@dataclass(frozen=True)
+class Job:
+    """A piece of text to evaluate on arrays."""
+
+    name: str
+    fragment: Fragment
+    operands: tuple[DType, ...]
+    result: DType
+
+    @property
+    def helpers(self) -> tuple[Helper, ...]:
+        return closure(self.fragment.helpers)
+
+
+def function_job(op: Elementwise, dtype: DType, fast_math: bool = False) -> Job:
+    operands = operand_dtypes(op, dtype)
+    return Job(f"{op}_{dtype}", call(op, [f"x{k}[i]" for k in range(op.arity)], dtype, fast_math), tuple(operands), result_dtype(op, dtype))
+
+
+def conversion_job(source: DType, target: DType) -> Job:
+    return Job(f"{source}_to_{target}", convert("x0[i]", source, target), (source,), target)
+
+
+# -- every row, with the compiler ------------------------------------------------------------------------------------------------------
+
+
+def kernels(jobs: list[Job]) -> str:
+    lines = [h.text for h in closure(h for job in jobs for h in job.fragment.helpers)]
+    for job in jobs:
+        inputs = "".join(f", const {c_type(d)}* x{k}" for k, d in enumerate(job.operands))
+        lines.append(f'extern "C" __global__ void {job.name}({c_type(job.result)}* out{inputs}, int i) {{ out[i] = {job.fragment.text}; }}')
+    return "\n".join(lines)
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
+@pytest.mark.parametrize("fast_math", [False, True])
+def test_every_row_compiles(arch: str, fast_math: bool) -> None:
+    # floats below 32 bits compute in float32, whose row is in the batch
+    jobs = [function_job(op, dtype, fast_math) for op, dtype in PAIRS if dtype not in SMALL_FLOATS or op.name in ("copy", "cast", "where", "add", "lt")]
+    if not fast_math:
+        jobs += [conversion_job(a, b) for a in DTYPES.values() for b in DTYPES.values()]
+    ptx = compile_ptx(kernels(jobs), jobs[0].name, CompileOptions(arch=arch, fast_math=fast_math))
+    assert all(f".entry {job.name}(" in ptx for job in jobs)
+    if fast_math:
+        assert {"sin.approx.ftz.f32", "tanh.approx.f32", "ex2.approx.ftz.f32"} <= set(re.findall(r"[\w.]*approx[\w.]*", ptx))
+    else:
+        assert "cvt.rn.satfinite.e4m3x2.f32" in ptx if arch == "sm_90a" else "e4m3x2" not in ptx
+
+
+def test_literals_stand_as_operands() -> None:
+    jobs: list[Job] = []
+    for op, dtype in PAIRS:
+        operands = [literal(-3 if dtype.min_value < 0 else 3, d) for d in operand_dtypes(op, dtype)]
+        jobs.append(Job(f"{op}_{dtype}", call(op, operands, dtype), (), result_dtype(op, dtype)))
+    for source in DTYPES.values():
+        negative = literal(-3 if source.min_value < 0 else 3, source)
+        jobs += [Job(f"{source}_to_{target}", convert(negative, source, target), (), target) for target in DTYPES.values()]
+    compile_ptx(kernels(jobs), jobs[0].name, CompileOptions(arch="sm_80"))
+
+
+def test_math_is_ieee_unless_fast() -> None:
+    ops = ("div", "reciprocal", "sqrt", "add", "mul", "sigmoid")
+    ptx = compile_ptx(kernels([function_job(ELEMENTWISE[n], float32) for n in ops]), "div_float32", CompileOptions(arch="sm_80"))
+    assert {"div.rn.f32", "rcp.rn.f32", "sqrt.rn.f32"} <= set(re.findall(r"[\w.]+", ptx))
+    assert not {"div.full.f32", "div.approx.f32", "sqrt.approx.f32"} & set(re.findall(r"[\w.]+", ptx))
+
+
+@pytest.mark.parametrize("fast_math", [False, True])
+def test_float_is_not_computed_in_double(fast_math: bool) -> None:
+    # the library reduces the arguments of trigonometric functions in double
+    ops = [op for op, dtype in PAIRS if dtype is float32 and (fast_math or op.name not in ("sin", "cos", "tan"))]
+    ptx = compile_ptx(kernels([function_job(op, float32, fast_math) for op in ops]), "copy_float32", CompileOptions(arch="sm_80", fast_math=fast_math))
+    assert ".f64" not in ptx
+
+
+# -- the table -------------------------------------------------------------------------------------------------------------------------
+
+
+def test_every_row_has_every_dtype_that_its_rule_allows() -> None:
+    for op, dtype in PAIRS:
+        for fast_math in (False, True):
+            assert call(op, ["a", "b", "c"][: op.arity], dtype, fast_math).text
+
+
+def test_a_function_without_a_row_is_refused() -> None:
+    with pytest.raises(tf.errors.UnsupportedError, match=r"^sub of bool is not supported: the CUDA backend has no form of it$"):
+        call(ELEMENTWISE["sub"], ["a", "b"], bool_)
+    unknown = Elementwise("cbrt", 1, DTypeRule.FLOAT, np.cbrt)
+    with pytest.raises(tf.errors.UnsupportedError, match=r"^cbrt of float32 is not supported"):
+        call(unknown, ["a"], float32)
+
+
+@pytest.mark.parametrize("fast_math", [False, True])
+def test_an_operand_is_evaluated_once_at_most(fast_math: bool) -> None:
+    for op, dtype in PAIRS:
+        text = call(op, ["load0", "load1", "load2"][: op.arity], dtype, fast_math).text
+        assert all(text.count(f"load{k}") <= 1 for k in range(op.arity)), text
+    for a in DTYPES.values():
+        assert all(convert("load", a, b).text.count("load") == 1 for b in DTYPES.values())
+
+
+def test_every_device_function_is_called() -> None:
+    fragments = [call(op, ["a", "b", "c"][: op.arity], d, fast) for op, d in PAIRS for fast in (False, True)]
+    fragments += [convert("x", a, b) for a in DTYPES.values() for b in DTYPES.values()]
+    assert {h.name for h in closure(h for f in fragments for h in f.helpers)} == DEVICE_FUNCTIONS.helpers.keys() | CONVERSIONS.helpers.keys()
+
+
+def test_texts() -> None:
+    def text(name: str, dtype: DType, fast_math: bool = False) -> str:
+        return call(ELEMENTWISE[name], ["a", "b", "c"][: ELEMENTWISE[name].arity], dtype, fast_math).text
+
+    assert text("add", float32) == "(a + b)"
+    assert text("add", int32) == "((int)((unsigned)a + (unsigned)b))"
+    assert text("add", bool_) == "((bool)(a | b))"
+    assert text("exp", float32) == "expf(a)"
+    assert text("exp", float32, fast_math=True) == "__expf(a)"
+    assert text("exp", float64, fast_math=True) == "exp(a)"
+    assert text("relu", float32) == "maximum_or_nan(a, 0.0f)"
+    assert text("pow", int8) == "signed_power<signed char, unsigned>(a, b)"
+    assert text("exp", float16) == "to_float16(expf(from_float16(a)))"
+    assert text("where", bfloat16) == "(a ? b : c)"
+    assert call(ELEMENTWISE["neg"], ["-1.0f"], float32).text == "(-(-1.0f))"
+
+
+def test_no_variable_hides_what_the_texts_call() -> None:
+    names = Names()
+    assert {"sinf", "greater", "to_float16", "__fdividef"} <= IDENTIFIERS
+    assert not {names[name] for name in IDENTIFIERS} & IDENTIFIERS
+
+
+def test_a_library_knows_what_its_functions_call() -> None:
+    library = Library(
+        """
+__device__ int one() {
+  return 1;
+}
+
+// twice
+template <typename T>
+__device__ T two(T x) {
+  return one() + one();
+}
+"""
+    )
+    assert list(library.helpers) == ["one", "two"]
+    assert library.helpers["two"].requires == (library.helpers["one"],)
+    assert library.helpers["two"].text.startswith("// twice\ntemplate")
+    assert library.called("two<int>(x) + three(x)") == {library.helpers["two"]}
+
+
+# -- literals --------------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("value", "dtype", "text"),
+    [
+        (0.1, "float32", "0.1f"),
+        (1, "float32", "1.0f"),
+        (1e20, "float32", "1e+20f"),
+        (16777217, "float32", "16777216.0f"),
+        (-0.0, "float64", "-0.0"),
+        (0.1, "float64", "0.1"),
+        (1e-45, "float32", "1e-45f"),
+        (float("inf"), "float32", "__int_as_float(0x7f800000)"),
+        (float("-inf"), "float64", "-__longlong_as_double(0x7ff0000000000000)"),
+        (float("nan"), "float32", "__int_as_float(0x7fffffff)"),
+        (1.0, "bfloat16", "(unsigned short)0x3f80"),
+        (1e9, "float8_e4m3", "(unsigned char)0x7f"),
+        (-3, "int32", "-3"),
+        (5, "int64", "5ll"),
+        (-(2**31), "int32", "(-2147483647 - 1)"),
+        (-(2**63), "int64", "(-9223372036854775807ll - 1)"),
+        (-128, "int8", "-128"),
+        (2**64 - 1, "uint64", "18446744073709551615ull"),
+        (2**32 - 1, "uint32", "4294967295u"),
+        (True, "bool", "true"),
+        (2, "bool", "true"),
+    ],
+)
+def test_literal(value: int | float | bool, dtype: str, text: str) -> None:
+    assert literal(value, DTYPES[dtype]) == text
+
+
+def literal_jobs() -> Iterator[tuple[Job, Array]]:
+    for dtype in DTYPES.values():
+        values = elements([dtype], 0)[0]
+        for k, value in enumerate(values[np.isfinite(values.astype(np.float64))]):
+            stored = NATIVE.literal(value.item(), dtype)
+            yield Job(f"literal_{dtype}_{k}", Fragment(literal(value.item(), dtype)), (), dtype), np.atleast_1d(stored)
+
+
+# -- values, on the host ---------------------------------------------------------------------------------------------------------------
+
+# what NVRTC has built in, and the one instruction that the 8-bit floats need
+HOST = """
+#include <math.h>
+#include <string.h>
+#include <limits.h>
+inline float __uint_as_float(unsigned x) { float y; memcpy(&y, &x, 4); return y; }
+inline float __int_as_float(int x) { float y; memcpy(&y, &x, 4); return y; }
+inline double __longlong_as_double(long long x) { double y; memcpy(&y, &x, 8); return y; }
+inline unsigned __float_as_uint(float x) { unsigned y; memcpy(&y, &x, 4); return y; }
+inline double normcdf(double x) { return erfcl(x * -sqrtl(0.5L)) / 2; }
+inline float normcdff(float x) { return normcdf(x); }
+inline double rsqrt(double x) { return 1 / sqrtl(x); }
+inline float rsqrtf(float x) { return 1 / sqrt((double)x); }
+template <typename I> inline I clamped(double x, I low, I high) { return x <= (double)low ? low : x >= (double)high ? high : (I)x; }
+#define INTRINSICS(F) \\
+  inline int __##F##2int_rz(F x) { return clamped<int>(x, INT_MIN, INT_MAX); } \\
+  inline unsigned __##F##2uint_rz(F x) { return clamped<unsigned>(x, 0, UINT_MAX); } \\
+  inline long long __##F##2ll_rz(F x) { return clamped<long long>(x, LLONG_MIN, LLONG_MAX); } \\
+  inline unsigned long long __##F##2ull_rz(F x) { return clamped<unsigned long long>(x, 0, ULLONG_MAX); }
+INTRINSICS(float)
+INTRINSICS(double)
+"""
+FROM_FLOAT16 = """
+inline float from_float16(unsigned short bits) {
+  const int exponent = bits >> 10 & 31, fraction = bits & 1023;
+  const float x = exponent == 31 ? (fraction ? NAN : INFINITY) : exponent ? ldexpf(1024 + fraction, exponent - 25) : ldexpf(fraction, -24);
+  return bits >> 15 ? -x : x;
+}
+"""
+
+
+def on_host(job: Job) -> bool:
+    """True if ``job`` needs no instruction of a GPU but those that the host has a substitute for."""
+    return all("asm(" not in re.sub(r"#if(.|\n)*?#else", "", h.text) for h in job.helpers if h.name != "from_float16")
+
+
+def values_on_host(folder: Path, cases: list[tuple[Job, list[Array]]]) -> list[Array]:
+    """The results of every case, by one program; undefined behaviour ends it."""
+    assert COMPILER is not None
+    helpers = closure(h for job, _ in cases for h in job.fragment.helpers)
+    lines = [SHIM, HOST, FROM_FLOAT16, *(h.text for h in helpers if h.name != "from_float16")]
+    body: list[str] = []
+    for job, arrays in cases:
+        names = [f"x{k}" for k in range(len(arrays))]
+        parameters = "".join(f", const {c_type(d)}* {x}" for x, d in zip(names, job.operands, strict=True))
+        lines.append(f"void {job.name}(long n, {c_type(job.result)}* out{parameters}) {{ for (long i = 0; i < n; ++i) out[i] = {job.fragment.text}; }}")
+        n = len(arrays[0]) if arrays else 1
+        reads = "".join(f" auto {x} = take<{c_type(d)}>({n});" for x, d in zip(names, job.operands, strict=True))
+        body.append(
+            f"  {{{reads} auto out = new {c_type(job.result)}[{n}]; {job.name}({', '.join([str(n), 'out', *names])}); fwrite(out, sizeof *out, {n}, stdout); }}"
+        )
+    lines.append("template <typename T> T* take(long n) { auto x = new T[n]; if (fread(x, sizeof(T), n, stdin) != (size_t)n) exit(2); return x; }")
+    source, program = folder / "functions.cpp", folder / "functions"
+    source.write_text("\n".join([*lines, "int main() {", *body, "}"]), encoding="utf-8")
+    flags = ["-std=c++17", "-O1", "-w", "-ffp-contract=off", "-fsanitize=undefined", "-fno-sanitize-recover=all"]
+    subprocess.run([COMPILER, *flags, "-o", str(program), str(source)], check=True, timeout=300)
+    operands = b"".join(a.tobytes() for _, arrays in cases for a in arrays)
+    done = subprocess.run([str(program)], check=False, input=operands, capture_output=True, timeout=60)
+    assert done.returncode == 0, done.stderr.decode()
+    results, position = list[Array](), 0
+    for job, arrays in cases:
+        n = len(arrays[0]) if arrays else 1
+        results.append(np.frombuffer(done.stdout, job.result.numpy, n, position))
+        position += n * job.result.itemsize
+    assert position == len(done.stdout)
+    return results
+
+
+def mismatches(cases: list[tuple[Job, list[Array]]], results: list[Array], expected: list[Array], zeros_alike: list[bool]) -> list[str]:
+    found: list[str] = []
+    for (job, arrays), got, want, alike in zip(cases, results, expected, zeros_alike, strict=True):
+        wrong = differing(got, want, alike)
+        if wrong.size:
+            at = wrong[0]
+            found.append(f"{job.name}{tuple(a[at].item() for a in arrays)} is {got[at]}, not {want[at]} (and {wrong.size - 1} more)")
+    return found
+
+
+@needs_compiler
+def test_values_of_exact_rows(tmp_path: Path) -> None:
+    cases: list[tuple[Job, list[Array]]] = []
+    expected: list[Array] = []
+    alike: list[bool] = []
+    for op, dtype in PAIRS:
+        exact = op.name not in BOUNDS or not dtype.is_float
+        job = function_job(op, dtype)
+        if exact and dtype.compute is dtype and on_host(job):
+            arrays = elements(job.operands, 2000)
+            cases.append((job, arrays))
+            expected.append(NATIVE.apply(op, arrays, job.operands, dtype, job.result))
+            alike.append(op.name in EITHER_ZERO)
+    assert len(cases) > 300
+    assert mismatches(cases, values_on_host(tmp_path, cases), expected, alike) == []
+
+
+@needs_compiler
+def test_extrema_do_not_depend_on_the_order_of_operands(tmp_path: Path) -> None:
+    # the lanes of a shuffle combine the same values in different orders, and all must hold the same bits
+    values = np.array([-0.0, 0.0, 1.5, -2.0, np.inf, -np.inf, np.nan, -np.nan])
+    values = np.append(values, np.array([0x7FF8000000000005], np.uint64).view(np.float64))  # another NaN
+    a, b = (np.ascontiguousarray(v.ravel()) for v in np.meshgrid(values, values))
+    for name in ("maximum", "minimum"):
+        job = function_job(ELEMENTWISE[name], float64)
+        first, second = values_on_host(tmp_path, [(job, [a, b]), (replace(job, name="swapped"), [b, a])])
+        assert np.array_equal(first.view(np.uint64), second.view(np.uint64))
+        zeros = (a == 0) & (b == 0)
+        signs = np.signbit(a[zeros]), np.signbit(b[zeros])
+        assert np.array_equal(np.signbit(first[zeros]), signs[0] & signs[1] if name == "maximum" else signs[0] | signs[1])
+        assert np.array_equal(first, NATIVE.apply(ELEMENTWISE[name], [a, b], job.operands, float64, float64), equal_nan=True)
+
+
+@needs_compiler
+def test_values_of_approximate_rows(tmp_path: Path) -> None:
+    # with the library of the host, which has errors of its own: a row that names another function is far off
+    jobs = [(op, dtype, function_job(op, dtype)) for op, dtype in PAIRS if op.name in BOUNDS and dtype in (float32, float64)]
+    cases = [(job, samples(op, dtype, 3000)) for op, dtype, job in jobs]
+    for (op, dtype, _), (_, arrays), got in zip(jobs, cases, values_on_host(tmp_path, cases), strict=True):
+        errors = ulps(got, reference(op, arrays), dtype)
+        at = tuple(a[errors.argmax()] for a in arrays)
+        assert errors.max() <= 2 * bound(op.name, dtype), f"{op} of {at} is {got[errors.argmax()]}"
+
+
+@needs_compiler
+def test_values_of_conversions(tmp_path: Path) -> None:
+    jobs = [job for a in DTYPES.values() for b in DTYPES.values() if on_host(job := conversion_job(a, b))]
+    assert {job.name for job in jobs} >= {f"{a}_to_{b}" for a in DTYPES for b in DTYPES if b not in ("float16", "bfloat16")}
+    cases = [(job, elements(job.operands, 70000 if job.operands[0].bits <= 16 else 5000)) for job in jobs]
+    expected = [NATIVE.cast(arrays[0], job.operands[0], job.result) for job, arrays in cases]
+    assert mismatches(cases, values_on_host(tmp_path, cases), expected, [False] * len(cases)) == []
+
+
+@needs_compiler
+def test_values_of_literals(tmp_path: Path) -> None:
+    jobs = list(literal_jobs())
+    cases: list[tuple[Job, list[Array]]] = [(job, []) for job, _ in jobs]
+    assert mismatches(cases, values_on_host(tmp_path, cases), [value for _, value in jobs], [False] * len(cases)) == []
+
+
+def test_the_page_shows_the_stored_figures() -> None:
+    _, shown, _ = re.split(f"{BEGIN}|{END}", PAGE.read_text(encoding="utf-8"))
+    assert shown.strip("\n").split("\n") == figures(), "run `python benchmarks/ulp.py --docs`"

@@ -1,0 +1,196 @@
+"""The emitted text: what it holds, what it assumes, what its names are. That it compiles is shown in test_compile_all.py."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import pytest
+
+import taskfuse as tf
+from examples import nested_groups, pipeline, stream
+from taskfuse.cuda import instructions, nvrtc
+from taskfuse.cuda.expressions import DIVISOR, FLOOR_DIVIDE, FLOOR_MODULO
+from taskfuse.cuda.names import Names
+from taskfuse.cuda.signature import DivisorArgument, IntegerArgument, PointerArgument, ScalarArgument, StrideArgument, WorkspaceArgument
+from taskfuse.cuda.source import dense, emit, fits
+from taskfuse.cuda.text import Helper
+from taskfuse.cuda.variant import Form, Variant
+from taskfuse.errors import UnsupportedError
+from taskfuse.kir import Kernel, parse_kernel
+from taskfuse.kir.nodes import Major
+
+ADD = """\
+KERNEL add(x: float32[M, N], y: float32[M, N]) -> (z: float32[M, N])
+  DIM M, N
+  GRID (M, 1, 1)  BLOCK (128, 1, 1)
+
+FOR i in 0..ceildiv(N, 128):
+  IF 128*i + threadIdx.x < N:
+    z[blockIdx.x, 128*i + threadIdx.x] = add(x[blockIdx.x, 128*i + threadIdx.x], y[blockIdx.x, 128*i + threadIdx.x])
+"""
+
+
+def kernel(text: str) -> Kernel:
+    found = parse_kernel(text)
+    found.check_ir()
+    return found
+
+
+def test_the_text_has_one_line_for_one_statement() -> None:
+    source = emit(kernel(ADD))
+    assert source.text == (
+        "// grid (M, 1, 1), block (128, 1, 1)\n"
+        'extern "C" __global__ void __launch_bounds__(128, 1)\n'
+        "add(const float* __restrict__ x, const float* __restrict__ y, float* __restrict__ z, int N) {\n"
+        "  const int blockIdx_x = blockIdx.x;\n"
+        "  const int threadIdx_x = threadIdx.x;\n"
+        "  for (int i = 0; i < (N + 127) / 128; ++i) {\n"
+        "    if (128 * i + threadIdx_x < N) {\n"
+        "      z[blockIdx_x * N + 128 * i + threadIdx_x] = x[blockIdx_x * N + 128 * i + threadIdx_x] + y[blockIdx_x * N + 128 * i + threadIdx_x];\n"
+        "    }\n"
+        "  }\n"
+        "}\n"
+    )
+    assert [type(a) for a in source.arguments] == [PointerArgument] * 3 + [IntegerArgument]
+
+
+def test_wide_integers_stand_where_they_may_be_needed() -> None:
+    text = emit(kernel(ADD), Variant((Form.DENSE,) * 3, wide=True)).text
+    assert "long long N" in text
+    assert "for (long long i = 0; i < (N + 127) / 128; ++i)" in text
+    small = ADD.replace("DIM M, N", "DIM M max 1000, N max 1000")
+    assert "long long" not in emit(kernel(small), Variant((Form.DENSE,) * 3, wide=True)).text
+
+
+@pytest.mark.parametrize(("form", "index"), [(Form.STRIDED, "* x_stride1"), (Form.ROWS, "x[blockIdx_x * x_stride0 + (128 * i + threadIdx_x)]")])
+def test_strides_are_parameters(form: Form, index: str) -> None:
+    source = emit(kernel(ADD), Variant((form, Form.DENSE, Form.DENSE)))
+    assert index in source.text
+    assert [a.axis for a in source.arguments if isinstance(a, StrideArgument)] == ([0, 1] if form is Form.STRIDED else [0])
+
+
+@pytest.mark.parametrize(
+    ("m", "n", "expected"),
+    [(1, 1, True), (0, 0, True), (46340, 46340, True), (46341, 46341, False), (2**31 - 1, 1, True), (2**31, 1, False), (2**20, 2**20, False)],
+)
+def test_fits(m: int, n: int, expected: bool) -> None:
+    assert fits(kernel(ADD), {"M": m, "N": n}) is expected
+
+
+def test_an_index_before_its_guard_must_fit_too() -> None:
+    # the last thread of the last tile computes 2**31 before its guard fails
+    assert not fits(kernel(ADD), {"M": 1, "N": 2**31 - 1})
+
+
+@pytest.mark.parametrize("build", [pipeline.build, stream.build, nested_groups.build])
+def test_rings_do_not_make_integers_wide(build: Callable[[], tf.Fusion]) -> None:
+    lowered = tf.lower(build())
+    assert fits(lowered, {"M": 8192, "N": 8192})
+    assert not fits(lowered, {"M": 2**16, "N": 2**16})
+
+
+def test_a_kernel_of_known_shapes_has_one_width() -> None:
+    big = ADD.replace("  DIM M, N\n", "").replace("M", "65536").replace("N", "65536").replace("KER65536EL", "KERNEL")
+    assert dense(kernel(big)).wide
+    assert "long long" in emit(kernel(big)).text
+    assert not dense(kernel(big.replace("65536", "256"))).wide
+
+
+def test_hostile_names() -> None:
+    """Names of tensors, symbols and loops may be words of C++, of CUDA, of its math library, of the text itself, or differ by a dot only."""
+    text = """\
+KERNEL main(int: float32[N], sinf: float32[N], threadIdx_x: float32[N], alpha: float32) -> (shared: float32[N], report: float32[N])
+  DIM N
+  GRID (ceildiv(N, 32), 1, 1)  BLOCK (32, 1, 1)
+  LOCAL double: float32[2]
+  LOCAL a.b: float32[]
+  LOCAL a_b: float32[]
+
+FOR for in 0..2 UNROLL:
+  IF 32*blockIdx.x + threadIdx.x < N:
+    double[for] = sin(int[32*blockIdx.x + threadIdx.x])
+    a.b = mul(alpha, sinf[32*blockIdx.x + threadIdx.x])
+    a_b = add(a.b, threadIdx_x[32*blockIdx.x + threadIdx.x])
+    shared[32*blockIdx.x + threadIdx.x] = add(double[for], a_b)
+    report[32*blockIdx.x + threadIdx.x] = add(double[for], a.b)
+"""
+    source = emit(kernel(text))
+    nvrtc.compile_cubin(source.text, source.name, nvrtc.CompileOptions(arch="sm_80"))
+    assert [a.name for a in source.arguments if isinstance(a, ScalarArgument)] == ["alpha"]
+
+
+def test_names_of_helpers_are_taken() -> None:
+    helpers = [h for h in vars(instructions).values() if isinstance(h, Helper)]
+    helpers += [instructions.copy_vector(16), instructions.tma_load(3), instructions.tma_store(1), instructions.set_registers(40, 168)]
+    helpers += [instructions.wgmma(64, 16, tf.bfloat16, Major.K, Major.MN), instructions.cluster_index("x"), FLOOR_DIVIDE, FLOOR_MODULO, DIVISOR]
+    assert len(helpers) > 30
+    for helper in helpers:
+        for defined in re.findall(r"(?:\w+\*? )(\w+)\([^)]*\) \{", helper.text):
+            assert Names()[defined] != defined or defined == "operator"
+        assert Names()[helper.name] != helper.name
+
+
+def test_only_what_is_called_is_defined() -> None:
+    for path in ("sin", "atan2"):
+        with tf.Fusion(path) as fusion:
+            x = tf.define_tensor(["N"])
+            fusion.add_output(tf.sin(x) if path == "sin" else tf.atan2(x, x))
+        text = tf.lower(fusion)
+        assert "#include" not in emit(text).text
+        assert "__device__" not in emit(text).text
+
+
+def test_uniform_divisors_are_prepared_by_the_host() -> None:
+    with tf.Fusion("rows") as fusion:
+        x = tf.define_tensor(["M", "N"])
+        y = tf.sin(x)
+        fusion.add_output(y)
+    y.merge(0, 1)
+    y.split(0, 128)
+    y.axis(0).parallelize(tf.ParallelType.BIDx)
+    y.axis(1).parallelize(tf.ParallelType.TIDx)
+    lowered = tf.lower(fusion)
+    source = emit(lowered)
+    divisors = [a for a in source.arguments if isinstance(a, DivisorArgument)]
+    assert [str(d.value) for d in divisors] in (["N"], [])
+    if divisors:
+        assert re.search(r"/ by_N", source.text)
+
+
+def test_a_counter_is_zeroed_and_a_workspace_is_not() -> None:
+    with tf.Fusion("total") as fusion:
+        x = tf.define_tensor([4096])
+        total = tf.sum(x, 0)
+        fusion.add_output(total)
+    total.split(0, 1024)
+    total.axis(0).parallelize(tf.ParallelType.BIDx)
+    source = emit(tf.lower(fusion))
+    assert source.cooperative
+    assert {a.zero for a in source.arguments if isinstance(a, WorkspaceArgument)} == {True, False}
+
+
+def test_a_barrier_of_some_lanes_is_refused() -> None:
+    text = ADD.replace("FOR i", "IF threadIdx.x < 16:\n  SYNC warp 16\nFOR i")
+    with pytest.raises(UnsupportedError, match="a warp barrier of 16 threads"):
+        emit(kernel(text))
+
+
+def test_debug_builds_name_their_waits() -> None:
+    text = """\
+KERNEL handoff(x: float32[32]) -> (y: float32[32])
+  GRID (1, 1, 1)  BLOCK (32, 1, 1)
+  MBARRIER b[2]
+
+IF threadIdx.x == 0:
+  INIT b[1] count 32
+SYNC block
+IF threadIdx.x >= 0:  # receiver
+  ARRIVE b[1]
+  WAIT b[1] parity 0
+  y[threadIdx.x] = copy(x[threadIdx.x])
+"""
+    source = emit(kernel(text), debug=True)
+    assert [(w.path, w.barrier) for w in source.waits] == [(("receiver",), "b")]
+    assert "mbarrier_wait_bounded(&b[1], 0, report, 0, 1);" in source.text
+    assert emit(kernel(text)).waits == ()
