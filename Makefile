@@ -7,8 +7,10 @@ PIP := $(PY) -m pip install --quiet --disable-pip-version-check
 JOBS ?= 2
 N ?= 10000
 PYTEST_ARGS ?=
+GPU_PYTHON ?= python3
+PARTS ?=
 
-.PHONY: help demo test lint types fuzz bench-compile golden clean
+.PHONY: help demo test lint types fuzz bench-compile gpu golden clean
 
 help: ## list these targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1#\2/p' $(MAKEFILE_LIST) | while IFS='#' read -r name text; do printf '%-22s %s\n' "$$name" "$$text"; done
@@ -30,6 +32,9 @@ fuzz: $(VENV)/.dev ## run N=10000 random fusions against NumPy; a failure prints
 
 bench-compile: $(VENV)/.core ## time fusion to kernel text, and simulation
 	$(PY) benchmarks/compile.py
+
+gpu: ## all that needs a GPU: tests, sanitizers, benchmarks (GPU_PYTHON=python3: one with torch and pytest, PARTS="tests random")
+	$(GPU_PYTHON) benchmarks/gpu.py $(PARTS)
 
 golden: $(VENV)/.dev ## rewrite the golden files in tests/goldens; review them like code
 	$(PY) -m pytest --update-golden

@@ -155,8 +155,9 @@ from taskfuse.schedule.allocation import AllocationBuilder, allocation
 from taskfuse.schedule.copy import copy_fusion
 from taskfuse.schedule.propagate import parallelize_like
 from taskfuse.sim import Scheduler
+from taskfuse.version import VERSION
 
-__version__ = "0.1.0"
+__version__ = VERSION
 
 __all__ = [
     "NATIVE",

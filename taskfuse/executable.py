@@ -1,52 +1,166 @@
-"""Executables: a fusion lowered once, called on arrays."""
+"""Executables: a fusion or kernel as a function on arrays."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Final, get_args
 
-from numpy.typing import NDArray
+import numpy as np
 
-from taskfuse.errors import UnsupportedError
+from taskfuse.dump import dump
+from taskfuse.errors import InputError, LaunchError, UnsupportedError
 from taskfuse.ir.fusion import Fusion
 from taskfuse.kir import Kernel
+from taskfuse.kir.arguments import check_count, wanted
+from taskfuse.kir.nodes import TensorParam
 from taskfuse.location import caller
 from taskfuse.lowering import LoweringOptions, lower
+from taskfuse.options import Backend, read_options
 from taskfuse.sim import simulate
 
+if TYPE_CHECKING:
+    from taskfuse.cuda.launch import Launcher
+    from taskfuse.cuda.nvrtc import Binary
+    from taskfuse.cuda.signature import Source
 
-@dataclass(frozen=True, slots=True)
+BACKENDS: Final[tuple[Backend, ...]] = get_args(Backend)
+
+
 class Executable:
-    """A compiled fusion.
+    """A compiled kernel: a function on arrays. It can be called from several threads at once, and pickled.
 
     Attributes:
-        kernel: its kernel.
+        kernel: the kernel.
+        backend: ``"auto"``, ``"cuda"`` or ``"sim"``.
     """
 
-    kernel: Kernel = field(repr=False)
+    __slots__ = ("_arch", "_debug", "_fast_math", "_launcher", "backend", "kernel")
 
-    def __call__(self, *args: NDArray[Any] | float | int, seed: int = 0) -> tuple[NDArray[Any], ...]:
-        """Run it on NumPy arrays (and run-time scalars), in the simulator. Returns the outputs.
+    def __init__(self, kernel: Kernel, backend: Backend, arch: str | None = None, fast_math: bool = False, debug: bool = False) -> None:
+        self.kernel = kernel
+        self.backend: Backend = backend
+        self._arch = arch
+        self._fast_math = fast_math
+        self._debug = debug
+        self._launcher: Launcher | None = None
+
+    def __call__(self, *args: Any, out: Any = None, stream: Any = None, seed: int = 0) -> tuple[Any, ...]:
+        """Run it.
+
+        Arrays on a GPU (torch, CuPy, anything with DLPack or ``__cuda_array_interface__``) run there. NumPy arrays run in the simulator; with
+        ``backend="cuda"`` they are copied to the GPU and back. See docs/calling.md.
+
+        Args:
+            args: the inputs, of any strides, then the run-time scalars.
+            out: arrays for the outputs, of any strides; one array, or a tuple. They must not overlap an input or one another.
+            stream: the stream to launch in: a handle, or an object of a framework; by default the framework's current one.
+            seed: picks the interleaving in the simulator.
+
+        Returns:
+            The outputs as arrays of the first argument's framework, or ``out``.
 
         Raises:
-            InputError: arguments that do not fit the fusion's inputs.
-            SimulationError: the kernel did something that a GPU would not forgive.
+            InputError, OutputError: arguments that do not fit.
+            LaunchError: the GPU cannot run the kernel so.
+            CudaUnavailableError: no driver, no GPU, or no NVRTC.
+            CudaError: a call of the driver failed.
+            HangError: a wait of a debug build took too long.
+            SimulationError: in the simulator, the kernel did something that a GPU would not forgive.
         """
-        return simulate(self.kernel, args, seed=seed)
+        launcher = self._launcher
+        if launcher is not None and args and type(args[0]) in launcher.probes:
+            return launcher(args, out, stream)
+        if self.backend == "sim" or (self.backend == "auto" and self._is_for_host(args, out)):
+            return self._simulate(args, out, stream, seed)
+        if launcher is None:
+            launcher = self._launcher = self._load()
+        return launcher(args, out, stream)
+
+    def _is_for_host(self, args: tuple[Any, ...], out: Any) -> bool:
+        from taskfuse.cuda.arrays import is_on_host
+        from taskfuse.cuda.outputs import outputs_given
+
+        given = () if out is None else outputs_given(self.kernel, out)
+        return all(is_on_host(a) for a in (*args, *given))
+
+    def _simulate(self, args: tuple[Any, ...], out: Any, stream: Any, seed: int) -> tuple[Any, ...]:
+        if stream is not None:
+            raise LaunchError(kernel=self.kernel.name, reason="the simulator has no streams", help='leave out stream=, or use backend="cuda"')
+        check_count(self.kernel, len(args))
+        params = wanted(self.kernel)
+        taken = [self._to_numpy(k, p, a) if isinstance(p, TensorParam) else a for k, (p, a) in enumerate(zip(params, args, strict=True))]
+        if out is None:
+            return simulate(self.kernel, taken, seed=seed)
+        from taskfuse.cuda.outputs import check_host_outputs, outputs_given, store
+
+        given = outputs_given(self.kernel, out)
+        check_host_outputs(self.kernel, [a for p, a in zip(params, taken, strict=True) if isinstance(p, TensorParam)], given)
+        store(self.kernel, simulate(self.kernel, taken, seed=seed), given)
+        return given
+
+    def _to_numpy(self, index: int, param: TensorParam, array: Any) -> Any:
+        try:
+            return np.asarray(array)
+        except (TypeError, ValueError, RuntimeError) as error:  # of the framework: it is on a GPU, it requires gradients, ...
+            reason = f"'{param.name}' does not become a NumPy array: {error}"
+            raise InputError(index=index, fusion=self.kernel.name, reason=reason, help="pass a NumPy array to the simulator") from error
+
+    def _load(self) -> Launcher:
+        from taskfuse.cuda.arrays import kinds
+        from taskfuse.cuda.launch import Launcher
+
+        return Launcher(self.kernel, kinds(), arch=self._arch, fast_math=self._fast_math, debug=self._debug, on_compile=self._dump)
+
+    def _dump(self, source: Source, binary: Binary, arch: str) -> None:
+        from taskfuse.cuda.disassembly import sass
+        from taskfuse.cuda.nvrtc import CompileOptions, compile_ptx
+
+        options = read_options()
+        dump("cuda", source.name, lambda: source.text, options)
+        dump("ptx", source.name, lambda: compile_ptx(source.text, source.name, CompileOptions(arch=arch, fast_math=self._fast_math)), options)
+        dump("sass", source.name, lambda: sass(binary.code), options)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Executable, (self.kernel, self.backend, self._arch, self._fast_math, self._debug)
+
+    def __repr__(self) -> str:
+        return f"Executable({self.kernel.name!r}, backend={self.backend!r})"
 
 
-def compile(fusion: Fusion, backend: Literal["auto", "sim"] = "auto", options: LoweringOptions | None = None) -> Executable:
-    """Lower ``fusion`` and return a function on arrays.
+def compile(
+    fusion: Fusion | Kernel,
+    backend: Backend = "auto",
+    *,
+    arch: str | None = None,
+    fast_math: bool = False,
+    debug: bool = False,
+    options: LoweringOptions | None = None,
+) -> Executable:
+    """Lower ``fusion`` and return a function on arrays. CUDA is loaded, and machine code made, by the first call that needs them.
 
     Args:
-        fusion: what to run; it is not changed.
-        backend: ``"auto"`` and ``"sim"``: the simulator on NumPy arrays.
+        fusion: what to run, or its kernel; it is not changed.
+        backend: ``"auto"``: arrays on a GPU run there, NumPy arrays in the simulator (``TASKFUSE_BACKEND`` may say otherwise); ``"cuda"``: on the
+            GPU; ``"sim"``: in the simulator.
+        arch: target of the machine code, such as ``"sm_90a"``; by default that of the GPU.
+        fast_math: approximate division, square root and functions; subnormals become zero.
+        debug: bound every wait and report it by :class:`HangError` if it takes too long; a call then waits for its kernel.
         options: how to lower.
 
     Raises:
-        UnsupportedError: a backend that this version lacks.
+        UnsupportedError: a backend that does not exist.
         LoweringError: see :func:`lower`.
+        VerifyError: a kernel that breaks a rule of kernel IR.
+        OptionError: an environment variable of taskfuse that it does not know.
     """
-    if backend not in ("auto", "sim"):
-        raise UnsupportedError(what=f"backend '{backend}'", reason="this version runs kernels in the simulator", help='use backend="sim"', location=caller())
-    return Executable(lower(fusion, options or LoweringOptions()))
+    if backend not in BACKENDS:
+        help = f"use one of {', '.join(BACKENDS)}"
+        raise UnsupportedError(what=f"backend '{backend}'", reason="there is no such backend", help=help, location=caller())
+    settings = read_options()
+    if isinstance(fusion, Kernel):
+        kernel = fusion
+        kernel.check_ir()
+    else:
+        dump("fusion", fusion.name, lambda: str(fusion), settings)
+        kernel = lower(fusion, options or LoweringOptions())
+    dump("kernel", kernel.name, lambda: str(kernel), settings)
+    return Executable(kernel, settings.backend if backend == "auto" else backend, arch, fast_math, debug)

@@ -124,7 +124,7 @@ def test_integers_of_numpy_are_integers() -> None:
             lambda c: 0 < c.a < 1,
             "fusion 'case': tv4 has no truth value: its elements are not known yet\nhelp: choose elements with tf.where, combine conditions with & and |",
         ),
-        (lambda c: tf.compile(c.fusion, WRONG), "backend 'wrong' is not supported: this version runs kernels in the simulator\nhelp: use backend=\"sim\""),
+        (lambda c: tf.compile(c.fusion, WRONG), "backend 'wrong' is not supported: there is no such backend\nhelp: use one of auto, cuda, sim"),
     ],
 )
 def test_fusions_tasks_and_groups(call: Callable[[Case], Any], expected: str) -> None:

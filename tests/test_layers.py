@@ -17,6 +17,8 @@ LAYERS = {
     "location": 0,
     "options": 0,
     "dtypes": 0,
+    "dump": 0,
+    "version": 0,
     "ir": 1,
     "ops": 1,
     "schedule": 2,

@@ -1,0 +1,145 @@
+"""Host cost of one call: one input, one output, on a GPU that is never waited for.
+
+``python benchmarks/launch.py [--write]``. All rows run in turn within each round, so that a slow spell of the machine meets all of them;
+a row's figure is the median over the rounds of the mean over the calls of a round, in microseconds.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import statistics
+import time
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from reporting import machine, parser, publish
+
+import taskfuse as tf
+from taskfuse import ParallelType as P
+from taskfuse.cuda.arrays import kinds
+from taskfuse.cuda.nvrtc import CompileOptions, compile_cubin
+
+ROUNDS = 61
+CALLS = 200  # per round: fewer launches than a stream queues, so that no call waits for the GPU
+SHAPE = (64, 256)
+TEXT = """extern "C" __global__ void bare(const float* x, float* y, int n) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < n) y[i] = x[i] + 1.0f;
+}
+"""
+
+Call = Callable[[], object]
+
+
+def add_one() -> tf.Fusion:
+    """``y = x + 1``."""
+    with tf.Fusion("add_one") as fusion:
+        x = tf.define_tensor(["M", "N"], dtype=tf.float32, name="x")
+        y = x + 1
+        fusion.add_output(y)
+    y.merge(0).split(0, 256)
+    y.axis(0).parallelize(P.BIDx)
+    y.axis(1).parallelize(P.TIDx)
+    return fusion
+
+
+def taskfuse_calls(x: Any, out: Any) -> dict[str, Call]:
+    """Ours: output allocated or given, row-major or strided input."""
+    run = tf.compile(add_one(), backend="cuda")
+    strided = torch.empty(SHAPE[1], SHAPE[0], device="cuda").T
+    stream = torch.cuda.current_stream()
+    run(x)
+    probe = kinds().probes[type(x)]
+    return {
+        "taskfuse, output allocated": lambda: run(x),
+        "taskfuse, out=": lambda: run(x, out=out),
+        "taskfuse, out=, stream=": lambda: run(x, out=out, stream=stream),
+        "taskfuse, strided input, output allocated": lambda: run(strided),
+        "a part of that: the probe of an argument": lambda: probe(x),
+    }
+
+
+def torch_calls(x: Any, out: Any) -> dict[str, Call]:
+    """torch's own calls, and what our call is made of."""
+    raw: Any = torch._C._cuda_getCurrentRawStream
+    return {
+        "torch.add(x, 1)": lambda: torch.add(x, 1),
+        "torch.add(x, 1, out=)": lambda: torch.add(x, 1, out=out),
+        "torch.empty(shape)": lambda: torch.empty(SHAPE, dtype=torch.float32, device="cuda"),
+        "torch.empty_like(x)": lambda: torch.empty_like(x),
+        "torch.empty_strided(shape, strides)": lambda: torch.empty_strided(SHAPE, (SHAPE[1], 1), dtype=torch.float32, device="cuda"),
+        "current raw stream": lambda: raw(0),
+        "x.data_ptr()": lambda: x.data_ptr(),
+        "x.shape, x.stride(), x.dtype, x.device": lambda: (x.shape, x.stride(), x.dtype, x.device),
+        "key of a dict lookup": lambda: hash((x.shape, x.stride(), x.dtype, x.device, x.data_ptr() & 15)),
+    }
+
+
+def bare_calls(x: Any, out: Any) -> dict[str, Call]:
+    """The driver's launch, through cuda.bindings and through ctypes, with everything else prepared."""
+    bindings: Any = __import__("cuda.bindings.driver", fromlist=["driver"])
+    major, minor = torch.cuda.get_device_capability()
+    binary = compile_cubin(TEXT, "bare", CompileOptions(arch=f"sm_{major}{minor}"))
+    _, module = bindings.cuModuleLoadData(binary.code)
+    _, function = bindings.cuModuleGetFunction(module, b"bare")
+    values = ctypes.c_void_p(x.data_ptr()), ctypes.c_void_p(out.data_ptr()), ctypes.c_int(x.numel())
+    addresses = (ctypes.c_void_p * 3)(*(ctypes.addressof(v) for v in values))
+    blocks = -(-x.numel() // 256)
+    stream = torch.cuda.current_stream().cuda_stream
+    typed = bindings.CUstream(stream)
+    address = ctypes.addressof(addresses)
+
+    library = ctypes.CDLL("libcuda.so.1")
+    launch = library.cuLaunchKernel
+    launch.argtypes = [ctypes.c_void_p, *[ctypes.c_uint] * 7, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p]
+    handle = int(function)
+
+    def through_ctypes() -> object:
+        return launch(handle, blocks, 1, 1, 256, 1, 1, 0, stream, address, None)
+
+    def through_bindings() -> object:
+        _ = values, addresses  # they live as long as the calls
+        return bindings.cuLaunchKernel(function, blocks, 1, 1, 256, 1, 1, 0, typed, address, 0)
+
+    return {
+        "cuLaunchKernel, cuda.bindings": through_bindings,
+        "cuLaunchKernel, ctypes": through_ctypes,
+    }
+
+
+def measure(calls: dict[str, Call]) -> dict[str, float]:
+    """Microseconds per call, medians over the rounds."""
+    times: dict[str, list[float]] = {name: [] for name in calls}
+    for call in calls.values():
+        for _ in range(CALLS):
+            call()
+    gc.collect()
+    gc.disable()
+    for _ in range(ROUNDS):
+        for name, call in calls.items():
+            torch.cuda.synchronize()
+            start = time.perf_counter_ns()
+            for _ in range(CALLS):
+                call()
+            times[name].append((time.perf_counter_ns() - start) / CALLS / 1e3)
+    gc.enable()
+    return {name: statistics.median(found) for name, found in times.items()}
+
+
+def main() -> None:
+    """Measure, print and, if asked, store."""
+    options = parser(__doc__).parse_args()
+    machine()
+    x, out = torch.rand(SHAPE, device="cuda"), torch.empty(SHAPE, device="cuda")
+    figures = measure({"an empty Python call": lambda: None} | taskfuse_calls(x, out) | torch_calls(x, out) | bare_calls(x, out))
+    empty = figures["an empty Python call"]
+    lines = [f"microseconds per call, median of {ROUNDS} rounds of {CALLS} calls; float32 {list(SHAPE)}; the empty Python call is in every row"]
+    lines += [f"  {name:44} {found:7.2f}" for name, found in figures.items()]
+    lines += [f"aim: taskfuse with an allocated output 8 us or less: {figures['taskfuse, output allocated'] - empty:.2f} us without the empty call"]
+    publish("launch", lines, options)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,70 @@
+"""What every GPU benchmark does: name the machine, take medians, print and store the figures."""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import re
+import statistics
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+RESULTS = Path(__file__).parent / "results"
+L2_BYTES = 64 << 20  # larger than the second-level cache of any GPU that these scripts have run on
+
+
+def parser(description: str | None) -> argparse.ArgumentParser:
+    """The arguments that every script takes."""
+    found = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    found.add_argument("--write", action="store_true", help="store the figures in benchmarks/results")
+    found.add_argument("--date", default=str(datetime.date.today()), help="date that is stored with them (default: today)")
+    return found
+
+
+def machine() -> str:
+    """GPU, driver and CUDA version, as the driver tells them: ``NVIDIA H200, driver 580, CUDA 13.0``."""
+    bindings: Any = __import__("cuda.bindings.driver", fromlist=["driver"])
+    _, version = bindings.cuDriverGetVersion()
+    file = Path("/proc/driver/nvidia/version")
+    match = re.search(r"\s(\d{3})\.\d+", file.read_text()) if file.exists() else None
+    driver = f", driver {match[1]}" if match else ""
+    return f"{torch.cuda.get_device_name()}{driver}, CUDA {version // 1000}.{version % 1000 // 10}"
+
+
+def publish(name: str, lines: Sequence[str], options: argparse.Namespace) -> None:
+    """Print the figures and, if asked, store them in ``benchmarks/results/<name>.txt``."""
+    python = ".".join(map(str, sys.version_info[:2]))
+    head = [f"{options.date}, {machine()}, Python {python}, torch {torch.__version__}", f"python benchmarks/{name}.py --write", ""]
+    text = "\n".join([*head, *lines])
+    print(text, flush=True)
+    if options.write:
+        (RESULTS / f"{name}.txt").write_text(text + "\n", encoding="utf-8")
+
+
+def gpu_median(runs: Sequence[Callable[[], object]], rounds: int = 30) -> float:
+    """Median time of one of ``runs`` on the GPU, in microseconds.
+
+    A round enqueues all of them, one after another, between two events; they should touch different memory, together more than the
+    second-level cache holds. The GPU is kept busy while the first of them are enqueued, so that no gap of the host is measured.
+    """
+    for run in runs:
+        run()
+    pairs = [(torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)) for _ in range(rounds)]
+    for start, end in pairs:
+        torch.cuda.synchronize()
+        torch.cuda._sleep(200_000 + 100_000 * len(runs))  # cycles: more than 50 us for each call of the host
+        start.record()
+        for run in runs:
+            run()
+        end.record()
+    torch.cuda.synchronize()
+    return statistics.median(start.elapsed_time(end) for start, end in pairs) * 1e3 / len(runs)
+
+
+def spread(values: Sequence[float]) -> str:
+    """Median, least and greatest."""
+    return f"{statistics.median(values):8.2f}  ({min(values):.2f} to {max(values):.2f})"

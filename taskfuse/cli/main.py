@@ -1,0 +1,192 @@
+"""The commands of ``python -m taskfuse`` and their arguments."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import warnings
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from enum import Enum
+from pathlib import Path
+from typing import Any, TextIO
+
+from taskfuse.cli.load import Program, load
+from taskfuse.cli.trial import trial
+from taskfuse.cli.versions import versions
+from taskfuse.errors import TaskfuseError
+from taskfuse.options import read_options
+from taskfuse.sim import Scheduler
+
+FILE = """an example's name; a Python program, by its path, with :function where the one that returns the fusion is not called build; a text of
+a fusion or kernel, as print gives it; - for such a text on stdin"""
+
+
+class Stage(Enum):
+    """What ``show`` prints."""
+
+    FUSION = "fusion"
+    KERNEL = "kernel"
+    CUDA = "cuda"
+    PTX = "ptx"
+    SASS = "sass"
+    LAUNCH = "launch"
+    RESOURCES = "resources"
+    CHANNELS = "channels"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command. Returns the exit status: 0, 1 after an error, which is on stderr; :mod:`argparse` exits with 2 where the usage is wrong."""
+    options = parser().parse_args(arguments)
+    command: Callable[[argparse.Namespace], None] = options.command
+    try:
+        with _plain_warnings():
+            command(options)
+            sys.stdout.flush()
+    except TaskfuseError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    except BrokenPipeError:  # whoever reads has seen enough; what is still buffered must not fail at exit
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    return 0
+
+
+def parser() -> argparse.ArgumentParser:
+    """The parser of all commands; ``command`` of its result is the function that runs."""
+    root = argparse.ArgumentParser(prog="python -m taskfuse", description="taskfuse: any stage of a fusion, its simulation, its compilation.")
+    root.add_argument("--version", action=_Versions, nargs=0, help="print the versions of all parts")
+    commands = root.add_subparsers(required=True, metavar="command")
+
+    show = commands.add_parser("show", help="print a stage", description="Print a stage of a fusion. No stage needs a GPU.")
+    show.add_argument("stage", choices=[s.value for s in Stage], help="%(choices)s")
+    _add_file(show)
+    _add_target(show)
+    show.add_argument("--debug", action="store_true", help="the debug build, whose waits are bounded and report")
+    _add_extents(show)
+    show.set_defaults(command=_show)
+
+    simulate = commands.add_parser("simulate", help="simulate on random inputs", description="Simulate on random inputs and compare with NumPy.")
+    _add_file(simulate)
+    _add_extents(simulate)
+    simulate.add_argument("--seed", type=int, default=0, metavar="S", help="picks the inputs and the interleaving (default: 0)")
+    simulate.add_argument("--scheduler", choices=[s.value for s in Scheduler], help="who runs when (default: the seed picks it)")
+    simulate.set_defaults(command=_simulate)
+
+    compiler = commands.add_parser("compile", help="compile to a cubin", description="Compile to a cubin and print what it takes. Needs no GPU.")
+    _add_file(compiler)
+    _add_target(compiler)
+    compiler.add_argument("--out", type=Path, metavar="PATH", help="the file, or a folder that exists (default: <kernel>.<arch>.cubin here)")
+    compiler.set_defaults(command=_compile)
+
+    cache = commands.add_parser("cache", help="the folder of compiled kernels", description="The folder of compiled kernels (TASKFUSE_CACHE_DIR).")
+    cache.add_argument("action", choices=["info", "clear"], help="print where it is and how full; or remove all entries")
+    cache.set_defaults(command=_cache)
+    return root
+
+
+def _add_file(to: argparse.ArgumentParser) -> None:
+    to.add_argument("file", metavar="FILE", help=FILE)
+
+
+def _add_target(to: argparse.ArgumentParser) -> None:
+    to.add_argument("--arch", default="sm_90a", help="the architecture to compile for (default: sm_90a)")
+    to.add_argument("--fast-math", action="store_true", help="approximate functions")
+
+
+def _add_extents(to: argparse.ArgumentParser) -> None:
+    to.add_argument("--set", action="extend", nargs="+", type=_extent, default=[], metavar="NAME=VALUE", dest="extents", help="values of symbolic extents")
+
+
+def _extent(text: str) -> tuple[str, int]:
+    name, _, value = text.partition("=")
+    if not name.isidentifier() or not value.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=VALUE with a number")
+    return name, int(value)
+
+
+class _Versions(argparse.Action):
+    """Prints the versions and exits; they are found out only if asked for."""
+
+    def __call__(self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, option_string: str | None = None) -> None:
+        print(versions())
+        parser.exit()
+
+
+# -- the commands -------------------------------------------------------------------------------------------------------------------
+
+
+def _show(options: argparse.Namespace) -> None:
+    stage = Stage(options.stage)
+    print("\n\n".join(_stage(program, stage, options).rstrip("\n") for program in load(options.file)))
+
+
+def _stage(program: Program, stage: Stage, options: argparse.Namespace) -> str:
+    given = dict(options.extents)
+    match stage:
+        case Stage.FUSION:
+            return str(program.required_fusion())
+        case Stage.KERNEL:
+            return str(program.kernel())
+        case Stage.CHANNELS:
+            return str(program.kernel().channels())
+        case Stage.CUDA:
+            return program.kernel().cuda_source(fast_math=options.fast_math, debug=options.debug)
+        case Stage.PTX:
+            return program.kernel().ptx(options.arch, fast_math=options.fast_math, debug=options.debug)
+        case Stage.SASS:
+            return program.kernel().sass(options.arch, fast_math=options.fast_math, debug=options.debug)
+        case Stage.RESOURCES:
+            kernel = program.kernel()
+            return f"{kernel.name} on {kernel.resources(options.arch, given, fast_math=options.fast_math, debug=options.debug)}"
+        case Stage.LAUNCH:
+            kernel = program.kernel()
+            return f"{kernel.name}: {kernel.launch_shape(**given)}"
+
+
+def _simulate(options: argparse.Namespace) -> None:
+    scheduler = None if options.scheduler is None else Scheduler(options.scheduler)
+    for program in load(options.file):
+        print(trial(program, dict(options.extents), options.seed, scheduler))
+
+
+def _compile(options: argparse.Namespace) -> None:
+    programs = load(options.file)
+    out: Path | None = options.out
+    if out is not None and len(programs) > 1 and not out.is_dir():
+        raise TaskfuseError(message=f"{options.file} has {len(programs)} fusions, and {out} is no folder", help="name one of them: FILE:function")
+    for program in programs:
+        kernel = program.kernel()
+        file = f"{kernel.name}.{options.arch}.cubin"
+        path = Path(file) if out is None else out / file if out.is_dir() else out
+        code = kernel.cubin(options.arch, fast_math=options.fast_math)
+        try:
+            path.write_bytes(code)
+        except OSError as error:
+            raise TaskfuseError(message=f"cannot write {path}: {error.strerror}") from None
+        print(f"{path}: {len(code)} bytes\n{kernel.name} on {kernel.resources(options.arch, fast_math=options.fast_math)}")
+
+
+def _cache(options: argparse.Namespace) -> None:
+    from taskfuse.cuda.disk import DiskCache
+
+    settings = read_options()
+    disk = DiskCache(settings.cache_dir, settings.cache_bytes)
+    if options.action == "clear":
+        print(f"{disk.folder}: {disk.clear()} kernels removed")
+    else:
+        kernels, size = disk.usage()
+        print(f"{disk.folder}: {kernels} kernels, {size} of {disk.limit} bytes")
+
+
+@contextmanager
+def _plain_warnings() -> Generator[None]:
+    """Warnings as errors are printed: their text, without the line of ours that warns."""
+
+    def show(message: Warning | str, category: type[Warning], filename: str, lineno: int, file: TextIO | None = None, line: str | None = None) -> None:
+        print(f"warning: {message}", file=sys.stderr)
+
+    with warnings.catch_warnings():
+        warnings.showwarning = show
+        yield

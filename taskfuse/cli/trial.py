@@ -1,0 +1,113 @@
+"""A simulation on random inputs, compared with what the fusion means."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from taskfuse.cli.load import Program
+from taskfuse.cuda.shape import check_extents
+from taskfuse.dtypes import DType, DTypeKind
+from taskfuse.ir.scalar import evaluate
+from taskfuse.kir import Kernel
+from taskfuse.kir.nodes import Extent, HostParam, ScalarParam, TensorMapParam, TensorParam
+from taskfuse.sim import Scheduler
+
+Array = NDArray[Any]
+USUAL = 7  # value of an extent that nobody gives: small, and no power of two
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """How far an output is from the reference.
+
+    Attributes:
+        absolute: largest difference of an element.
+        relative: largest difference in relation to the reference's element.
+        wrong: elements where one of the two is NaN or infinite and the other is not the same.
+    """
+
+    absolute: float
+    relative: float
+    wrong: int
+
+    def __str__(self) -> str:
+        text = f"largest difference from NumPy {self.absolute:.3g} (relative {self.relative:.3g})"
+        return text + (f"; {self.wrong} elements are NaN or infinite in one of the two" if self.wrong else "")
+
+
+def complete(extents: tuple[Extent, ...], given: Mapping[str, int]) -> dict[str, int]:
+    """A value for every extent: the one given, or a usual one that its facts allow."""
+    return {e.name: given.get(e.name, _usual(e)) for e in extents}
+
+
+def _usual(extent: Extent) -> int:
+    unit = extent.multiple_of
+    value = -(-max(USUAL, extent.min) // unit) * unit
+    return value if extent.max is None or value <= extent.max else extent.max // unit * unit
+
+
+def random_arguments(kernel: Kernel, sizes: Mapping[str, int], seed: int) -> list[Array]:
+    """Arguments of ``kernel``: normal floats, small integers, either truth value."""
+    rng = np.random.default_rng(seed)
+    found: list[Array] = []
+    for param in kernel.params:
+        match param:
+            case TensorParam(is_output=False):
+                found.append(_random(rng, param.dtype, tuple(int(evaluate(e, sizes)) for e in param.shape)))
+            case ScalarParam():
+                found.append(_random(rng, param.dtype, ()))
+            case TensorParam() | HostParam() | TensorMapParam():
+                pass
+    return found
+
+
+def _random(rng: np.random.Generator, dtype: DType, shape: tuple[int, ...]) -> Array:
+    match dtype.kind:
+        case DTypeKind.FLOAT:
+            values: Array = rng.standard_normal(shape)
+        case DTypeKind.INT:
+            values = rng.integers(-8, 9, shape)
+        case DTypeKind.UINT:
+            values = rng.integers(0, 9, shape)
+        case DTypeKind.BOOL:
+            values = rng.integers(0, 2, shape)
+    return np.asarray(values).astype(dtype.numpy)
+
+
+def difference(found: Array, wanted: Array) -> Difference:
+    """How far ``found`` is from ``wanted``, an array of the same shape; both are compared in float64."""
+    a, b = found.astype(np.float64), wanted.astype(np.float64)
+    same = (a == b) | (np.isnan(a) & np.isnan(b))
+    finite = np.isfinite(a) & np.isfinite(b)
+    apart, size = np.abs(a[finite] - b[finite]), np.abs(b[finite])
+    relative = np.divide(apart, size, where=size > 0, out=np.where(apart > 0, np.inf, 0.0))
+    return Difference(float(apart.max(initial=0)), float(relative.max(initial=0)), int((~finite & ~same).sum()))
+
+
+def trial(program: Program, given: Mapping[str, int], seed: int, scheduler: Scheduler | None) -> str:
+    """Simulate a program on random inputs; what it was run on, and how far each output is from the reference.
+
+    Args:
+        given: values of extents; the others get usual ones.
+        seed: picks the inputs and the interleaving.
+
+    Raises:
+        LaunchError: a value that the kernel does not allow, or one for what is none of its extents.
+        SimulationError: what the simulator finds.
+    """
+    kernel = program.kernel()
+    check_extents(kernel, given)
+    sizes = complete(kernel.extents, given)
+    arguments = random_arguments(kernel, sizes, seed)
+    outputs = kernel.simulate(*arguments, seed=seed, scheduler=scheduler, extents=sizes)
+    lines = [f"{kernel.name}: {', '.join(f'{name}={value}' for name, value in sizes.items()) or 'no extents'}, seed {seed}"]
+    references = None if program.fusion is None else program.fusion.evaluate(*arguments)
+    for k, (param, out) in enumerate(zip(kernel.outputs, outputs, strict=True)):
+        compared = "no fusion to compare with" if references is None else str(difference(out, references[k]))
+        lines.append(f"  {param.name}: {param.dtype}{list(out.shape)}  {compared}")
+    return "\n".join(lines)

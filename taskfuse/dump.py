@@ -1,0 +1,53 @@
+"""What ``TASKFUSE_DUMP`` asks for: the text of each stage of a compilation, on stderr or in files."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from taskfuse.errors import OptionError
+from taskfuse.options import Options, Stage
+
+EXTENSIONS: Final[dict[Stage, str]] = {"fusion": "fusion", "kernel": "kir", "cuda": "cu", "ptx": "ptx", "sass": "sass"}
+
+
+def dump(stage: Stage, name: str, text: Callable[[], str], options: Options) -> None:
+    """Print ``text()`` if ``options`` ask for ``stage``; otherwise it is not called.
+
+    With ``options.dump_dir`` it becomes the file ``<name>.<hash of the text>.<extension>`` there, whole or not at all; else it goes to stderr
+    below a line with the stage and ``name``, the kernel's.
+
+    Raises:
+        OptionError: the file cannot be written.
+    """
+    if stage not in options.dump:
+        return
+    content = text().rstrip("\n") + "\n"
+    if options.dump_dir is None:
+        print(f"== {stage} of {name} ==\n{content}", file=sys.stderr, flush=True)
+        return
+    data = content.encode()
+    stem = re.sub(r"[^\w.-]", "_", name)
+    try:
+        _write(options.dump_dir / f"{stem}.{hashlib.sha256(data).hexdigest()[:12]}.{EXTENSIONS[stage]}", data)
+    except OSError as error:
+        raise OptionError(name="TASKFUSE_DUMP_DIR", reason=f"cannot write to {options.dump_dir}: {error.strerror}", help="name a folder for files") from error
+
+
+def _write(path: Path, data: bytes) -> None:
+    """Make the file at once, so that no reader sees a part of it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(prefix=".", dir=path.parent)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+        os.replace(temporary, path)
+    except BaseException:
+        os.unlink(temporary)
+        raise

@@ -1,0 +1,121 @@
+"""Every example on the GPU, against NumPy in float64 and against the simulator.
+
+``ULP`` is the bound on the difference from the exact result, in ulp as in tests/examples: what CUDA's functions are allowed (CUDA C++
+Programming Guide, "Mathematical Functions") through each fusion. An example of exact functions gives the simulator's bits.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+pytest.importorskip("torch", reason="needs torch")
+
+import taskfuse as tf
+from examples import pipeline
+from tests.examples.test_examples import CASES, Case
+from tests.gpu.device import poisoned, same, to_numpy, to_torch
+from tests.gpu.tolerance import is_exact
+
+ULP = {
+    "founding": 6,
+    "cat_gather": 6,
+    "cat_scatter_shared_loop": 2,
+    "cat_scatter_horizontal": 2,
+    "horizontal_fusion": 8,
+    "nested_groups": 4,
+    "pipeline": 8,
+    "stream": 2,
+    "transpose": 0,
+    "matmul": 4,
+}
+LARGER: dict[str, Sequence[Sequence[tuple[int, ...]]]] = {
+    "founding": [[(3000, 5, 8)], [(700, 16, 8)], [(64, 2, 64)]],
+    "cat_gather": [[(501, 1000), (501, 333)]],
+    "cat_scatter_shared_loop": [[(501, 1000)]],
+    "cat_scatter_horizontal": [[(300, 500), (300, 7), (300, 1033)]],
+    "horizontal_fusion": [[(333, 2000), (555, 250)]],
+    "nested_groups": [[(801, 777), (801, 777)]],
+    "pipeline": [[(700, 3333), (3333,)]],
+    "stream": [[(1000, 2052)], [(513, 64)]],
+    "transpose": [[(1023, 2047)], [(4096, 4096)]],
+    "matmul": [[(333, 170), (170, 401)], [(512, 512), (512, 512)]],
+}
+BY_NAME = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+
+
+def check(case: Case, run: tf.Executable, shapes: Sequence[tuple[int, ...]], times: float = 1) -> list[np.ndarray]:
+    """Run into poisoned outputs, compare with the exact results within ``times`` the bound; returns what was found."""
+    args = case.arguments(shapes)
+    exact = case.expected(*(x.astype(np.float64) for x in args))
+    outs = tuple(poisoned(ref.shape, tf.float32) for ref, _ in exact)
+    run(*map(to_torch, args), out=outs)
+    found = [to_numpy(out) for out in outs]
+    for out, (ref, size) in zip(found, exact, strict=True):
+        ulp = np.spacing(np.abs(ref if size is None else size).astype(np.float32))
+        assert np.max(np.abs(out - ref) / ulp) <= times * ULP[case.name] + 0.5  # half an ulp: the exact result is no float32
+    return found
+
+
+@BY_NAME
+def test_small_shapes_are_numpy_and_the_simulator(case: Case) -> None:
+    fusion = case.build()
+    run = tf.compile(fusion, backend="cuda")
+    kernel = tf.lower(fusion)
+    for shapes in case.shapes:
+        found = check(case, run, shapes)
+        simulated = kernel.simulate(*case.arguments(shapes))
+        for out, sim, (_, size) in zip(found, simulated, case.expected(*(x.astype(np.float64) for x in case.arguments(shapes))), strict=True):
+            if is_exact(fusion):
+                assert same(out, sim)
+            ulp = np.spacing(np.abs(sim if size is None else size).astype(np.float32))
+            assert np.max(np.abs(out.astype(np.float64) - sim) / ulp) <= ULP[case.name] + case.ulp + 1
+
+
+@BY_NAME
+def test_larger_shapes_are_numpy(case: Case) -> None:
+    run = tf.compile(case.build(), backend="cuda")
+    for shapes in LARGER[case.name]:
+        check(case, run, shapes, times=2)  # sums of more terms round more often
+
+
+@BY_NAME
+def test_many_launches_give_the_same_bits(case: Case) -> None:
+    run = tf.compile(case.build(), backend="cuda")
+    args = [to_torch(a) for a in case.arguments(LARGER[case.name][0])]
+    first = run(*args)
+    for _ in range(50):
+        for out, ref in zip(run(*args), first, strict=True):
+            assert out.equal(ref)
+
+
+@pytest.mark.parametrize("stages", [1, 2, 4])
+def test_pipeline_of_any_depth(stages: int) -> None:
+    case = next(case for case in CASES if case.name == "pipeline")
+    check(case, tf.compile(pipeline.build(stages), backend="cuda"), LARGER["pipeline"][0], times=2)
+
+
+@BY_NAME
+def test_fast_math_is_near(case: Case) -> None:
+    """The bound is loose on purpose: what fast_math costs per function is tabulated, not tested."""
+    run = tf.compile(case.build(), backend="cuda", fast_math=True)
+    args = case.arguments(case.shapes[0])
+    for out, (ref, size) in zip(run(*map(to_torch, args)), case.expected(*(x.astype(np.float64) for x in args)), strict=True):
+        np.testing.assert_allclose(to_numpy(out), ref, rtol=1e-3, atol=1e-3 * float(np.abs(ref if size is None else size).max()))
+
+
+@BY_NAME
+def test_debug_builds_give_the_same_bits(case: Case) -> None:
+    fusion = case.build()
+    args = [to_torch(a) for a in case.arguments(case.shapes[0])]
+    plain, debug = tf.compile(fusion, backend="cuda")(*args), tf.compile(fusion, backend="cuda", debug=True)(*args)
+    assert all(a.equal(b) for a, b in zip(plain, debug, strict=True))
+
+
+@BY_NAME
+def test_numpy_goes_through_the_gpu_and_back(case: Case) -> None:
+    args = case.arguments(case.shapes[0])
+    run = tf.compile(case.build(), backend="cuda")
+    for out, ref in zip(run(*args), run(*map(to_torch, args)), strict=True):
+        assert isinstance(out, np.ndarray)
+        assert same(out, to_numpy(ref))

@@ -1,0 +1,125 @@
+"""Every elementwise function and conversion of every dtype, against NumPy where it is exact and against the bounds of docs/math.md where not."""
+
+import numpy as np
+import pytest
+
+import taskfuse as tf
+from taskfuse.dtypes import DTYPES, DType, bool_
+from taskfuse.errors import DTypeError
+from taskfuse.ir.elementwise import ELEMENTWISE, DTypeRule, Elementwise
+from taskfuse.ir.values import NATIVE
+from taskfuse.testing.accuracy import BOUNDS, bound, reference, samples, ulps
+from tests.cuda.elements import Array, differing, elements, operand_dtypes
+
+# of two zeros either is the maximum
+EITHER_ZERO = {"maximum", "minimum", "fmax", "fmin", "relu", "clamp"}
+FLOATS = [d for d in DTYPES.values() if d.is_float]
+
+
+def run(ops: list[Elementwise], inputs: list[DType], arrays: list[Array], fast_math: bool = False) -> list[Array]:
+    """The results of functions of the same operands, by one kernel."""
+    with tf.Fusion("functions") as fusion:
+        operands = [tf.define_tensor(["N"], dtype=dtype) for dtype in inputs]
+        outputs = [getattr(tf, op.name)(*operands) for op in ops]
+        for tv in outputs:
+            fusion.add_output(tv)
+    schedule(fusion)
+    return list(tf.compile(fusion, backend="cuda", fast_math=fast_math)(*arrays))
+
+
+def schedule(fusion: tf.Fusion) -> None:
+    for tv in fusion.tensors():
+        if tv not in fusion.inputs:
+            tv.split(0, 128)
+            tv.axis(0).parallelize(tf.ParallelType.BIDx)
+            tv.axis(1).parallelize(tf.ParallelType.TIDx)
+    fusion.inline_most()
+
+
+def exact_rows(dtype: DType, arity: int) -> list[Elementwise]:
+    def takes(op: Elementwise) -> bool:
+        if op.rule is DTypeRule.CAST or op.rule is DTypeRule.SELECT or op.arity != arity or (dtype.is_float and op.name in BOUNDS):
+            return False
+        if op.rule in (DTypeRule.FLOAT, DTypeRule.DIVIDE):
+            return dtype.is_float
+        try:
+            with tf.Fusion("try"):
+                getattr(tf, op.name)(*(tf.define_tensor([1], dtype=dtype) for _ in range(arity)))
+        except DTypeError:
+            return False
+        return True
+
+    return [op for op in ELEMENTWISE.values() if takes(op)]
+
+
+def wrong(op: Elementwise, got: Array, expected: Array, arrays: list[Array]) -> list[str]:
+    at = differing(got, expected, op.name in EITHER_ZERO)
+    if op.name == "copysign" and arrays[1].dtype.itemsize < 4:
+        at = at[arrays[1][at] == arrays[1][at]]  # widening a NaN keeps no sign
+    return [f"{op}{tuple(a[at[0]].item() for a in arrays)} is {got[at[0]]}, not {expected[at[0]]} (and {at.size - 1} more)"] if at.size else []
+
+
+@pytest.mark.parametrize("arity", [1, 2, 3])
+@pytest.mark.parametrize("dtype", DTYPES.values(), ids=str)
+def test_exact_functions(dtype: DType, arity: int) -> None:
+    ops = exact_rows(dtype, arity)
+    arrays = elements([dtype] * arity, 70000 if arity == 1 else 20000)
+    found: list[str] = []
+    for op, got in zip(ops, run(ops, [dtype] * arity, arrays), strict=True):
+        out = bool_ if op.rule in (DTypeRule.BOOL, DTypeRule.LOGICAL) else dtype
+        compute = bool_ if op.rule is DTypeRule.LOGICAL else dtype.compute
+        found += wrong(op, got, NATIVE.apply(op, arrays, [dtype] * arity, compute, out), arrays)
+    assert found == []
+
+
+@pytest.mark.parametrize("dtype", DTYPES.values(), ids=str)
+def test_selection(dtype: DType) -> None:
+    where = ELEMENTWISE["where"]
+    dtypes = operand_dtypes(where, dtype)
+    arrays = elements(dtypes, 1000)
+    (got,) = run([where], dtypes, arrays)
+    assert wrong(where, got, np.where(*arrays), arrays) == []
+
+
+@pytest.mark.parametrize("dtype", FLOATS, ids=str)
+@pytest.mark.parametrize("arity", [1, 2, 3])
+def test_functions_within_their_bounds(dtype: DType, arity: int) -> None:
+    ops = [op for op in ELEMENTWISE.values() if op.name in BOUNDS and op.arity == arity]
+    arrays = samples(ops[0], dtype, 200_000)
+    errors = [ulps(got, reference(op, arrays), dtype) for op, got in zip(ops, run(ops, [dtype] * arity, arrays), strict=True)]
+    worst = {op.name: int(np.argmax(e)) for op, e in zip(ops, errors, strict=True)}
+    assert [
+        f"{op} of {tuple(a[worst[op.name]].item() for a in arrays)}: {e.max():g} ulp"
+        for op, e in zip(ops, errors, strict=True)
+        if not e.max() <= bound(op.name, dtype)
+    ] == []
+
+
+def test_fast_math_is_near_and_keeps_special_values() -> None:
+    ops = [ELEMENTWISE[name] for name in ("exp", "log", "sin", "cos", "tanh", "sigmoid", "silu", "gelu_tanh", "reciprocal", "sqrt")]
+    x = np.linspace(0.01, 3, 10000, dtype=np.float32)
+    for op, got in zip(ops, run(ops, [tf.float32], [x], fast_math=True), strict=True):
+        np.testing.assert_allclose(got, NATIVE.apply(op, [x], [tf.float32], tf.float32, tf.float32), rtol=2e-3, atol=1e-6, err_msg=op.name)
+    special = np.array([np.nan, np.inf, -np.inf], np.float32)
+    by_name = dict(zip((op.name for op in ops), run(ops, [tf.float32], [special], fast_math=True), strict=True))
+    assert all(np.isnan(values[0]) for values in by_name.values())
+    np.testing.assert_array_equal(by_name["exp"], [np.nan, np.inf, 0])
+    np.testing.assert_array_equal(by_name["sigmoid"], [np.nan, 1, 0])
+    np.testing.assert_array_equal(by_name["tanh"], [np.nan, 1, -1])
+    base, power = (np.array(v, np.float32) for v in ([-2, -2, -2, 0, -1.5, 2], [2, 3, 0.5, 0, -1, 10]))
+    (got,) = run([ELEMENTWISE["pow"]], [tf.float32, tf.float32], [base, power], fast_math=True)
+    np.testing.assert_allclose(got, [4, -8, np.nan, 1, -2 / 3, 1024], rtol=1e-5)
+
+
+@pytest.mark.parametrize("source", DTYPES.values(), ids=str)
+def test_conversions(source: DType) -> None:
+    (array,) = elements([source], 70000)
+    with tf.Fusion("conversions") as fusion:
+        x = tf.define_tensor(["N"], dtype=source)
+        for target in DTYPES.values():
+            fusion.add_output(tf.cast(x, target))
+    schedule(fusion)
+    results = tf.compile(fusion, backend="cuda")(array)
+    cast = ELEMENTWISE["cast"]
+    found = [w for target, got in zip(DTYPES.values(), results, strict=True) for w in wrong(cast, got, NATIVE.cast(array, source, target), [array])]
+    assert found == []
