@@ -6,6 +6,7 @@ from typing import ClassVar, Protocol
 
 from taskfuse.kir import Kernel, verify_kernel
 from taskfuse.passes.guards import SimplifyGuards
+from taskfuse.passes.trips import DropSingleTrips
 
 
 class KernelPass(Protocol):
@@ -18,7 +19,7 @@ class KernelPass(Protocol):
         ...
 
 
-PIPELINE: tuple[KernelPass, ...] = (SimplifyGuards(),)
+PIPELINE: tuple[KernelPass, ...] = (DropSingleTrips(), SimplifyGuards())
 
 
 def run_pipeline(kernel: Kernel, verify: bool) -> Kernel:

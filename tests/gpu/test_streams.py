@@ -125,3 +125,23 @@ def test_tensors_of_two_devices_are_refused() -> None:
     run = tf.compile(scale(), backend="cuda")
     with pytest.raises(tf.errors.TaskfuseError, match="device"):
         run(torch.ones(8, 64, device="cuda:0"), out=torch.ones(8, 64, device="cuda:1"))
+
+
+def test_devices_in_turn_and_at_once() -> None:
+    """One executable on every device, from one thread and from many; what is current stays current."""
+    count = torch.cuda.device_count()
+    if count < 2:
+        pytest.skip("needs two GPUs")
+    run = tf.compile(scale(), backend="cuda")
+    inputs = [torch.full((64, 64), float(k), device=f"cuda:{k}") for k in range(count)]
+
+    def call(k: int) -> bool:
+        (out,) = run(inputs[k % count])
+        torch.cuda.synchronize(k % count)
+        return out.device.index == k % count and bool((out == 2 * (k % count) + 1).all())
+
+    before = torch.cuda.current_device()
+    assert all(call(k) for k in range(4 * count))
+    assert torch.cuda.current_device() == before
+    with ThreadPoolExecutor(8) as pool:
+        assert all(pool.map(call, range(64)))

@@ -39,7 +39,7 @@ __device__ __forceinline__ T sigmoid(T x) {
 }
 
 // grid (B, 1, 1), block (T, 4*S, 2)
-extern "C" __global__ void __launch_bounds__(1024)
+extern "C" __global__ void __launch_bounds__(1024, 1)
 cat(const float* __restrict__ tv0, float* __restrict__ tv10, int S, int T) {
   const int blockIdx_x = blockIdx.x;
   const int threadIdx_x = threadIdx.x;

@@ -1,0 +1,47 @@
+"""Loops of one trip: their body, with the variable's value in its place.
+
+Requires a verified kernel. Ensures the same behaviour with no loop that is known to run exactly once. Exists because splits leave axes of
+extent 1, and lowering makes a loop of every axis.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from taskfuse.ir.scalar import Const, Expr, substitute
+from taskfuse.kir import Kernel, bodies, map_expressions, with_bodies
+from taskfuse.kir.nodes import For, Stmt
+
+Body = tuple[Stmt, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DropSingleTrips:
+    """See the module."""
+
+    name: ClassVar[str] = "drop-single-trips"
+
+    def run(self, kernel: Kernel) -> Kernel:
+        """The kernel without loops of one trip."""
+        return replace(kernel, body=_body(kernel.body, {}))
+
+
+def _body(body: Body, known: dict[str, Expr]) -> Body:
+    found: list[Stmt] = []
+    for stmt in body:
+        if known:
+            stmt = map_expressions(stmt, lambda e: substitute(e, known) if not e.free.isdisjoint(known) else e)
+        if isinstance(stmt, For) and _runs_once(stmt):
+            found += _body(stmt.body, {**known, stmt.var: stmt.start})
+        else:
+            found.append(with_bodies(stmt, tuple(_body(b, known) for b in bodies(stmt))))
+    return tuple(found)
+
+
+def _runs_once(loop: For) -> bool:
+    match loop:
+        case For(start=Const(value=start), stop=Const(value=stop), step=Const(value=step)):
+            return start < stop <= start + step
+        case _:
+            return False
