@@ -9,8 +9,13 @@ import taskfuse as tf
 from taskfuse import ParallelType as P
 
 
-def build() -> tf.Fusion:
-    """The fusion with its tasks and schedule."""
+def build(blocks: int | None = None, stages: int = 1) -> tf.Fusion:
+    """The fusion with its tasks and schedule.
+
+    Args:
+        blocks: of a persistent grid, each of which takes every ``blocks``-th row of axis B; ``None``: one block per row.
+        stages: slots of the ring; more than one let the branches work ahead of the concatenation, if the grid is persistent.
+    """
     with tf.Fusion("cat") as fusion:
         tv0 = tf.define_tensor(["B", "S", "T"], dtype=tf.float32)
         tv1, tv2, tv3, tv4 = tf.sin(tv0), tf.tan(tv0), tf.exp(tv0), tf.log(tv0)
@@ -24,10 +29,16 @@ def build() -> tf.Fusion:
     group1 = fusion.group([t1, t2, t3, t4])
     group2 = fusion.group([t5])
     group3 = fusion.group([group1, group2])
-    for tv in fusion.tensors():  # every axis of every tensor: [BIDx, TIDy, TIDx]
-        for axis, p in enumerate((P.BIDx, P.TIDy, P.TIDx)):
+    for tv in fusion.tensors():  # every axis of every tensor: [BIDx, TIDy, TIDx], or [trip, BIDx, TIDy, TIDx]
+        first = 0
+        if blocks is not None and not tv.is_input:
+            tv.split(0, blocks)
+            first = 1
+        for axis, p in enumerate((P.BIDx, P.TIDy, P.TIDx), first):
             tv.axis(axis).parallelize(p)
     fusion.inline_most()
+    for tv in (tv5, tv6, tv7, tv8):
+        tv.circular_buffer(stages)
     group1.parallelize(P.TIDy)  # horizontal
     group3.parallelize(P.TIDz)  # vertical
     return fusion

@@ -124,6 +124,12 @@ class DeadlockError(SimulationError):
     template = "{kernel}: deadlock: {reason}"
 
 
+class ProofError(TaskfuseError):
+    """A kernel that is not proved free of deadlock and race. The notes are the counterexample, or say what is outside the model."""
+
+    template = "{kernel}: {verdict}: {reason}"
+
+
 class UnsupportedError(TaskfuseError):
     """Something that taskfuse does not do. Names the construct and what to use instead."""
 

@@ -2,21 +2,38 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
 
 from taskfuse.kir import Kernel, KirReaders, bind_readers
 from taskfuse.kir.kernel import CudaReader
-from taskfuse.sim import simulate
+from taskfuse.sim import Exploration, Timeline, explore, simulate, timeline
+
+if TYPE_CHECKING:
+    from taskfuse.check import Certificate
 
 
 class KernelReaders(KirReaders):
-    """Text, verifier, channels, simulator and CUDA."""
+    """Text, verifier, channels, simulator, static proof and CUDA."""
 
     def simulate(self, kernel: Kernel, args: tuple[NDArray[Any] | float | int, ...], seed: int, options: dict[str, Any]) -> tuple[NDArray[Any], ...]:
         """:func:`taskfuse.sim.simulate`."""
         return simulate(kernel, args, seed=seed, **options)
+
+    def explore(self, kernel: Kernel, args: tuple[NDArray[Any] | float | int, ...], limit: int, options: dict[str, Any]) -> Exploration:
+        """:func:`taskfuse.sim.explore`."""
+        return explore(kernel, args, limit=limit, **options)
+
+    def timeline(self, kernel: Kernel, args: tuple[NDArray[Any] | float | int, ...], seed: int, options: dict[str, Any]) -> Timeline:
+        """:func:`taskfuse.sim.timeline`."""
+        return timeline(kernel, args, seed=seed, **options)
+
+    def verify(self, kernel: Kernel) -> Certificate:
+        """:func:`taskfuse.check.verify`."""
+        from taskfuse.check import verify  # only who asks for a proof pays for its import
+
+        return verify(kernel)
 
     def cuda(self) -> CudaReader:
         """:mod:`taskfuse.cuda.stages`."""

@@ -1,6 +1,7 @@
 """`python -m taskfuse`: its commands on examples, texts and programs; its errors."""
 
 import io
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -177,6 +178,30 @@ def test_simulate(run: Run, program: Path) -> None:
     assert run("simulate", GEMM, "--set", "M=64").endswith("  D: bfloat16[64, 8]  no fusion to compare with\n")
 
 
+def test_explore(run: Run, tmp_path: Path) -> None:
+    assert run("simulate", "pipeline", "--set", "M=1", "N=70", "--explore").startswith("pipeline: all schedules end with the same outputs (")
+    broken = tmp_path / "broken.kir"
+    broken.write_text(
+        (ROOT / "tests" / "kernels" / "ring.kir").read_text(encoding="utf-8").replace("    WAIT full[c.slot] parity c.parity\n", ""), encoding="utf-8"
+    )
+    found = run.fails("simulate", broken, "--explore", "--set", "N=2")
+    assert found.startswith("ring: a schedule fails (")
+    assert "replay: kernel.simulate(..., schedule=[" in found
+
+
+def test_timeline(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "x.json"
+    found = run("simulate", "stream", "--timeline", path, "--scheduler", "low-first", "--set", "M=20")
+    assert found.startswith("stream: ")
+    assert "\nTMA load" in found
+    assert len(json.loads(path.read_text(encoding="utf-8"))["traceEvents"]) > 100
+    assert "a timeline is of one" in run.fails("simulate", "cat", "--timeline", path)
+    assert "cannot write" in run.fails("simulate", "stream", "--timeline", tmp_path)
+    broken = tmp_path / "broken.kir"
+    broken.write_text((ROOT / "tests" / "kernels" / "ring.kir").read_text(encoding="utf-8").replace("parity 1", "parity 0"), encoding="utf-8")
+    assert "deadlock: no thread can go on" in run.fails("simulate", broken, "--timeline", path)
+
+
 def test_simulate_at_fault(run: Run) -> None:
     assert "B is 0; it must be at least 1" in run.fails("simulate", "founding", "--set", "B=0")
     assert "it has no extent Q" in run.fails("simulate", "founding", "--set", "Q=0")
@@ -198,6 +223,19 @@ def test_differences() -> None:
     assert trial.difference(np.zeros((0, 2)), np.zeros((0, 2))).absolute == 0
 
 
+# -- verify -------------------------------------------------------------------------------------------------------------------------
+
+
+def test_verify(run: Run, tmp_path: Path) -> None:
+    assert run("verify", "founding").startswith("cat: proved\nstructure: 1 of 1 obligations\n")
+    assert run("verify", "cat").count(": proved\nstructure") + run("verify", "cat").count(": proved\norder") == 3
+    broken = tmp_path / "broken.kir"
+    broken.write_text((ROOT / "tests" / "kernels" / "ring.kir").read_text(encoding="utf-8").replace("parity 1", "parity 0"), encoding="utf-8")
+    found = run.fails("verify", broken)
+    assert found.startswith("ring: refuted\n")
+    assert "refuted: deadlock: no thread can go on" in found
+
+
 # -- compile, cache, versions -------------------------------------------------------------------------------------------------------
 
 
@@ -215,11 +253,11 @@ def test_compile(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_cache(run: Run, cache: Path) -> None:
-    assert run("cache", "info") == f"{cache}: 0 kernels, 0 of {1 << 30} bytes\n"
+    assert run("cache", "info") == f"{cache}: 0 entries, 0 of {1 << 30} bytes\n"
     run("show", "resources", "transpose", "--arch", "sm_89")
-    assert run("cache", "info").startswith(f"{cache}: 1 kernels, ")
-    assert run("cache", "clear") == f"{cache}: 1 kernels removed\n"
-    assert run("cache", "info").startswith(f"{cache}: 0 kernels, ")
+    assert run("cache", "info").startswith(f"{cache}: 1 entries, ")
+    assert run("cache", "clear") == f"{cache}: 1 entries removed\n"
+    assert run("cache", "info").startswith(f"{cache}: 0 entries, ")
 
 
 def test_a_setting_at_fault(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,1 +1,1 @@
-"""The command line: any stage of a fusion from a file, simulation, compilation, the cache. ``python -m taskfuse --help`` lists the commands."""
+"""The command line: any stage of a fusion from a file, simulation, proof, compilation, the cache. ``python -m taskfuse --help`` lists the commands."""

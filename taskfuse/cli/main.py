@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from taskfuse.cli.load import Program, load
-from taskfuse.cli.trial import trial
+from taskfuse.cli.trial import exploration, recorded, trial
 from taskfuse.cli.versions import versions
 from taskfuse.errors import TaskfuseError
 from taskfuse.options import read_options
-from taskfuse.sim import Scheduler
+from taskfuse.sim import Scheduler, Timeline
 
 FILE = """an example's name; a Python program, by its path, with :function where the one that returns the fusion is not called build; a text of
 a fusion or kernel, as print gives it; - for such a text on stdin"""
@@ -55,7 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def parser() -> argparse.ArgumentParser:
     """The parser of all commands; ``command`` of its result is the function that runs."""
-    root = argparse.ArgumentParser(prog="python -m taskfuse", description="taskfuse: any stage of a fusion, its simulation, its compilation.")
+    root = argparse.ArgumentParser(prog="python -m taskfuse", description="taskfuse: any stage of a fusion, its simulation, its proof, its compilation.")
     root.add_argument("--version", action=_Versions, nargs=0, help="print the versions of all parts")
     commands = root.add_subparsers(required=True, metavar="command")
 
@@ -72,7 +72,16 @@ def parser() -> argparse.ArgumentParser:
     _add_extents(simulate)
     simulate.add_argument("--seed", type=int, default=0, metavar="S", help="picks the inputs and the interleaving (default: 0)")
     simulate.add_argument("--scheduler", choices=[s.value for s in Scheduler], help="who runs when (default: the seed picks it)")
+    other = simulate.add_mutually_exclusive_group()
+    other.add_argument("--explore", action="store_true", help="run under every schedule, and print one that fails if there is one")
+    other.add_argument("--timeline", type=Path, metavar="PATH", help="print who did what when, and write it to PATH for Perfetto or chrome://tracing")
     simulate.set_defaults(command=_simulate)
+
+    proof = commands.add_parser(
+        "verify", help="prove free of deadlock and race", description="Prove kernels free of deadlock and race: exit status 0 only if all are proved."
+    )
+    _add_file(proof)
+    proof.set_defaults(command=_verify)
 
     compiler = commands.add_parser("compile", help="compile to a cubin", description="Compile to a cubin and print what it takes. Needs no GPU.")
     _add_file(compiler)
@@ -147,8 +156,38 @@ def _stage(program: Program, stage: Stage, options: argparse.Namespace) -> str:
 
 def _simulate(options: argparse.Namespace) -> None:
     scheduler = None if options.scheduler is None else Scheduler(options.scheduler)
-    for program in load(options.file):
-        print(trial(program, dict(options.extents), options.seed, scheduler))
+    given, programs = dict(options.extents), load(options.file)
+    if options.timeline is not None and len(programs) > 1:
+        raise TaskfuseError(message=f"{options.file} has {len(programs)} fusions, and a timeline is of one", help="name one of them: FILE:function")
+    for program in programs:
+        if options.explore:
+            found = exploration(program, given, options.seed)
+            if found.failure is not None:
+                raise TaskfuseError(message=str(found))
+            print(found)
+        elif options.timeline is not None:
+            _timeline(recorded(program, given, options.seed, scheduler), options.timeline)
+        else:
+            print(trial(program, given, options.seed, scheduler))
+
+
+def _timeline(timeline: Timeline, path: Path) -> None:
+    """Print and write a timeline. Raises :class:`TaskfuseError`, whose message shows it, if the run ended with an error."""
+    try:
+        timeline.save(path)
+    except OSError as error:
+        raise TaskfuseError(message=f"cannot write {path}: {error.strerror}") from None
+    if timeline.error is not None:
+        raise TaskfuseError(message=str(timeline))
+    print(timeline)
+
+
+def _verify(options: argparse.Namespace) -> None:
+    certificates = [program.kernel().verify() for program in load(options.file)]
+    text = "\n\n".join(map(str, certificates))
+    if any(c.failures for c in certificates):
+        raise TaskfuseError(message=text)
+    print(text)
 
 
 def _compile(options: argparse.Namespace) -> None:
@@ -174,10 +213,10 @@ def _cache(options: argparse.Namespace) -> None:
     settings = read_options()
     disk = DiskCache(settings.cache_dir, settings.cache_bytes)
     if options.action == "clear":
-        print(f"{disk.folder}: {disk.clear()} kernels removed")
+        print(f"{disk.folder}: {disk.clear()} entries removed")
     else:
-        kernels, size = disk.usage()
-        print(f"{disk.folder}: {kernels} kernels, {size} of {disk.limit} bytes")
+        entries, size = disk.usage()
+        print(f"{disk.folder}: {entries} entries, {size} of {disk.limit} bytes")
 
 
 @contextmanager

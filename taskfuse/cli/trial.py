@@ -1,4 +1,4 @@
-"""A simulation on random inputs, compared with what the fusion means."""
+"""Simulations on random inputs: one, compared with what the fusion means; one as a timeline; all of them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from taskfuse.dtypes import DType, DTypeKind
 from taskfuse.ir.scalar import evaluate
 from taskfuse.kir import Kernel
 from taskfuse.kir.nodes import Extent, HostParam, ScalarParam, TensorMapParam, TensorParam
-from taskfuse.sim import Scheduler
+from taskfuse.sim import Exploration, Scheduler, Timeline
 
 Array = NDArray[Any]
 USUAL = 7  # value of an extent that nobody gives: small, and no power of two
@@ -89,6 +89,26 @@ def difference(found: Array, wanted: Array) -> Difference:
     return Difference(float(apart.max(initial=0)), float(relative.max(initial=0)), int((~finite & ~same).sum()))
 
 
+def _launch(program: Program, given: Mapping[str, int], seed: int) -> tuple[Kernel, dict[str, int], list[Array]]:
+    """The kernel of a program, its extents, and random arguments."""
+    kernel = program.kernel()
+    check_extents(kernel, given)
+    sizes = complete(kernel.extents, given)
+    return kernel, sizes, random_arguments(kernel, sizes, seed)
+
+
+def exploration(program: Program, given: Mapping[str, int], seed: int) -> Exploration:
+    """Every schedule of a program on random inputs. Arguments and errors as for :func:`trial`."""
+    kernel, sizes, arguments = _launch(program, given, seed)
+    return kernel.explore(*arguments, extents=sizes)
+
+
+def recorded(program: Program, given: Mapping[str, int], seed: int, scheduler: Scheduler | None) -> Timeline:
+    """The timeline of a simulation of a program on random inputs. Arguments and errors as for :func:`trial`."""
+    kernel, sizes, arguments = _launch(program, given, seed)
+    return kernel.timeline(*arguments, seed=seed, scheduler=scheduler, extents=sizes)
+
+
 def trial(program: Program, given: Mapping[str, int], seed: int, scheduler: Scheduler | None) -> str:
     """Simulate a program on random inputs; what it was run on, and how far each output is from the reference.
 
@@ -100,10 +120,7 @@ def trial(program: Program, given: Mapping[str, int], seed: int, scheduler: Sche
         LaunchError: a value that the kernel does not allow, or one for what is none of its extents.
         SimulationError: what the simulator finds.
     """
-    kernel = program.kernel()
-    check_extents(kernel, given)
-    sizes = complete(kernel.extents, given)
-    arguments = random_arguments(kernel, sizes, seed)
+    kernel, sizes, arguments = _launch(program, given, seed)
     outputs = kernel.simulate(*arguments, seed=seed, scheduler=scheduler, extents=sizes)
     lines = [f"{kernel.name}: {', '.join(f'{name}={value}' for name, value in sizes.items()) or 'no extents'}, seed {seed}"]
     references = None if program.fusion is None else program.fusion.evaluate(*arguments)

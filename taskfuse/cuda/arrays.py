@@ -10,9 +10,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
 from functools import cache
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -37,8 +36,7 @@ class Unfit(Exception):
         self.help = help
 
 
-@dataclass(frozen=True, slots=True)
-class ArrayView:
+class ArrayView(NamedTuple):
     """What a launch knows of an array.
 
     Attributes:
@@ -58,6 +56,8 @@ class Kind(Protocol):
     """A framework."""
 
     name: str
+    knows_devices: bool
+    """True if its makers bring their arrays to the device asked for, whatever the current context is."""
 
     def view(self, array: Any) -> ArrayView:
         """Raises :class:`Unfit` if it is no array on a GPU of a dtype that taskfuse has."""
@@ -86,6 +86,7 @@ class Torch:
     """PyTorch."""
 
     name = "torch"
+    knows_devices = True
 
     def __init__(self) -> None:
         torch = self._torch = sys.modules["torch"]
@@ -97,13 +98,17 @@ class Torch:
         self.stream_of: Callable[[int], int] = raw or (lambda device: torch.cuda.current_stream(device).cuda_stream)
 
     def probe(self) -> Probe:
-        """The probe of its tensors. What would make a wrong number silently is in the key: a lazy negation, and gradients that are wanted."""
+        """The probe of its tensors.
+
+        What no launch can take although its memory looks right is in the key: a lazy negation, another kind of device, gradients that are wanted.
+        """
         grad_enabled: Callable[[], bool] = self._torch.is_grad_enabled
 
         def probe(tensor: Any) -> tuple[int, Hashable]:
             pointer = tensor.data_ptr()
-            flags = tensor.is_neg() or (tensor.requires_grad and grad_enabled())
-            return pointer, (tensor.shape, tensor.stride(), tensor.dtype, tensor.device, pointer & 15, flags)
+            unfit = tensor.is_neg() or not tensor.is_cuda or (tensor.requires_grad and grad_enabled())
+            strides = tensor.is_contiguous() or tensor.stride()
+            return pointer, (tensor.shape, strides, tensor.dtype, tensor.get_device(), pointer & 15, unfit)
 
         return probe
 
@@ -123,10 +128,12 @@ class Torch:
         return ArrayView(array.data_ptr(), dtype, Layout.of(array.shape, array.stride(), dtype.itemsize), array.device.index)
 
     def maker(self, shape: tuple[int, ...], dtype: DType, device: int) -> Maker:
-        empty, found, place = self._torch.empty, self._dtypes[dtype], self._torch.device("cuda", device)
+        found = self._dtypes[dtype]
         if found is None:
             raise Unfit(f"this torch has no dtype {dtype}")
-        return lambda stream: empty(shape, dtype=found, device=place)
+        # a tensor that has dtype and device gives them on for less than it costs to parse them
+        new, strides = self._torch.empty(0, dtype=found, device=self._torch.device("cuda", device)).new_empty_strided, row_major(shape)
+        return lambda stream: new(shape, strides)
 
     def using(self, stream: int, device: int) -> AbstractContextManager[object]:
         if stream == self.stream_of(device):
@@ -140,6 +147,7 @@ class CuPy:
     """CuPy. Its dtypes are those of NumPy."""
 
     name = "cupy"
+    knows_devices = True
 
     def __init__(self) -> None:
         self._cupy = sys.modules["cupy"]
@@ -187,6 +195,7 @@ class Loan:
     """Arrays of no framework. They are ordered with the stream of the call before it, and new ones belong to that stream."""
 
     name = "DLPack"
+    knows_devices = False
 
     def __init__(self, driver: Driver) -> None:
         self._driver = driver

@@ -1,7 +1,8 @@
 """Compiled kernels, kept: in memory, and in a folder for the next process.
 
 A kernel's key is the SHA-256 of all that its machine code depends on: the text, the compile options, the versions of NVRTC and of taskfuse. What
-is kept is machine code and the compiler's log; what the log says is read again on every hit, so a hit warns like a compilation.
+is kept is machine code and the compiler's log; what the log says is read again on every hit, so a hit warns like a compilation. A hit does not
+load NVRTC where its version can be told without.
 """
 
 from __future__ import annotations
@@ -9,14 +10,14 @@ from __future__ import annotations
 import hashlib
 import os
 from collections import OrderedDict
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
-from dataclasses import astuple, dataclass, field
+from dataclasses import dataclass, field
 from threading import Lock
 from typing import Final
 
 from taskfuse.cuda.disk import DiskCache
-from taskfuse.cuda.nvrtc import Binary, CompileOptions, compile_cubin, version
+from taskfuse.cuda.nvrtc import Binary, CompileOptions, compile_cubin, installed_version, version
 from taskfuse.cuda.resources import diagnostics, parse_resources
 from taskfuse.errors import warn
 from taskfuse.options import Options
@@ -38,23 +39,23 @@ def compiled(text: str, name: str, options: CompileOptions, settings: Options) -
         CudaUnavailableError: NVRTC is not installed.
         UnsupportedError: this NVRTC does not know the architecture.
     """
-    key = cache_key(text, name, options)
+    key = cache_key(text, name, options, None)
     state = _state
     binary = None if settings.always_compile else state.recall(key)
     if binary is None:
         with state.turn(key):
             binary = None if settings.always_compile else state.recall(key)
             if binary is None:
-                binary = _load_or_compile(state, key, text, name, options, settings)
+                binary = _load_or_compile(text, name, options, settings)
                 state.remember(key, binary)
     for diagnostic in binary.diagnostics if state.first(f"diagnostics of {key}") else ():
         warn(diagnostic)
     return binary
 
 
-def cache_key(text: str, name: str, options: CompileOptions) -> str:
-    """64 hexadecimal digits that differ where the machine code may."""
-    parts = [text, name, *map(repr, astuple(options)), *options.flags(), repr(version()), VERSION, repr(_FORM)]
+def cache_key(text: str, name: str, options: CompileOptions, compiler: tuple[int, int] | None) -> str:
+    """64 hexadecimal digits that differ where the machine code may. ``compiler``: version of NVRTC; ``None``: the one of this process."""
+    parts = [text, name, *map(repr, options), *options.flags(), repr(compiler), VERSION, repr(_FORM)]
     sum = hashlib.sha256()
     for part in parts:
         data = part.encode()
@@ -62,22 +63,43 @@ def cache_key(text: str, name: str, options: CompileOptions) -> str:
     return sum.hexdigest()
 
 
-def _load_or_compile(state: _State, key: str, text: str, name: str, options: CompileOptions, settings: Options) -> Binary:
-    disk = state.disk(settings)
-    content = None if disk is None or settings.always_compile else disk.get(key)
-    if content is not None:
-        return _unpacked(content, name, options)
+def _load_or_compile(text: str, name: str, options: CompileOptions, settings: Options) -> Binary:
+    disk = folder(settings)
+    if disk is None:
+        return compile_cubin(text, name, options)
+    for compiler in () if settings.always_compile else _compilers():
+        content = disk.get(cache_key(text, name, options, compiler))
+        if content is not None:
+            return _unpacked(content, name, options)
     binary = compile_cubin(text, name, options)
-    if disk is not None:
-        try:
-            disk.put(key, _packed(binary))
-        except OSError as error:
-            if state.first(f"folder {disk.folder}"):
-                warn(
-                    f"compiled kernels are kept in memory only: {disk.folder}: {error.strerror or error}\n"
-                    "help: set TASKFUSE_CACHE_DIR to a folder that can be written, or TASKFUSE_CACHE_BYTES=0 for none"
-                )
+    keep(disk, cache_key(text, name, options, version()), _packed(binary))
     return binary
+
+
+def folder(settings: Options) -> DiskCache | None:
+    """The folder of compiled kernels, if there is to be one."""
+    return _state.disk(settings)
+
+
+def keep(disk: DiskCache, key: str, content: bytes) -> None:
+    """Write an entry. A folder that cannot be written is warned of once."""
+    try:
+        disk.put(key, content)
+    except OSError as error:
+        if _state.first(f"folder {disk.folder}"):
+            warn(
+                f"compiled kernels are kept in memory only: {disk.folder}: {error.strerror or error}\n"
+                "help: set TASKFUSE_CACHE_DIR to a folder that can be written, or TASKFUSE_CACHE_BYTES=0 for none"
+            )
+
+
+def _compilers() -> Iterator[tuple[int, int]]:
+    """Versions of NVRTC whose machine code will do: that of the one installed, then, if it is another, that of the one in use."""
+    installed = installed_version()
+    if installed is not None:
+        yield installed
+    if version() != installed:
+        yield version()
 
 
 def _packed(binary: Binary) -> bytes:

@@ -7,15 +7,14 @@ takes longer than the limit fills it in, then the launch is ended by a trap; the
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
+from typing import NamedTuple
 
 # claimed, point, slot, parity, block[3], thread[3], limit in nanoseconds: struct Report of taskfuse/cuda/instructions.py
 REPORT = struct.Struct("<10iQ")
 REPORT_BYTES = REPORT.size
 
 
-@dataclass(frozen=True, slots=True)
-class WaitPoint:
+class WaitPoint(NamedTuple):
     """A wait in the text of a kernel.
 
     Attributes:
@@ -32,8 +31,7 @@ class WaitPoint:
         return " > ".join(self.path) or "the kernel"
 
 
-@dataclass(frozen=True, slots=True)
-class Timeout:
+class Timeout(NamedTuple):
     """A wait that took too long: what a report says."""
 
     point: WaitPoint

@@ -17,20 +17,18 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 _FORM: Final = b"taskfuse kernel 1\n"
 _HEADER: Final = len(_FORM) + hashlib.sha256().digest_size
-_ENTRY = re.compile(r"[0-9a-f]{64}\.kernel")
-_TEMPORARY = re.compile(r"[0-9a-f]{64}\.(.+)\.([0-9]+)\.[0-9a-f]+\.tmp")
+_ENTRY: Final = r"[0-9a-f]{64}\.kernel"
+_TEMPORARY: Final = r"[0-9a-f]{64}\.(.+)\.([0-9]+)\.[0-9a-f]+\.tmp"
 _STALE_SECONDS: Final = 3600.0
 _WRITES_BETWEEN_SCANS: Final = 32
 
 
-@dataclass(frozen=True, slots=True)
-class _File:
+class _File(NamedTuple):
     path: str
     size: int
     modified: float
@@ -121,18 +119,18 @@ class DiskCache:
     def _remove_stale(self) -> None:
         now = time.time()
         for file in self._files(_TEMPORARY):
-            match = _TEMPORARY.fullmatch(os.path.basename(file.path))
+            match = re.fullmatch(_TEMPORARY, os.path.basename(file.path))
             if match is not None and (abs(now - file.modified) > _STALE_SECONDS or (match[1] == _host() and not _runs(int(match[2])))):
                 _remove(file)
 
     def _path(self, key: str) -> Path:
         return self.folder / f"{key}.kernel"
 
-    def _files(self, name: re.Pattern[str]) -> Iterator[_File]:
+    def _files(self, name: str) -> Iterator[_File]:
         """The files of such names. Those that vanish meanwhile are left out."""
         with suppress(OSError), os.scandir(self.folder) as entries:
             for entry in entries:
-                if name.fullmatch(entry.name):
+                if re.fullmatch(name, entry.name):
                     with suppress(OSError):
                         state = entry.stat(follow_symlinks=False)
                         yield _File(entry.path, state.st_size, state.st_mtime)

@@ -7,8 +7,7 @@ capsule and calls its deleter when it is done; see the Python specification of D
 from __future__ import annotations
 
 import ctypes
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from taskfuse.dtypes import (
     DType,
@@ -105,8 +104,7 @@ class Lease:
             _Deleter(self._deleter)(self._address)
 
 
-@dataclass(frozen=True, slots=True)
-class Imported:
+class Imported(NamedTuple):
     """A producer's tensor.
 
     Attributes:

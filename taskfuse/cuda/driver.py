@@ -1,30 +1,124 @@
 """The CUDA driver: the calls that launching needs, with our errors.
 
-``cuda.bindings`` makes all calls but four. Those stand on the path of every launch, where its conversion of arguments costs more than the
-call: they go through ``ctypes`` on the addresses that the driver itself gives, with addresses of structures that were filled in before.
+The calls go through ``ctypes`` to libcuda itself: a first call need not import the 5 MB of ``cuda.bindings.driver``, and a launch whose
+arguments were prepared costs less than through any binding.
 """
 
 from __future__ import annotations
 
 import ctypes
+import struct
+import sys
 import threading
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from enum import Enum
-from functools import cache
-from typing import Any
+from functools import cache, partial
+from typing import Any, Final, NamedTuple
 
 from taskfuse.errors import CudaError, CudaUnavailableError
 
-LaunchCall = Callable[[int, int, int, None], int]
-"""cuLaunchKernelEx(CUlaunchConfig*, CUfunction, void** parameters, NULL) -> CUresult"""
+Launch = Callable[[], int]
+"""A launch whose arguments are prepared. The result is that of cuLaunchKernelEx, not checked."""
 
-FIRST_TYPED_DRIVER = 12000  # cuGetProcAddress: the interface as of CUDA 12.0, the first with tensor maps and clusters
+CONFIG: Final = struct.Struct("<7I4xQQI4x")
+"""CUlaunchConfig: grid[3], block[3], bytes of Shared memory, stream, address of the attributes, their number."""
+ATTRIBUTE: Final = struct.Struct("<I4x3I52x")
+"""CUlaunchAttribute: id, value."""
+COOPERATIVE, CLUSTER_DIMENSION = 2, 4  # CUlaunchAttributeID
 
 
-@dataclass(frozen=True, slots=True)
-class Device:
+class DeviceAttribute(Enum):
+    """CUdevice_attribute: those that are asked for."""
+
+    MAX_THREADS_PER_BLOCK = 1
+    MAX_BLOCK_DIM_X = 2
+    MAX_BLOCK_DIM_Y = 3
+    MAX_BLOCK_DIM_Z = 4
+    MAX_GRID_DIM_X = 5
+    MAX_GRID_DIM_Y = 6
+    MAX_GRID_DIM_Z = 7
+    MULTIPROCESSOR_COUNT = 16
+    COMPUTE_CAPABILITY_MAJOR = 75
+    COMPUTE_CAPABILITY_MINOR = 76
+    COOPERATIVE_LAUNCH = 95
+    MAX_SHARED_MEMORY_PER_BLOCK_OPTIN = 97
+
+
+class FunctionAttribute(Enum):
+    """CUfunction_attribute: those that are asked for or set."""
+
+    MAX_THREADS_PER_BLOCK = 0
+    SHARED_SIZE_BYTES = 1
+    MAX_DYNAMIC_SHARED_SIZE_BYTES = 8
+    NON_PORTABLE_CLUSTER_SIZE_ALLOWED = 14
+
+
+class MapType(Enum):
+    """CUtensorMapDataType: element types of tensor maps."""
+
+    UINT8 = 0
+    UINT16 = 1
+    UINT32 = 2
+    INT32 = 3
+    UINT64 = 4
+    INT64 = 5
+    FLOAT16 = 6
+    FLOAT32 = 7
+    FLOAT64 = 8
+    BFLOAT16 = 9
+
+
+SWIZZLES: Final = {0: 0, 32: 1, 64: 2, 128: 3}
+"""CUtensorMapSwizzle by bytes."""
+L2_PROMOTION_128B: Final = 2  # CUtensorMapL2promotion
+POINTER_DEVICE_ORDINAL: Final = 9  # CUpointer_attribute
+EVENT_DISABLE_TIMING: Final = 2  # CUevent_flags
+MEMHOSTALLOC_PORTABLE, MEMHOSTALLOC_DEVICEMAP = 1, 2
+
+_int, _uint, _size, _pointer, _text = ctypes.c_int, ctypes.c_uint, ctypes.c_size_t, ctypes.c_void_p, ctypes.c_char_p
+_PROTOTYPES: Final[dict[str, tuple[type[Any], ...]]] = {
+    "cuInit": (_uint,),
+    "cuDriverGetVersion": (_pointer,),
+    "cuGetErrorName": (_int, _pointer),
+    "cuGetErrorString": (_int, _pointer),
+    "cuDeviceGetCount": (_pointer,),
+    "cuDeviceGet": (_pointer, _int),
+    "cuDeviceGetName": (_pointer, _int, _int),
+    "cuDeviceGetAttribute": (_pointer, _int, _int),
+    "cuDevicePrimaryCtxRetain": (_pointer, _int),
+    "cuCtxGetCurrent": (_pointer,),
+    "cuCtxGetDevice": (_pointer,),
+    "cuCtxPushCurrent_v2": (_pointer,),
+    "cuCtxPopCurrent_v2": (_pointer,),
+    "cuModuleLoadData": (_pointer, _text),
+    "cuModuleGetFunction": (_pointer, _pointer, _text),
+    "cuFuncGetAttribute": (_pointer, _int, _pointer),
+    "cuFuncSetAttribute": (_pointer, _int, _int),
+    "cuOccupancyMaxActiveBlocksPerMultiprocessor": (_pointer, _pointer, _int, _size),
+    "cuOccupancyMaxActiveClusters": (_pointer, _pointer, _pointer),
+    "cuLaunchKernelEx": (_pointer, _pointer, _pointer, _pointer),
+    "cuTensorMapEncodeTiled": (_pointer, _int, _uint, _pointer, *(_pointer,) * 4, _int, _int, _int, _int),
+    "cuTensorMapReplaceAddress": (_pointer, _pointer),
+    "cuMemsetD8Async": (_pointer, ctypes.c_ubyte, _size, _pointer),
+    "cuMemAllocAsync": (_pointer, _size, _pointer),
+    "cuMemFreeAsync": (_pointer, _pointer),
+    "cuMemHostAlloc": (_pointer, _size, _uint),
+    "cuMemcpyHtoDAsync_v2": (_pointer, _pointer, _size, _pointer),
+    "cuMemcpyDtoHAsync_v2": (_pointer, _pointer, _size, _pointer),
+    "cuPointerGetAttribute": (_pointer, _int, _pointer),
+    "cuStreamCreate": (_pointer, _uint),
+    "cuStreamSynchronize": (_pointer,),
+    "cuStreamWaitEvent": (_pointer, _pointer, _uint),
+    "cuStreamIsCapturing": (_pointer, _pointer),
+    "cuEventCreate": (_pointer, _uint),
+    "cuEventRecord": (_pointer, _pointer),
+    "cuEventDestroy_v2": (_pointer,),
+}
+"""The types of the parameters of the calls, all of which return a CUresult. Handles, and addresses on the GPU, are pointers."""
+
+
+class Device(NamedTuple):
     """A GPU and its limits.
 
     Attributes:
@@ -50,8 +144,7 @@ class Device:
     cooperative: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Function:
+class Function(NamedTuple):
     """A loaded kernel.
 
     Attributes:
@@ -66,65 +159,61 @@ class Function:
     static_shared: int
 
 
-class MapType(Enum):
-    """Element types of tensor maps, by their names in ``CUtensorMapDataType``."""
-
-    UINT8 = "UINT8"
-    UINT16 = "UINT16"
-    UINT32 = "UINT32"
-    INT32 = "INT32"
-    UINT64 = "UINT64"
-    INT64 = "INT64"
-    FLOAT16 = "FLOAT16"
-    FLOAT32 = "FLOAT32"
-    FLOAT64 = "FLOAT64"
-    BFLOAT16 = "BFLOAT16"
-
-
 class Driver:
-    """The driver of this process. Methods raise :class:`CudaError`; those that take a stream take its handle as an integer.
+    """The driver of this process. Methods raise :class:`CudaError`; those that take a stream take its handle.
 
-    Attributes:
-        launch: cuLaunchKernelEx; the result is not checked.
-        get_context: cuCtxGetCurrent(CUcontext*); the result is not checked.
-        replace_address: cuTensorMapReplaceAddress(CUtensorMap*, void*); the result is not checked.
-        fill: cuMemsetD8Async(CUdeviceptr, unsigned char, size_t, CUstream); the result is not checked.
+    Args:
+        library: libcuda, initialized; its functions take what :data:`_PROTOTYPES` says.
     """
 
-    launch: LaunchCall
-    get_context: Callable[[int], int]
-    replace_address: Callable[[int, int], int]
-    fill: Callable[[int, int, int, int], int]
-
-    def __init__(self) -> None:
-        self._api = _load()
+    def __init__(self, library: ctypes.CDLL) -> None:
+        self._library = library
         self._lock = threading.Lock()
         self._devices: dict[int, Device] = {}
         self._streams: dict[int, int] = {}
         self._shared: dict[int, int] = {}
         self._functions: dict[tuple[int, str, bytes], Function] = {}
-        pointer, result = ctypes.c_void_p, ctypes.c_int
-        # CFUNCTYPE lets other threads run during the call; a launch may wait for room in the stream
-        self.launch = ctypes.CFUNCTYPE(result, pointer, pointer, pointer, pointer)(self._address("cuLaunchKernelEx"))
-        self.get_context = ctypes.PYFUNCTYPE(result, pointer)(self._address("cuCtxGetCurrent"))
-        self.replace_address = ctypes.PYFUNCTYPE(result, pointer, pointer)(self._address("cuTensorMapReplaceAddress"))
-        self.fill = ctypes.CFUNCTYPE(result, pointer, ctypes.c_ubyte, ctypes.c_size_t, pointer)(self._address("cuMemsetD8Async"))
+        # without types of parameters: for prepared arguments, which need no conversion
+        self._prepared_launch: Any = ctypes.CFUNCTYPE(_int)(("cuLaunchKernelEx", library))
+        self._prepared_get_context: Any = ctypes.PYFUNCTYPE(_int)(("cuCtxGetCurrent", library))
 
-    # -- devices and code ---------------------------------------------------------------------------------------------------------------
+    # -- the path of every launch ---------------------------------------------------------------------------------------------------------
+
+    def launch(self, function: int, config: int, parameters: int) -> Launch:
+        """A launch of the kernel ``function``, to be called as often as wanted. Other threads run meanwhile: it may wait for room in the stream.
+
+        Args:
+            config: address of a CUlaunchConfig.
+            parameters: address of the array of the parameters' addresses. All is read during the call.
+        """
+        return partial(self._prepared_launch, _at(config), _at(function), _at(parameters), None)
+
+    def get_context(self, address: int) -> Launch:
+        """A call that stores the handle of the calling thread's current context, or 0, at ``address``."""
+        return partial(self._prepared_get_context, _at(address))
+
+    def replace_address(self, tensor_map: int, address: int) -> int:
+        """Let the tensor map at ``tensor_map`` be one of an array at ``address``; the driver's result, not checked."""
+        return self._library.cuTensorMapReplaceAddress(tensor_map, address)
+
+    def fill(self, address: int, value: int, size: int, stream: int) -> int:
+        """Set ``size`` bytes on the GPU to ``value`` in ``stream``; the driver's result, not checked."""
+        return self._library.cuMemsetD8Async(address, value, size, stream)
+
+    # -- devices and code -----------------------------------------------------------------------------------------------------------------
 
     def version(self) -> tuple[int, int]:
         """The newest CUDA version that the driver supports: (13, 0)."""
-        number = int(self._call("cuDriverGetVersion"))
+        number = self._integer("cuDriverGetVersion")
         return number // 1000, number % 1000 // 10
 
     def device_count(self) -> int:
         """How many GPUs there are."""
-        return int(self._call("cuDeviceGetCount"))
+        return self._integer("cuDeviceGetCount")
 
     def current_device(self) -> int:
         """The device of this thread's current context; 0 if there is none."""
-        context = int(self._call("cuCtxGetCurrent"))
-        return int(self._call("cuCtxGetDevice")) if context else 0
+        return self._integer("cuCtxGetDevice") if self._handle("cuCtxGetCurrent") else 0
 
     def device(self, ordinal: int) -> Device:
         """The GPU with number ``ordinal``; its primary context is retained for good."""
@@ -135,44 +224,36 @@ class Driver:
         return found
 
     def _describe(self, ordinal: int) -> Device:
-        handle = self._call("cuDeviceGet", ordinal)
-        attributes = self._api.CUdevice_attribute
-
-        def attribute(name: str) -> int:
-            return int(self._call("cuDeviceGetAttribute", getattr(attributes, f"CU_DEVICE_ATTRIBUTE_{name}"), handle))
-
-        def three(name: str) -> tuple[int, int, int]:
-            return attribute(f"{name}_X"), attribute(f"{name}_Y"), attribute(f"{name}_Z")
-
+        handle = self._integer("cuDeviceGet", ordinal)
+        name = ctypes.create_string_buffer(128)
+        self._call("cuDeviceGetName", name, len(name), handle)
+        attributes = {a: self._integer("cuDeviceGetAttribute", a.value, handle) for a in DeviceAttribute}
+        of = DeviceAttribute
         return Device(
             ordinal=ordinal,
-            name=self._call("cuDeviceGetName", 128, handle).split(b"\0")[0].decode(),
-            context=int(self._call("cuDevicePrimaryCtxRetain", handle)),
-            arch=10 * attribute("COMPUTE_CAPABILITY_MAJOR") + attribute("COMPUTE_CAPABILITY_MINOR"),
-            max_threads=attribute("MAX_THREADS_PER_BLOCK"),
-            max_block=three("MAX_BLOCK_DIM"),
-            max_grid=three("MAX_GRID_DIM"),
-            max_shared=attribute("MAX_SHARED_MEMORY_PER_BLOCK_OPTIN"),
-            multiprocessors=attribute("MULTIPROCESSOR_COUNT"),
-            cooperative=bool(attribute("COOPERATIVE_LAUNCH")),
+            name=name.value.decode(),
+            context=self._handle("cuDevicePrimaryCtxRetain", handle),
+            arch=10 * attributes[of.COMPUTE_CAPABILITY_MAJOR] + attributes[of.COMPUTE_CAPABILITY_MINOR],
+            max_threads=attributes[of.MAX_THREADS_PER_BLOCK],
+            max_block=(attributes[of.MAX_BLOCK_DIM_X], attributes[of.MAX_BLOCK_DIM_Y], attributes[of.MAX_BLOCK_DIM_Z]),
+            max_grid=(attributes[of.MAX_GRID_DIM_X], attributes[of.MAX_GRID_DIM_Y], attributes[of.MAX_GRID_DIM_Z]),
+            max_shared=attributes[of.MAX_SHARED_MEMORY_PER_BLOCK_OPTIN],
+            multiprocessors=attributes[of.MULTIPROCESSOR_COUNT],
+            cooperative=bool(attributes[of.COOPERATIVE_LAUNCH]),
         )
 
     @contextmanager
     def current(self, device: Device) -> Generator[None]:
         """Make the primary context of ``device`` the current one, and the one before it again at the end."""
-        self.push(device)
+        self._call("cuCtxPushCurrent_v2", device.context)
         try:
             yield
         finally:
-            self.pop()
+            self._handle("cuCtxPopCurrent_v2")
 
-    def push(self, device: Device) -> None:
-        """Make the primary context of ``device`` the current one until :meth:`pop`."""
-        self._call("cuCtxPushCurrent", self._api.CUcontext(device.context))
-
-    def pop(self) -> None:
-        """Make the context before the last :meth:`push` the current one."""
-        self._call("cuCtxPopCurrent")
+    def is_current(self, device: Device) -> bool:
+        """True if the primary context of ``device`` is this thread's current one."""
+        return self._handle("cuCtxGetCurrent") == device.context
 
     def function(self, device: Device, code: bytes, name: str) -> Function:
         """The kernel ``name`` of the cubin ``code`` on ``device``, loaded once per process; it is never unloaded."""
@@ -181,47 +262,35 @@ class Driver:
             found = self._functions.get(key)
             if found is None:
                 with self.current(device):
-                    module = self._call("cuModuleLoadData", code)
-                    handle = self._call("cuModuleGetFunction", module, name.encode())
-                    threads = self._attribute(handle, "MAX_THREADS_PER_BLOCK")
-                    found = Function(int(handle), name, threads, self._attribute(handle, "SHARED_SIZE_BYTES"))
-                self._functions[key] = found
+                    module = self._handle("cuModuleLoadData", code)
+                    handle = self._handle("cuModuleGetFunction", module, name.encode())
+                    threads, static = (
+                        self._integer("cuFuncGetAttribute", a.value, handle)
+                        for a in (FunctionAttribute.MAX_THREADS_PER_BLOCK, FunctionAttribute.SHARED_SIZE_BYTES)
+                    )
+                    found = self._functions[key] = Function(handle, name, threads, static)
         return found
-
-    def _attribute(self, handle: Any, name: str) -> int:
-        return int(self._call("cuFuncGetAttribute", getattr(self._api.CUfunction_attribute, f"CU_FUNC_ATTRIBUTE_{name}"), handle))
 
     def allow_shared(self, function: Function, size: int) -> None:
         """Let launches of ``function`` take ``size`` bytes of dynamic Shared memory, or more: needed above 48 KB. Its context must be current."""
         with self._lock:
             if size > self._shared.get(function.handle, 0):
-                self._set(function, "MAX_DYNAMIC_SHARED_SIZE_BYTES", size)
+                self._call("cuFuncSetAttribute", function.handle, FunctionAttribute.MAX_DYNAMIC_SHARED_SIZE_BYTES.value, size)
                 self._shared[function.handle] = size
 
     def allow_large_clusters(self, function: Function) -> None:
         """Let launches of ``function`` have clusters of more than 8 blocks. Its context must be current."""
-        self._set(function, "NON_PORTABLE_CLUSTER_SIZE_ALLOWED", 1)
-
-    def _set(self, function: Function, name: str, value: int) -> None:
-        attribute = getattr(self._api.CUfunction_attribute, f"CU_FUNC_ATTRIBUTE_{name}")
-        self._call("cuFuncSetAttribute", self._api.CUfunction(function.handle), attribute, value)
+        self._call("cuFuncSetAttribute", function.handle, FunctionAttribute.NON_PORTABLE_CLUSTER_SIZE_ALLOWED.value, 1)
 
     def resident_blocks(self, function: Function, threads: int, shared: int) -> int:
         """Blocks of ``function`` that a multiprocessor holds at once. Its context must be current."""
-        return int(self._call("cuOccupancyMaxActiveBlocksPerMultiprocessor", self._api.CUfunction(function.handle), threads, shared))
+        return self._integer("cuOccupancyMaxActiveBlocksPerMultiprocessor", function.handle, threads, shared)
 
     def resident_clusters(self, function: Function, grid: Sequence[int], block: Sequence[int], cluster: Sequence[int], shared: int) -> int:
         """Clusters of ``function`` that the GPU holds at once. Its context must be current."""
-        config = self._api.CUlaunchConfig()
-        config.gridDimX, config.gridDimY, config.gridDimZ = grid
-        config.blockDimX, config.blockDimY, config.blockDimZ = block
-        config.sharedMemBytes = shared
-        attribute = self._api.CUlaunchAttribute()
-        attribute.id = self._api.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
-        attribute.value.clusterDim.x, attribute.value.clusterDim.y, attribute.value.clusterDim.z = cluster
-        config.attrs = [attribute]
-        config.numAttrs = 1
-        return int(self._call("cuOccupancyMaxActiveClusters", self._api.CUfunction(function.handle), config))
+        attribute = ctypes.create_string_buffer(ATTRIBUTE.pack(CLUSTER_DIMENSION, *cluster), ATTRIBUTE.size)
+        config = CONFIG.pack(*grid, *block, shared, 0, ctypes.addressof(attribute), 1)
+        return self._integer("cuOccupancyMaxActiveClusters", function.handle, ctypes.create_string_buffer(config, CONFIG.size))
 
     def tensor_map(self, dtype: MapType, address: int, shape: Sequence[int], strides: Sequence[int], box: Sequence[int], swizzle: int) -> bytes:
         """An encoded tensor map: tiled, not interleaved, elements outside read 0, 128 bytes promoted to L2.
@@ -231,53 +300,44 @@ class Driver:
             strides: in bytes, of all axes but the innermost, in the same order.
             swizzle: 0, 32, 64 or 128 bytes.
         """
-        api = self._api
-        found = self._call(
-            "cuTensorMapEncodeTiled",
-            getattr(api.CUtensorMapDataType, f"CU_TENSOR_MAP_DATA_TYPE_{dtype.value}"),
-            len(shape),
-            address,
-            [api.cuuint64_t(n) for n in shape],
-            [api.cuuint64_t(n) for n in strides or (16,)],  # no null pointer where there are none
-            [api.cuuint32_t(n) for n in box],
-            [api.cuuint32_t(1) for _ in box],
-            api.CUtensorMapInterleave.CU_TENSOR_MAP_INTERLEAVE_NONE,
-            getattr(api.CUtensorMapSwizzle, "CU_TENSOR_MAP_SWIZZLE_" + (f"{swizzle}B" if swizzle else "NONE")),
-            api.CUtensorMapL2promotion.CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
-            api.CUtensorMapFloatOOBfill.CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE,
-        )
-        return ctypes.string_at(int(found.getPtr()), 128)
+        place = ctypes.create_string_buffer(128 + 64)
+        begin = -(-ctypes.addressof(place) // 64) * 64  # the driver wants it aligned
+        extents = (ctypes.c_uint64 * len(shape))(*shape)
+        steps = (ctypes.c_uint64 * len(shape))(*strides)
+        boxes = (ctypes.c_uint32 * len(shape))(*box)
+        ones = (ctypes.c_uint32 * len(shape))(*(1 for _ in shape))
+        arrays = extents, steps, boxes, ones
+        self._call("cuTensorMapEncodeTiled", begin, dtype.value, len(shape), address, *arrays, 0, SWIZZLES[swizzle], L2_PROMOTION_128B, 0)
+        return ctypes.string_at(begin, 128)
 
-    # -- memory and streams -------------------------------------------------------------------------------------------------------------
+    # -- memory and streams ---------------------------------------------------------------------------------------------------------------
 
     def allocate(self, size: int, stream: int) -> int:
         """Address of ``size`` bytes of the current device, usable by what ``stream`` does from here on. Zero bytes: address 0."""
-        return int(self._call("cuMemAllocAsync", size, self._stream(stream))) if size else 0
+        return self._handle("cuMemAllocAsync", size, stream) if size else 0
 
     def free(self, address: int, stream: int) -> None:
         """Give memory back once ``stream`` has done what it was given."""
         if address:
-            self._call("cuMemFreeAsync", self._api.CUdeviceptr(address), self._stream(stream))
+            self._call("cuMemFreeAsync", address, stream)
 
     def copy_to_device(self, target: int, source: int, size: int, stream: int) -> None:
         """Copy ``size`` bytes from the host's address ``source`` in ``stream``."""
         if size:
-            self._call("cuMemcpyHtoDAsync", self._api.CUdeviceptr(target), source, size, self._stream(stream))
+            self._call("cuMemcpyHtoDAsync_v2", target, source, size, stream)
 
     def copy_to_host(self, target: int, source: int, size: int, stream: int) -> None:
         """Copy ``size`` bytes to the host's address ``target`` in ``stream``."""
         if size:
-            self._call("cuMemcpyDtoHAsync", target, self._api.CUdeviceptr(source), size, self._stream(stream))
+            self._call("cuMemcpyDtoHAsync_v2", target, source, size, stream)
 
     def host_buffer(self, size: int) -> int:
         """Address of ``size`` bytes of host memory that the current device can write, at the same address."""
-        flags = self._api.CU_MEMHOSTALLOC_DEVICEMAP | self._api.CU_MEMHOSTALLOC_PORTABLE
-        return int(self._call("cuMemHostAlloc", size, flags))
+        return self._handle("cuMemHostAlloc", size, MEMHOSTALLOC_DEVICEMAP | MEMHOSTALLOC_PORTABLE)
 
     def device_of(self, address: int) -> int:
         """The device that an address belongs to."""
-        attribute = self._api.CUpointer_attribute.CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
-        return int(self._call("cuPointerGetAttribute", attribute, self._api.CUdeviceptr(address)))
+        return self._integer("cuPointerGetAttribute", POINTER_DEVICE_ORDINAL, address)
 
     def own_stream(self, device: Device) -> int:
         """A stream of taskfuse's own on ``device``, ordered with the legacy default stream there."""
@@ -285,57 +345,53 @@ class Driver:
             found = self._streams.get(device.ordinal)
             if found is None:
                 with self.current(device):
-                    found = self._streams[device.ordinal] = int(self._call("cuStreamCreate", self._api.CUstream_flags.CU_STREAM_DEFAULT.value))
+                    found = self._streams[device.ordinal] = self._handle("cuStreamCreate", 0)
         return found
 
     def order(self, before: int, after: int) -> None:
         """Let what stream ``after`` is given from here on wait for what stream ``before`` was given. Both are of the current device."""
         if before == after:
             return
-        event = self._call("cuEventCreate", self._api.CUevent_flags.CU_EVENT_DISABLE_TIMING.value)
+        event = self._handle("cuEventCreate", EVENT_DISABLE_TIMING)
         try:
-            self._call("cuEventRecord", event, self._stream(before))
-            self._call("cuStreamWaitEvent", self._stream(after), event, 0)
+            self._call("cuEventRecord", event, before)
+            self._call("cuStreamWaitEvent", after, event, 0)
         finally:
-            self._call("cuEventDestroy", event)
+            self._call("cuEventDestroy_v2", event)
 
     def synchronize(self, stream: int) -> None:
         """Wait until ``stream`` has done what it was given."""
-        self._call("cuStreamSynchronize", self._stream(stream))
+        self._call("cuStreamSynchronize", stream)
 
     def is_capturing(self, stream: int) -> bool:
         """True while ``stream`` records a CUDA graph."""
-        status = self._call("cuStreamIsCapturing", self._stream(stream))
-        return status != self._api.CUstreamCaptureStatus.CU_STREAM_CAPTURE_STATUS_NONE
+        found = _int()
+        self._call("cuStreamIsCapturing", stream, ctypes.byref(found))
+        return found.value != 0
 
-    # -- errors -------------------------------------------------------------------------------------------------------------------------
+    # -- errors ---------------------------------------------------------------------------------------------------------------------------
 
     def error(self, code: int, what: str, notes: tuple[str, ...] = (), help: str | None = None) -> CudaError:
         """The error that stands for the driver's result ``code``."""
-        try:
-            result = self._api.CUresult(code)
-        except ValueError:  # the driver is newer than the bindings
-            return CudaError(what=what, name=f"CUresult {code}", reason="unknown error", notes=notes, help=help)
-        failed, text = self._api.cuGetErrorString(result)
-        return CudaError(what=what, name=result.name, reason="unknown error" if int(failed) else text.decode(), notes=notes, help=help)
+        name = _said(self._library, "cuGetErrorName", code) or f"CUresult {code}"
+        return CudaError(what=what, name=name, reason=_said(self._library, "cuGetErrorString", code) or "unknown error", notes=notes, help=help)
 
-    def _stream(self, handle: int) -> Any:
-        return self._api.CUstream(handle)
+    def _call(self, name: str, *args: object) -> None:
+        status = getattr(self._library, name)(*args)
+        if status:
+            raise self.error(status, name.partition("_")[0])
 
-    def _address(self, name: str) -> int:
-        flags = self._api.CUdriverProcAddress_flags.CU_GET_PROC_ADDRESS_LEGACY_STREAM.value
-        address, _ = self._call("cuGetProcAddress", name.encode(), FIRST_TYPED_DRIVER, flags)
-        if not address:
-            reason = f"it has no {name}"
-            raise CudaUnavailableError(what="a CUDA driver of version 12.0 or newer", reason=reason, help='update it, or use backend="sim"')
-        return int(address)
+    def _integer(self, name: str, *args: object) -> int:
+        """The 32-bit integer that a call stores where its first parameter says."""
+        found = _int()
+        self._call(name, ctypes.byref(found), *args)
+        return found.value
 
-    def _call(self, name: str, *args: object) -> Any:
-        """Call the driver; the results without the status: nothing, one value, or a tuple."""
-        status, *values = getattr(self._api, name)(*args)
-        if int(status):
-            raise self.error(int(status), name)
-        return values[0] if len(values) == 1 else tuple(values) or None
+    def _handle(self, name: str, *args: object) -> int:
+        """The handle or address that a call stores where its first parameter says; 0: none."""
+        found = _pointer()
+        self._call(name, ctypes.byref(found), *args)
+        return found.value or 0
 
 
 @cache
@@ -343,27 +399,40 @@ def driver() -> Driver:
     """The driver, loaded and initialized by the first call.
 
     Raises:
-        CudaUnavailableError: there is no driver, no GPU, or no ``cuda.bindings``.
+        CudaUnavailableError: there is no driver, or no GPU.
     """
-    return Driver()
+    return Driver(_load())
 
 
-def _load() -> Any:
+def _load() -> ctypes.CDLL:
     help = 'use backend="sim", or run on a machine with an NVIDIA GPU'
     try:
-        from cuda.bindings import driver as api
-    except ImportError as error:
-        reason = "the Python package cuda-python is not installed"
-        raise CudaUnavailableError(what="the CUDA driver", reason=reason, help="pip install taskfuse[cuda]") from error
-    bindings: Any = api
-    try:
-        (status,) = bindings.cuInit(0)
-    except RuntimeError as error:  # the library is loaded by the first call
+        library = ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
+    except OSError as error:
         raise CudaUnavailableError(what="the CUDA driver", reason="libcuda is not on this machine", help=help) from error
-    if int(status):
-        _, name = bindings.cuGetErrorName(status)
-        raise CudaUnavailableError(what="a GPU", reason=f"the driver does not start: {name.decode()}", help=help)
-    status, count = bindings.cuDeviceGetCount()
-    if int(status) or not count:
+    for name, types in _PROTOTYPES.items():
+        try:
+            getattr(library, name).argtypes = types
+        except AttributeError as error:
+            reason = f"it has no {name}"
+            raise CudaUnavailableError(what="a CUDA driver of version 12.0 or newer", reason=reason, help='update it, or use backend="sim"') from error
+    status = library.cuInit(0)
+    if status:
+        said = _said(library, "cuGetErrorName", status) or f"CUresult {status}"
+        raise CudaUnavailableError(what="a GPU", reason=f"the driver does not start: {said}", help=help)
+    count = _int()
+    if library.cuDeviceGetCount(ctypes.byref(count)) or not count.value:
         raise CudaUnavailableError(what="a GPU", reason="the driver finds none", help=help)
-    return bindings
+    return library
+
+
+def _said(library: ctypes.CDLL, name: str, code: int) -> str:
+    """What the driver says of a result; nothing if it does not know it."""
+    found = _text()
+    getattr(library, name)(code, ctypes.byref(found))
+    return (found.value or b"").decode()
+
+
+def _at(address: int) -> object:
+    """``address`` as an argument that needs no conversion. It is not read."""
+    return ctypes.byref(ctypes.c_char.from_address(address))

@@ -15,20 +15,17 @@ from __future__ import annotations
 import ctypes
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
+from taskfuse.cuda.driver import ATTRIBUTE, CLUSTER_DIMENSION, CONFIG, COOPERATIVE, Driver
 from taskfuse.cuda.shape import LaunchShape
 from taskfuse.cuda.tensormap import MAP_ALIGNMENT
 
 WORD = 8
 STREAM_WORD = 4  # of CUlaunchConfig
-CONFIG = struct.Struct("<7I4xQQI4x")
-ATTRIBUTE = struct.Struct("<I4x3I52x")
-COOPERATIVE, CLUSTER_DIMENSION = 2, 4  # CUlaunchAttributeID
 
 
-@dataclass(frozen=True, slots=True)
-class FrameLayout:
+class FrameLayout(NamedTuple):
     """The content of the frames of a plan, but for the stream, the addresses of arrays and the run-time scalars.
 
     Attributes:
@@ -87,27 +84,35 @@ class Frame:
 
     Attributes:
         words, block: the whole of it, as 64-bit words and as bytes.
-        config: address of the ``CUlaunchConfig``.
-        parameters: address of the array of parameter addresses.
+        launch: launches the kernel with it; the driver's result.
         maps: its tensor maps.
-        context: a cell for the current context, and its address.
+        context: a cell for the current context; ``get_context`` fills it.
         report: address of the report of a debug build, in host memory; 0 before the first launch.
+
+    Args:
+        layout: its content.
+        maps: byte of the frame, position of the array, its address now, of each tensor map.
+        function: handle of the kernel; 0: there is nothing to launch.
     """
 
-    __slots__ = ("_buffer", "block", "config", "context", "context_address", "maps", "parameters", "report", "words")
+    __slots__ = ("_buffer", "block", "context", "get_context", "launch", "maps", "report", "words")
 
-    def __init__(self, layout: FrameLayout, maps: Sequence[tuple[int, int, int]]) -> None:
+    def __init__(self, driver: Driver, function: int, layout: FrameLayout, maps: Sequence[tuple[int, int, int]]) -> None:
         self._buffer = ctypes.create_string_buffer(len(layout.content) + MAP_ALIGNMENT)
         begin = ctypes.addressof(self._buffer)
         skip = -begin % MAP_ALIGNMENT
         self.block = memoryview(self._buffer).cast("B")[skip : skip + len(layout.content)]
         self.block[:] = layout.content
         self.words = self.block.cast("Q")
-        self.config = begin + skip
+        address = begin + skip
         for word in layout.relocations:
-            self.words[word] += self.config
-        self.parameters = self.config + layout.parameters
-        self.maps = tuple(MapSlot(self.config + offset, position, pointer) for offset, position, pointer in maps)
+            self.words[word] += address
+        self.launch = driver.launch(function, address, address + layout.parameters) if function else _nothing
+        self.maps = tuple(MapSlot(address + offset, position, pointer) for offset, position, pointer in maps)
         self.report = 0
         self.context = ctypes.c_void_p()
-        self.context_address = ctypes.addressof(self.context)
+        self.get_context = driver.get_context(ctypes.addressof(self.context))
+
+
+def _nothing() -> int:
+    return 0

@@ -20,7 +20,7 @@ from taskfuse.cuda.device_array import DeviceArray
 from taskfuse.cuda.frame import STREAM_WORD, Frame, MapSlot
 from taskfuse.cuda.layout import Layout, row_major
 from taskfuse.cuda.outputs import check_host_outputs, check_overlaps, outputs_given, store
-from taskfuse.cuda.plan import NEW_ARRAY, OnCompile, Plan, Planner
+from taskfuse.cuda.plan import NEW_ARRAY, OnCompile, Plan, Planner, Workspace
 from taskfuse.dtypes import DType, DTypeKind, float32, float64
 from taskfuse.errors import CudaError, HangError, InputError, LaunchError, OutputError
 from taskfuse.ir.arguments import scalar_argument
@@ -129,12 +129,12 @@ class Launcher:
             arrays = (*arrays, *given)
         probes = self.probes
         addresses: list[int] = []
-        key: list[Hashable] = [given is None]
+        signature: Hashable = given is None
         try:
             for array in arrays:
-                address, rest = probes[type(array)](array)
+                address, key = probes[type(array)](array)
                 addresses.append(address)
-                key.append(rest)
+                signature = signature, key
         except KeyError:
             return self._adopt(args, arrays, given, stream)
         except (RuntimeError, AttributeError, ValueError):  # of the framework: an array that has no address or no strides
@@ -143,10 +143,11 @@ class Launcher:
                 if kind is not None:
                     self._view(position, array, kind)
             raise
-        if not arrays:
-            return self._adopt(args, arrays, given, stream)
-        signature = tuple(key)
-        plan = self._plans.young.get(signature) or self._plans.older(signature) or self._new_plan(signature, arrays, given)
+        plan = self._plans.young.get(signature)
+        if plan is None:
+            if not arrays:
+                return self._adopt(args, arrays, given, stream)
+            plan = self._plans.older(signature) or self._new_plan(signature, arrays, given)
         if stream is None:
             if plan.current is None:
                 return self._adopt(args, arrays, given, stream)
@@ -158,60 +159,55 @@ class Launcher:
     def _launch(self, plan: Plan, args: Sequence[Any], addresses: list[int], given: tuple[Any, ...] | None, stream: int) -> tuple[Any, ...]:
         """Launch ``plan`` in ``stream``, the current one of the framework that makes arrays. ``addresses`` are those of all arrays given."""
         if given is not None:
-            self._check_overlaps(addresses, plan.ranges)
+            for position, other, least, most in plan.apart:
+                if least < addresses[position] - addresses[other] < most:
+                    self._refuse_overlap(addresses, plan.ranges)
         try:
             frame = plan.frames.pop()
         except IndexError:
             frame = plan.frame()
-        driver = self._driver
-        driver.get_context(frame.context_address)
-        elsewhere = frame.context.value != plan.context
-        if elsewhere:
-            driver.push(plan.device)
-        try:
-            if plan.scalars:
-                self._fill_scalars(plan, frame, args)
-            if given is None:
-                kind = plan.kind
-                made: list[Any] = []
-                for make in plan.makers:
-                    array = make(stream)
-                    made.append(array)
-                    addresses.append(kind.pointer(array))
-                given = tuple(made)
-            words = frame.words
-            words[STREAM_WORD] = stream
-            for word, position in plan.pointers:
-                words[word] = addresses[position]
-            for slot in frame.maps:
-                if slot.pointer != addresses[slot.position]:
-                    self._move(slot, addresses[slot.position])
-            space = plan.workspace
-            if space is not None:
-                memory = space.make(stream)  # lives until the launch: later work in the stream may have it
-                begin = plan.kind.pointer(memory)
-                for word, offset in space.words:
-                    words[word] = begin + offset
-                if space.zeroed:
-                    self._check(driver.fill(begin, 0, space.zeroed, stream), "memory set")
-            if plan.function:
-                if plan.report is not None:
-                    self._launch_reporting(plan, frame, stream)
-                else:
-                    status = driver.launch(frame.config, plan.function, frame.parameters, None)
-                    if status:
-                        self._check(status, "launch")
-        finally:
-            if elsewhere:
-                driver.pop()
+        if plan.guarded:
+            frame.get_context()
+            if frame.context.value != plan.context:
+                plan.frames.append(frame)
+                with self._driver.current(plan.device):
+                    return self._launch(plan, args, addresses, given, stream)
+        if plan.scalars:
+            self._fill_scalars(plan, frame, args)
+        if given is None:
+            given = tuple([make(stream) for make in plan.makers])
+            for array in given:
+                addresses.append(plan.pointer(array))
+        words = frame.words
+        words[STREAM_WORD] = stream
+        for word, position in plan.pointers:
+            words[word] = addresses[position]
+        for slot in frame.maps:
+            if slot.pointer != addresses[slot.position]:
+                self._move(slot, addresses[slot.position])
+        memory = self._lend_workspace(plan, plan.workspace, frame, stream) if plan.workspace is not None else None
+        if plan.report is not None:
+            self._launch_reporting(plan, plan.report, frame, stream)
+        else:
+            status = frame.launch()
+            if status:
+                self._launch_again(plan, frame, status)
+        del memory  # later work in the stream may have it
         plan.frames.append(frame)
         return given
 
     # -- the parts of a launch that not every kernel has -------------------------------------------------------------------------------
 
-    def _check_overlaps(self, addresses: Sequence[int], ranges: Sequence[tuple[int, int]]) -> None:
+    def _refuse_overlap(self, addresses: Sequence[int], ranges: Sequence[tuple[int, int]]) -> None:
         inputs = len(addresses) - len(self.kernel.outputs)
         check_overlaps(self.kernel, [(a + low, a + high) for a, (low, high) in zip(addresses, ranges, strict=True)], inputs)
+
+    def _launch_again(self, plan: Plan, frame: Frame, status: int) -> None:
+        """A launch that failed, in the context of the plan, if that was not the current one."""
+        if not self._driver.is_current(plan.device):
+            with self._driver.current(plan.device):
+                status = frame.launch()
+        self._check(status, "launch")
 
     def _fill_scalars(self, plan: Plan, frame: Frame, args: Sequence[Any]) -> None:
         for offset, number in plan.scalars:
@@ -231,15 +227,24 @@ class Launcher:
         self._check(self._driver.replace_address(slot.address, address), "tensor map")
         slot.pointer = address
 
-    def _launch_reporting(self, plan: Plan, frame: Frame, stream: int) -> None:
-        """Launch a debug build, and wait for it unless the stream records a graph."""
-        assert plan.report is not None
+    def _lend_workspace(self, plan: Plan, space: Workspace, frame: Frame, stream: int) -> object:
+        """Memory for the workspace buffers of one launch. It must live until the launch."""
+        memory = space.make(stream)
+        begin = plan.pointer(memory)
+        for word, offset in space.words:
+            frame.words[word] = begin + offset
+        if space.zeroed:
+            self._check(self._driver.fill(begin, 0, space.zeroed, stream), "memory set")
+        return memory
+
+    def _launch_reporting(self, plan: Plan, word: int, frame: Frame, stream: int) -> None:
+        """Launch a debug build, and wait for it unless the stream records a graph. ``word``: that of the report."""
         limit = read_options().watchdog_ms
         if frame.report == 0:
             frame.report = self._driver.host_buffer(REPORT_BYTES)
         ctypes.memmove(frame.report, empty_report(limit), REPORT_BYTES)
-        frame.words[plan.report] = frame.report
-        self._check(self._driver.launch(frame.config, plan.function, frame.parameters, None), "launch")
+        frame.words[word] = frame.report
+        self._check(frame.launch(), "launch")
         if self._driver.is_capturing(stream):
             return
         try:
@@ -368,7 +373,9 @@ class Launcher:
         if given is not None:
             check_host_outputs(self.kernel, hosts[:split], given)
         loan = self._kinds.loan
-        signature = (given is None, *((v.layout, v.dtype, device.ordinal, NEW_ARRAY & 15) for v in views))
+        signature: Hashable = given is None
+        for view in views:
+            signature = signature, (view.layout, view.dtype, device.ordinal, NEW_ARRAY & 15)
         plan = self._plans.young.get(signature) or self._plans.older(signature)
         with self._driver.current(device):
             if plan is None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from taskfuse.cuda.variant import Form
 
@@ -15,8 +15,7 @@ INT32_LIMIT = 1 << 31
 DENSE_ALIGNMENT = 16  # bytes: the widest vector
 
 
-@dataclass(frozen=True, slots=True)
-class Layout:
+class Layout(NamedTuple):
     """Where the elements of an array lie, relative to element [0, ..., 0].
 
     Attributes:

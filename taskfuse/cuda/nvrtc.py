@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import re
+import sys
 from collections.abc import Generator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from taskfuse.cuda.resources import Resources, diagnostics, parse_resources
 from taskfuse.errors import CudaCompileError, CudaUnavailableError, UnsupportedError
@@ -16,8 +17,7 @@ if TYPE_CHECKING:
     from cuda.bindings.nvrtc import nvrtcProgram
 
 
-@dataclass(frozen=True, slots=True)
-class CompileOptions:
+class CompileOptions(NamedTuple):
     """How a text is compiled.
 
     Attributes:
@@ -46,8 +46,7 @@ class CompileOptions:
         return tuple(flags)
 
 
-@dataclass(frozen=True, slots=True)
-class Binary:
+class Binary(NamedTuple):
     """A compiled kernel.
 
     Attributes:
@@ -100,6 +99,23 @@ def version() -> tuple[int, int]:
     return major, minor
 
 
+def installed_version() -> tuple[int, int] | None:
+    """Version of the NVRTC that ``pip`` installed for this interpreter, found without loading it; ``None`` if there is none, or not one alone.
+
+    It is in the name of a library that NVRTC loads, ``libnvrtc-builtins.so.13.5``. A process may use another NVRTC, one that was loaded before.
+    """
+    for folder in sys.path:
+        try:
+            names = os.listdir(os.path.join(folder, _WHEEL_FOLDER))
+        except OSError:
+            continue
+        found = {match[1] for match in (re.fullmatch(_BUILTINS, name) for name in names) if match}
+        if len(found) == 1:
+            major, minor = found.pop().split(".")
+            return int(major), int(minor)
+    return None
+
+
 @cache
 def supported_archs() -> tuple[int, ...]:
     """Compute capabilities, times ten, that NVRTC compiles for: (75, 80, ..., 90, 100, 120)."""
@@ -129,8 +145,7 @@ def check_arch(arch: str) -> None:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class _Program:
+class _Program(NamedTuple):
     """A text to compile, and what to call it in errors.
 
     NVRTC writes into ``bytes`` that are made for it. Python shares those of one byte; a text of one byte is the zero at its end, which
@@ -176,9 +191,9 @@ class _Program:
 
     def _error(self, result: str, log: str, flags: tuple[str, ...]) -> CudaCompileError:
         lines = log.splitlines()
-        in_text = [(int(match[1]), match[2]) for match in map(_IN_TEXT.match, lines) if match]
-        in_ptx = [(int(match[1]), match[2]) for match in map(_IN_PTX.match, lines) if match]
-        elsewhere = [match[1] for match in map(_ELSEWHERE.match, lines) if match]
+        in_text = [(int(match[1]), match[2]) for match in (re.match(_IN_TEXT, line) for line in lines) if match]
+        in_ptx = [(int(match[1]), match[2]) for match in (re.match(_IN_PTX, line) for line in lines) if match]
+        elsewhere = [match[1] for match in (re.match(_ELSEWHERE, line) for line in lines) if match]
         ptx = self._ptx_or_nothing(flags) if in_ptx else ""
         notes = [f"in the text, line {line}: {said}\n{_quoted(self.text, line)}" for line, said in in_text]
         notes += [f"in the PTX, line {line}: {said}\n{_quoted(ptx, line)}" for line, said in in_ptx]
@@ -203,11 +218,13 @@ class _Program:
             return ""
 
 
+_WHEEL_FOLDER: Final = "nvidia/cu13/lib"  # of nvidia-cuda-nvrtc 13
+_BUILTINS: Final = r"libnvrtc-builtins\.so\.(\d+\.\d+)"
 _LOG_LINES: Final = 30
 _QUOTED_ERRORS: Final = 3
-_IN_TEXT = re.compile(r"\S+\.cu\((\d+)\): (?:catastrophic )?error: (.*)")
-_IN_PTX = re.compile(r"ptxas application ptx input, line (\d+); (?:error|fatal)\s*: (.*)")
-_ELSEWHERE = re.compile(r"(?:ptxas|nvrtc)\s*:? (?:error|fatal)\s*: (.*)")
+_IN_TEXT: Final = r"\S+\.cu\((\d+)\): (?:catastrophic )?error: (.*)"
+_IN_PTX: Final = r"ptxas application ptx input, line (\d+); (?:error|fatal)\s*: (.*)"
+_ELSEWHERE: Final = r"(?:ptxas|nvrtc)\s*:? (?:error|fatal)\s*: (.*)"
 
 
 def _quoted(text: str, line: int) -> str:

@@ -10,12 +10,13 @@ import math
 import re
 import struct
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from threading import Lock
+from typing import Any, NamedTuple
 
 from taskfuse.cuda.arrays import ArrayView, Kind, Maker, Unfit
 from taskfuse.cuda.cache import compiled
 from taskfuse.cuda.driver import Device, Driver, Function
+from taskfuse.cuda.emitted import emitted
 from taskfuse.cuda.frame import EMPTY_FRAME, WORD, Frame, FrameLayout, frame_layout
 from taskfuse.cuda.layout import Layout, alignment_of, row_major, vector_bytes_of
 from taskfuse.cuda.nvrtc import Binary, CompileOptions
@@ -31,9 +32,9 @@ from taskfuse.cuda.signature import (
     TensorMapArgument,
     WorkspaceArgument,
 )
-from taskfuse.cuda.source import emit, fits
 from taskfuse.cuda.tensormap import MAP_BYTES, encode
 from taskfuse.cuda.variant import Form, Variant
+from taskfuse.cuda.widths import fits
 from taskfuse.dtypes import uint8
 from taskfuse.errors import InputError, LaunchError, OutputError
 from taskfuse.ir.scalar import Expr
@@ -51,8 +52,7 @@ OnCompile = Callable[[Source, Binary, str], None]
 """Called with each text, its machine code and the target."""
 
 
-@dataclass(frozen=True, slots=True)
-class Workspace:
+class Workspace(NamedTuple):
     """One allocation for all workspace buffers of a launch.
 
     Attributes:
@@ -73,38 +73,45 @@ class Plan:
         kind: framework of the first array; outputs are its arrays.
         current: its current stream by device; ``None`` if arrays of several frameworks must be ordered.
         device, ordinal, context: the GPU, its number, its primary context.
-        function: handle of the loaded kernel; 0 if there is nothing to launch.
+        guarded: true if a call must find out whether that context is the current one, before it asks for anything. A launch alone needs not: it
+            fails without it.
+        pointer: address of an array that a maker made.
         pointers: (word of the frame, position) of each address; positions count the arrays given, inputs then outputs.
         scalars: (byte of the frame, position among the run-time scalars).
         makers: what makes the outputs; none if they are given.
         ranges: of each array given, the bytes from its first to behind its last, relative to its address.
+        apart: (position of an output given, position of another array, least, most): they overlap if their distance is between these.
         report: word of the frame for the address of a debug build's report.
         frames: frames not in use.
     """
 
     __slots__ = (
-        *("_layout", "_maps", "current", "device", "frames", "function", "kind", "makers", "ordinal"),
-        *("context", "pointers", "ranges", "report", "scalars", "source", "workspace"),
+        *("_driver", "_function", "_layout", "_maps", "apart", "context", "current", "device", "frames", "guarded", "kind", "makers", "ordinal"),
+        *("pointer", "pointers", "ranges", "report", "scalars", "source", "workspace"),
     )
 
     def __init__(
         self,
-        kind: Kind,
-        mixed: bool,
+        driver: Driver,
+        kinds: Sequence[Kind],
         device: Device,
         source: Source,
         makers: tuple[Maker, ...],
         ranges: tuple[tuple[int, int], ...],
     ) -> None:
-        self.kind = kind
-        self.current: Callable[[int], int] | None = None if mixed else kind.stream_of
+        self._driver = driver
+        self.kind = kind = kinds[0]
+        self.current: Callable[[int], int] | None = None if len({k.name for k in kinds}) > 1 else kind.stream_of
         self.device = device
         self.ordinal = device.ordinal
         self.context = device.context
+        self.guarded = driver.device_count() > 1 or not kind.knows_devices
+        self.pointer: Callable[[Any], int] = kind.pointer
         self.source = source
         self.makers = makers
         self.ranges = ranges
-        self.function = 0
+        self.apart = () if makers else _apart(ranges, len(source.kernel.outputs))
+        self._function = 0
         self.pointers: tuple[tuple[int, int], ...] = ()
         self.scalars: tuple[tuple[int, int], ...] = ()
         self.workspace: Workspace | None = None
@@ -113,18 +120,28 @@ class Plan:
         self._layout = EMPTY_FRAME
         self._maps: Sequence[tuple[int, int, int]] = ()
 
-    def set_parameters(
-        self, layout: FrameLayout, pointers: tuple[tuple[int, int], ...], scalars: tuple[tuple[int, int], ...], maps: Sequence[tuple[int, int, int]]
+    def set_launch(
+        self,
+        function: Function,
+        layout: FrameLayout,
+        pointers: tuple[tuple[int, int], ...],
+        scalars: tuple[tuple[int, int], ...],
+        maps: Sequence[tuple[int, int, int]],
+        workspace: Workspace | None,
     ) -> None:
-        """What frames hold, and what calls fill in. ``maps``: byte of the frame, position of the array, its address now, of each tensor map."""
+        """What is launched, what frames hold, and what calls fill in. ``maps``: see :class:`~taskfuse.cuda.frame.Frame`."""
+        self._function = function.handle
         self._layout = layout
         self._maps = maps
         self.pointers = pointers
         self.scalars = scalars
+        self.workspace = workspace
+        if workspace is not None and workspace.zeroed:
+            self.guarded = True
 
     def frame(self) -> Frame:
         """A new frame."""
-        return Frame(self._layout, self._maps)
+        return Frame(self._driver, self._function, self._layout, self._maps)
 
 
 class Planner:
@@ -185,15 +202,14 @@ class Planner:
         source = self._source(variant)
         shape = self._launch_shape(source, symbols)
         order = [p.name for _, p in self._inputs] + [p.name for p in self.kernel.outputs]
-        plan = Plan(kind, len({k.name for k in kinds}) > 1, place, source, makers, tuple(views[name].layout.byte_range for name in order))
+        plan = Plan(self._driver, kinds, place, source, makers, tuple(views[name].layout.byte_range for name in order))
         if math.prod(shape.grid) * math.prod(shape.block) == 0:
             self._check_nothing_to_do(shape, views)
             return plan
         self._check_limits(place, shape)
         function = self._function(source, place)
         self._prepare(place, function, source, shape)
-        self._fill(plan, source, shape, views, symbols, order)
-        plan.function = function.handle
+        self._fill(plan, function, shape, views, symbols, order)
         return plan
 
     # -- checks -------------------------------------------------------------------------------------------------------------------------
@@ -309,7 +325,7 @@ class Planner:
         with self._lock:
             found = self._sources.get(variant)
             if found is None:
-                found = self._sources[variant] = emit(self.kernel, variant, self._fast_math, self._debug)
+                found = self._sources[variant] = emitted(self.kernel, variant, self._fast_math, self._debug, read_options())
         return found
 
     def _function(self, source: Source, device: Device) -> Function:
@@ -361,13 +377,14 @@ class Planner:
     def _fill(
         self,
         plan: Plan,
-        source: Source,
+        function: Function,
         shape: LaunchShape,
         views: Mapping[str, ArrayView],
         symbols: Mapping[str, int],
         order: Sequence[str],
     ) -> None:
         """The parameters: their bytes where they do not change, their places where they do."""
+        source = plan.source
         maps = {p.name: p for p in self.kernel.params if isinstance(p, TensorMapParam)}
         values = [self._bytes(a, views, symbols, maps) for a in source.arguments]
         layout = frame_layout(shape, source.cooperative, values)
@@ -390,11 +407,11 @@ class Planner:
                     spaces.append((offset // WORD, argument))
                 case ReportArgument():
                     plan.report = offset // WORD
+                    plan.guarded = True
                 case StrideArgument() | IntegerArgument() | DivisorArgument():
                     pass
-        plan.set_parameters(layout, tuple(pointers), tuple(places), encoded)
-        if spaces:
-            plan.workspace = self._workspace(plan.kind, plan.device.ordinal, spaces, symbols)
+        workspace = self._workspace(plan.kind, plan.ordinal, spaces, symbols) if spaces else None
+        plan.set_launch(function, layout, tuple(pointers), tuple(places), encoded, workspace)
 
     def _bytes(
         self,
@@ -436,6 +453,16 @@ def divisor_bytes(value: int) -> bytes:
     value = max(value, 1)
     shift = (value - 1).bit_length()
     return struct.pack("<3I", value, ((1 << 32) * ((1 << shift) - value)) // value + 1, shift)
+
+
+def _apart(ranges: Sequence[tuple[int, int]], outputs: int) -> tuple[tuple[int, int, int, int], ...]:
+    """See :attr:`Plan.apart`. The outputs are the last of the arrays; empty ones overlap nothing."""
+    found: list[tuple[int, int, int, int]] = []
+    for position, (low, high) in list(enumerate(ranges))[len(ranges) - outputs :]:
+        for other, (begin, end) in enumerate(ranges[:position]):
+            if low < high and begin < end:
+                found.append((position, other, begin - high, end - low))
+    return tuple(found)
 
 
 def _vectors(kernel: Kernel) -> dict[str, int]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from difflib import get_close_matches
+from typing import NamedTuple
 
 from taskfuse.cuda.signature import Source
 from taskfuse.errors import LaunchError
@@ -15,8 +15,7 @@ from taskfuse.kir.nodes import HostParam
 Shape3 = tuple[int, int, int]
 
 
-@dataclass(frozen=True, slots=True)
-class LaunchShape:
+class LaunchShape(NamedTuple):
     """What a launch takes.
 
     Attributes:

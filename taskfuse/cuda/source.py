@@ -12,7 +12,7 @@ from taskfuse.cuda import instructions as ptx
 from taskfuse.cuda.c_types import c_type
 from taskfuse.cuda.expressions import Divisors, Indices
 from taskfuse.cuda.names import Names
-from taskfuse.cuda.ranges import INT32, Ranges, cursor_ranges, kernel_ranges
+from taskfuse.cuda.ranges import INT32, kernel_ranges
 from taskfuse.cuda.signature import (
     Argument,
     DivisorArgument,
@@ -29,11 +29,12 @@ from taskfuse.cuda.statements import INDENT, Scope, Statements, once
 from taskfuse.cuda.storage import Place, elements, shared_layout
 from taskfuse.cuda.text import Helper, closure
 from taskfuse.cuda.variant import Form, Variant
+from taskfuse.cuda.widths import fits
 from taskfuse.ir.scalar import ONE, Const, Expr, const, sym
 from taskfuse.ir.types import BLOCK_TYPES, THREAD_TYPES, MemoryType
-from taskfuse.kir import Kernel, accesses, bodies, expressions, walk
+from taskfuse.kir import Kernel, accesses, walk
 from taskfuse.kir.limits import MAX_THREADS
-from taskfuse.kir.nodes import Barrier, BarrierScope, CursorInit, For, HostParam, ScalarParam, SetMaxNReg, Stmt, TensorMapParam, TensorParam, Wgmma
+from taskfuse.kir.nodes import Barrier, BarrierScope, HostParam, ScalarParam, SetMaxNReg, TensorMapParam, TensorParam, Wgmma
 from taskfuse.passes.facts import kernel_facts
 
 COUNTER_BYTES = 8
@@ -43,24 +44,6 @@ _HARDWARE = {p.index_name: f"{p.index_name[:-5]}Idx.{p.index_name[-1]}" for p in
 def dense(kernel: Kernel) -> Variant:
     """The variant for tensors without gaps whose integers fit 32 bits, where that can be; a kernel of known shapes has no other."""
     return Variant(tuple(Form.DENSE for p in kernel.params if isinstance(p, TensorParam)), wide=not kernel.extents and not fits(kernel, {}))
-
-
-def fits(kernel: Kernel, values: Mapping[str, int]) -> bool:
-    """True if for these extents every integer of the kernel fits 32 bits, offsets in row-major tensors included."""
-    ranges = kernel_ranges(kernel, values)
-    shapes = {p.name: p.shape for p in kernel.params if isinstance(p, TensorParam)} | {b.name: b.shape for b in kernel.buffers}
-    inside = all(INT32[0] <= ranges.of(p.value)[0] and ranges.of(p.value)[1] <= INT32[1] for p in kernel.params if isinstance(p, HostParam))
-    return inside and all(ranges.of(elements(s))[1] <= INT32[1] for s in shapes.values()) and all(_fit(kernel.body, ranges))
-
-
-def _fit(body: tuple[Stmt, ...], ranges: Ranges) -> Iterator[bool]:
-    for stmt in body:
-        if isinstance(stmt, CursorInit):
-            ranges = ranges.child(cursor_ranges(stmt))
-        yield all(ranges.fits(e) for e in expressions(stmt))
-        inner = ranges.loop(stmt.var, stmt.start, stmt.stop) if isinstance(stmt, For) else ranges
-        for b in bodies(stmt):
-            yield from _fit(b, inner)
 
 
 class _Used(Mapping[str, str]):

@@ -13,11 +13,13 @@ from taskfuse.ir.scalar import const
 from taskfuse.kir.nodes import Buffer, Counter, Dim3, Extent, Mbarrier, Param, Stmt, TensorParam
 
 if TYPE_CHECKING:
+    from taskfuse.check import Certificate
     from taskfuse.cuda.shape import LaunchShape
     from taskfuse.cuda.signature import Source
     from taskfuse.cuda.stages import KernelResources
     from taskfuse.cuda.variant import Variant
     from taskfuse.kir.channels import ChannelTable
+    from taskfuse.sim import Exploration, Timeline
 
 ONE: Dim3 = (const(1), const(1), const(1))
 
@@ -64,6 +66,18 @@ class Kernel:
     def simulate(self, *args: NDArray[Any] | float | int, seed: int = 0, **options: Any) -> tuple[NDArray[Any], ...]:
         """Run the kernel on NumPy arrays; see :func:`taskfuse.sim.simulate`."""
         return readers().simulate(self, args, seed, options)
+
+    def explore(self, *args: NDArray[Any] | float | int, limit: int = 50_000, **options: Any) -> Exploration:
+        """Run the kernel under every schedule, ``limit`` states at most; see :func:`taskfuse.sim.explore`."""
+        return readers().explore(self, args, limit, options)
+
+    def timeline(self, *args: NDArray[Any] | float | int, seed: int = 0, **options: Any) -> Timeline:
+        """Run the kernel and say who did what when; see :func:`taskfuse.sim.timeline`."""
+        return readers().timeline(self, args, seed, options)
+
+    def verify(self) -> Certificate:
+        """Prove the kernel free of deadlock and race, for all extents, trip counts and interleavings; see :func:`taskfuse.check.verify`."""
+        return readers().verify(self)
 
     def channels(self) -> ChannelTable:
         """The channels between roles: slots, bytes, arrival counts, who fills and who reads; see :func:`taskfuse.kir.channels.channels`."""
@@ -122,6 +136,9 @@ class KernelReaders(Protocol):
     def text(self, kernel: Kernel) -> str: ...
     def check_ir(self, kernel: Kernel) -> None: ...
     def simulate(self, kernel: Kernel, args: tuple[NDArray[Any] | float | int, ...], seed: int, options: dict[str, Any]) -> tuple[np.ndarray, ...]: ...
+    def explore(self, kernel: Kernel, args: tuple[NDArray[Any] | float | int, ...], limit: int, options: dict[str, Any]) -> Exploration: ...
+    def timeline(self, kernel: Kernel, args: tuple[NDArray[Any] | float | int, ...], seed: int, options: dict[str, Any]) -> Timeline: ...
+    def verify(self, kernel: Kernel) -> Certificate: ...
     def channels(self, kernel: Kernel) -> ChannelTable: ...
     def cuda(self) -> CudaReader: ...
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +12,10 @@ from taskfuse.kir.channels import ChannelTable, channels
 from taskfuse.kir.kernel import CudaReader, Kernel
 from taskfuse.kir.printer import to_text
 from taskfuse.kir.verify import verify_kernel
+
+if TYPE_CHECKING:
+    from taskfuse.check import Certificate
+    from taskfuse.sim import Exploration, Timeline
 
 
 class KirReaders:
@@ -28,6 +32,18 @@ class KirReaders:
     def simulate(self, kernel: Kernel, args: tuple[NDArray[Any] | float | int, ...], seed: int, options: dict[str, Any]) -> tuple[np.ndarray, ...]:
         """Raises :class:`UnsupportedError`: the simulator is another package's."""
         raise UnsupportedError(what="simulating with kernel IR alone", reason="the simulator is not loaded", help="import taskfuse")
+
+    def explore(self, kernel: Kernel, args: tuple[NDArray[Any] | float | int, ...], limit: int, options: dict[str, Any]) -> Exploration:
+        """Raises :class:`UnsupportedError`: the simulator is another package's."""
+        raise UnsupportedError(what="exploring with kernel IR alone", reason="the simulator is not loaded", help="import taskfuse")
+
+    def timeline(self, kernel: Kernel, args: tuple[NDArray[Any] | float | int, ...], seed: int, options: dict[str, Any]) -> Timeline:
+        """Raises :class:`UnsupportedError`: the simulator is another package's."""
+        raise UnsupportedError(what="a timeline with kernel IR alone", reason="the simulator is not loaded", help="import taskfuse")
+
+    def verify(self, kernel: Kernel) -> Certificate:
+        """Raises :class:`UnsupportedError`: the static proof is another package's."""
+        raise UnsupportedError(what="a proof with kernel IR alone", reason="the checker is not loaded", help="import taskfuse")
 
     def channels(self, kernel: Kernel) -> ChannelTable:
         """:func:`taskfuse.kir.channels.channels`."""

@@ -91,7 +91,10 @@ def derive(coords: Sequence[Expr], place: Sequence[Expr], shape: Sequence[Expr],
 
     moves = [values(e, f"axis {d} of the tensor in Global memory") for d, e in enumerate(coords)]
     box = tuple(int(m.max()) + 1 for m in moves)
-    if any(m.min() < 0 for m in moves) or int(np.prod(box)) != points:
+    linear = np.zeros_like(moves[0])
+    for m, n in zip(moves, box, strict=True):
+        linear = linear * n + m
+    if any(m.min() < 0 for m in moves) or int(np.prod(box)) != points or not np.array_equal(np.sort(linear, axis=None), np.arange(points)):
         raise NoBulkCopyError(
             f"its {points} Bulk points span a box of {' x '.join(map(str, box))} elements in Global memory",
             "bind to Bulk whole inner parts of splits, so that the tile is a dense box",
@@ -108,13 +111,13 @@ def derive(coords: Sequence[Expr], place: Sequence[Expr], shape: Sequence[Expr],
         offset = offset * extent + i
     bytes_ = values(offset, "the place in Shared memory") * itemsize
     for swizzle in SWIZZLES:
-        if (not swizzle or box[-1] * itemsize <= swizzle) and np.array_equal(swizzled(linear * itemsize, swizzle), bytes_):
+        if (not swizzle or box[-1] * itemsize == swizzle) and np.array_equal(swizzled(linear * itemsize, swizzle), bytes_):
             break
     else:
         k = int(np.argmax((linear * itemsize != bytes_).ravel()))
         raise NoBulkCopyError(
             f"element {int(linear.ravel()[k])} of its box would lie at byte {int(bytes_.ravel()[k])} of the tile in Shared memory",
-            "a bulk copy writes boxes row-major, or under a swizzle of 32, 64 or 128 bytes that the box's rows fit: "
+            "a bulk copy writes boxes row-major, or under a swizzle of 32, 64 or 128 bytes that is a row of the box: "
             "set_allocation_domain(tf.layouts.swizzled(...)), or none",
         )
     first = tuple(simplify(substitute(i, zero), facts) for i in place)

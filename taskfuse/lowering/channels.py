@@ -7,6 +7,7 @@ arrive and carry its cursor, whether or not they touch data.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -107,10 +108,23 @@ def boundary(tree: Tree, fusion: Fusion, tv: TensorView) -> Group | None:
 
 
 class Channels:
-    """The channels of a fusion and the slot expressions of the tensors in them."""
+    """The channels of a fusion and the slot expressions of the tensors in them.
 
-    def __init__(self, fusion: Fusion, tree: Tree, regions: Regions, paths: dict[TensorView, tuple[Loop, ...]], order: tuple[Item, ...]) -> None:
+    Args:
+        trips: the trips of a loop of an extent, in hardware indices.
+    """
+
+    def __init__(
+        self,
+        fusion: Fusion,
+        tree: Tree,
+        regions: Regions,
+        paths: dict[TensorView, tuple[Loop, ...]],
+        order: tuple[Item, ...],
+        trips: Callable[[Loop, Expr], Expr],
+    ) -> None:
         self.fusion = fusion
+        self._trips = trips
         self.tree = tree
         self.regions = regions
         self.channels: list[Channel] = []
@@ -223,7 +237,7 @@ class Channels:
         values = digit_values(own, index, self.regions.facts.with_assumption(ge(hardware_index(ptype), region.start)))
         trips = const(1)
         for loop in serial[serial.index(at) + 1 :]:
-            trips = trips * loop.axes[user].extent
+            trips = trips * self._trips(loop, loop.axes[user].extent)
         outer = serial[serial.index(at) - 1] if at is not serial[0] else None
         late = any(g.turns is not None and g.turns in at.axes.values() for g in self.fusion.tasks.groups())
         width = product(own[own.index(at.axes[user]) + 1 :])

@@ -11,11 +11,11 @@ from dataclasses import replace
 
 from taskfuse.errors import LoweringError
 from taskfuse.ir.expr import Read
-from taskfuse.ir.scalar import Const, Expr, const, eq, is_multiple, select, simplify, sym, xor
+from taskfuse.ir.scalar import Const, Expr, and_, const, eq, is_multiple, select, simplify, substitute, sym, xor
 from taskfuse.ir.storage import storage_operands
-from taskfuse.ir.tasks import Group, Node
+from taskfuse.ir.tasks import Group, Node, Task
 from taskfuse.ir.tensor import TensorView
-from taskfuse.ir.types import THREAD_TYPES, MemoryType
+from taskfuse.ir.types import INDEX_TYPES, THREAD_TYPES
 from taskfuse.kir.limits import WARP
 from taskfuse.kir.nodes import (
     Advance,
@@ -37,12 +37,14 @@ from taskfuse.kir.nodes import (
     Wait,
 )
 from taskfuse.lowering.channels import Channel, Channels, Endpoint, Turns
-from taskfuse.lowering.plan import PBind, PDispatch, PLoop, PNode, PScope, PStmt, PSync, children, statements
+from taskfuse.lowering.domains import ancestors
+from taskfuse.lowering.plan import PBind, PDispatch, PLoop, PNode, PScope, PStmt, PSync, base_name, children, statements
 from taskfuse.lowering.regions import Regions, hardware_index
 from taskfuse.lowering.statements import Statements
 from taskfuse.schedule.joins import Loop
 from taskfuse.schedule.order import Tree
 
+ONE = const(1)
 _Touch = Callable[[PStmt], bool]
 
 
@@ -103,9 +105,15 @@ class Endpoints:
         issued = [s for blocks in _level_blocks(plan, end.node, level) for n in blocks for s in _below(n) if touches(s)]
         release = (*self._retire(plan, ch, end, issued), *self.arrive(end, BarrierSlot(arrive, slot))) if end is not ch.producer or ch.stores else ()
         last[0][last[1] + 1 : last[1] + 1] = [_sync(end, *self._publish(ch, end), *release, Advance(c, const(1)))]
-        start: list[PNode] = [_sync(end, Wait(BarrierSlot(wait, slot), sym(f"{c}.parity")))]
+        acquire = Wait(BarrierSlot(wait, slot), sym(f"{c}.parity"))
+        start = [_sync(end, acquire)]
         if end is ch.producer and ch.transfers:
-            start.append(self._expect(ch, BarrierSlot(arrive, slot), issued))
+            starter, expect = self._expect(ch, BarrierSlot(arrive, slot), issued)
+            where = [eq(hardware_index(p), self.regions.region(starter, p).start) for p in THREAD_TYPES if self.regions.region(end.node, p).extent is not ONE]
+            # Without stores the other threads do not arrive, so they must not wait either: nothing would keep them within a phase of the ring.
+            together = (expect,) if ch.stores else (acquire, expect)
+            announced = PSync((If((Branch(and_(*where), together),)),) if where else together)
+            start = [*start, announced] if ch.stores else [announced]
         first[0][first[1] : first[1]] = start
         inits = [CursorInit(c, ch.stages, 0, parity)]
         if end.turns is not None:
@@ -113,16 +121,15 @@ class Endpoints:
             self._take_turns(plan, end, end.turns, touches, ch.loop)
         _frame(plan, ch.group, end.node, self.tree).insert(0, PSync(tuple(inits)))
 
-    def _expect(self, ch: Channel, slot: BarrierSlot, issued: list[PStmt]) -> PStmt:
-        """The bytes of one fill, announced by the thread that starts the transfers."""
+    def _expect(self, ch: Channel, slot: BarrierSlot, issued: list[PStmt]) -> tuple[Task, Expect]:
+        """The bytes of one fill, and the task whose first thread announces them and starts the transfers."""
         tasks = {self.tree.place[tv] for tv in ch.transfers}
-        tv = ch.transfers[0]
         if len(tasks) > 1:
             names = ", ".join(sorted(t.name for t in tasks))
-            raise LoweringError(what=ch.name, reason=f"the tasks {names} start bulk copies of one fill", help="put them into one task", location=tv.location)
-        total = sum(self._bytes(ch, t, issued) for t in ch.transfers)
-        env = self.statements.indexer.variant(tv, {}, MemoryType.Shared)
-        return self.statements.statement(tv, Expect(slot, const(total)), env, env.guards)
+            raise LoweringError(
+                what=ch.name, reason=f"the tasks {names} start bulk copies of one fill", help="put them into one task", location=ch.transfers[0].location
+            )
+        return tasks.pop(), Expect(slot, const(sum(self._bytes(ch, t, issued) for t in ch.transfers)))
 
     def _bytes(self, ch: Channel, tv: TensorView, issued: list[PStmt]) -> int:
         """The bytes of all transfers of ``tv`` in one fill: their number is a constant."""
@@ -131,21 +138,31 @@ class Endpoints:
         trips = 1
         for loop, a in zip(paths[at:], tv.loop[at:], strict=True):
             if tv.schedule.ptype(a).is_loop:
-                extent = simplify(a.extent, self.regions.facts)
+                extent = self.statements.indexer.trips(loop, simplify(a.extent, self.regions.facts))
                 if not isinstance(extent, Const):
                     raise LoweringError(
                         what=tv.name,
-                        reason=f"one fill of its ring takes {a.extent} bulk copies (loop axis {loop.depth}): the bytes of a fill are a constant",
+                        reason=f"one fill of its ring takes {extent} bulk copies (loop axis {loop.depth}): the bytes of a fill are a constant",
                         help="inline it into that loop, or split the axis by a constant",
                         location=tv.location,
                     )
+                if extent.value > 1 and any(x.is_foreign for x in ancestors(tv, (a,))):
+                    raise LoweringError(
+                        what=tv.name,
+                        reason=f"loop axis {loop.depth} runs over an axis of a consumer inside of one fill of its ring: bulk copies would write a tile again",
+                        help="inline it into that loop, or give it no such axis (propagate with a smaller upto)",
+                        location=tv.location,
+                    )
                 trips *= extent.value
-        alone = self.statements.indexer.variant(tv, {}, MemoryType.Shared).guards
-        guards = [g for s in issued if s.tv is tv for g in s.guards if g not in alone]
+        first = {eq(sym(base_name(p, self.tree.place[tv])), 0) for p in THREAD_TYPES}
+        guards = [g for s in issued if s.tv is tv for g in s.guards if g not in first]
         if guards:
+            task = self.tree.place[tv]
+            index = {base_name(p, task): hardware_index(p) - self.regions.region(task, p).start for p in INDEX_TYPES}
+            guard = simplify(substitute(guards[0], index), self.regions.facts)
             raise LoweringError(
                 what=tv.name,
-                reason=f"its bulk copies run under the guard {guards[0]}, and every fill of a ring brings the same bytes",
+                reason=f"its bulk copies run under the guard {guard}, and every fill of a ring brings the same bytes",
                 help="split by divisors, or so that only the last tile overhangs",
                 location=tv.location,
             )

@@ -66,7 +66,7 @@ class Indexer:
                     self.placed[part.tensor] = (expr.output, place)
         self.work: WorkLoops | None = None
         self._set_memory()
-        self.work = WorkLoops(fusion, tree, regions, self.memory)
+        self.work = WorkLoops(fusion, tree, regions, self.memory, joins.loops, self._indexes_registers)
         self._environments.clear()  # those so far guard what work loops now bound
         self._accumulating.clear()
         self._kept.clear()
@@ -290,6 +290,16 @@ class Indexer:
         """The trips of a loop of an extent, in hardware indices."""
         trips = None if self.work is None else self.work.trips(loop)
         return extent if trips is None else trips
+
+    def _indexes_registers(self, tv: TensorView, loop: Loop) -> bool:
+        """True if code of ``tv`` finds elements of a Local tensor, or its accumulators, by the index of a loop."""
+        expr = self.fusion.definition(tv)
+        assert expr is not None
+        env = self.reading_environment(tv)
+        found = [self.read(tv, env, o)[0] for o in storage_operands(self.fusion, expr) if isinstance(o, Read) and self.memory[o.tensor] is MemoryType.Local]
+        if self.memory[tv] is MemoryType.Local or isinstance(expr, Reduction):
+            found.append(self.write(tv, env, MemoryType.Local, tv.name))
+        return any(self.loop_name(loop) in e.free for access in found for e in access.index)
 
     def _covers(self, t: Split) -> bool:
         """True if the split divides, so that it makes no index out of range."""

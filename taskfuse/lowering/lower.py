@@ -57,7 +57,7 @@ def lower(fusion: Fusion, options: LoweringOptions = DEFAULT) -> Kernel:
     order = sequencer.sequence()
     regions = Regions(fusion, sequencer.tree)
     indexer = Indexer(fusion, sequencer.tree, sequencer.joins, regions)
-    channels = Channels(fusion, sequencer.tree, regions, sequencer.joins.path, order)
+    channels = Channels(fusion, sequencer.tree, regions, sequencer.joins.path, order, indexer.trips)
     channels.check_memory(indexer.memory)
     rings = Rings(indexer, channels)
     indexer.slot, indexer.full = rings.slot, channels.full
@@ -69,7 +69,7 @@ def lower(fusion: Fusion, options: LoweringOptions = DEFAULT) -> Kernel:
     Registers(regions).insert(plan)
     storage = buffers(indexer, statements, rings, plan)
     unroll_for_registers(plan, storage, indexer)
-    storage = lay_out(plan, storage, options.shared_limit)
+    storage = lay_out(plan, storage, options.shared_limit, statements.alignments)
     sync = Synchronizer(regions, sequencer.tree.root, [b for b in storage if b.memory is not MemoryType.Local], channels.names(), rings.loops)
     sync.insert(plan, {tv.name for tv in fusion.outputs})
     endpoints.check_turns(plan)

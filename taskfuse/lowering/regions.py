@@ -23,6 +23,7 @@ from taskfuse.lowering.domains import digits, product
 from taskfuse.schedule.order import Tree, is_vertical
 
 ONE = const(1)
+Z = THREAD_TYPES[2]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +66,7 @@ class Regions:
         for kept in range(len(THREAD_TYPES), -1, -1):
             self._padded = THREAD_TYPES[:kept]
             self._measure_launch()
-            if self._excess() is None:
+            if self._excess() is None and not (Z in self._padded and self._may_exceed(Z)):
                 break
         for ptype in INDEX_TYPES:
             self._place(tree.root, ptype, Span(const(0), self.launch[ptype]))
@@ -77,7 +78,10 @@ class Regions:
         self.threads: Expr = self.launch[THREAD_TYPES[0]] * self.launch[THREAD_TYPES[1]] * self.launch[THREAD_TYPES[2]]
 
     def _measure_launch(self) -> None:
-        """Extents of all nodes, and the launch shape, with members rounded up to whole warps on the types of ``_padded`` only."""
+        """Extents of all nodes, and the launch shape, with members rounded up to whole warps on the types of ``_padded`` only.
+
+        What is rounded up must not be why a launch is refused: a block has few threads along z, and 1024 together.
+        """
         below = ONE
         for ptype in INDEX_TYPES:
             if ptype is THREAD_TYPES[0]:
@@ -97,6 +101,11 @@ class Regions:
         if least is not None and least > MAX_THREADS:
             return f"a block would have {x} * {y} * {z} threads, at least {least}; {MAX_THREADS} are possible"
         return None
+
+    def _may_exceed(self, p: ParallelType) -> bool:
+        """True unless the launch is known to have few enough threads along a type."""
+        most = bounds(self.launch[p], self.facts)[1]
+        return most is None or most > MAX_BLOCK[THREAD_TYPES.index(p)]
 
     def _check_threads(self) -> None:
         reason = self._excess()

@@ -9,7 +9,7 @@ from __future__ import annotations
 from enum import Enum
 
 from taskfuse.dtypes import DType, int64
-from taskfuse.ir.atoms import TMA_LOAD, TMA_STORE
+from taskfuse.ir.atoms import TMA_LOAD
 from taskfuse.ir.axes import Axis
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.expr import Assemble, IndexValue, Literal, MathExpr, Pointwise, Read, Reduction, ScalarRead, Select, View
@@ -23,7 +23,6 @@ from taskfuse.kir.nodes import (
     Case,
     Choose,
     Compute,
-    Expect,
     Immediate,
     IndexOf,
     Operand,
@@ -244,18 +243,17 @@ class Statements:
             box = derive(there.index, shared.index, shape, tv.dtype.itemsize, atoms, env.facts)
         except NoBulkCopyError as e:
             raise refused(tv, f"the atom {atom.name} cannot make its copy: {e.reason}", e.help) from None
-        name = f"map_{tv.name}"
+        name = f"{tv.name}.map"
         self.maps[name] = TensorMapParam(name, outside.name, box.box, box.swizzle)
         self.alignments[inside.name] = max(self.alignments.get(inside.name, 1), box.align)
         self.transfers[tv] = box.bytes
         place = Access(shared.buffer, box.start)
-        full = self.indexer.full(tv)
-        if atom is TMA_STORE:
-            stmt: Stmt = TmaStore(name, box.coords, place)
-        elif full is None:
-            raise refused(tv, "a bulk load completes at a barrier of a channel, and it travels through none", "make it a boundary of a vertical group")
-        else:
-            stmt = TmaLoad(place, name, box.coords, BarrierSlot(full, shared.index[0]))
+        full = self.indexer.full(inside)
+        if full is None:
+            what = "a bulk load completes at a barrier of a channel, and it" if inside is tv else f"a bulk store reads what a channel brings, and {inside.name}"
+            raise refused(tv, f"{what} travels through none", f"make {inside.name} a boundary of a vertical group")
+        load = inside is tv
+        stmt = TmaLoad(place, name, box.coords, BarrierSlot(full, shared.index[0])) if load else TmaStore(name, box.coords, place)
         return self.statement(tv, stmt, env, env.guards)
 
     def _check_contiguous(self, tv: TensorView, access: Access, width: int, env: Environment) -> None:
@@ -302,8 +300,6 @@ class Statements:
                 writes = (stmt.out,)
             case TmaStore():
                 reads = (stmt.source,)
-            case Expect():
-                pass
             case _:
                 raise AssertionError(stmt)
         facts = env.facts

@@ -6,6 +6,7 @@ and buffers of one role whose lifetimes end before another's begin may share (th
 
 from __future__ import annotations
 
+from collections.abc import Container
 from dataclasses import dataclass, replace
 
 from taskfuse.errors import LoweringError
@@ -122,8 +123,11 @@ def _size(b: Buffer) -> Expr:
     return size
 
 
-def lay_out(plan: list[PNode], all_buffers: list[Buffer], limit: int) -> list[Buffer]:
+def lay_out(plan: list[PNode], all_buffers: list[Buffer], limit: int, copied: Container[str]) -> list[Buffer]:
     """Give every Shared buffer its byte offset. Memory is reused only where ``limit`` bytes would not do (overlaying blocks is free).
+
+    Buffers of ``copied``, which bulk copies write or read, share bytes with none of the same block: a barrier orders the accesses of
+    threads, not those of the copy engine.
 
     A lifetime is the range of the children of the innermost block that holds all uses, so that a use inside a loop keeps a value from
     before the loop alive to the loop's end.
@@ -141,7 +145,9 @@ def lay_out(plan: list[PNode], all_buffers: list[Buffer], limit: int) -> list[Bu
             symbolic.append(b)
             continue
         bytes_ = (size.value + ALIGN - 1) // ALIGN * ALIGN
-        clashes = sorted((o, n) for other, o, n in fixed if _interfere(lives[b.name], lives[other.name], reuse))
+        clashes = sorted(
+            (o, n) for other, o, n in fixed if _interfere(lives[b.name], lives[other.name], reuse and b.name not in copied and other.name not in copied)
+        )
         align = max(b.align, ALIGN)
         at = 0
         for o, n in clashes:

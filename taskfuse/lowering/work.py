@@ -2,17 +2,20 @@
 
 An axis of work (tiles, rows) split into (trip, block) with a remainder: in the last trip some blocks have nothing to do. That is a bound
 of the loop, not a guard inside it: ``ceildiv(extent - block, blocks)`` trips, the same in all roles, since it is a function of the block
-index alone. So every fill of a ring, and every transfer, is of a piece of work that exists.
+index alone. So every fill of a ring, and every transfer, is of a piece of work that exists. A loop in which blocks wait for each other keeps
+its guards: all of them must come to each of its barriers.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from taskfuse.ir.axes import Axis, Split
 from taskfuse.ir.expr import Reduction
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.scalar import Expr, ceildiv, eq, prove, simplify
+from taskfuse.ir.storage import storage_uses
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import BLOCK_TYPES, MemoryType, ParallelType
 from taskfuse.lowering.domains import digit_values, digits
@@ -32,20 +35,31 @@ class _Split:
 
 
 class WorkLoops:
-    """Which loops of a fusion are work loops."""
+    """Which loops of a fusion are work loops.
 
-    def __init__(self, fusion: Fusion, tree: Tree, regions: Regions, memory: dict[TensorView, MemoryType]) -> None:
+    Args:
+        indexes_registers: whether code of a tensor finds registers by the index of a loop, which therefore unrolls: its trips are a constant.
+    """
+
+    def __init__(
+        self,
+        fusion: Fusion,
+        tree: Tree,
+        regions: Regions,
+        memory: dict[TensorView, MemoryType],
+        loops: Iterable[Loop],
+        indexes_registers: Callable[[TensorView, Loop], bool],
+    ) -> None:
         self._fusion = fusion
         self._tree = tree
         self._regions = regions
         self._memory = memory
-        self._known: dict[Loop, Expr | None] = {}
+        self._indexes_registers = indexes_registers
+        self._trips = {loop: trips for loop in loops if (trips := self._find(loop)) is not None}
 
     def trips(self, loop: Loop) -> Expr | None:
         """The trips of a work loop, in hardware indices; ``None``: it is none, and its trips are its extent."""
-        if loop not in self._known:
-            self._known[loop] = self._trips(loop)
-        return self._known[loop]
+        return self._trips.get(loop)
 
     def split(self, tv: TensorView, axis: Axis) -> Split | None:
         """The split with a remainder whose outer axis is ``axis`` and whose inner axis is bound to a block index."""
@@ -57,11 +71,11 @@ class WorkLoops:
                 return t if remainder and t.inner in tv.loop and tv.schedule.ptype(t.inner) in BLOCK_TYPES else None
         return None
 
-    def _trips(self, loop: Loop) -> Expr | None:
+    def _find(self, loop: Loop) -> Expr | None:
         found: set[_Split] = set()
         for tv, axis in loop.axes.items():
             t = self.split(tv, axis)
-            if t is None or self._meets_blocks(tv) or (self._memory.get(tv) is MemoryType.Local and tv.schedule.inline <= loop.depth):
+            if t is None or self._meets_blocks(tv) or self._indexes_registers(tv, loop) or (t.source.is_foreign and self._is_read_outside(tv, loop)):
                 return None
             p = tv.schedule.ptype(t.inner)
             base = hardware_index(p) - self._regions.region(self._tree.place[tv], p).start
@@ -72,9 +86,13 @@ class WorkLoops:
         (one,) = found
         return simplify(ceildiv(one.source - one.index, one.blocks), self._regions.facts)
 
+    def _is_read_outside(self, tv: TensorView, loop: Loop) -> bool:
+        """True if code outside of a loop reads ``tv``: if ``tv`` itself lacks the axis of work, also in blocks that have none."""
+        return any(use.output not in loop.axes for use in storage_uses(self._fusion, tv))
+
     def _meets_blocks(self, tv: TensorView) -> bool:
         """True if code of ``tv`` may wait for other blocks, whose trips would be others."""
-        if self._memory.get(tv) is MemoryType.Global and not tv.is_output:
+        if self._memory[tv] is MemoryType.Global and storage_uses(self._fusion, tv):
             return True
         reduces = isinstance(self._fusion.definition(tv), Reduction)
         return reduces and any(a.is_reduction for p in BLOCK_TYPES for a in digits(tv, p))

@@ -78,6 +78,8 @@ def stmatrix(program: Program, stmt: StMatrix) -> Callable[[Agent], Signal | Non
         place = out.place(lanes, env, memory.regions[out.buffer])
         if not place.unique:
             raise Fault("stmatrix rows overlap")
+        if memory.observer is not None:
+            memory.observer.access(memory, memory.regions[out.buffer], place.index, write=True)
         if target.proxy is not None:
             stamp(memory, target.proxy, place, lanes, memory.regions[out.buffer])
         target.data[place.index] = store.data[held.index]

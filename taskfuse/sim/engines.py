@@ -26,6 +26,7 @@ from taskfuse.sim.memory import Proxy, Region, check_incoming
 if TYPE_CHECKING:
     from taskfuse.sim.block import Block
     from taskfuse.sim.machine import Action
+    from taskfuse.sim.observer import Observer
 
 Ints = npt.NDArray[np.int64]
 Instruction = Callable[[Agent], Signal | None]
@@ -40,17 +41,12 @@ class Progress(IntEnum):
 
 
 class Operation(Protocol):
-    """An operation in a queue.
-
-    Attributes:
-        retired: a retire of its owner has waited for its source to be read, or for more.
-    """
+    """An operation in a queue."""
 
     progress: Progress
-    retired: bool
 
-    def retire(self, owner: int) -> None:
-        """The owner of a queue that it is in has waited for it."""
+    def retire(self, owner: int, wanted: Progress) -> None:
+        """The owner of a queue that it is in has waited for it to be as far as ``wanted``."""
         ...
 
 
@@ -67,14 +63,24 @@ class Fifo:
         self.batches.append(self.open)
         self.open = []
 
-    def retire(self, pending: int, wanted: Progress) -> bool:
+    def covered(self, pending: int) -> list[list[Operation]]:
+        """All but the last ``pending`` batches."""
+        return self.batches[: max(0, len(self.batches) - pending)]
+
+    def done(self, pending: int, wanted: Progress) -> bool:
+        """True if all but the last ``pending`` batches are at least as far as ``wanted``."""
+        return all(op.progress >= wanted for batch in self.covered(pending) for op in batch)
+
+    def retire(self, pending: int, wanted: Progress, observer: Observer | None) -> bool:
         """True if all but the last ``pending`` batches are at least as far as ``wanted``; those are then retired."""
-        covered = self.batches[: max(0, len(self.batches) - pending)]
-        if any(op.progress < wanted for batch in covered for op in batch):
+        covered = self.covered(pending)
+        if not self.done(pending, wanted):
             return False
+        if observer is not None:
+            observer.retire([op for batch in covered for op in batch], wanted is not Progress.DONE)
         for batch in covered:
             for op in batch:
-                op.retire(self.owner)
+                op.retire(self.owner, wanted)
         if wanted is Progress.DONE:
             del self.batches[: len(covered)]
         return True
@@ -145,7 +151,7 @@ class Engines:
             for (queue, owner), fifo in self.queues.items():
                 if owner not in (warps if queue is Queue.WGMMA else threads):
                     continue
-                if any(not op.retired for op in fifo.operations()):
+                if any(fifo.operations()):
                     what = "wgmma" if queue is Queue.WGMMA else "TMA store"
                     raise Fault(f"thread exits with a {what} that was never retired", thread=lanes.first)
         if self.loads and self.block.exited + lanes.count == self.block.threads:
@@ -164,6 +170,8 @@ class Engines:
     def check_visible(self, region: Region, proxy: Proxy, index: Ints) -> None:
         """Raises :class:`Fault` if a generic write to one of the elements was not fenced by its writer, or a load is about to overwrite one."""
         check_incoming(proxy, index, region)
+        if self.block.memory.observer is not None:
+            self.block.memory.observer.visibility(self.block.memory, region, index)
         writers = proxy.writers[index]
         unfenced = proxy.stamps[index] > self.fences[writers]
         if unfenced.any():
@@ -179,6 +187,8 @@ class Engines:
         index = self.index(region, byte_addresses)
         proxy = self.proxy(region)
         self.check_visible(region, proxy, index)
+        if self.block.memory.observer is not None:
+            self.block.memory.observer.access(self.block.memory, region, index, write=False)
         claim = Claim(proxy, index)
         claim.take()
         return claim
@@ -194,6 +204,8 @@ class Engines:
         store = self.block.memory.stores[region.number]
         index = self.index(region, byte_addresses)
         looked_at = index if needed is None else index[needed]
+        if self.block.memory.observer is not None:
+            self.block.memory.observer.access(self.block.memory, region, looked_at, write=False)
         assert store.valid is not None
         if (store.valid[looked_at] != store.full).any():
             raise Fault(f"read of uninitialized {region}")
@@ -230,7 +242,7 @@ def retire(stmt: Retire) -> Instruction:
 
     def run(agent: Agent) -> Signal:
         engines = agent.block.engines
-        waits = [o for o in _owners(agent, stmt.queue) if not engines.fifo(stmt.queue, o).retire(stmt.pending, wanted)]
+        waits = [o for o in _owners(agent, stmt.queue) if not engines.fifo(stmt.queue, o).retire(stmt.pending, wanted, engines.block.machine.observer)]
         if not waits:
             return Signal.POINT
         agent.pc -= 1
@@ -238,3 +250,15 @@ def retire(stmt: Retire) -> Instruction:
         return agent.block.machine.block(agent, agent.pc, lambda: f"operations of the {stmt.queue.value} queue are not done")
 
     return run
+
+
+def may_retire(stmt: Retire) -> Callable[[Agent], bool]:
+    """False where the retire would block."""
+    wanted = Progress.SOURCE_READ if stmt.read_only else Progress.DONE
+
+    def holds(agent: Agent) -> bool:
+        queues = agent.block.engines.queues
+        owners = agent.lanes.ids.tolist() if stmt.queue is Queue.BULK else set((agent.lanes.ids // WARP).tolist())
+        return all(queues[stmt.queue, o].done(stmt.pending, wanted) for o in owners if (stmt.queue, o) in queues)
+
+    return holds

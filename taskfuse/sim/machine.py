@@ -15,6 +15,7 @@ from taskfuse.sim.barriers import Meeting
 from taskfuse.sim.block import Block
 from taskfuse.sim.fault import Fault, TornWarp
 from taskfuse.sim.lanes import Env, Lanes, LaneTable
+from taskfuse.sim.observer import Observer
 from taskfuse.sim.program import Program
 from taskfuse.sim.schedule import Policy, Timing
 
@@ -51,9 +52,13 @@ class Machine:
         waiting: agents that wait for anything else: at which statement, and for what, in words.
         scalars: values of the run-time scalars, as stored.
         counters: grid barriers.
+        code: the program's instructions, or those of the observer.
+        observer: who watches, if anybody does.
     """
 
-    def __init__(self, program: Program, table: LaneTable, policy: Policy, scalars: dict[str, Any], max_steps: int) -> None:
+    def __init__(self, program: Program, table: LaneTable, policy: Policy, scalars: dict[str, Any], max_steps: int, observer: Observer | None = None) -> None:
+        self.observer = observer
+        self.code = program.code if observer is None else observer.code(program)
         self.program = program
         self.table = table
         self.policy = policy
@@ -70,7 +75,7 @@ class Machine:
 
     # -- agents -----------------------------------------------------------------------------------------------------------------------
 
-    def _start(self, block: Block, env: Env) -> None:
+    def start(self, block: Block, env: Env) -> None:
         """Put the threads of a block at the kernel's entry."""
         threads = self.table.threads
         unit = self.program.unit
@@ -81,11 +86,15 @@ class Machine:
 
     def block(self, agent: Agent, pc: int, description: Description) -> Signal:
         """An agent waits at the statement at ``pc`` until somebody wakes it."""
+        if self.observer is not None:
+            self.observer.block(agent, pc)
         self.waiting[agent] = (pc, description)
         return Signal.BLOCKED
 
     def wake(self, agents: list[Agent]) -> None:
         """Let blocked agents go on."""
+        if self.observer is not None:
+            self.observer.wake(agents)
         for agent in agents:
             del self.waiting[agent]
             self.ready.append(agent)
@@ -166,8 +175,18 @@ class Machine:
                 carved.append((self.table.get(lanes.ids[whole]), pc))
         return carved
 
-    def _release(self, join: Join) -> None:
-        """One of the agents that wait at a join goes on alone, so that a deadlock is never an artifact of joining."""
+    def release(self, whole: bool) -> bool:
+        """One of the agents that wait at a join goes on alone, so that a deadlock is never an artifact of joining.
+
+        Args:
+            whole: only an agent of whole warps.
+
+        Returns:
+            False if there is none.
+        """
+        join = self._releasable() if whole else next(iter(self.parked), None)
+        if join is None:
+            return False
         agent = join.parked.pop(0)
         if not join.parked:
             del self.parked[join]
@@ -175,6 +194,7 @@ class Machine:
         self._resume(agent)
         join.live -= 1
         self._settle(join)
+        return True
 
     def _releasable(self) -> Join | None:
         """A join where an agent of whole warps waits."""
@@ -190,28 +210,35 @@ class Machine:
 
     def post(self, action: Action) -> None:
         """An operation that an engine may do from now on."""
+        if self.observer is not None:
+            self.observer.post(action)
         if self.policy.timing is Timing.EARLY:
-            self._perform(action)
+            self.perform(action)
         else:
             self.actions.append(action)
 
-    def _perform(self, action: Action) -> None:
+    def perform(self, action: Action) -> None:
+        """An engine does an operation. Raises :class:`SimulationError`."""
+        if self.observer is not None:
+            self.observer.begin_part(action)
         try:
             action.execute()
         except Fault as fault:
             raise self.error(fault, action.block, action.pc, action.thread) from None
+        if self.observer is not None:
+            self.observer.end_part(action)
 
     # -- the loop ---------------------------------------------------------------------------------------------------------------------
 
     def run(self, blocks: Iterator[tuple[Block, Env]], resident: int) -> None:
         """Run blocks, ``resident`` at a time, until every thread has exited and every engine is idle. Raises :class:`SimulationError`."""
         for block, env in islice(blocks, resident):
-            self._start(block, env)
+            self.start(block, env)
         ready, actions, policy = self.ready, self.actions, self.policy
         while True:
             if ready:
                 if actions and policy.takes_action(len(ready), len(actions)):
-                    self._perform(actions.pop(policy.action(len(actions))))
+                    self.perform(actions.pop(policy.action(len(actions))))
                     continue
                 agent = ready.pop(policy.pick(ready))
                 match self._execute(agent, policy.quantum()):
@@ -223,20 +250,20 @@ class Machine:
                         self.alive -= 1
                         if agent.block.exited == agent.block.threads:
                             for block, env in islice(blocks, 1):
-                                self._start(block, env)
-            elif self.parked and (join := self._releasable()) is not None:
-                self._release(join)
+                                self.start(block, env)
+            elif self.release(whole=True):
+                pass
             elif actions:
-                self._perform(actions.pop(policy.action(len(actions))))
-            elif self.parked:
-                self._release(next(iter(self.parked)))
+                self.perform(actions.pop(policy.action(len(actions))))
+            elif self.release(whole=False):
+                pass
             elif self.alive:
-                raise self._deadlock()
+                raise self.deadlock()
             else:
                 return
 
     def _execute(self, agent: Agent, quantum: int) -> Signal:
-        code = self.program.code
+        code = self.code
         steps = self.steps
         limit = self.max_steps
         left = quantum
@@ -257,16 +284,29 @@ class Machine:
                         return signal
                 else:
                     return signal
-        except TornWarp as fault:
-            if not agent.torn:
-                raise self.error(fault, agent.block, pc, agent.lanes.first) from None
-            reason = fault.reason
-            return self.block(agent, pc, lambda: reason)
         except Fault as fault:
-            raise self.error(fault, agent.block, pc, agent.lanes.first if fault.thread is None else fault.thread) from None
+            return self._fault(fault, agent, pc)
         finally:
             self.steps = steps
             self.policy.passed += quantum - left
+
+    def step(self, agent: Agent) -> Signal | None:
+        """An agent executes one instruction. Raises :class:`SimulationError`."""
+        pc = agent.pc
+        agent.pc = pc + 1
+        self.steps += 1
+        try:
+            return self.code[pc](agent)
+        except Fault as fault:
+            return self._fault(fault, agent, pc)
+
+    def _fault(self, fault: Fault, agent: Agent, pc: int) -> Signal:
+        """A fault of an agent ends the run, unless the agent is a part of a warp that could not wait for the rest."""
+        if isinstance(fault, TornWarp) and agent.torn:
+            reason = fault.reason
+            return self.block(agent, pc, lambda: reason)
+        thread = agent.lanes.first if fault.thread is None or isinstance(fault, TornWarp) else fault.thread
+        raise self.error(fault, agent.block, pc, thread) from None
 
     # -- reports ----------------------------------------------------------------------------------------------------------------------
 
@@ -281,7 +321,8 @@ class Machine:
         location = getattr(stmt, "location", None)
         return SimulationError(kernel=self.program.kernel.name, reason=fault.reason, location=location, notes=(*notes, *fault.notes), help=fault.help)
 
-    def _deadlock(self) -> DeadlockError:
+    def deadlock(self) -> DeadlockError:
+        """The error for a run in which threads are left that cannot go on."""
         notes: list[str] = []
         for agent in sorted(self.waiting, key=lambda a: a.order):
             pc, description = self.waiting[agent]

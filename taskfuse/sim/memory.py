@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +19,9 @@ from taskfuse.ir.types import MemoryType
 from taskfuse.kir.limits import WARP
 from taskfuse.sim.fault import Fault
 from taskfuse.sim.lanes import Code, Env, Lanes, key_of, next_number
+
+if TYPE_CHECKING:
+    from taskfuse.sim.observer import Observer
 
 Array = npt.NDArray[Any]
 Index = int | slice | npt.NDArray[np.int64]
@@ -128,11 +131,14 @@ class Memory:
         clock: number of generic writes to Shared memory and of proxy fences so far.
         busy: wgmmas in flight, times the warps that have not retired them.
         unfenced: warps whose accumulators were written, or that never fenced, since their last ``wgmma.fence``.
+        number: linear id of the block.
     """
 
-    __slots__ = ("busy", "clock", "known", "regions", "stores", "unfenced")
+    __slots__ = ("busy", "clock", "known", "number", "observer", "regions", "stores", "unfenced")
 
-    def __init__(self, regions: list[Region], stores: list[Store], warps: int) -> None:
+    def __init__(self, regions: list[Region], stores: list[Store], warps: int, number: int = 0, observer: Observer | None = None) -> None:
+        self.number = number
+        self.observer = observer
         self.regions = regions
         self.stores = stores
         self.known: set[Place] = set()
@@ -256,6 +262,8 @@ def read(memory: Memory, site: Site, lanes: Lanes, env: Env) -> Any:
     place = site.place(lanes, env, memory.regions[site.buffer])
     if memory.busy and store.owned is not None:
         check_registers(store, place, memory.regions[site.buffer])
+    if memory.observer is not None:
+        memory.observer.access(memory, memory.regions[site.buffer], place.index, write=False)
     if store.proxy is not None:
         check_incoming(store.proxy, place.index, memory.regions[site.buffer])
     if store.valid is not None and place not in memory.known:
@@ -275,6 +283,8 @@ def write(memory: Memory, site: Site, lanes: Lanes, env: Env, value: Any) -> Non
     place = site.place(lanes, env, memory.regions[site.buffer])
     if store.valid is None:
         raise Fault(f"write to {memory.regions[site.buffer]}")
+    if memory.observer is not None:
+        memory.observer.access(memory, memory.regions[site.buffer], place.index, write=True)
     if store.owned is not None:
         memory.unfenced.update((lanes.ids // WARP).tolist())
         if memory.busy:

@@ -76,6 +76,8 @@ class Program:
 
     Attributes:
         code: instructions; sources, labels: the statement and the innermost branch label of each.
+        points: true for instructions that others may see, or that depend on what others do: interleavings differ in their order alone.
+        guards: by instruction, false where it would block.
         numbers: number of each tensor argument and buffer, in order of declaration.
         unit: threads that must be together for collective instructions: a warp, or 1 if there are none.
         fixed: symbols that no statement changes.
@@ -89,6 +91,8 @@ class Program:
         self.code: list[Instruction] = []
         self.sources: list[Stmt | None] = []
         self.labels: list[str | None] = []
+        self.points: list[bool] = []
+        self.guards: dict[int, Callable[[Agent], bool]] = {}
         tensors = [p for p in kernel.params if isinstance(p, TensorParam)]
         self.dtypes: dict[str, DType] = {d.name: d.dtype for d in (*tensors, *kernel.buffers)}
         self.scalars: dict[str, DType] = {p.name: p.dtype for p in kernel.params if isinstance(p, ScalarParam)}
@@ -107,7 +111,7 @@ class Program:
         self._path: list[tuple[Code, bool]] = []
         for stmt in kernel.body:
             self._compile(stmt)
-        self._emit(synchronization.leave)
+        self._emit(synchronization.leave, point=True)
 
     # -- building blocks --------------------------------------------------------------------------------------------------------------
 
@@ -122,8 +126,11 @@ class Program:
         """The compiled access."""
         return Site(self.numbers[access.buffer], tuple(map(self.expr, access.index)), width)
 
-    def _emit(self, instruction: Instruction) -> int:
+    def _emit(self, instruction: Instruction, point: bool = False, guard: Callable[[Agent], bool] | None = None) -> int:
+        if guard is not None:
+            self.guards[len(self.code)] = guard
         self.code.append(instruction)
+        self.points.append(point)
         self.sources.append(self._stmt)
         self.labels.append(self._label)
         return len(self.code) - 1
@@ -143,43 +150,44 @@ class Program:
             case If():
                 self._if(stmt)
             case Compute():
-                self._emit(computation.compute(self, stmt))
+                self._emit(computation.compute(self, stmt), self.is_point(stmt.out, *stmt.operands))
             case Choose():
-                self._emit(computation.choose(self, stmt))
+                self._emit(computation.choose(self, stmt), self.is_point(stmt.out, *(c.operand for c in stmt.cases)))
             case VectorCopy():
-                self._emit(computation.vector_copy(self, stmt))
+                self._emit(computation.vector_copy(self, stmt), self.is_point(stmt.out, stmt.source))
             case Barrier():
                 self._barrier(stmt)
             case InitBarrier():
-                self._emit(synchronization.init(self, stmt))
+                self._emit(synchronization.init(self, stmt), point=True)
             case FenceInit():
-                self._emit(synchronization.fence_init)
+                self._emit(synchronization.fence_init, point=True)
             case Arrive():
-                self._emit(synchronization.arrive(self, stmt.barrier, None))
+                self._emit(synchronization.arrive(self, stmt.barrier, None), point=True)
             case Expect():
-                self._emit(synchronization.arrive(self, stmt.barrier, stmt.bytes))
+                self._emit(synchronization.arrive(self, stmt.barrier, stmt.bytes), point=True)
             case Wait():
-                self._agreeing((stmt.barrier.slot, stmt.parity), lambda: synchronization.wait(self, stmt))
+                exprs = (stmt.barrier.slot, stmt.parity)
+                self._agreeing(exprs, lambda: synchronization.wait(self, stmt), point=True, guard=synchronization.may_pass(self, stmt))
             case CursorInit():
                 self._emit(_cursor_init(stmt))
             case Advance():
                 self._agreeing((stmt.count,), lambda: _advance(stmt, self.expr(stmt.count), self._slots(stmt.cursor)))
             case TmaLoad():
-                self._emit(tma.load(self, stmt))
+                self._emit(tma.load(self, stmt), point=True)
             case TmaStore():
-                self._emit(tma.store(self, stmt))
+                self._emit(tma.store(self, stmt), point=True)
             case Commit():
                 self._emit(engines.commit(stmt))
             case Retire():
-                self._emit(engines.retire(stmt))
+                self._emit(engines.retire(stmt), point=True, guard=engines.may_retire(stmt))
             case Wgmma():
-                self._emit(wgmma.multiply(self, stmt))
+                self._emit(wgmma.multiply(self, stmt), point=True)
             case StMatrix():
-                self._emit(collectives.stmatrix(self, stmt))
+                self._emit(collectives.stmatrix(self, stmt), point=True)
             case Shuffle():
                 self._shuffle(stmt)
             case FenceProxyAsync():
-                self._emit(synchronization.fence_proxy)
+                self._emit(synchronization.fence_proxy, point=True)
             case WgmmaFence():
                 self._emit(wgmma.fence)
             case SetMaxNReg():
@@ -188,11 +196,11 @@ class Program:
 
     # -- control flow -----------------------------------------------------------------------------------------------------------------
 
-    def _agreeing(self, exprs: tuple[Expr, ...], make: Callable[[], Instruction]) -> None:
+    def _agreeing(self, exprs: tuple[Expr, ...], make: Callable[[], Instruction], point: bool = False, guard: Callable[[Agent], bool] | None = None) -> None:
         """An instruction before which threads part until they agree on the values of ``exprs``."""
         codes = tuple(c for c in map(self.expr, exprs) if c.per_lane)
         if not codes:
-            self._emit(make())
+            self._emit(make(), point, guard)
             return
         join = Target()
 
@@ -202,7 +210,7 @@ class Program:
             return None if len(parts) == 1 else machine.split(agent, [(lanes, agent.pc) for lanes in parts], join.pc)
 
         self._emit(part)
-        self._emit(make())
+        self._emit(make(), point, guard)
         self._join(join, frozenset())
 
     def _join(self, target: Target, dead: frozenset[str]) -> None:
@@ -315,14 +323,14 @@ class Program:
     def _barrier(self, stmt: Barrier) -> None:
         match stmt.scope:
             case BarrierScope.BLOCK:
-                self._emit(synchronization.block_barrier(self, stmt))
+                self._emit(synchronization.block_barrier(self, stmt), point=True)
             case BarrierScope.WARP:
-                self._emit(synchronization.warp_barrier(tuple(self._path)))
+                self._emit(synchronization.warp_barrier(tuple(self._path)), point=True)
             case BarrierScope.NAMED:
                 exprs = (const(0) if stmt.id is None else stmt.id, stmt.threads)
-                self._agreeing(exprs, lambda: synchronization.named_barrier(self.expr(exprs[0]), self.expr(exprs[1])))
+                self._agreeing(exprs, lambda: synchronization.named_barrier(self.expr(exprs[0]), self.expr(exprs[1])), point=True)
             case BarrierScope.GRID:
-                self._agreeing((stmt.threads,), lambda: synchronization.grid_barrier(str(stmt.counter), self.expr(stmt.threads)))
+                self._agreeing((stmt.threads,), lambda: synchronization.grid_barrier(str(stmt.counter), self.expr(stmt.threads)), point=True)
 
     def _shuffle(self, stmt: Shuffle) -> None:
         """Warps of which an agent has only a part wait for the rest apart from its other warps."""
@@ -334,7 +342,7 @@ class Program:
             return None if len(parts) == 1 else machine.split(agent, [(lanes, agent.pc) for lanes in parts], join.pc)
 
         self._emit(part)
-        self._emit(collectives.shuffle(self, stmt, tuple(self._path)))
+        self._emit(collectives.shuffle(self, stmt, tuple(self._path)), point=True)
         self._join(join, frozenset())
 
     def _slots(self, cursor: str) -> int:

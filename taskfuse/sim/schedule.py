@@ -192,6 +192,19 @@ class _Pct(_Random):
         return max(1, self.points[0] - self.passed) if self.points else FOREVER
 
 
+class InStep(Policy):
+    """For runs whose every choice is made elsewhere (:mod:`taskfuse.sim.stepper`): blocks start cut into pieces of ``units`` units of threads."""
+
+    parks = False
+
+    def __init__(self, units: int) -> None:
+        super().__init__(Random(0))
+        self.units = units
+
+    def pieces(self, units: int) -> list[int]:
+        return list(range(self.units, units, self.units))
+
+
 def policy(scheduler: Scheduler, seed: int) -> Policy:
     """The decisions of a scheduler."""
     rng = Random(seed)

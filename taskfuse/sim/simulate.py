@@ -2,34 +2,17 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
 
-import numpy as np
-import numpy.typing as npt
-
-from taskfuse.dtypes import DType
-from taskfuse.errors import InputError, SimulationError
-from taskfuse.ir.arguments import scalar_argument
-from taskfuse.ir.scalar import Expr
-from taskfuse.ir.types import MemoryType
 from taskfuse.ir.values import NATIVE, Values
-from taskfuse.kir.arguments import bind_symbols, check_count, check_rank, integer, wanted
 from taskfuse.kir.kernel import Kernel
-from taskfuse.kir.limits import MAX_BLOCK, MAX_THREADS, SHARED_BYTES, WARP
-from taskfuse.kir.nodes import Buffer, ScalarParam, TensorParam
-from taskfuse.sim.block import Block
-from taskfuse.sim.lanes import Env, LaneTable
-from taskfuse.sim.machine import Machine
-from taskfuse.sim.memory import Memory, Proxy, Region, Store
-from taskfuse.sim.program import Program, program
-from taskfuse.sim.schedule import Scheduler, by_seed, policy
+from taskfuse.kir.limits import WARP
+from taskfuse.sim.launch import Argument, Array, Launch, prepare
+from taskfuse.sim.observer import Observer
+from taskfuse.sim.schedule import InStep, Scheduler, by_seed, policy
+from taskfuse.sim.stepper import Stepper
 
-Array = npt.NDArray[Any]
-Argument = npt.NDArray[Any] | float | int
 RESIDENT_BLOCKS = 16  # at a time, where blocks do not wait for each other
-ALIGNMENT = 1024  # of the first byte of Shared memory: the longest period of a swizzle
 
 
 def simulate(
@@ -38,6 +21,8 @@ def simulate(
     *,
     seed: int = 0,
     scheduler: Scheduler | None = None,
+    schedule: Sequence[int] | None = None,
+    in_step: int = WARP,
     values: Values = NATIVE,
     max_steps: int = 10_000_000,
     extents: Mapping[str, int] | None = None,
@@ -49,6 +34,8 @@ def simulate(
         args: its inputs (arrays of any strides, never written) and run-time scalars, in the order of the parameters.
         seed: picks the interleaving; seed k without ``scheduler`` uses scheduler k modulo their number.
         scheduler: who runs when; see :class:`Scheduler`.
+        schedule: every choice of the run, as an :class:`~taskfuse.sim.explore.Exploration` gives it; then ``seed`` and ``scheduler`` do not count.
+        in_step: with ``schedule``: threads that start together.
         values: NATIVE numbers, or RING words in the place of floats.
         max_steps: statements that all agents together may execute.
         extents: values of the extents that no input's shape gives.
@@ -60,163 +47,24 @@ def simulate(
         InputError: arguments that do not fit the kernel's parameters.
         SimulationError: something that a GPU would not forgive; :class:`DeadlockError` if no thread can go on.
     """
-    tensors, scalars = _arguments(kernel, args, values)
-    symbols = _bind(kernel, tensors, extents or {})
-    code = program(kernel, values)
-    launch = _Launch(code, symbols, tensors)
-    machine = Machine(code, launch.table, policy(by_seed(seed) if scheduler is None else scheduler, seed), scalars, max_steps)
-    machine.run(launch.blocks(machine), math.prod(map(launch.value, kernel.grid)) if kernel.counters else RESIDENT_BLOCKS)
+    launch = prepare(kernel, args, values, extents)
+    run(launch, seed, scheduler, schedule, in_step, max_steps)
     return launch.results()
 
 
-def _arguments(kernel: Kernel, args: Sequence[Argument], values: Values) -> tuple[dict[str, Array], dict[str, Array]]:
-    """Tensors and scalars by name, scalars as 0-d arrays of what ``values`` stores."""
-    check_count(kernel, len(args))
-    tensors: dict[str, Array] = {}
-    scalars: dict[str, Array] = {}
-    for index, (param, arg) in enumerate(zip(wanted(kernel), args, strict=True)):
-        if isinstance(param, ScalarParam):
-            scalars[param.name] = scalar_argument(kernel.name, index, param.name, param.dtype, arg, values)
-            continue
-        array = np.asarray(arg)
-        if array.dtype != param.dtype.numpy and array.dtype != values.storage(param.dtype):
-            reason = f"'{param.name}' has dtype {array.dtype}, not {param.dtype}"
-            raise InputError(index=index, fusion=kernel.name, reason=reason, help=f"pass it converted to {param.dtype}")
-        check_rank(kernel, index, param, array.ndim)
-        tensors[param.name] = array
-    return tensors, scalars
-
-
-def _bind(kernel: Kernel, tensors: dict[str, Array], extents: Mapping[str, int]) -> dict[str, int]:
-    """Values of extents and host parameters."""
-    try:
-        return bind_symbols(kernel, {name: array.shape for name, array in tensors.items()}, extents)
-    except (ZeroDivisionError, IndexError) as e:
-        raise SimulationError(kernel=kernel.name, reason=f"an extent or a host parameter has no value: {e}") from None
-
-
-def _value(kernel: Kernel, expr: Expr, symbols: Mapping[str, int]) -> int:
-    try:
-        return integer(expr, symbols)
-    except (ZeroDivisionError, IndexError) as e:
-        raise SimulationError(kernel=kernel.name, reason=f"the expression {expr} has no value: {e}") from None
-
-
-class _Launch:
-    """The storage of one launch."""
-
-    def __init__(self, code: Program, symbols: dict[str, int], tensors: dict[str, Array]) -> None:
-        self.code = code
-        self.kernel = code.kernel
-        self.symbols = symbols
-        x, y, z = (self.value(e) for e in self.kernel.block)
-        self.table = LaneTable((x, y, z))
-        for axis, threads, limit in zip("xyz", (x, y, z), MAX_BLOCK, strict=True):
-            if threads > limit:
-                raise SimulationError(kernel=self.kernel.name, reason=f"{threads} threads per block along {axis}; a block has at most {limit}")
-        if self.table.threads > MAX_THREADS:
-            raise SimulationError(kernel=self.kernel.name, reason=f"{self.table.threads} threads per block; a block has at most {MAX_THREADS}")
-        self.ring = code.values is not NATIVE
-        self.regions = self._layout()
-        self.shared_bytes = max((r.origin + r.elements * r.dtype.itemsize for r in self.regions if r.memory is MemoryType.Shared), default=0)
-        if self.shared_bytes > SHARED_BYTES:
-            raise SimulationError(kernel=self.kernel.name, reason=f"{self.shared_bytes} bytes of Shared memory; a block has at most {SHARED_BYTES}")
-        self.globals = {r.number: self._global(r, tensors) for r in self.regions if r.memory is MemoryType.Global}
-
-    def value(self, expr: Expr) -> int:
-        """The value of an expression over extents and host parameters."""
-        return _value(self.kernel, expr, self.symbols)
-
-    def _layout(self) -> list[Region]:
-        regions: list[Region] = []
-        end = 0
-        for param in self.kernel.params:
-            if isinstance(param, TensorParam):
-                shape = tuple(map(self.value, param.shape))
-                regions.append(Region(param.name, len(regions), param.dtype, MemoryType.Global, shape, is_input=not param.is_output))
-        for buffer in self.kernel.buffers:
-            shape = tuple(map(self.value, buffer.shape))
-            match buffer.memory:
-                case MemoryType.Local:
-                    region = Region(buffer.name, len(regions), buffer.dtype, buffer.memory, shape, threads=self.table.threads)
-                case MemoryType.Global:
-                    region = Region(buffer.name, len(regions), buffer.dtype, buffer.memory, shape)
-                case MemoryType.Shared:
-                    unit = buffer.dtype.itemsize if self.ring else 1
-                    region = Region(buffer.name, len(regions), buffer.dtype, buffer.memory, shape, origin=self._origin(buffer, end), unit=unit)
-                    end = max(end, region.origin + region.elements * buffer.dtype.itemsize)
-            regions.append(region)
-        return regions
-
-    def _origin(self, buffer: Buffer, end: int) -> int:
-        if buffer.offset is None:
-            return -(-end // buffer.align) * buffer.align
-        origin = self.value(buffer.offset)
-        if origin < 0 or origin % buffer.align:
-            raise SimulationError(kernel=self.kernel.name, reason=f"Shared '{buffer.name}' at byte {origin}, no multiple of {buffer.align}")
-        return origin
-
-    def _global(self, region: Region, tensors: dict[str, Array]) -> Store:
-        values = self.code.values
-        if region.is_input:
-            return Store(np.ascontiguousarray(values.encode(tensors[region.name], region.dtype)).reshape(-1), None)
-        return Store(np.zeros(region.elements, values.storage(region.dtype)), np.zeros(region.elements, np.uint8))
-
-    def memory(self) -> Memory:
-        """The memory of a block: its own registers and Shared memory, the launch's Global memory."""
-        code, values = self.code, self.code.values
-        size = -(-self.shared_bytes // ALIGNMENT) * ALIGNMENT
-        arena: Array = np.zeros(size, np.uint64 if self.ring else np.uint8)
-        marks = np.zeros(size, np.uint8)
-        proxy = None
-        if code.uses_engines:
-            proxy = Proxy(np.zeros(size, np.int64), np.zeros(size, np.int32), np.zeros(size, np.int16), np.zeros(size, np.int16))
-        stores: list[Store] = []
-        for region in self.regions:
-            match region.memory:
-                case MemoryType.Global:
-                    stores.append(self.globals[region.number])
-                case MemoryType.Local:
-                    cells = region.elements * region.threads
-                    owned = np.zeros(cells, np.uint16) if region.number in code.accumulators else None
-                    stores.append(Store(np.zeros(cells, values.storage(region.dtype)), np.zeros(cells, np.uint8), owned=owned))
-                case MemoryType.Shared:
-                    stores.append(_shared(region, arena, marks, proxy, self.ring))
-        return Memory(self.regions, stores, -(-self.table.threads // WARP))
-
-    def blocks(self, machine: Machine) -> Iterator[tuple[Block, Env]]:
-        """The blocks of the grid, made when they are asked for, with the symbols that their threads start with."""
-        nx, ny, nz = (self.value(e) for e in self.kernel.grid)
-        cluster = [self.value(e) for e in self.kernel.cluster]
-        slots = {m.name: m.slots for m in self.kernel.mbarriers}
-        for number in range(nx * ny * nz if self.table.threads else 0):
-            x, y, z = number % nx, number // nx % ny, number // (nx * ny)
-            block = Block(machine, number, (x, y, z), self.table.threads, self.memory(), slots)
-            ranks = {f"clusterIdx.{d}": b % c for d, b, c in zip("xyz", block.index, cluster, strict=True)}
-            yield block, {**self.symbols, **ranks, "blockIdx.x": x, "blockIdx.y": y, "blockIdx.z": z}
-
-    def results(self) -> tuple[Array, ...]:
-        """The outputs. Raises :class:`SimulationError` if an element was not written."""
-        found: list[Array] = []
-        for region in self.regions[: len(self.regions) - len(self.kernel.buffers)]:
-            if region.is_input:
-                continue
-            store = self.globals[region.number]
-            assert store.valid is not None
-            missing = np.flatnonzero(store.valid == 0)
-            if missing.size:
-                index = [int(k) for k in np.unravel_index(int(missing[0]), region.shape)]
-                note = f"the first is at index {index} of shape {list(region.shape)}"
-                raise SimulationError(kernel=self.kernel.name, reason=f"{missing.size} elements of output '{region.name}' were not written", notes=(note,))
-            found.append(store.data.reshape(region.shape))
-        return tuple(found)
-
-
-def _shared(region: Region, arena: Array, marks: Array, proxy: Proxy | None, ring: bool) -> Store:
-    dtype: DType = region.dtype
-    size = dtype.itemsize
-    if ring:
-        wide = arena if dtype.is_float or dtype.numpy == np.uint64 else arena.view(np.int64)
-        return Store(wide, marks, 1, None if wide is arena else dtype.numpy, proxy)
-    full = int(np.iinfo(f"u{size}").max)
-    return Store(arena.view(dtype.numpy), marks.view(f"u{size}"), full, proxy=None if proxy is None else proxy.every(size))
+def run(
+    launch: Launch,
+    seed: int,
+    scheduler: Scheduler | None,
+    schedule: Sequence[int] | None,
+    in_step: int,
+    max_steps: int,
+    observer: Observer | None = None,
+) -> None:
+    """Run a launch in the order that the arguments of :func:`simulate` say. Raises :class:`SimulationError`."""
+    if schedule is not None:
+        machine = launch.machine(InStep(max(1, in_step // launch.code.unit)), max_steps, observer)
+        Stepper(machine, launch.blocks(machine)).replay(schedule)
+        return
+    machine = launch.machine(policy(by_seed(seed) if scheduler is None else scheduler, seed), max_steps, observer)
+    machine.run(launch.blocks(machine), launch.number_of_blocks if launch.kernel.counters else RESIDENT_BLOCKS)

@@ -39,7 +39,10 @@ def init(program: Program, stmt: InitBarrier) -> Instruction:
         for lanes in groups((slot, count), agent.lanes, agent.env, agent.block.machine.table):
             if lanes.count > 1:
                 raise Fault(f"{lanes.count} threads initialize one mbarrier of '{name}'", thread=lanes.first)
-            cell(agent, name, slot.value(lanes, agent.env), lanes.first).init(count.value(lanes, agent.env), lanes.first)
+            barrier = cell(agent, name, slot.value(lanes, agent.env), lanes.first)
+            barrier.init(count.value(lanes, agent.env), lanes.first)
+            if (observer := agent.block.machine.observer) is not None:
+                observer.initialize(barrier)
         return Signal.POINT
 
     return run
@@ -50,7 +53,10 @@ def fence_init(agent: Agent) -> Signal:
     threads = set(agent.lanes.ids.tolist())
     for cells in agent.block.mbarriers.values():
         for barrier in cells:
-            barrier.fenced = barrier.fenced or barrier.initializer in threads
+            if barrier.initializer in threads and not barrier.fenced:
+                barrier.fenced = True
+                if (observer := agent.block.machine.observer) is not None:
+                    observer.initialize(barrier)
     return Signal.POINT
 
 
@@ -64,7 +70,10 @@ def arrive(program: Program, barrier: BarrierSlot, expect: Expr | None) -> Instr
         machine, env = agent.block.machine, agent.env
         for lanes in groups(codes, agent.lanes, env, machine.table) if codes else (agent.lanes,):
             size = 0 if amount is None else amount.value(lanes, env)
-            cell(agent, name, slot.value(lanes, env), lanes.first).arrive(lanes.count, machine.wake, size)
+            found = cell(agent, name, slot.value(lanes, env), lanes.first)
+            if machine.observer is not None:
+                machine.observer.count(found, lanes.count)
+            found.arrive(lanes.count, machine.wake, size)
         return Signal.POINT
 
     return run
@@ -79,6 +88,8 @@ def wait(program: Program, stmt: Wait) -> Instruction:
         barrier = cell(agent, name, slot.value(agent.lanes, agent.env), agent.lanes.first)
         barrier.check()
         if barrier.phases & 1 != wanted:
+            if (observer := agent.block.machine.observer) is not None:
+                observer.passed(barrier)
             return Signal.POINT
         agent.pc -= 1  # try again when the phase has completed: it may be over when the agent gets to run
         barrier.waiters.append(agent)
@@ -87,11 +98,24 @@ def wait(program: Program, stmt: Wait) -> Instruction:
     return run
 
 
+def may_pass(program: Program, stmt: Wait) -> Callable[[Agent], bool]:
+    """False where the wait would block. What is wrong with the wait itself is for the wait to say."""
+    name, slot, parity = stmt.barrier.name, program.expr(stmt.barrier.slot), program.expr(stmt.parity)
+
+    def holds(agent: Agent) -> bool:
+        cells, at = agent.block.mbarriers[name], slot.value(agent.lanes, agent.env)
+        return not 0 <= at < len(cells) or not cells[at].count or cells[at].parity != parity.value(agent.lanes, agent.env)
+
+    return holds
+
+
 # -- barriers at which threads meet -------------------------------------------------------------------------------------------------------
 
 
 def _meet(agent: Agent, meeting: Meeting, needed: int) -> Signal:
     machine, pc = agent.block.machine, agent.pc - 1
+    if machine.observer is not None:
+        machine.observer.meet(agent, meeting, meeting.arrived + agent.lanes.count == needed)
     if meeting.arrive(agent, needed, pc, machine.wake):
         return Signal.POINT
     return machine.block(agent, pc, lambda: f"{meeting.name}: {meeting.describe()}")
@@ -187,6 +211,8 @@ def assemble(agent: Agent, unit: int, rows: Iterable[tuple[int, int, int]]) -> l
             meeting = block.warps[key] = Meeting(f"{'warp' if unit == WARP else 'warpgroup'} {number}")
         meeting.needed = needed
         meeting.arrived += own
+        if block.machine.observer is not None:
+            block.machine.observer.meet(agent, meeting, meeting.arrived == needed)
         if meeting.arrived < needed:
             meeting.agents.append(agent)
             agent.missing += 1
@@ -227,6 +253,8 @@ def _warps_text(agent: Agent, pc: int) -> str:
 
 def fence_proxy(agent: Agent) -> Signal:
     """``fence.proxy.async``."""
+    if (observer := agent.block.machine.observer) is not None:
+        observer.proxy_fence(agent.block, agent.lanes.ids)
     agent.block.engines.fence(agent.lanes)
     return Signal.POINT
 
@@ -236,6 +264,8 @@ def leave(agent: Agent) -> Signal:
     block = agent.block
     block.engines.leave(agent.lanes)
     block.exited += agent.lanes.count
+    if block.machine.observer is not None:
+        block.machine.observer.exit(block)
     if block.meeting.agents:
         raise Fault(f"threads exit while {block.meeting.arrived} threads of the block wait at a block barrier")
     return Signal.DONE

@@ -90,6 +90,10 @@ class LoadOperation:
         values = np.full(len(self.index), self.zero)
         values[transfer.inside] = source.data[transfer.index]
         assert target.valid is not None
+        if (observer := block.machine.observer) is not None:
+            observer.access(block.memory, transfer.tensor, transfer.index, write=False)
+            observer.access(block.memory, transfer.shared, self.index, write=True)
+            observer.count(self.barrier, 0)
         proxy = block.engines.proxy(transfer.shared)
         proxy.incoming[self.index] -= 1
         proxy.stamps[self.index] = 0
@@ -115,6 +119,9 @@ def load(program: Program, stmt: TmaLoad) -> Instruction:
                 raise Fault(f"mbarrier {barrier.name} used by the copy engine before fence.mbarrier_init by the thread that initialized it", thread=thread)
             index = block.engines.index(transfer.shared, transfer.addresses)
             proxy = block.engines.proxy(transfer.shared)
+            if (observer := block.machine.observer) is not None:
+                observer.use(barrier)
+                observer.access(block.memory, transfer.shared, index, write=True)
             block.engines.check_visible(transfer.shared, proxy, index)
             if proxy.readers[index].any():
                 raise Fault(
@@ -124,7 +131,10 @@ def load(program: Program, stmt: TmaLoad) -> Instruction:
                 )
             proxy.incoming[index] += 1
             block.engines.loads += 1
-            block.machine.post(LoadOperation(block, pc, thread, transfer, index, barrier, zero))
+            operation = LoadOperation(block, pc, thread, transfer, index, barrier, zero)
+            if (observer := block.machine.observer) is not None:
+                observer.issue(operation)
+            block.machine.post(operation)
         return Signal.POINT
 
     return run
@@ -140,12 +150,12 @@ class StoreOperation:
     transfer: Transfer
     claim: Claim
     progress: Progress = Progress.ISSUED
-    retired: bool = False
+    claimed: bool = True
     values: Any = None
 
-    def retire(self, owner: int) -> None:
-        if not self.retired:
-            self.retired = True
+    def retire(self, owner: int, wanted: Progress) -> None:
+        if self.claimed:
+            self.claimed = False
             self.claim.drop()
 
     def execute(self) -> None:
@@ -158,6 +168,8 @@ class StoreOperation:
             target = block.memory.stores[transfer.tensor.number]
             if target.valid is None:
                 raise Fault(f"write to {transfer.tensor}")
+            if (observer := block.machine.observer) is not None:
+                observer.access(block.memory, transfer.tensor, transfer.index, write=True)
             target.data[transfer.index] = self.values
             target.valid[transfer.index] = target.full
             self.progress = Progress.DONE
@@ -174,6 +186,8 @@ def store(program: Program, stmt: TmaStore) -> Instruction:
         for thread, _, transfer in _transfers(agent, param, tensor, site, coords):
             claim = engines.claim(transfer.shared, transfer.addresses[transfer.inside])
             operation = StoreOperation(agent.block, pc, thread, transfer, claim)
+            if (observer := agent.block.machine.observer) is not None:
+                observer.issue(operation)
             engines.fifo(Queue.BULK, thread).open.append(operation)
             agent.block.machine.post(operation)
         return Signal.POINT

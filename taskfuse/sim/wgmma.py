@@ -54,9 +54,8 @@ class WgmmaOperation:
     claims: list[Claim]
     holders: int = WARPGROUP // WARP
     progress: Progress = Progress.ISSUED
-    retired: bool = False
 
-    def retire(self, owner: int) -> None:
+    def retire(self, owner: int, wanted: Progress) -> None:
         memory = self.block.memory
         owned = memory.stores[self.registers.number].owned
         assert owned is not None
@@ -131,6 +130,8 @@ def multiply(program: Program, stmt: Wgmma) -> Instruction:
             claims = [engines.claim(region, byte_addresses) for region, byte_addresses in (a, b)]
             flag = bool(accumulate.value(lanes, env))
             operation = WgmmaOperation(block, agent.pc - 1, lanes.first, stmt, program, registers, index, a, b, flag, claims)
+            if block.machine.observer is not None:
+                block.machine.observer.issue(operation)
             for warp in set((lanes.ids // WARP).tolist()):
                 engines.fifo(Queue.WGMMA, warp).open.append(operation)
             store.owned[index] += 1

@@ -21,7 +21,7 @@ from taskfuse.ir.storage import storage_reads
 from taskfuse.ir.tensor import AxisRef, TensorView
 from taskfuse.ir.types import BLOCK_TYPES, THREAD_TYPES, MemoryType, ParallelType
 from taskfuse.kir import Kernel
-from taskfuse.kir.limits import SHARED_BYTES
+from taskfuse.kir.limits import MAX_BLOCK, SHARED_BYTES
 from taskfuse.lowering import LoweringOptions, lower
 from taskfuse.schedule.copy import copy_fusion
 from taskfuse.testing import partitions
@@ -30,6 +30,7 @@ from taskfuse.testing.graphs import Graph
 from taskfuse.testing.options import CaseOptions, Mix
 from taskfuse.testing.program import REFUSALS, Program, Recorder
 from taskfuse.testing.schedules import Scheduler
+from taskfuse.testing.streams import stream
 
 Array = NDArray[Any]
 REPAIRS = 12
@@ -192,6 +193,9 @@ def _scheduled(chooser: Chooser, options: CaseOptions, recorder: Recorder, sizes
 def _schedule(chooser: Chooser, options: CaseOptions, recorder: Recorder, sizes: dict[str, int]) -> None:
     """Tasks, groups and schedule, in one of the orders in which calls can be made."""
     scheduler = Scheduler(chooser, options, recorder, lambda e: int(evaluate(e, sizes)))
+    if chooser.chance(options.streams):
+        stream(chooser, recorder, scheduler.size)
+        return
     early = chooser.chance(50)
     if early:
         scheduler.cache()
@@ -282,6 +286,9 @@ def _too_large(kernel: Kernel, options: CaseOptions, sizes: dict[str, int]) -> T
         counts.append(total)
     if counts[0] > options.threads or counts[1] > options.blocks:
         return LoweringError(what=kernel.name, reason=f"{counts[0]} threads and {counts[1]} blocks are more than the options allow")
+    for axis, e, limit in zip("xyz", kernel.block, MAX_BLOCK, strict=True):
+        if int(evaluate(e, sizes)) > limit:
+            return LoweringError(what=kernel.name, reason=f"{evaluate(e, sizes)} threads along {axis} are more than a block has")
     shared = sum(math.prod(int(evaluate(e, sizes)) for e in b.shape) * b.dtype.itemsize + b.align for b in kernel.buffers if b.memory is MemoryType.Shared)
     if shared > SHARED_BYTES:
         return LoweringError(what=kernel.name, reason=f"{shared} bytes of Shared memory, where buffers share none, are more than a block has")

@@ -12,7 +12,7 @@ from taskfuse.ir.tasks import Group, Node
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import MemoryType, ParallelType
 from taskfuse.kir import walk
-from taskfuse.kir.nodes import Barrier, For, Shuffle, Wait
+from taskfuse.kir.nodes import Barrier, For, Shuffle, TmaLoad, TmaStore, Wait
 from taskfuse.testing.case import Case
 from taskfuse.testing.partitions import is_vertical
 
@@ -155,6 +155,9 @@ def _features(case: Case) -> dict[str, bool]:
         "a reduction by shuffles": bool(shuffled),
         "a reduction by shuffles in a horizontal group": any(tv.name in shuffled and _in_horizontal(case, tv) for tv in tensors),
         "partial results of several warps": bool(shuffled & {s.var.removesuffix(".slot") for s in statements if isinstance(s, For)}),
+        "a work loop": any(isinstance(s, For) and any(name.startswith("blockIdx") for name in s.stop.free) for s in statements),
+        "a bulk load": any(isinstance(s, TmaLoad) for s in statements),
+        "a bulk store": any(isinstance(s, TmaStore) for s in statements),
         "Shared memory": any(b.memory is MemoryType.Shared for b in kernel.buffers),
         "a Global workspace": any(b.memory is MemoryType.Global for b in kernel.buffers),
         "an allocation domain": any(tv.schedule.allocation is not None for tv in tensors),

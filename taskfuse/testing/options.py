@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from taskfuse.dtypes import DType, bfloat16, bool_, float16, float32, float64, int8, int32, int64, uint8
@@ -33,6 +33,8 @@ class CaseOptions:
         transforms: share of tensors (or of propagated references) that are split, merged, reordered, swizzled.
         caches: share of fusions with cache_before and cache_after.
         warps: share of fusions whose tensors are all split by the factors of one block of threads, mostly of whole warps.
+        streams: share of fusions that bulk copies bring tiles to and take tiles from.
+        persistent: share of fusions in which every block loops over its share of the work.
         rfactors: share of reductions that are tried to be split in two.
         memory: share of tensors that get a memory type, and of those, that get an allocation domain.
         distributed: share of fusions with vertical groups in which one task binds an outer axis to threads that others leave Serial.
@@ -64,6 +66,8 @@ class CaseOptions:
     transforms: int = 50
     caches: int = 25
     warps: int = 6
+    streams: int = 0
+    persistent: int = 0
     rfactors: int = 30
     memory: int = 12
     distributed: int = 50
@@ -79,6 +83,24 @@ EXACT = CaseOptions(ops=6, sizes=(1, 2, 3, 4, 5, 7, 8, 9), dtypes=(float32, floa
 # Mostly chains whose loops can be shared, so that what crosses tasks travels through rings.
 PIPELINES = CaseOptions(
     ops=8, views=3, selects=2, reductions=6, matmuls=1, composites=0, unclaimed=2, block_types=8, transforms=25, caches=15, memory=4, distributed=60, stages=100
+)
+
+# Mostly pipelines of persistent kernels: tiles or rows dealt out to a few blocks.
+PERSISTENT = replace(PIPELINES, persistent=75, transforms=10, empty=10)
+
+# Bulk copies (TMA) around pointwise math.
+STREAMS = CaseOptions(
+    ops=5,
+    sizes=(16, 8, 32, 40, 5, 17, 3, 64, 9),
+    elements=3000,
+    dtypes=(float32, float32, float32, bfloat16, float16, int32, int8, float64),
+    symbolic=50,
+    views=5,
+    selects=0,
+    reductions=0,
+    matmuls=0,
+    composites=0,
+    streams=100,
 )
 
 # Mostly reductions across threads, in blocks of whole warps.
@@ -123,11 +145,13 @@ POINTWISE = CaseOptions(
 
 
 class Mix(Enum):
-    """Which options the cases of consecutive seeds have. MIXED: of six, two the usual, two PIPELINES, one EXACT, one WARPS."""
+    """Which options the cases of consecutive seeds have. MIXED: of six, two the usual, one each PIPELINES, PERSISTENT, EXACT and WARPS."""
 
     MIXED = "mixed"
     USUAL = "usual"
     PIPELINES = "pipelines"
+    PERSISTENT = "persistent"
+    STREAMS = "streams"
     EXACT = "exact"
     WARPS = "warps"
     LARGE = "large"
@@ -137,11 +161,15 @@ class Mix(Enum):
         """The options of a seed."""
         match self:
             case Mix.MIXED:
-                return (USUAL, PIPELINES, PIPELINES, USUAL, EXACT, WARPS)[seed % 6]
+                return (USUAL, PIPELINES, PERSISTENT, USUAL, EXACT, WARPS)[seed % 6]
             case Mix.USUAL:
                 return USUAL
             case Mix.PIPELINES:
                 return PIPELINES
+            case Mix.PERSISTENT:
+                return PERSISTENT
+            case Mix.STREAMS:
+                return STREAMS
             case Mix.EXACT:
                 return EXACT
             case Mix.WARPS:

@@ -102,6 +102,9 @@ class Scheduler:
         self._rings = any(is_vertical(g) for g in self.fusion.tasks.groups())
         if self._rings and self.chooser.chance(75):
             self._block_share = 0
+        if self.chooser.chance(self.options.persistent):
+            self._persistent(self.computed())
+            return
         block = self.chooser.pick(BLOCKS) if self.chooser.chance(self.options.warps) else None
         for scope in self._scopes():
             if block is not None:
@@ -162,6 +165,29 @@ class Scheduler:
                 axis = self.chooser.pick(reduced if reduced and self.chooser.chance(75) else free)
                 if self.recorder.attempt(tv, "split", axis, factor) is not None and self._affordable(tv, tv.loop[axis + 1], ptype):
                     self.recorder.attempt(tv.axis(axis + 1), "parallelize", ptype)
+
+    def _persistent(self, scope: Sequence[TensorView]) -> None:
+        """Every tensor alike: rows, or tiles, dealt out to a few blocks, each of which loops over its share."""
+        tiles = self.chooser.pick((2, 3, 4)) if self.chooser.chance(40) else None
+        merged = self.chooser.integer(0, 2)
+        blocks, ptype = self.chooser.pick((2, 3, 5, 4)), self.chooser.pick(BLOCK_TYPES)
+        threads = self.chooser.pick(THREAD_TYPES)
+        place = self.chooser.integer(2, 4)
+        for tv in scope:
+            self._reduce_last(tv)
+            kept = sum(not a.is_reduction for a in tv.loop)
+            if tiles is not None and kept > 1:
+                self.recorder.attempt(tv, "split", 1, tiles)
+                self.recorder.attempt(tv, "split", 0, tiles)
+                self.recorder.attempt(tv, "reorder", [0, 2, 1, *range(3, len(tv.loop))])
+                self.recorder.attempt(tv, "merge", 0)
+            for _ in range(0 if tiles is not None else min(merged, kept - 1)):
+                self.recorder.attempt(tv, "merge", 0)
+            dealt = tv.loop and self.recorder.attempt(tv, "split", 0, blocks) is not None
+            if dealt and self._affordable(tv, tv.loop[1], ptype):
+                self.recorder.attempt(tv.axis(1), "parallelize", ptype)
+            if place < len(tv.loop) and not self.chooser.chance(10) and self._affordable(tv, tv.loop[place], threads):
+                self.recorder.attempt(tv.axis(place), "parallelize", threads)
 
     def _by_reference(self, scope: Sequence[TensorView]) -> None:
         """One tensor's transforms on the others, as far as they go."""

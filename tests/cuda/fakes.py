@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from types import ModuleType, SimpleNamespace
@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from taskfuse.cuda.dlpack import export_capsule
-from taskfuse.cuda.driver import Device, Driver, Function, MapType
-from taskfuse.cuda.frame import ATTRIBUTE, CONFIG
+from taskfuse.cuda.driver import ATTRIBUTE, CONFIG, Device, Driver, Function, MapType
+from taskfuse.cuda.layout import row_major
 from taskfuse.dtypes import DType
 from taskfuse.errors import CudaError
 
@@ -75,14 +75,12 @@ class FakeDriver(Driver):
     sync_error: bool = False
     addresses: dict[int, int] = field(default_factory=dict)
 
-    def __post_init__(self) -> None:
-        self.launch = self._launch
-        self.get_context = self._get_context
-        self.replace_address = self._replace_address
-        self.fill = self._fill
+    def launch(self, function: int, config: int, parameters: int) -> Callable[[], int]:
+        return lambda: self._launch(function, config, parameters)
 
-    def _launch(self, config: int, function: int, parameters: int, extra: None) -> int:
-        assert extra is None
+    def _launch(self, function: int, config: int, parameters: int) -> int:
+        if self.current_context == 0:
+            return 201
         *dims, shared, stream, attributes, count = CONFIG.unpack(ctypes.string_at(config, CONFIG.size))
         found = tuple(ATTRIBUTE.unpack(ctypes.string_at(attributes + k * ATTRIBUTE.size, ATTRIBUTE.size)) for k in range(count))
         addresses = struct.unpack(f"<{len(self.parameter_sizes)}Q", ctypes.string_at(parameters, 8 * len(self.parameter_sizes)))
@@ -91,17 +89,23 @@ class FakeDriver(Driver):
         self.log.append(("launch", stream))
         return self.status
 
-    def _get_context(self, address: int) -> int:
-        ctypes.c_void_p.from_address(address).value = self.current_context or None
-        return 0
+    def get_context(self, address: int) -> Callable[[], int]:
+        def store() -> int:
+            ctypes.c_void_p.from_address(address).value = self.current_context or None
+            return 0
 
-    def _replace_address(self, address: int, pointer: int) -> int:
+        return store
+
+    def is_current(self, device: Device) -> bool:
+        return self.current_context == device.context
+
+    def replace_address(self, address: int, pointer: int) -> int:
         assert address % 64 == 0
         ctypes.memmove(address, struct.pack("<Q", pointer), 8)
         self.log.append(("replace", pointer))
         return 0
 
-    def _fill(self, address: int, value: int, size: int, stream: int) -> int:
+    def fill(self, address: int, value: int, size: int, stream: int) -> int:
         self.log.append(("fill", address, value, size, stream))
         return 0
 
@@ -114,12 +118,14 @@ class FakeDriver(Driver):
     def device(self, ordinal: int) -> Device:
         return self.devices[ordinal]
 
-    def push(self, device: Device) -> None:
+    @contextmanager
+    def current(self, device: Device) -> Iterator[None]:
         self.stack.append(self.current_context)
         self.current_context = device.context
-
-    def pop(self) -> None:
-        self.current_context = self.stack.pop()
+        try:
+            yield
+        finally:
+            self.current_context = self.stack.pop()
 
     def function(self, device: Device, code: bytes, name: str) -> Function:
         self.loaded.append((device.ordinal, name))
@@ -191,8 +197,11 @@ class FakeDriver(Driver):
 class FakeTensor:
     """A torch tensor on a GPU, in host memory."""
 
-    def __init__(self, array: np.ndarray[Any, Any], device: FakeTorchDevice | None = None, dtype: str | None = None) -> None:
+    def __init__(
+        self, array: np.ndarray[Any, Any], device: FakeTorchDevice | None = None, dtype: str | None = None, made: list[FakeTensor] | None = None
+    ) -> None:
         self.array = array
+        self.made = [] if made is None else made  # where it notes what is made of it
         self.shape = array.shape
         self.device = device or FakeTorchDevice("cuda", 0)
         self.dtype = dtype or str(array.dtype)
@@ -202,6 +211,22 @@ class FakeTensor:
 
     def stride(self) -> tuple[int, ...]:
         return tuple(s // self.array.itemsize for s in self.array.strides)
+
+    @property
+    def is_cuda(self) -> bool:
+        return self.device.type == "cuda"
+
+    def get_device(self) -> int:
+        return self.device.index if self.is_cuda else -1
+
+    def is_contiguous(self) -> bool:
+        return self.array.flags.c_contiguous
+
+    def new_empty_strided(self, shape: tuple[int, ...], strides: tuple[int, ...]) -> FakeTensor:
+        array = aligned(shape, {"bfloat16": "uint16", "float8_e4m3fn": "uint8"}.get(self.dtype, self.dtype))
+        assert strides == row_major(shape)
+        self.made.append(FakeTensor(array, self.device, self.dtype, self.made))
+        return self.made[-1]
 
     def data_ptr(self) -> int:
         return self.array.ctypes.data if self.array.size else 0
@@ -240,10 +265,8 @@ class FakeTorch(ModuleType):
     def is_grad_enabled(self) -> bool:
         return self.grad
 
-    def empty(self, shape: tuple[int, ...], dtype: str, device: FakeTorchDevice) -> FakeTensor:
-        array = aligned(shape, {"bfloat16": "uint16", "float8_e4m3fn": "uint8"}.get(dtype, dtype))
-        self.made.append(FakeTensor(array, device, dtype))
-        return self.made[-1]
+    def empty(self, shape: int | tuple[int, ...], dtype: str, device: FakeTorchDevice) -> FakeTensor:
+        return FakeTensor(aligned(shape, {"bfloat16": "uint16", "float8_e4m3fn": "uint8"}.get(dtype, dtype)), device, dtype, self.made)
 
     @contextmanager
     def _using(self, stream: tuple[int, int]) -> Iterator[None]:
@@ -254,7 +277,7 @@ class FakeTorch(ModuleType):
         self.streams[device] = before
 
 
-def aligned(shape: tuple[int, ...], dtype: Any, offset: int = 0) -> np.ndarray[Any, Any]:
+def aligned(shape: int | tuple[int, ...], dtype: Any, offset: int = 0) -> np.ndarray[Any, Any]:
     """A row-major array of zeros ``offset`` bytes behind a multiple of 256."""
     size = int(np.prod(shape)) * np.dtype(dtype).itemsize
     block = np.zeros(size + 512, np.uint8)

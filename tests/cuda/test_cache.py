@@ -6,7 +6,7 @@ import threading
 import time
 import warnings
 from collections.abc import Callable
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -46,6 +46,7 @@ def compiler(monkeypatch: pytest.MonkeyPatch) -> Compiler:
     compiler = Compiler()
     monkeypatch.setattr(cache, "compile_cubin", compiler)
     monkeypatch.setattr(cache, "version", lambda: (13, 0))
+    monkeypatch.setattr(cache, "installed_version", lambda: None)
     monkeypatch.setattr(cache, "_state", cache._State())
     return compiler
 
@@ -69,7 +70,7 @@ def test_from_memory_and_from_disk(compiler: Compiler, settings: Options, next_p
     first = compiled("text", "k", OPTIONS, settings)
     assert first == Binary(b"text", LOG.format(spills=0), Resources(40, 0, 8, 0, 0, 1), ())
     assert compiled("text", "k", OPTIONS, settings) is first
-    assert [path.name for path in files(settings)] == [f"{cache_key('text', 'k', OPTIONS)}.kernel"]
+    assert [path.name for path in files(settings)] == [f"{cache_key('text', 'k', OPTIONS, (13, 0))}.kernel"]
     next_process()
     assert compiled("text", "k", OPTIONS, settings) == first
     assert compiler.calls == ["text"]
@@ -89,21 +90,44 @@ def test_a_damaged_entry_is_compiled_again(compiler: Compiler, settings: Options
 
 def test_what_the_key_depends_on(compiler: Compiler, monkeypatch: pytest.MonkeyPatch) -> None:
     others = {"arch": "sm_80", "fast_math": True, "max_registers": 40, "line_info": True}
-    assert others.keys() == {field.name for field in fields(CompileOptions)}
+    assert others.keys() == set(CompileOptions._fields)
     keys = [
-        cache_key("text", "k", OPTIONS),
-        cache_key("text ", "k", OPTIONS),
-        cache_key("text", "k2", OPTIONS),
-        cache_key("tex", "tk", OPTIONS),
-        *(cache_key("text", "k", replace(OPTIONS, **{name: value})) for name, value in others.items()),
+        cache_key("text", "k", OPTIONS, (13, 0)),
+        cache_key("text", "k", OPTIONS, (13, 5)),
+        cache_key("text ", "k", OPTIONS, (13, 0)),
+        cache_key("text", "k2", OPTIONS, (13, 0)),
+        cache_key("tex", "tk", OPTIONS, (13, 0)),
+        *(cache_key("text", "k", OPTIONS._replace(**{name: value}), (13, 0)) for name, value in others.items()),
     ]
-    assert cache_key("text", "k", CompileOptions()) == keys[0]
-    for name, value in {"version": lambda: (13, 5), "VERSION": "999", "_FORM": 2}.items():
+    assert cache_key("text", "k", CompileOptions(), (13, 0)) == keys[0]
+    for name, value in {"VERSION": "999", "_FORM": 2}.items():
         with monkeypatch.context() as patch:
             patch.setattr(cache, name, value)
-            keys.append(cache_key("text", "k", OPTIONS))
+            keys.append(cache_key("text", "k", OPTIONS, (13, 0)))
     assert len(set(keys)) == len(keys)
     assert all(len(key) == 64 for key in keys)
+
+
+def test_a_hit_asks_for_the_version_only_where_it_is_not_known(
+    compiler: Compiler, settings: Options, monkeypatch: pytest.MonkeyPatch, next_process: Callable[[], None]
+) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr(cache, "version", lambda: asked.append("") or (13, 0))
+    monkeypatch.setattr(cache, "installed_version", lambda: (13, 0))
+    compiled("text", "k", OPTIONS, settings)
+    asked.clear()
+    next_process()
+    compiled("text", "k", OPTIONS, settings)
+    assert (asked, compiler.calls) == ([], ["text"])
+    # another process had a NVRTC loaded that is not the one installed: what it compiles is kept for its like alone
+    monkeypatch.setattr(cache, "installed_version", lambda: (13, 5))
+    next_process()
+    compiled("text", "k", OPTIONS, settings)
+    assert compiler.calls == ["text"]
+    monkeypatch.setattr(cache, "version", lambda: (13, 5))
+    next_process()
+    compiled("text", "k", OPTIONS, settings)
+    assert (len(compiler.calls), len(files(settings))) == (2, 2)
 
 
 def test_always_compile(compiler: Compiler, settings: Options, next_process: Callable[[], None]) -> None:
@@ -258,7 +282,7 @@ def compile(text, name, options):
         done.wait()
     return Binary(text.encode(), "", None, ())
 
-cache.compile_cubin, cache.version = compile, lambda: (13, 0)
+cache.compile_cubin, cache.version, cache.installed_version = compile, lambda: (13, 0), lambda: None
 thread = threading.Thread(target=cache.compiled, args=("text", "k", CompileOptions(), settings))
 thread.start()
 inside.wait()

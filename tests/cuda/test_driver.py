@@ -1,75 +1,163 @@
-"""The shim around the driver, without one: what is missing, and the errors it makes."""
+"""The shim around the driver, without one: what is missing, the errors it makes, and the numbers and types that it shares with cuda.h."""
 
+from __future__ import annotations
+
+import ctypes
+import subprocess
 import sys
-from types import ModuleType, SimpleNamespace
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from taskfuse.cuda import driver as module
-from taskfuse.cuda.driver import Driver
+from taskfuse.cuda.driver import ATTRIBUTE, CONFIG, SWIZZLES, DeviceAttribute, Driver, FunctionAttribute, MapType
 from taskfuse.errors import CudaError, CudaUnavailableError
 
 HELP = '\nhelp: use backend="sim", or run on a machine with an NVIDIA GPU'
 
 
-class Status(int):
-    name = "CUDA_ERROR_NO_DEVICE"
+class Library:
+    """A libcuda whose calls give what the test says, and 0 where it says nothing."""
+
+    def __init__(self, missing: str = "", **calls: Callable[..., int]) -> None:
+        self.called: list[tuple[Any, ...]] = []
+        known = {"cuGetErrorName": said(b"CUDA_ERROR_NO_DEVICE"), "cuGetErrorString": said(b"no CUDA-capable device is detected")} | calls
+        for name in module._PROTOTYPES:
+            if name != missing:
+                setattr(self, name, self._call(name, known.get(name, lambda *args: 0)))
+
+    def _call(self, name: str, answer: Callable[..., int]) -> Callable[..., int]:
+        def call(*args: Any) -> int:
+            self.called.append((name, *args))
+            return answer(*args)
+
+        return call
 
 
-class Api(ModuleType):
-    """``cuda.bindings.driver`` whose calls give what the test says."""
+def said(text: bytes | None) -> Callable[..., int]:
+    """A call that stores a text."""
 
-    def __init__(self, **calls: Any) -> None:
-        super().__init__("cuda.bindings.driver")
-        self.CUresult = lambda code: {700: SimpleNamespace(name="CUDA_ERROR_ILLEGAL_ADDRESS")}.get(code) or int("unknown")
-        self.cuGetErrorString = lambda result: (Status(0), b"an illegal memory access was encountered")
-        for name, found in calls.items():
-            setattr(self, name, found)
+    def call(code: int, place: Any) -> int:
+        place._obj.value = text
+        return 0
+
+    return call
 
 
-def load(monkeypatch: pytest.MonkeyPatch, api: ModuleType | None) -> str:
+def stores(number: int) -> Callable[..., int]:
+    """A call that stores a number where its first parameter says."""
+
+    def call(place: Any, *args: object) -> int:
+        place._obj.value = number
+        return 0
+
+    return call
+
+
+def load(monkeypatch: pytest.MonkeyPatch, library: Library | None) -> str:
     """The error of loading a driver."""
-    monkeypatch.setitem(sys.modules, "cuda.bindings", SimpleNamespace(driver=api) if api else None)
-    if api:
-        monkeypatch.setitem(sys.modules, "cuda.bindings.driver", api)
+
+    def open_library(name: str) -> Library:
+        if library is None:
+            raise OSError(f"{name}: cannot open shared object file")
+        return library
+
+    monkeypatch.setattr(ctypes, "CDLL", open_library)
     with pytest.raises(CudaUnavailableError) as caught:
-        Driver()
+        module._load()
     return str(caught.value)
 
 
-def raises(*args: object) -> None:
-    raise RuntimeError("libcuda.so.1: cannot open shared object file")
-
-
 def test_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    one = (Status(0), 1)
-    assert load(monkeypatch, None) == ("the CUDA driver is not available: the Python package cuda-python is not installed\nhelp: pip install taskfuse[cuda]")
-    assert load(monkeypatch, Api(cuInit=raises)) == "the CUDA driver is not available: libcuda is not on this machine" + HELP
-    broken = Api(cuInit=lambda flags: (Status(100),), cuGetErrorName=lambda s: (Status(0), b"CUDA_ERROR_NO_DEVICE"))
+    assert load(monkeypatch, None) == "the CUDA driver is not available: libcuda is not on this machine" + HELP
+    broken = Library(cuInit=lambda flags: 100)
     assert load(monkeypatch, broken) == "a GPU is not available: the driver does not start: CUDA_ERROR_NO_DEVICE" + HELP
-    none = Api(cuInit=lambda flags: (Status(0),), cuDeviceGetCount=lambda: (Status(0), 0))
-    assert load(monkeypatch, none) == "a GPU is not available: the driver finds none" + HELP
-    flags = SimpleNamespace(CU_GET_PROC_ADDRESS_LEGACY_STREAM=SimpleNamespace(value=1))
-    old = Api(
-        cuInit=lambda flags: (Status(0),),
-        cuDeviceGetCount=lambda: one,
-        cuGetProcAddress=lambda name, version, flags: (Status(0), 0, 1),
-        CUdriverProcAddress_flags=flags,
-    )
-    assert load(monkeypatch, old) == (
+    assert load(monkeypatch, Library(cuDeviceGetCount=stores(0))) == "a GPU is not available: the driver finds none" + HELP
+    assert load(monkeypatch, Library(missing="cuLaunchKernelEx")) == (
         'a CUDA driver of version 12.0 or newer is not available: it has no cuLaunchKernelEx\nhelp: update it, or use backend="sim"'
     )
 
 
+def driver_of(library: Library) -> Driver:
+    """A driver with a fake library, without the functions of the path of every launch."""
+    found = Driver.__new__(Driver)
+    found._library = library
+    return found
+
+
 def test_errors_have_the_name_and_the_text_of_the_driver() -> None:
-    driver = Driver.__new__(Driver)
-    driver._api = Api(cuModuleLoadData=lambda code: (Status(700), None))
-    assert str(driver.error(700, "launch of kernel 'k'")) == "launch of kernel 'k': CUDA_ERROR_ILLEGAL_ADDRESS: an illegal memory access was encountered"
-    assert str(driver.error(31999, "cuEventCreate")) == "cuEventCreate: CUresult 31999: unknown error"
-    with pytest.raises(CudaError, match=r"^cuModuleLoadData: CUDA_ERROR_ILLEGAL_ADDRESS: "):
-        driver._call("cuModuleLoadData", b"")
+    driver = driver_of(Library(cuModuleLoadData=lambda place, code: 700))
+    assert str(driver.error(700, "launch of kernel 'k'")) == "launch of kernel 'k': CUDA_ERROR_NO_DEVICE: no CUDA-capable device is detected"
+    with pytest.raises(CudaError, match=r"^cuModuleLoadData: CUDA_ERROR_NO_DEVICE: "):
+        driver._handle("cuModuleLoadData", b"")
+    newer = driver_of(Library(cuGetErrorName=said(None), cuGetErrorString=said(None)))
+    assert str(newer.error(31999, "cuEventCreate")) == "cuEventCreate: CUresult 31999: unknown error"
+
+
+def test_the_types_of_all_calls_are_known() -> None:
+    with open(module.__file__, encoding="utf-8") as file:
+        text = file.read()
+    assert [name for name in module._PROTOTYPES if text.count(f'"{name}"') + text.count(f".{name}(") < 2] == []
+
+
+def test_events_go_whatever_happens() -> None:
+    library = Library(cuEventCreate=stores(77), cuEventRecord=lambda *args: 700)
+    with pytest.raises(CudaError):
+        driver_of(library).order(1, 2)
+    assert library.called[-1] == ("cuEventDestroy_v2", 77)
+
+
+def test_a_tensor_map_is_encoded_in_aligned_memory() -> None:
+    def encode(place: int, dtype: int, rank: int, address: int, *rest: Any) -> int:
+        assert place % 64 == 0
+        ctypes.memmove(place, bytes(range(128)), 128)
+        assert [list(array) for array in rest[:4]] == [[64, 7, 5], [256, 2048, 0], [64, 4, 2], [1, 1, 1]]
+        assert (dtype, rank, address, rest[4:]) == (7, 3, 4096, (0, 3, 2, 0))
+        return 0
+
+    found = driver_of(Library(cuTensorMapEncodeTiled=encode)).tensor_map(MapType.FLOAT32, 4096, (64, 7, 5), (256, 2048), (64, 4, 2), 128)
+    assert found == bytes(range(128))
+
+
+@pytest.fixture
+def header() -> Any:
+    """cuda.h, as ``cuda.bindings`` has it."""
+    return pytest.importorskip("cuda.bindings.driver", reason="needs cuda-python")
+
+
+def test_numbers_are_those_of_the_header(header: Any) -> None:
+    for attribute in DeviceAttribute:
+        assert attribute.value == getattr(header.CUdevice_attribute, f"CU_DEVICE_ATTRIBUTE_{attribute.name}")
+    for attribute in FunctionAttribute:
+        assert attribute.value == getattr(header.CUfunction_attribute, f"CU_FUNC_ATTRIBUTE_{attribute.name}")
+    for dtype in MapType:
+        assert dtype.value == getattr(header.CUtensorMapDataType, f"CU_TENSOR_MAP_DATA_TYPE_{dtype.name}")
+    for size, number in SWIZZLES.items():
+        assert number == getattr(header.CUtensorMapSwizzle, f"CU_TENSOR_MAP_SWIZZLE_{f'{size}B' if size else 'NONE'}")
+    assert module.L2_PROMOTION_128B == header.CUtensorMapL2promotion.CU_TENSOR_MAP_L2_PROMOTION_L2_128B
+    assert header.CUtensorMapInterleave.CU_TENSOR_MAP_INTERLEAVE_NONE == header.CUtensorMapFloatOOBfill.CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE == 0
+    assert module.POINTER_DEVICE_ORDINAL == header.CUpointer_attribute.CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
+    assert module.EVENT_DISABLE_TIMING == header.CUevent_flags.CU_EVENT_DISABLE_TIMING
+    assert (module.MEMHOSTALLOC_PORTABLE, module.MEMHOSTALLOC_DEVICEMAP) == (header.CU_MEMHOSTALLOC_PORTABLE, header.CU_MEMHOSTALLOC_DEVICEMAP)
+    assert module.COOPERATIVE == header.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_COOPERATIVE
+    assert module.CLUSTER_DIMENSION == header.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
+    assert header.CUstreamCaptureStatus.CU_STREAM_CAPTURE_STATUS_NONE == 0
+
+
+def test_structures_are_those_of_the_header(header: Any) -> None:
+    attribute = ctypes.create_string_buffer(ATTRIBUTE.pack(module.CLUSTER_DIMENSION, 2, 3, 4), ATTRIBUTE.size)
+    packed = ctypes.create_string_buffer(CONFIG.pack(1, 2, 3, 4, 5, 6, 7, 8, ctypes.addressof(attribute), 1), CONFIG.size)
+    config = header.CUlaunchConfig(_ptr=ctypes.addressof(packed))
+    assert (config.gridDimX, config.gridDimY, config.gridDimZ) == (1, 2, 3)
+    assert (config.blockDimX, config.blockDimY, config.blockDimZ) == (4, 5, 6)
+    assert (config.sharedMemBytes, int(config.hStream), config.numAttrs) == (7, 8, 1)
+    found = header.CUlaunchAttribute(_ptr=ctypes.addressof(attribute))
+    assert found.id == header.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
+    assert (found.value.clusterDim.x, found.value.clusterDim.y, found.value.clusterDim.z) == (2, 3, 4)
 
 
 def test_loading_is_lazy() -> None:
-    assert "cuda.bindings.driver" not in vars(module)
+    script = "import sys, taskfuse.cuda.launch; print([name for name in sys.modules if name.startswith('cuda')])"
+    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert run.stdout.strip() == "[]"

@@ -6,13 +6,13 @@ import struct
 import sys
 import threading
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any, cast
 
 import numpy as np
 import pytest
 
 from taskfuse.cuda import plan as planning
+from taskfuse.cuda import source
 from taskfuse.cuda.arrays import Kinds
 from taskfuse.cuda.debug import REPORT, empty_report
 from taskfuse.cuda.device_array import DeviceArray
@@ -27,7 +27,7 @@ from taskfuse.errors import CudaError, TaskfuseError
 from taskfuse.kir import Kernel, parse_kernel
 from tests.cuda.fakes import GPU, Dlpack, FakeCuPy, FakeCuPyArray, FakeDriver, FakeTensor, FakeTorch, FakeTorchDevice, Interface, aligned
 
-SECOND = replace(GPU, ordinal=1, context=0xC1, name="second GPU")
+SECOND = GPU._replace(ordinal=1, context=0xC1, name="second GPU")
 
 COPY = """
 KERNEL k(x: float32[M, N]) -> (y: float32[M, N])
@@ -35,6 +35,18 @@ KERNEL k(x: float32[M, N]) -> (y: float32[M, N])
   GRID (M, 1, 1)  BLOCK (N, 1, 1)
 
 y[blockIdx.x, threadIdx.x] = copy(x[blockIdx.x, threadIdx.x])
+"""
+
+EXCHANGE = """
+KERNEL k(x: float32[B, 32]) -> (y: float32[B, 32])
+  DIM B min 1
+  GRID (B, 1, 1)  BLOCK (32, 1, 1)
+  GLOBAL w: float32[B, 32]
+  COUNTER written
+
+w[blockIdx.x, threadIdx.x] = square(x[blockIdx.x, threadIdx.x])
+SYNC grid written, 32*B
+y[blockIdx.x, threadIdx.x] = copy(w[(blockIdx.x + 1) % B, threadIdx.x])
 """
 
 
@@ -78,14 +90,13 @@ def driver(monkeypatch: pytest.MonkeyPatch) -> FakeDriver:
     def compiled(text: str, name: str, options: CompileOptions, settings: object) -> Binary:
         return Binary(text.encode(), "", None, ())
 
-    def emit(*args: Any) -> Source:
-        source = original(*args)
-        found.parameter_sizes = [size(a) for a in source.arguments]
-        return source
+    def emitted(*args: Any) -> Source:
+        made = source.emit(*args[:-1])
+        found.parameter_sizes = [size(a) for a in made.arguments]
+        return made
 
-    original = planning.emit
     monkeypatch.setattr(planning, "compiled", compiled)
-    monkeypatch.setattr(planning, "emit", emit)
+    monkeypatch.setattr(planning, "emitted", emitted)
     return found
 
 
@@ -241,18 +252,7 @@ def test_divisors() -> None:
 
 
 def test_workspaces_and_barriers_across_blocks(driver: FakeDriver, torch: FakeTorch) -> None:
-    text = """
-KERNEL k(x: float32[B, 32]) -> (y: float32[B, 32])
-  DIM B min 1
-  GRID (B, 1, 1)  BLOCK (32, 1, 1)
-  GLOBAL w: float32[B, 32]
-  COUNTER written
-
-w[blockIdx.x, threadIdx.x] = square(x[blockIdx.x, threadIdx.x])
-SYNC grid written, 32*B
-y[blockIdx.x, threadIdx.x] = copy(w[(blockIdx.x + 1) % B, threadIdx.x])
-"""
-    case = Case(text, driver)
+    case = Case(EXCHANGE, driver)
     case.run((tensor(4, 32),))
     y, memory = torch.made
     arguments = case.arguments()
@@ -267,7 +267,7 @@ y[blockIdx.x, threadIdx.x] = copy(w[(blockIdx.x + 1) % B, threadIdx.x])
         "kernel 'k' cannot be launched: its 133 blocks wait for each other, and fake GPU holds 132 of them at once\n"
         "help: use fewer blocks, each with more work, or blocks with fewer threads or less Shared memory"
     )
-    driver.devices = (replace(GPU, cooperative=False),)
+    driver.devices = (GPU._replace(cooperative=False),)
     assert case.error(tensor(5, 32)) == "kernel 'k' cannot be launched: it has barriers across blocks, and fake GPU does not launch cooperatively"
 
 
@@ -377,10 +377,37 @@ def test_the_context_of_the_arrays_is_made_current_and_restored(driver: FakeDriv
     assert case.sources[0] is case.sources[1]
 
 
+def test_with_one_gpu_a_launch_without_a_context_is_done_again(driver: FakeDriver, torch: FakeTorch) -> None:
+    driver.devices = (GPU,)
+    case = Case(COPY, driver)
+    x = tensor(3, 32)
+    case.run((x,))
+    driver.current_context = 0  # a thread that has none
+    (y,) = case.run((x,))
+    assert [launch.context for launch in driver.launches] == [GPU.context] * 2
+    assert torch.made[1:] == [y]  # not made again
+    assert driver.current_context == 0
+    driver.status = 700
+    assert case.error(x).startswith("launch of kernel 'k': CUDA_ERROR_700")
+
+
+def test_what_must_not_happen_in_another_context_asks_for_it_first(driver: FakeDriver, torch: FakeTorch) -> None:
+    driver.devices = (GPU,)
+    driver.current_context = 0
+    fills: list[int] = []
+    fill = driver.fill
+    driver.fill = lambda *args: fills.append(driver.current_context) or fill(*args)
+    case = Case(EXCHANGE, driver)
+    for _ in range(2):
+        case.run((tensor(4, 32),))
+    assert fills == [GPU.context] * 2
+    assert driver.current_context == 0
+
+
 def test_threads_do_not_share_a_frame(driver: FakeDriver, torch: FakeTorch) -> None:
     case = Case(COPY, driver)
     case.run((tensor(3, 32),))
-    inner = driver.launch
+    inner = driver._launch
     here, go = threading.Barrier(9), threading.Event()
 
     def slow(*args: Any) -> int:
@@ -388,7 +415,7 @@ def test_threads_do_not_share_a_frame(driver: FakeDriver, torch: FakeTorch) -> N
         go.wait(10)
         return inner(*args)
 
-    driver.launch = slow
+    driver._launch = slow
     arrays = [tensor(3, 32) for _ in range(8)]
     threads = [threading.Thread(target=case.run, args=((x,),)) for x in arrays]
     for thread in threads:
@@ -607,7 +634,7 @@ y[threadIdx.x] = add(x[threadIdx.x], z[threadIdx.x])
 def test_numpy_arrays_go_to_the_gpu_and_back(driver: FakeDriver) -> None:
     case = Case(COPY, driver)
     x = np.arange(96, dtype=np.float32).reshape(32, 3).T
-    inner = driver.launch
+    inner = driver._launch
 
     def copy(*args: Any) -> int:
         status = inner(*args)
@@ -615,7 +642,7 @@ def test_numpy_arrays_go_to_the_gpu_and_back(driver: FakeDriver) -> None:
         driver.copy_to_device(arguments["y"], arguments["x"], x.nbytes, 0)
         return status
 
-    driver.launch = copy
+    driver._launch = copy
     (y,) = case.run((x,))
     assert isinstance(y, np.ndarray)
     assert np.array_equal(y, x)
@@ -675,8 +702,8 @@ def test_tensors_that_are_not_what_their_memory_says(driver: FakeDriver, torch: 
     assert case.error(x) == "input 0 of fusion 'k': 'x': the tensor is a lazy negation\nhelp: pass x.resolve_neg()"
 
     class Sparse(FakeTensor):
-        def stride(self) -> tuple[int, ...]:
-            raise RuntimeError("sparse tensors have no strides")
+        def data_ptr(self) -> int:
+            raise RuntimeError("Cannot access data pointer of Tensor that doesn't have storage")
 
     sparse = Sparse(x.array)
     sparse.layout = "sparse_coo"
@@ -696,9 +723,9 @@ def test_tensors_without_memory(driver: FakeDriver, torch: FakeTorch) -> None:
 
 LIMITS: list[tuple[Callable[[FakeDriver], object], tuple[int, int], str]] = [
     (lambda d: None, (3, 1025), "1025 threads per block; a block of fake GPU has at most 1024"),
-    (lambda d: setattr(d, "devices", (replace(GPU, max_block=(512, 1, 1)),)), (3, 513), "513 threads per block in x; fake GPU has at most 512"),
+    (lambda d: setattr(d, "devices", (GPU._replace(max_block=(512, 1, 1)),)), (3, 513), "513 threads per block in x; fake GPU has at most 512"),
     (
-        lambda d: setattr(d, "devices", (replace(GPU, max_grid=(65535, 1, 1)),)),
+        lambda d: setattr(d, "devices", (GPU._replace(max_grid=(65535, 1, 1)),)),
         (65536, 1),
         "65536 blocks in x; fake GPU has at most 65535",
     ),
@@ -707,7 +734,7 @@ LIMITS: list[tuple[Callable[[FakeDriver], object], tuple[int, int], str]] = [
         (3, 65),
         "65 threads per block; its registers allow 64\nhelp: give it fewer threads, or fewer values in registers",
     ),
-    (lambda d: setattr(d, "devices", (replace(GPU, arch=75),)), (3, 32), "it has instructions of sm_80 and newer; fake GPU is sm_75"),
+    (lambda d: setattr(d, "devices", (GPU._replace(arch=75),)), (3, 32), "it has instructions of sm_80 and newer; fake GPU is sm_75"),
 ]
 
 
@@ -762,7 +789,7 @@ def test_architectures(driver: FakeDriver, torch: FakeTorch) -> None:
     case = Case(gemm, driver)
     case.run((tensor(128, 64, dtype="bfloat16"), tensor(128, 64, dtype="bfloat16")))
     assert case.archs == ["sm_90a"]
-    driver.devices = (replace(GPU, arch=100),)
+    driver.devices = (GPU._replace(arch=100),)
     assert Case(gemm, driver).error(tensor(128, 64, dtype="bfloat16"), tensor(128, 64, dtype="bfloat16")) == (
         "kernel 'gemm' cannot be launched: it has instructions of sm_90a alone; fake GPU is sm_100"
     )
@@ -797,7 +824,7 @@ def test_debug_builds_wait_and_report(driver: FakeDriver, torch: FakeTorch) -> N
     assert driver.log[-1] == ("launch", 11)
     driver.capturing, driver.sync_error = False, True
     assert case.error(tensor(9, 32)) == "cuStreamSynchronize: CUDA_ERROR_719: as the test wants\nnote: in kernel 'ring', or before it"
-    inner = driver.launch
+    inner = driver._launch
     points = [point.barrier for point in case.sources[0].waits]
 
     def hang(*args: Any) -> int:
@@ -809,7 +836,7 @@ def test_debug_builds_wait_and_report(driver: FakeDriver, torch: FakeTorch) -> N
         )
         return status
 
-    driver.launch = hang
+    driver._launch = hang
     text = case.error(tensor(9, 32))
     assert text.startswith("kernel 'ring' hangs: ")
     assert "full[2]" in text

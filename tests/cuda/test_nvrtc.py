@@ -4,12 +4,13 @@ import subprocess
 import sys
 from collections.abc import Generator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from types import ModuleType
 
 import pytest
 
 from taskfuse.cuda import nvrtc
-from taskfuse.cuda.nvrtc import CompileOptions, compile_cubin, compile_ptx, known_archs, supported_archs, version
+from taskfuse.cuda.nvrtc import CompileOptions, compile_cubin, compile_ptx, installed_version, known_archs, supported_archs, version
 from taskfuse.cuda.resources import Resources
 from taskfuse.errors import CudaCompileError, CudaUnavailableError, UnsupportedError
 
@@ -224,3 +225,17 @@ def test_importing_the_module_loads_no_library() -> None:
     program = "import sys, taskfuse.cuda.cache; print([m for m in sys.modules if m == 'cuda' or m.startswith('cuda.')])"
     assert subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout == "[]\n"
     assert nvrtc.__name__ in sys.modules
+
+
+def test_the_installed_version_is_told_without_loading_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert installed_version() in (None, version())  # None: it came with CUDA, or with conda
+    monkeypatch.setattr(sys, "path", ["", str(tmp_path / "missing"), str(tmp_path)])
+    assert installed_version() is None
+    folder = tmp_path / "nvidia" / "cu13" / "lib"
+    folder.mkdir(parents=True)
+    (folder / "libnvrtc.so.13").touch()
+    assert installed_version() is None
+    (folder / "libnvrtc-builtins.so.13.12").touch()
+    assert installed_version() == (13, 12)
+    (folder / "libnvrtc-builtins.so.13.5").touch()
+    assert installed_version() is None

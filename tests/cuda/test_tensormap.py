@@ -52,7 +52,7 @@ def test_an_empty_array_is_not_encoded() -> None:
 def test_types_have_the_size_of_the_dtype() -> None:
     bits = {"8": 8, "16": 16, "32": 32, "64": 64}
     for dtype in DTYPES.values():
-        assert bits[map_type(dtype).value.lstrip("BFLOATUIN")] == dtype.bits
+        assert bits[map_type(dtype).name.lstrip("BFLOATUIN")] == dtype.bits
     assert [map_type(d) for d in (int8, bool_, float8_e4m3, int16, uint32, uint64)] == [
         *(MapType.UINT8, MapType.UINT8, MapType.UINT8, MapType.UINT16, MapType.UINT32, MapType.UINT64)
     ]

@@ -6,6 +6,7 @@ terms that make it where they may cancel.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -106,6 +107,10 @@ class Case:
 
 CASES = (
     Case("founding", founding.build, founding_expected, 3, [[(6, 5, 8)], [(1, 1, 1)], [(2, 3, 33)], [(3, 4, 32)]], low=0.1, high=1),
+    *(
+        Case(f"founding_persistent_{n}", partial(founding.build, 3, n), founding_expected, 3, [[(b, 2, 8)] for b in (1, 3, 4, 20)], low=0.1, high=1)
+        for n in (2, 3, 6)
+    ),
     Case("cat_gather", cat.gather, gather_expected, 4, [[(3, 50), (3, 7)], [(1, 1), (1, 1)], [(2, 32), (2, 32)]]),
     Case("cat_scatter_shared_loop", cat.scatter_shared_loop, shared_loop_expected, 1, [[(3, 50)], [(1, 1)], [(2, 64)]]),
     Case("cat_scatter_horizontal", cat.scatter_horizontal, horizontal_expected, 1, [[(3, 50), (3, 7), (3, 33)], [(1, 1), (1, 1), (1, 1)]]),

@@ -33,9 +33,16 @@ from tests.examples.test_examples import CASES
 from tests.sim.kernels import load, without
 
 TOOLS = ("memcheck", "racecheck", "synccheck")
-TIMEOUT = 240  # seconds, of one program under one tool
+TIMEOUT = 60  # seconds, of one program under one tool
 SUMMARY = re.compile(r"(?:ERROR|RACECHECK) SUMMARY: (\d+) (?:error|hazard)")
-FALSE_POSITIVES: dict[tuple[str, str], str] = {}
+_ONE_LANE = (
+    'one lane arrives at an mbarrier for its warp, after a warp barrier that orders the warp\'s accesses before (PTX ISA, "Memory Consistency Model": '
+    "bar.warp.sync synchronizes, and causality order is transitive); racecheck credits the arriving lane alone: with an arrival of every thread the same "
+    "kernel is clean, see the rows 'all arrive'"
+)
+FALSE_POSITIVES: dict[tuple[str, str], str] = {
+    ("racecheck", name): _ONE_LANE for name in ("horizontal_fusion", "nested_groups", "pipeline", "random 0", "random 12", "random 36")
+}
 """(tool, program) to the reason why what the tool says is not so."""
 
 Array = np.ndarray[Any, Any]
@@ -106,7 +113,7 @@ PROGRAMS: dict[str, Callable[[], Launches]] = {
     "gemm.kir": lambda: written("gemm", (300, 264), (200, 264)),
     "gemm_bias.kir": lambda: written("gemm_bias", (130, 72), (136, 72), (136,)),
     **{f"{name}, all arrive": (lambda name=name: all_arrive(examples(name))) for name in WARP_ARRIVALS},
-    **{f"random {first}, all arrive": (lambda first=first: all_arrive(random_kernels(first))) for first in (0, 12)},
+    **{f"random {first}, all arrive": (lambda first=first: all_arrive(random_kernels(first))) for first in (0, 12, 36)},
     **{f"random {first}": (lambda first=first: random_kernels(first)) for first in range(0, 48, 12)},
 }
 
@@ -115,20 +122,17 @@ _OUTSIDE = """KERNEL outside(x: float32[32]) -> (y: float32[32])
 
 y[threadIdx.x + 1000000] = copy(x[threadIdx.x])
 """
-_DIVERGENT = """KERNEL divergent(x: float32[64]) -> (y: float32[64])
+_UNINITIALIZED = """KERNEL uninitialized(x: float32[64]) -> (y: float32[64])
   GRID (1, 1, 1)  BLOCK (64, 1, 1)
+  MBARRIER b[1]
 
-IF threadIdx.x % 32 < 16:
-  SYNC block  # a fault: the other lanes of the warp are at another barrier
-  y[threadIdx.x] = copy(x[threadIdx.x])
-ELSE:
-  y[threadIdx.x] = neg(x[threadIdx.x])
-  SYNC block
+ARRIVE b[0]
+y[threadIdx.x] = copy(x[threadIdx.x])
 """
 CONTROLS: dict[str, tuple[str, str, tuple[int, ...]]] = {
     "memcheck": ("a store outside", _OUTSIDE, (32,)),
     "racecheck": ("exchange.kir without a barrier", without(load("exchange"), "# RAW"), (5, 4, 32)),
-    "synccheck": ("a barrier for some threads", _DIVERGENT, (64,)),
+    "synccheck": ("an mbarrier without its initialization", _UNINITIALIZED, (64,)),
 }
 
 

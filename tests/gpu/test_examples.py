@@ -19,6 +19,7 @@ from tests.gpu.tolerance import is_exact
 
 ULP = {
     "founding": 6,
+    **{f"founding_persistent_{n}": 6 for n in (2, 3, 6)},
     "cat_gather": 6,
     "cat_scatter_shared_loop": 2,
     "cat_scatter_horizontal": 2,
@@ -31,6 +32,7 @@ ULP = {
 }
 LARGER: dict[str, Sequence[Sequence[tuple[int, ...]]]] = {
     "founding": [[(3000, 5, 8)], [(700, 16, 8)], [(64, 2, 64)]],
+    **{f"founding_persistent_{n}": [[(1000, 5, 8)], [(299, 16, 8)]] for n in (2, 3, 6)},
     "cat_gather": [[(501, 1000), (501, 333)]],
     "cat_scatter_shared_loop": [[(501, 1000)]],
     "cat_scatter_horizontal": [[(300, 500), (300, 7), (300, 1033)]],

@@ -365,3 +365,11 @@ def test_leaves() -> None:
     assert isinstance(const(3), Const)
     assert isinstance(x, Sym)
     assert sym("i2").key < sym("i10").key < sym("S").key
+
+
+def test_a_false_condition_on_arrays_keeps_a_division_of_plain_integers_by_zero_from_raising() -> None:
+    x, y, n = sym("x"), sym("y"), sym("n")
+    for quotient in (y % n, y // n):
+        compiled = compile_expr(and_(lt(x, n), lt(quotient, 2)), ("x", "y", "n"))
+        assert not compiled(np.array([0, 1]), 3, 0).any()
+        assert compiled(0, 3, 0) is False

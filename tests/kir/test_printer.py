@@ -141,8 +141,10 @@ def test_texts_written_by_hand_round_trip(path: Path) -> None:
     assert parse_kernel(to_text(found)) == found
 
 
-def test_kernel_ir_alone_does_not_simulate() -> None:
+def test_kernel_ir_alone_neither_simulates_nor_proves() -> None:
     from taskfuse.kir import KirReaders
 
     with pytest.raises(UnsupportedError, match="simulating with kernel IR alone is not supported: the simulator is not loaded\nhelp: import taskfuse"):
         KirReaders().simulate(kernel(), (), 0, {})
+    with pytest.raises(UnsupportedError, match="a proof with kernel IR alone is not supported: the checker is not loaded"):
+        KirReaders().verify(kernel())

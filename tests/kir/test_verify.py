@@ -206,6 +206,7 @@ HEADERS = [
     ("GRID (N,", "GRID (i0,", "GRID (half,", "the launch shape uses 'i0', which is neither an extent nor a host parameter", None),
     ("BLOCK (32, 4", "BLOCK (32, -4", "BLOCK (32, 2", "the launch shape has the extent -4", None),
     ("BLOCK (32, 4", "BLOCK (32, 64", "BLOCK (32, 32", "a block has 2048 threads; at most 1024 are possible", None),
+    ("BLOCK (32, 4, 1", "BLOCK (1, 1, 65", "BLOCK (1, 1, 64", "a block has 65 threads along z; at most 64 are possible", None),
     ("map_x = x", "map_x = w", "map_x = x", "tensor map 'map_x' is of 'w', which is not a tensor argument", None),
     ("map_x = x box (8, 64)", "map_x = x box (64)", "map_x = x box (1, 64)", "the box of 'map_x' has 1 axes, 'x' has 2", None),
     (

@@ -7,7 +7,7 @@ from taskfuse import MemoryType
 from taskfuse import ParallelType as P
 from taskfuse.errors import LoweringError
 from taskfuse.kir import walk
-from taskfuse.kir.nodes import Advance, Arrive, CursorInit, InitBarrier, Wait
+from taskfuse.kir.nodes import Advance, Arrive, CursorInit, For, InitBarrier, Wait
 from tests.lowering.faults import missed
 from tests.lowering.running import agrees, bind, body, buffer, numbers, refused
 
@@ -615,3 +615,53 @@ def test_arrivals_and_waits_pair_up() -> None:
     kernel = tf.lower(pipeline(5, 8))
     assert [s.barrier.name for s in walk(kernel) if isinstance(s, Wait)] == ["ch0.empty", "ch0.full"]
     assert [s.barrier.name for s in walk(kernel) if isinstance(s, Arrive)] == ["ch0.full", "ch0.empty"]
+
+
+# -- loops that a horizontal group does not bind alike ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("group", [TY, TX])
+@pytest.mark.parametrize("bound", ["b", "c", "bc"])
+def test_arms_of_a_dispatch_have_copies_of_a_loop_that_they_do_not_bind_alike(group: P, bound: str) -> None:
+    """Rows are Serial in the producer and in one reader, and TIDy in the other, or in both: every role goes through rows, then columns."""
+    with tf.Fusion("mixed") as fusion:
+        x = tf.define_tensor([4, 3], name="x")
+        a = tf.neg(x)
+        readers = {"b": tf.abs(a), "c": tf.add(a, 1.0)}
+        for tv in readers.values():
+            fusion.add_output(tv)
+    both = fusion.group([fusion.task([tv], name) for name, tv in readers.items()])
+    fusion.group([fusion.task([a], "a"), both]).parallelize(TZ)
+    both.parallelize(group)
+    fusion.inline_most()
+    for name in bound:
+        readers[name].axis(0).parallelize(TY)
+    kernel = agrees(fusion, numbers(4, 3))
+    text = body(kernel)
+    inside = text[text.index("# group1") :]
+    alike = len(bound) == 2 and group is not TY
+    assert inside.count("in 0..3") == (1 if alike else 2)
+    assert alike or missed(kernel, fusion, numbers(4, 3)) == []
+
+
+def test_roles_below_a_horizontal_group_keep_the_order_of_loops() -> None:
+    """One member of the horizontal group is vertical itself, and binds rows to the horizontal group's type in its second role."""
+    with tf.Fusion("mixed") as fusion:
+        x = tf.define_tensor([4, 3], name="x")
+        a = tf.neg(x)
+        b, c = tf.abs(a), tf.neg(a)
+        d = tf.neg(c)
+        fusion.add_output(b)
+        fusion.add_output(d)
+    ta, tb, tc, td = (fusion.task([tv], name) for tv, name in zip((a, b, c, d), "abcd", strict=True))
+    inner = fusion.group([tc, td])
+    middle = fusion.group([tb, inner])
+    outer = fusion.group([ta, middle])
+    outer.parallelize(TY)
+    middle.parallelize(TY)
+    inner.parallelize(TZ)
+    fusion.inline_most()
+    d.axis(0).parallelize(TY)
+    kernel = agrees(fusion, numbers(4, 3))
+    stops = [str(s.stop) for s in walk(kernel) if isinstance(s, For)]
+    assert stops == ["4", "3", "4", "3", "4", "3", "3"]

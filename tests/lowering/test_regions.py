@@ -149,9 +149,55 @@ def test_a_block_has_at_most_1024_threads() -> None:
     agrees(side_by_side(P.TIDy, 200, 56, other=P.TIDx), numbers(200, 4), numbers(56, 4), schedulers=(tf.Scheduler.ROUND_ROBIN,))
     assert refused(lambda: tf.lower(side_by_side(P.TIDy, 201, 56, other=P.TIDx)), LoweringError) == (
         "cannot lower branches: a block would have 4 * 257 * 1 threads, at least 1028; 1024 are possible\n"
-        "note: group1: TIDx 4, TIDy 257\n"
+        "note: tv1 of t1 binds 4 to TIDx\n"
+        "note: tv3 of t2 binds 4 to TIDx\n"
+        "note: group1 is parallel on TIDy: t1 201, t2 56\n"
+        "note: tv1 of t1 binds 201 to TIDy\n"
+        "note: tv3 of t2 binds 56 to TIDy\n"
         "help: bind fewer or smaller axes to thread indices"
     )
+
+
+def test_a_block_has_at_most_64_threads_along_z() -> None:
+    agrees(side_by_side(P.TIDz, 60, 4, other=P.TIDx), numbers(60, 4), numbers(4, 4), schedulers=(tf.Scheduler.ROUND_ROBIN,))
+    assert refused(lambda: tf.lower(side_by_side(P.TIDz, 61, 4, other=P.TIDx)), LoweringError) == (
+        "cannot lower branches: a block would have 65 threads along TIDz, at least 65; 64 are possible\n"
+        "note: group1 is parallel on TIDz: t1 61, t2 4\n"
+        "note: tv1 of t1 binds 61 to TIDz\n"
+        "note: tv3 of t2 binds 4 to TIDz\n"
+        "help: bind fewer or smaller axes to TIDz, or use TIDx or TIDy"
+    )
+
+
+@pytest.mark.parametrize(("members", "padded"), [(2, True), (3, False)])
+def test_members_are_not_rounded_up_where_a_block_would_get_too_large(members: int, padded: bool) -> None:
+    with tf.Fusion("chain") as fusion:
+        tensors = [tf.neg(tf.define_tensor([5], name="x"))]
+        while len(tensors) < members:
+            tensors.append(tf.neg(tensors[-1]))
+        fusion.add_output(tensors[-1])
+    fusion.inline_most()
+    fusion.group([fusion.task([tv]) for tv in tensors]).parallelize(P.TIDz)
+    kernel = agrees(fusion, numbers(5))
+    assert str(kernel.block[2]) == str(32 * members if padded else members)
+
+
+def test_members_of_unknown_extent_are_not_rounded_up_along_z() -> None:
+    """34 threads fit where twice two warps would not."""
+
+    def build(ptype: P, **facts: int) -> tf.Fusion:
+        with tf.Fusion("unknown") as fusion:
+            x = tf.define_tensor([tf.dim("N", **facts)], name="x")
+            a = tf.neg(x)
+            b = tf.neg(a)
+            fusion.add_output(b)
+        bind(b, ptype)
+        fusion.group([fusion.task([a]), fusion.task([b])]).parallelize(ptype)
+        return fusion
+
+    assert str(agrees(build(P.TIDz), numbers(33)).block[2]) == "N + 1"
+    assert str(agrees(build(P.TIDz, max=32), numbers(31)).block[2]) == "64"
+    assert str(agrees(build(P.TIDy), numbers(33)).block[1]) == "32*ceildiv(N, 32) + 32"
 
 
 # -- law 6: boxes and regions -------------------------------------------------------------------------------------------------------

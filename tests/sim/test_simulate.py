@@ -75,6 +75,7 @@ def test_every_element_of_an_output_must_be_written() -> None:
 
 def test_limits_of_a_block() -> None:
     assert error(kernel("", block="(1025, 1, 1)")) == "k: 1025 threads per block; a block has at most 1024"
+    assert error(kernel("", block="(1, 1, 65)")) == "k: 65 threads per block along z; a block has at most 64"
     assert error(kernel("", "SHARED s: float32[60000] align 4")) == "k: 240000 bytes of Shared memory; a block has at most 232448"
     k = kernel("", "DIM N", "SHARED s: float32[8] align 16 @ N", inputs="x: float32[N]")
     assert error(k, [X[:3]]) == "k: Shared 's' at byte 3, no multiple of 16"

@@ -123,6 +123,7 @@ FOR i in 0..3:
     COMMIT bulk
     RETIRE bulk.read <= 0
   SYNC block
+RETIRE bulk <= 0
 """
 
 
@@ -130,7 +131,7 @@ def test_a_source_is_written_again_only_after_it_was_read() -> None:
     declarations = ("TENSORMAP map_y = y box (1, 32) swizzle 0", "SHARED s: float32[32] align 128")
     expected = np.arange(32) + np.arange(3, dtype=np.float32)[:, None]
     run_all(kernel(REUSE, *declarations, outputs="y: float32[3, 32]"), [np.zeros(32, np.float32)], expected)
-    broken = kernel(without(REUSE, "RETIRE"), *declarations, outputs="y: float32[3, 32]")
+    broken = kernel(without(REUSE, "RETIRE bulk.read"), *declarations, outputs="y: float32[3, 32]")
     message = "k: Shared 's' written before the asynchronous operation that reads it was retired"
     assert errors(broken, [np.zeros(32, np.float32)]) == {message}
     assert error(broken, [np.zeros(32, np.float32)]).splitlines()[-1] == (
@@ -178,6 +179,7 @@ def test_a_retire_waits_for_the_write_too() -> None:
       RETIRE bulk <= 0
     SYNC block
     y[threadIdx.x] = copy(w[threadIdx.x])
+    RETIRE bulk <= 0
     """
     x = _rows(1)[0]
     for read, found in (("", {"none"}), (".read", {"none", "k: read of uninitialized Global 'w'"})):
@@ -188,3 +190,12 @@ def test_a_retire_waits_for_the_write_too() -> None:
             "GLOBAL w: float32[32]",
         )
         assert errors(k, [x]) == found, read
+
+
+def test_a_store_is_retired_for_good_before_the_exit() -> None:
+    """That its source has been read is not enough: nothing says when the tensor is written."""
+    for line in ("RETIRE bulk <= 0", "RETIRE bulk.read <= 0"):
+        text = replaced(DOUBLE, "RETIRE bulk <= 0", line)
+        assert errors(parse_kernel(text), [_rows(8)]) == (
+            {"none"} if line == "RETIRE bulk <= 0" else {"double: thread exits with a TMA store that was never retired"}
+        )

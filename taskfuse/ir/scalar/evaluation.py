@@ -178,7 +178,10 @@ def _compile(e: Expr, names: tuple[str, ...]) -> Callable[..., Any]:
 
 
 class _Generator:
-    """Python source of one expression, for plain integers (conditions are lazy) or for arrays (every shared subexpression is a local)."""
+    """Python source of one expression, for plain integers (conditions are lazy) or for arrays (every shared subexpression is a local).
+
+    Among arrays, plain integers are divided as arrays are, which does not raise: a condition may be false in all lanes where the divisor is 0.
+    """
 
     def __init__(self, names: tuple[str, ...], *, arrays: bool) -> None:
         self.parameters = {name: f"a{i}" for i, name in enumerate(names)}
@@ -220,9 +223,9 @@ class _Generator:
             case Product(factors):
                 return f"({'*'.join(map(self.number, factors))})"
             case FloorDiv(a, b):
-                return f"({self.number(a)}//{self.number(b)})"
+                return f"np.floor_divide({self.number(a)}, {self.number(b)})" if self.arrays else f"({self.number(a)}//{self.number(b)})"
             case Mod(a, b):
-                return f"({self.number(a)} % {self.number(b)})"
+                return f"np.remainder({self.number(a)}, {self.number(b)})" if self.arrays else f"({self.number(a)} % {self.number(b)})"
             case Xor(a, b):
                 return f"({self.number(a)} ^ {self.number(b)})"
             case Min(args):

@@ -1,0 +1,94 @@
+"""No index leaves its extent: what the other rules say about elements would otherwise say nothing about addresses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from taskfuse.check.certificate import Layer, Obligation, Verdict
+from taskfuse.check.enumeration import extremes
+from taskfuse.check.program import Context, Node, Program
+from taskfuse.ir.scalar import Expr, FloorDiv, Mod, Sum, ge, lt, not_, prove
+from taskfuse.ir.types import MemoryType
+from taskfuse.kir.nodes import Access, Choose, Compute, Shuffle, StMatrix, TensorParam, TmaLoad, TmaStore, VectorCopy, Wgmma
+
+STMATRIX_ROW = 8
+
+
+def inside(program: Program) -> list[Obligation]:
+    """Every index of every access is at least 0 and less than its extent."""
+    kernel = program.kernel
+    shapes = {p.name: p.shape for p in kernel.params if isinstance(p, TensorParam)} | {b.name: b.shape for b in kernel.buffers}
+    local = {b.name for b in kernel.buffers if b.memory is MemoryType.Local}
+    found: list[Obligation] = []
+    count = 0
+    for node in program.leaves():
+        for access, width, context in _accesses(node):
+            shape = shapes[access.buffer]
+            if access.buffer in local and not shape:
+                continue
+            count += 1
+            for axis, (e, extent) in enumerate(zip(access.index, shape, strict=True)):
+                last = e + (width - 1) if axis == len(shape) - 1 else e
+                if not _within(e, last, extent, context):
+                    text = f"{access.buffer}[{', '.join(map(str, access.index))}]"
+                    reason = f"index {last} of axis {axis} is not known to be in 0..{extent}"
+                    found.append(Obligation(Layer.ADDRESS, text, Verdict.OUTSIDE, reason, (node.text + (f" in {node.role}" if node.role else ""),)))
+                    break
+    return found or [Obligation(Layer.ADDRESS, "bounds", Verdict.PROVED, f"{count} accesses stay inside of their extents")]
+
+
+def _within(e: Expr, last: Expr, extent: Expr, context: Context) -> bool:
+    lo, _ = context.ranges.of(e)
+    gap, _ = context.ranges.of(extent - last)
+    below, above = lo is None or lo < 0, gap is None or gap <= 0
+    if not below and not above:
+        return True
+    if (not below or _nonnegative(e, context)) and (not above or prove(lt(last, extent), context.facts)):
+        return True
+    found = extremes(e, context)
+    room = extremes(extent - last, context)
+    return found is not None and room is not None and found[0] >= 0 and room[0] > 0
+
+
+def _nonnegative(e: Expr, context: Context) -> bool:
+    lo, _ = context.ranges.of(e)
+    if (lo is not None and lo >= 0) or prove(ge(e, 0), context.facts):
+        return True
+    match e:
+        case Sum(terms, constant):
+            return constant >= 0 and all(k > 0 and _nonnegative(t, context) for t, k in terms)
+        case FloorDiv(a, b):
+            return prove(ge(b, 1), context.facts) and _nonnegative(a, context)
+        case Mod(_, b):
+            return prove(ge(b, 1), context.facts)
+        case _:
+            return False
+
+
+def _accesses(node: Node) -> Iterator[tuple[Access, int, Context]]:
+    """The accesses of a statement, how many elements along the last axis each has, and what holds there."""
+    context = node.context
+    match node.stmt:
+        case Compute(out=out, operands=operands):
+            yield from ((o, 1, context) for o in operands if isinstance(o, Access))
+            yield out, 1, context
+        case Choose(out=out, cases=cases):
+            for k, case in enumerate(cases):
+                if isinstance(case.operand, Access) and case.operand.index:
+                    yield case.operand, 1, context.under((*(not_(c.cond) for c in cases[:k]), case.cond))
+            yield out, 1, context
+        case VectorCopy(out=out, source=source, width=width):
+            yield source, width, context
+            yield out, width, context
+        case StMatrix(out=out, source=source):
+            yield source, STMATRIX_ROW, context
+            yield out, STMATRIX_ROW, context
+        case TmaLoad(out=access) | TmaStore(source=access):
+            yield access, 1, context
+        case Wgmma(n=n, acc=acc):
+            yield acc, n // 2, context
+        case Shuffle(out=out, source=source):
+            yield source, 1, context
+            yield out, 1, context
+        case _:
+            return

@@ -1,0 +1,157 @@
+"""Which pairs of threads may touch one element, by enumeration: for indices over few values that digits do not explain, such as swizzles."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from taskfuse.check.accesses import Use
+from taskfuse.check.program import THREAD_NAMES, THREADS, Context
+from taskfuse.check.ranges import Ranges
+from taskfuse.check.threads import Threads
+from taskfuse.ir.scalar import Const, Expr, const, evaluate, sym
+from taskfuse.kir.limits import WARP
+
+Ints = NDArray[np.int64]
+INSTANCES = 1 << 15
+PAIRS = 1 << 18
+
+
+class Pairs:
+    """Pairs of threads that may touch one element, more than really do.
+
+    Attributes:
+        first, second: thread indices by name, of the axes that were enumerated; on the others both threads agree.
+    """
+
+    def __init__(self, first: dict[str, Ints], second: dict[str, Ints]) -> None:
+        self.first = first
+        self.second = second
+
+    @staticmethod
+    def of(a: Use, b: Use, equal: frozenset[str]) -> Pairs | None:
+        """The pairs of two accesses whose indices agree on ``equal``; ``None``: too many values, or unknown ones."""
+        axes = [
+            k
+            for k, (x, y) in enumerate(zip(a.index, b.index, strict=a.buffer == b.buffer))
+            if a.buffer == b.buffer and x is not None and y is not None and _countable(x, a.context.ranges) and _countable(y, b.context.ranges)
+        ]
+        one = _instances(a, axes, equal)
+        two = one if a is b else _instances(b, axes, equal)
+        if one is None or two is None:
+            return None
+        names = [n for n in THREAD_NAMES if n in one[1]]
+        if names != [n for n in THREAD_NAMES if n in two[1]]:
+            return None
+        shared = sorted(equal & one[1].keys() & two[1].keys())
+        left, right = (np.unique(np.stack([*keys, *(env[n] for n in (*shared, *names))]), axis=1) for keys, env in (one, two))
+        size = len(one[0]) + len(shared)
+        if size == 0:
+            groups, rest = np.zeros(left.shape[1], np.int64), np.zeros(right.shape[1], np.int64)
+        else:
+            _, number = np.unique(np.concatenate([left[:size], right[:size]], axis=1), axis=1, return_inverse=True)
+            number = number.reshape(-1)
+            groups, rest = number[: left.shape[1]], number[left.shape[1] :]
+        order = np.argsort(rest, kind="stable")
+        begin = np.searchsorted(rest[order], groups, "left")
+        counts = np.searchsorted(rest[order], groups, "right") - begin
+        total = int(counts.sum())
+        if total > PAIRS:
+            return None
+        i = np.repeat(np.arange(len(groups)), counts)
+        j = order[np.repeat(begin - np.cumsum(counts) + counts, counts) + np.arange(total)]
+        return Pairs({n: left[size + k, i] for k, n in enumerate(names)}, {n: right[size + k, j] for k, n in enumerate(names)})
+
+    @property
+    def empty(self) -> bool:
+        """There is no such pair."""
+        return bool(self.first) and all(len(v) == 0 for v in self.first.values())
+
+    def one_thread(self, equal: frozenset[str]) -> bool:
+        """True only if both threads are always the same one."""
+        return set(self.first) | equal >= THREADS and all(bool((self.first[n] == self.second[n]).all()) for n in self.first)
+
+    def agree(self, e: Expr, equal: frozenset[str]) -> bool:
+        """True only if an expression has one value for both threads of each pair."""
+        if not e.free & THREADS <= set(self.first) | equal:
+            return False
+        if not e.free <= set(self.first):
+            return False
+        return bool((np.asarray(evaluate(e, self.first)) == np.asarray(evaluate(e, self.second))).all())
+
+    def one_warp(self, threads: Threads, equal: frozenset[str]) -> bool:
+        """True only if both threads of each pair are always in one warp."""
+        rest = THREADS - set(self.first)
+        if any(n not in equal or (n not in threads.outer and threads.extents[n] is not const(1)) for n in rest):
+            return False
+        strides = {n: e.value for n in self.first if isinstance(e := threads.strides[n], Const)}
+        moving = [n for n in self.first if not (self.first[n] == self.second[n]).all()]
+        if len(strides) < len(self.first) and (any(n not in strides for n in moving) or any(n not in strides and n not in threads.outer for n in self.first)):
+            return False
+        one, two = (sum((k * env[n] for n, k in strides.items()), start=np.zeros(1, np.int64)) for env in (self.first, self.second))
+        return bool((one // WARP == two // WARP).all())
+
+
+def _countable(e: Expr, ranges: Ranges) -> bool:
+    return all(None not in ranges.of(sym(n)) for n in e.free)
+
+
+def extremes(e: Expr, context: Context) -> tuple[int, int] | None:
+    """The least and the largest value of an expression in a context, by enumeration; ``None``: too many values, or unknown ones."""
+    if not _countable(e, context.ranges):
+        return None
+    env = _values(set(e.free), context)
+    if env is None:
+        return None
+    values = np.asarray(evaluate(e, env))
+    return (int(values.min()), int(values.max())) if values.size else (0, 0)
+
+
+def _instances(u: Use, axes: Iterable[int], equal: frozenset[str]) -> tuple[list[Ints], dict[str, Ints]] | None:
+    """Values of some axes of an access, and of the symbols, per instance."""
+    index = [e for k in axes if (e := u.index[k]) is not None]
+    names = {n for n in THREADS if None not in u.context.ranges.of(sym(n))}
+    if any(n not in names and n not in equal for n in THREADS):
+        return None
+    for e in index:
+        names |= e.free
+    env = _values(names, u.context)
+    if env is None:
+        return None
+    count = len(next(iter(env.values()))) if env else 1
+    return [np.broadcast_to(np.asarray(evaluate(e, env), np.int64), (count,)) for e in index], env
+
+
+def _values(names: set[str], context: Context) -> dict[str, Ints] | None:
+    """All values that symbols with constant bounds have together, under the conditions on such symbols."""
+    ranges = context.ranges
+    conditions = [c for c in context.conditions if _countable(c, ranges)]
+    while True:
+        more = {n for c in conditions if not c.free.isdisjoint(names) for n in c.free} - names
+        if not more or _size(names | more, ranges) > INSTANCES:
+            break
+        names = names | more
+    if _size(names, ranges) > INSTANCES:
+        return None
+    ordered = sorted(names)
+    spans = [ranges.of(sym(n)) for n in ordered]
+    grids = [np.arange(lo, hi + 1) for lo, hi in spans if lo is not None and hi is not None]
+    mesh = np.meshgrid(*grids, indexing="ij")
+    env = {n: g.reshape(-1) for n, g in zip(ordered, mesh, strict=True)}
+    if not env:
+        return env
+    mask = np.ones(mesh[0].size, np.bool_)
+    for c in conditions:
+        if c.free <= names:
+            mask = mask & np.asarray(evaluate(c, env), np.bool_)
+    return {n: v[mask] for n, v in env.items()}
+
+
+def _size(names: set[str], ranges: Ranges) -> int:
+    size = 1
+    for n in names:
+        lo, hi = ranges.of(sym(n))
+        size *= 1 if lo is None or hi is None else max(0, hi - lo + 1)
+    return size

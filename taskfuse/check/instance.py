@@ -1,0 +1,406 @@
+"""One launch, looked at in all its interleavings at once: happens-before by vector clocks.
+
+Control flow in kernel IR depends on indices alone, so the events of every thread are known before anything runs. One run then shows what holds
+for all: if each wait comes after the completion of the phase before (E) and before that of the next but one (L), each arrival after the completion of
+the phase before (A), then every run has the same happens-before, and two conflicting accesses that it leaves unordered race in some run. A
+violation is a counterexample to the kernel at these extents; the absence of one says nothing about other extents.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from taskfuse.check.trace import BLOCKS, GRAIN, Budget, Clock, Event, Refuted, TooLarge, Trace
+from taskfuse.ir.scalar import evaluate
+from taskfuse.ir.types import MemoryType
+from taskfuse.kir import Kernel, stmt_text
+from taskfuse.kir.limits import MAX_THREADS, WARP, WARPGROUP
+from taskfuse.kir.nodes import (
+    Arrive,
+    Barrier,
+    BarrierScope,
+    Choose,
+    Commit,
+    Compute,
+    Expect,
+    FenceProxyAsync,
+    HostParam,
+    InitBarrier,
+    Queue,
+    Retire,
+    Shuffle,
+    StMatrix,
+    TensorParam,
+    TmaLoad,
+    TmaStore,
+    VectorCopy,
+    Wait,
+    Wgmma,
+)
+
+
+@dataclass(slots=True, eq=False)
+class _Cell:
+    """An mbarrier: its state, the clock of each completed phase, who waited for which."""
+
+    count: int
+    pending: int
+    clock: Clock
+    bytes: int = 0
+    done: list[Clock] = field(default_factory=lambda: list[Clock]())
+    waits: list[tuple[int, int, int, Event]] = field(default_factory=lambda: list[tuple[int, int, int, Event]]())
+
+
+@dataclass(slots=True, eq=False)
+class _Meeting:
+    arrived: list[int] = field(default_factory=lambda: list[int]())
+
+
+@dataclass(slots=True, eq=False)
+class _Shadow:
+    """The last accesses of an element: (clock component, time, event, generic) of the write; of each reader since, by component, (time, event)."""
+
+    write: tuple[int, int, Event, bool] | None = None
+    reads: dict[int, tuple[int, Event]] | None = None
+
+
+class Run:
+    """One run of some blocks, with clocks. Components: threads, then the asynchronous operations of each."""
+
+    def __init__(self, kernel: Kernel, traces: list[Trace], symbols: Mapping[str, int]) -> None:
+        self.kernel = kernel
+        self.per = traces[0].threads
+        self.events = [e for t in traces for e in t.events]
+        self.size = len(self.events)
+        self.clocks = np.zeros((self.size, 2 * self.size), np.int32)
+        self.at = [0] * self.size
+        self.cells: dict[tuple[int, str, int], _Cell] = {}
+        self.meetings: dict[Any, _Meeting] = {}
+        self.shadow: dict[tuple[int, str], dict[int, _Shadow]] = {}
+        self.queues: dict[tuple[int, Queue], list[list[Clock]]] = {}
+        self.open: dict[tuple[int, Queue], list[Clock]] = {}
+        self.fences: list[list[int]] = [[] for _ in range(self.size)]
+        self.released: set[int] = set()
+        self.issued = [0] * self.size
+        self.expected: dict[tuple[int, int, int], int] = {}
+        self.memory = traces[0].memory
+        self.places = _places(kernel, symbols)
+        for t, events in enumerate(self.events):
+            for e in events:
+                if isinstance(e.stmt, (Wgmma, StMatrix, Shuffle)) or (isinstance(e.stmt, Barrier) and e.stmt.scope is BarrierScope.WARP):
+                    key = (id(e.stmt), t // self.per * 64 + t % self.per // WARP, e.again)
+                    self.expected[key] = self.expected.get(key, 0) + 1
+
+    def run(self) -> None:
+        """Run to the end. Raises :class:`Refuted`."""
+        ready = list(range(self.size))
+        while ready:
+            progress: list[int] = []
+            for t in ready:
+                while self.at[t] < len(self.events[t]):
+                    if not self._step(t, self.events[t][self.at[t]]):
+                        break
+                    self.at[t] += 1
+                    if not progress or progress[-1] != t:
+                        progress.append(t)
+            ready = [t for t in range(self.size) if self.at[t] < len(self.events[t])]
+            if ready and not progress:
+                raise self._stuck(ready)
+        for (t, queue), batches in (*self.queues.items(), *((k, [v]) for k, v in self.open.items())):
+            if any(batches):
+                what = "wgmma" if queue is Queue.WGMMA else "TMA store"
+                raise Refuted(f"thread {t % self.per}", f"it exits while a {what} of its may be in flight")
+
+    def _stuck(self, ready: list[int]) -> Refuted:
+        groups: dict[tuple[int, Any], list[int]] = {}
+        for t in ready:
+            e = self.events[t][self.at[t]]
+            groups.setdefault((id(e.stmt), e.key), []).append(t)
+        notes: list[str] = []
+        for threads in groups.values():
+            e = self.events[threads[0]][self.at[threads[0]]]
+            notes.append(f"{_threads(threads, self.per)}{' in ' + e.role if e.role else ''} wait: {self._text(e)}{self._state(threads[0], e)}")
+        return Refuted("deadlock", "no thread can go on", *notes)
+
+    def _state(self, t: int, e: Event) -> str:
+        if not isinstance(e.stmt, Wait):
+            return ""
+        name, slot = e.key
+        cell = self.cells.get((t // self.per, name, slot))
+        if cell is None:
+            return f" ({name}[{slot}] is not initialized)"
+        return f" ({name}[{slot}]: phase {len(cell.done) - 1}, {cell.pending} of {cell.count} arrivals and {cell.bytes} bytes pending)"
+
+    def _text(self, e: Event) -> str:
+        return stmt_text(e.stmt, self.kernel)
+
+    # -- steps --------------------------------------------------------------------------------------------------------------------------
+
+    def _tick(self, t: int) -> int:
+        self.clocks[t, t] += 1
+        return int(self.clocks[t, t])
+
+    def _step(self, t: int, e: Event) -> bool:
+        if isinstance(e.stmt, (Wgmma, StMatrix, Shuffle)) and not self._meet(t, e, BarrierScope.WARP, 0):  # a warp comes together at its instructions
+            return False
+        match e.stmt:
+            case Compute() | Choose() | VectorCopy() | StMatrix():
+                self._touch(t, e, e.key, e.values, e.is_write, self.clocks[t], t)
+                return True
+            case Barrier():
+                return self._meet(t, e, e.stmt.scope, e.values)
+            case InitBarrier():
+                key = (t // self.per, *e.key)
+                if key in self.cells:
+                    raise Refuted(f"{e.key[0]}[{e.key[1]}]", "it is initialized twice", self._who(t, e))
+                self._tick(t)
+                self.cells[key] = _Cell(e.values, e.values, self.clocks[t].copy())
+                self.cells[key].done.append(self.clocks[t].copy())
+                return True
+            case Arrive() | Expect():
+                cell = self._cell(t, e)
+                self._arrive(t, e, cell, 0 if e.values is None else e.values)
+                return True
+            case Wait():
+                return self._wait(t, e)
+            case TmaLoad():
+                buffer, elements, size = e.values
+                clock = self._fork(t)
+                self._touch(t, e, buffer, elements, True, clock, self.size + t)
+                cell = self._cell(t, e)
+                np.maximum(cell.clock, clock, out=cell.clock)
+                cell.bytes -= size
+                self._settle(e, cell)
+                return True
+            case TmaStore():
+                buffer, elements, target, places = e.values
+                clock = self._fork(t)
+                self._touch(t, e, buffer, elements, False, clock, self.size + t)
+                self._touch(t, e, target, places, True, clock, self.size + t)
+                self.open.setdefault((t, Queue.BULK), []).append(clock)
+                return True
+            case Wgmma():
+                clock = self._fork(t)
+                if t % WARPGROUP == 0:
+                    for buffer, first, size in e.values:
+                        self._touch(t, e, buffer, np.arange(first, first + size), False, clock, self.size + t)
+                self.open.setdefault((t, Queue.WGMMA), []).append(clock)
+                return True
+            case Commit(queue=queue):
+                self.queues.setdefault((t, queue), []).append(self.open.pop((t, queue), []))
+                return True
+            case Retire(queue=queue, pending=pending):
+                batches = self.queues.get((t, queue), [])
+                covered = batches[: max(0, len(batches) - pending)]
+                for batch in covered:
+                    for clock in batch:
+                        np.maximum(self.clocks[t], clock, out=self.clocks[t])
+                if not e.stmt.read_only:
+                    del batches[: len(covered)]
+                return True
+            case FenceProxyAsync():
+                self.fences[t].append(self._tick(t))
+                return True
+            case _:
+                return True
+
+    def _fork(self, t: int) -> Clock:
+        """The clock of an operation that a thread issues: after all that the thread did, before nothing."""
+        self._tick(t)
+        self.issued[t] += 1
+        clock = self.clocks[t].copy()
+        clock[self.size + t] = self.issued[t]
+        return clock
+
+    def _cell(self, t: int, e: Event) -> _Cell:
+        name, slot = e.key
+        cell = self.cells.get((t // self.per, name, slot))
+        if cell is None:
+            raise Refuted(f"{name}[{slot}]", "it is used before it is initialized", self._who(t, e))
+        if not (cell.done[0] <= self.clocks[t]).all():
+            raise Refuted(f"{name}[{slot}]", "nothing orders its initialization and this use", self._who(t, e))
+        return cell
+
+    def _arrive(self, t: int, e: Event, cell: _Cell, size: int) -> None:
+        name, slot = e.key
+        if cell.pending == 0:
+            raise Refuted(f"{name}[{slot}]", f"more than {cell.count} arrivals come in phase {len(cell.done) - 1}", self._who(t, e))
+        if not (cell.done[-1] <= self.clocks[t]).all():
+            phase = len(cell.done) - 1
+            raise Refuted(f"{name}[{slot}]", f"an arrival of phase {phase} may come before phase {phase - 1} is complete", self._who(t, e))
+        self._tick(t)
+        np.maximum(cell.clock, self.clocks[t], out=cell.clock)
+        cell.bytes += size
+        cell.pending -= 1
+        self._settle(e, cell)
+
+    def _settle(self, e: Event, cell: _Cell) -> None:
+        if cell.pending or cell.bytes:
+            return
+        phase = len(cell.done) - 1
+        clock = np.maximum(cell.clock, cell.done[-1])
+        for t, time, seen, wait in cell.waits:
+            if seen == phase - 1 and clock[t] < time:
+                name, slot = e.key
+                raise Refuted(
+                    f"{name}[{slot}]",
+                    f"phase {phase} may complete before a wait for phase {phase - 1} is over: parity {seen & 1} then means another phase",
+                    self._who(t, wait),
+                )
+        cell.waits = [w for w in cell.waits if w[2] >= phase]
+        cell.done.append(clock)
+        cell.clock = clock.copy()
+        cell.pending = cell.count
+
+    def _wait(self, t: int, e: Event) -> bool:
+        cell = self._cell(t, e)
+        done = len(cell.done) - 1
+        if done & 1 == e.values:
+            return False
+        seen = done - 1
+        if seen >= 1 and not (cell.done[seen] <= self.clocks[t]).all():
+            name, slot = e.key
+            raise Refuted(
+                f"{name}[{slot}]",
+                f"a wait for phase {seen} may pass early: phase {seen - 1} need not be complete, and has the parity of phase {seen - 2}",
+                self._who(t, e),
+            )
+        np.maximum(self.clocks[t], cell.done[-1], out=self.clocks[t])
+        cell.waits.append((t, self._tick(t), seen, e))
+        return True
+
+    def _meet(self, t: int, e: Event, scope: BarrierScope, count: int) -> bool:
+        block = t // self.per
+        match scope:
+            case BarrierScope.BLOCK:
+                key, needed = ("block", block), self.per
+            case BarrierScope.NAMED:
+                key, needed = ("named", block, e.key[1]), count
+            case BarrierScope.GRID:
+                key, needed = ("grid", e.key[1]), count
+            case BarrierScope.WARP:
+                where = block * 64 + t % self.per // WARP
+                key, needed = ("warp", id(e.stmt), where, e.again), self.expected[(id(e.stmt), where, e.again)]
+                if isinstance(e.stmt, Shuffle) and needed != WARP:
+                    raise Refuted("SHUFFLE", f"{needed} of {WARP} lanes of a warp come to it", self._who(t, e))
+        if t in self.released:
+            self.released.discard(t)
+            return True
+        meeting = self.meetings.setdefault(key, _Meeting())
+        if t in meeting.arrived:
+            return False
+        first = meeting.arrived[0] if meeting.arrived else t
+        other = self.events[first][self.at[first]].stmt
+        if scope is BarrierScope.BLOCK and other is not e.stmt:
+            raise Refuted(
+                "SYNC block", "threads meet at two different barriers of the block", self._who(t, e), self._who(first, self.events[first][self.at[first]])
+            )
+        meeting.arrived.append(t)
+        if len(meeting.arrived) < needed:
+            return False
+        del self.meetings[key]
+        joined = self.clocks[meeting.arrived].max(axis=0)
+        for s in meeting.arrived:
+            self.clocks[s] = joined
+            self._tick(s)
+            if s != t:
+                self.released.add(s)
+        return True
+
+    # -- accesses -----------------------------------------------------------------------------------------------------------------------
+
+    def _touch(self, t: int, e: Event, buffer: str, elements: Any, write: bool, clock: Clock, component: int) -> None:
+        shared = self.memory[buffer] is MemoryType.Shared
+        name, first, size = self.places[buffer]
+        shadow = self.shadow.setdefault((t // self.per if shared else -1, name), {})
+        is_async = component >= self.size
+        time = int(clock[component]) if is_async else self._tick(t)
+        cells = [first + at * size + part for at in elements.tolist() for part in range(0, size, GRAIN)] if shared else elements.tolist()
+        written, read = (component, time, e, not is_async), (time, e)
+        for at in cells:
+            cell = shadow.get(at)
+            if cell is None:
+                cell = shadow[at] = _Shadow()
+            if cell.write is not None:
+                other, when, event, generic = cell.write
+                if clock[other] < when:
+                    raise self._race(buffer, t, e, write, other, event, True)
+                if is_async and generic and shared:
+                    fences = self.fences[other]
+                    later = bisect_right(fences, when)
+                    if later == len(fences) or clock[other] < fences[later]:
+                        reason = "an asynchronous engine sees what a thread wrote, without FENCE proxy.async of the writer"
+                        raise Refuted(buffer, reason, self._who(other, event), self._who(t, e))
+            if write:
+                if cell.reads:
+                    for other, (when, event) in cell.reads.items():
+                        if clock[other] < when:
+                            raise self._race(buffer, t, e, write, other, event, False)
+                    cell.reads = None
+                cell.write = written
+            elif cell.reads is None:
+                cell.reads = {component: read}
+            else:
+                cell.reads[component] = read
+
+    def _race(self, buffer: str, t: int, e: Event, write: bool, other: int, event: Event, other_write: bool) -> Refuted:
+        reason = f"race: nothing orders a {'write' if other_write else 'read'} and a {'write' if write else 'read'} of one element"
+        return Refuted(buffer, reason, self._who(other % self.size, event), self._who(t, e))
+
+    def _who(self, t: int, e: Event) -> str:
+        blocks = f"block {t // self.per}, " if self.size > self.per else ""
+        return f"{blocks}thread {t % self.per}{' in ' + e.role if e.role else ''}: {self._text(e)}"
+
+
+def _threads(threads: list[int], per: int) -> str:
+    lo, hi = threads[0] % per, threads[-1] % per
+    return f"thread {lo}" if lo == hi else f"{len(threads)} threads, {lo} to {hi},"
+
+
+def _places(kernel: Kernel, symbols: Mapping[str, int]) -> dict[str, tuple[str, int, int]]:
+    """Address space, first byte and element size of every buffer; Shared ones in one space."""
+    found: dict[str, tuple[str, int, int]] = {p.name: (p.name, 0, p.dtype.itemsize) for p in kernel.params if isinstance(p, TensorParam)}
+    end = 0
+    for b in kernel.buffers:
+        if b.memory is not MemoryType.Shared:
+            found[b.name] = (b.name, 0, b.dtype.itemsize)
+            continue
+        size = b.dtype.itemsize
+        for e in b.shape:
+            size *= int(evaluate(e, symbols))
+        first = -(-end // b.align) * b.align if b.offset is None else int(evaluate(b.offset, symbols))
+        found[b.name] = ("shared", first, b.dtype.itemsize)
+        end = max(end, first + size)
+    return found
+
+
+def counterexample(kernel: Kernel, extents: Mapping[str, int], budget: Budget | None = None) -> Refuted | None:
+    """A counterexample at some extents, or ``None``. Raises :class:`TooLarge`."""
+    budget = budget or Budget()
+    symbols = dict(extents)
+    for p in kernel.params:
+        if isinstance(p, HostParam):
+            symbols[p.name] = int(evaluate(p.value, symbols))
+    grid = [int(evaluate(e, symbols)) for e in kernel.grid]
+    blocks = [(x, y, z) for z in range(grid[2]) for y in range(grid[1]) for x in range(grid[0])]
+    try:
+        if kernel.counters:
+            traces = [Trace(kernel, symbols, b, budget) for b in blocks[: BLOCKS + 1]]
+            if len(blocks) > BLOCKS or sum(len(t.events) for t in traces) > MAX_THREADS:
+                raise TooLarge
+            Run(kernel, traces, symbols).run()
+        else:
+            step = max(1, -(-len(blocks) // BLOCKS))
+            for b in blocks[::step]:
+                Run(kernel, [Trace(kernel, symbols, b, budget)], symbols).run()
+    except ZeroDivisionError:  # an index has no value at these extents
+        raise TooLarge from None
+    except Refuted as e:
+        e.notes = (*e.notes, *((f"extents {', '.join(f'{n} = {v}' for n, v in extents.items())}",) if extents else ()))
+        return e
+    return None

@@ -1,0 +1,270 @@
+"""No deadlock: one order of all synchronization in which everything that a wait needs comes before it.
+
+Loops that a ring's ends share are laid on top of each other, one iteration of one with the same iteration of the other. What remains at each
+level is a finite graph: program order inside each thread, an edge from the arrivals of a position to the waits for it. If the graph has no
+cycle at any level, it has a topological order; ordering dynamic events by (place at the outermost level, iteration, place at the next level,
+...) gives a total order in which every wait comes after all that it waits for. The first event of a stuck execution in this order would then
+have everything it needs: a contradiction.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from taskfuse.check.certificate import Layer, Obligation, Verdict
+from taskfuse.check.forms import Choice, Part, Repeat, Visit
+from taskfuse.check.paths import Paths
+from taskfuse.check.program import Block, Node, Program
+from taskfuse.check.rings import Ring, Rings
+from taskfuse.ir.connectivity import find_cycle
+from taskfuse.ir.scalar import Const
+from taskfuse.kir.nodes import Arrive, Barrier, BarrierScope, Expect, FenceInit, For, InitBarrier, TmaLoad, Wait
+
+
+class _Merged:
+    """Which loops are laid on top of each other."""
+
+    def __init__(self) -> None:
+        self._parent: dict[Node, Node] = {}
+
+    def of(self, node: Node) -> Node:
+        while node in self._parent:
+            node = self._parent[node]
+        return node
+
+    def join(self, a: Node, b: Node) -> None:
+        a, b = self.of(a), self.of(b)
+        if a is not b:
+            self._parent[b] = a
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Span:
+    """A part of a block: ``low <= index <= high``. Instances that take turns execute it one after another: a loop without code."""
+
+    block: Block
+    low: int
+    high: int
+
+
+class _Level:
+    """One iteration of some loops laid on top of each other, as a graph.
+
+    Attributes:
+        successors: of statements, and of loops as a whole, what comes directly after; keys of the inner mapping, in order.
+    """
+
+    def __init__(self, spans: list[_Span], merged: _Merged, paths: Paths, turns: dict[Block, list[tuple[_Span, Node]]]) -> None:
+        self.successors: dict[Node, dict[Node, None]] = {}
+        self._merged = merged
+        self._paths = paths
+        self._turns = turns
+        self._spans = spans
+        self._of: dict[Node, Node] = {}
+        for span in spans:
+            self._chain(span, set())
+
+    def _chain(self, span: _Span, before: set[Node]) -> set[Node]:
+        """Program order through a block; returns what is last."""
+        last = before
+        held = [(s, n) for s, n in self._turns.get(span.block, []) if span not in self._spans or s is not span]
+        for node in span.block.nodes[span.low : span.high + 1]:
+            if not self._paths.holds(node):
+                continue
+            inside = next((n for s, n in held if s.low <= node.index <= s.high), None)
+            if inside is None and node.blocks and not isinstance(node.stmt, For):
+                exits: set[Node] = set(last)
+                for arm in node.blocks:
+                    exits |= self._chain(_whole(arm), last)
+                last = exits
+                continue
+            mine = self._merged.of(inside or node)
+            self._of[node] = mine
+            self.successors.setdefault(mine, {})
+            for n in last:
+                if n is not mine:
+                    self.edge(n, mine)
+            if mine in last and inside is None:
+                self.edge(mine, mine)
+            last = {mine}
+        return last
+
+    def edge(self, a: Node, b: Node) -> None:
+        """``a`` comes before ``b``."""
+        self.successors[a][b] = None
+
+    def at(self, node: Node) -> Node | None:
+        """The node that a statement is, or lies in; ``None`` if it is somewhere else."""
+        return next((self._of[n] for n in reversed(node.path) if n in self._of), None)
+
+
+def _whole(block: Block) -> _Span:
+    return _Span(block, 0, len(block.nodes))
+
+
+def deadlocks(program: Program, paths: Paths, rings: Rings) -> list[Obligation]:
+    """Whether such an order exists."""
+    merged = _Merged()
+    turns: dict[Block, list[tuple[_Span, Node]]] = {}
+    groups: dict[Node, list[_Span]] = {}
+    for ring in rings.rings:
+        for a, b in ring.loops:
+            merged.join(a, b)
+    for ring in rings.rings:
+        for loop, t in ring.turns:
+            first, last = next((x, y) for x, y in zip(t.before.path, t.after.path, strict=False) if x is not y)
+            if first.block is not last.block:
+                return [Obligation(Layer.ORDER, f"ring {ring.full}/{ring.empty}", Verdict.OUTSIDE, "its turn is not taken and passed in one block")]
+            span = _Span(first.block, first.index, last.index)
+            turns.setdefault(span.block, []).append((span, loop))
+            groups.setdefault(merged.of(loop), []).append(span)
+    for n in program.nodes:
+        if isinstance(n.stmt, For) and paths.holds(n):
+            groups.setdefault(merged.of(n), []).append(_whole(n.blocks[0]))
+    levels = [("the kernel", _Level([_whole(program.root)], merged, paths, turns))]
+    levels += [(f"the loop over {n.stmt.var}", _Level(spans, merged, paths, turns)) for n, spans in groups.items() if isinstance(n.stmt, For)]
+    edges = [(a, b) for ring in rings.rings for a, b in _edges(ring)] + _once(program, rings)
+    for a, b in edges:
+        placed = False
+        for _, level in levels:
+            one, two = level.at(a), level.at(b)
+            if one is None or two is None:
+                continue
+            placed = True
+            if one is not two:
+                level.edge(one, two)
+        if not placed:
+            notes = (a.text, b.text)
+            return [
+                Obligation(
+                    Layer.ORDER, "deadlock", Verdict.OUTSIDE, "an arrival and the wait for it lie in loops that were not laid on top of each other", notes
+                )
+            ]
+    for what, level in levels:
+        cycle = find_cycle(level.successors)
+        if cycle is not None:
+            notes = tuple(f"{n.text}" + (f" in {n.role}" if n.role else "") for n, _ in cycle)
+            return [Obligation(Layer.ORDER, what, Verdict.OUTSIDE, "waits form a cycle: each of these can come only after the one before it", notes)]
+    return [Obligation(Layer.ORDER, "deadlock", Verdict.PROVED, "one order of all waits and arrivals has every wait after what it waits for")]
+
+
+def _edges(ring: Ring) -> list[tuple[Node, Node]]:
+    """From the arrivals of a position to the waits for it, in one iteration of the loops around it."""
+    found: list[tuple[Node, Node]] = []
+    for one, two in ring.pairs:
+        if two.wait is not None:
+            found += [(a, two.wait) for a in one.arrivals]
+    for c in ring.consumers:
+        found += _back(ring.producer.form, c.releases, ring.slots)
+    return found
+
+
+def _back(mine: tuple[Part, ...], releases: tuple[Part, ...], slots: int) -> list[tuple[Node, Node]]:
+    """From the release of a position to the producer's wait for the same slot, within one iteration."""
+    found: list[tuple[Node, Node]] = []
+    plain = all(isinstance(p, Visit) for p in mine)
+    for j, later in enumerate(mine):
+        for i in range(j):
+            if plain and i != j - slots:
+                continue
+            target = later.wait if isinstance(later, Visit) else _first_loop(later)
+            sources = _arrivals(releases[i]) if i < len(releases) else []
+            if target is not None:
+                found += [(s, target) for s in sources]
+    for one, two in zip(mine, releases, strict=False):
+        match one, two:
+            case ((Repeat(inner=left) | Choice(inner=left)), (Repeat(inner=right) | Choice(inner=right))):
+                found += _back(left, right, slots)
+            case _:
+                pass
+    return found
+
+
+def _first_loop(part: Part) -> Node | None:
+    while not isinstance(part, Visit):
+        if isinstance(part, Repeat) and part.node is not None:
+            return part.node
+        part = part.inner[0]
+    return part.wait
+
+
+def _arrivals(part: Part) -> list[Node]:
+    if isinstance(part, Visit):
+        return list(part.arrivals)
+    return [a for p in part.inner for a in _arrivals(p)]
+
+
+def _once(program: Program, rings: Rings) -> list[tuple[Node, Node]]:
+    """From the arrivals to the waits of barriers that complete once."""
+    nodes = [n for n in program.leaves() if isinstance(n.stmt, (Arrive, Expect, TmaLoad, Wait)) and n.stmt.barrier.name in rings.once]
+    found: list[tuple[Node, Node]] = []
+    for a in nodes:
+        for w in nodes:
+            assert isinstance(a.stmt, (Arrive, Expect, TmaLoad, Wait))
+            assert isinstance(w.stmt, (Arrive, Expect, TmaLoad, Wait))
+            if isinstance(w.stmt, Wait) and not isinstance(a.stmt, Wait) and a.stmt.barrier.name == w.stmt.barrier.name:
+                found.append((a, w))
+    return found
+
+
+def initialization(program: Program, rings: Rings) -> list[Obligation]:
+    """Every mbarrier that is used is initialized once, by one thread, before a barrier of the whole block that comes before all its uses."""
+    threads = rings.threads
+    found: list[Obligation] = []
+    inits: dict[str, list[Node]] = {}
+    uses: dict[str, list[Node]] = {}
+    for n in program.leaves():
+        match n.stmt:
+            case InitBarrier(barrier=slot):
+                inits.setdefault(slot.name, []).append(n)
+            case Wait(barrier=slot) | Arrive(barrier=slot) | Expect(barrier=slot) | TmaLoad(barrier=slot):
+                uses.setdefault(slot.name, []).append(n)
+            case _:
+                pass
+    barriers = [n for n in program.root.nodes if isinstance(n.stmt, Barrier) and n.stmt.scope is BarrierScope.BLOCK and n in rings.meetings.at]
+    fences = [n for n in program.leaves() if isinstance(n.stmt, FenceInit)]
+    slots = {m.name: m.slots for m in program.kernel.mbarriers}
+    held = 0
+    for name, nodes in uses.items():
+        reason = ""
+        mine = inits.get(name, [])
+        covered: list[int] = []
+        for n in mine:
+            assert isinstance(n.stmt, InitBarrier)
+            slot = n.stmt.barrier.slot
+            match slot, [loop.stmt for loop in n.loops]:
+                case Const(value=k), []:
+                    covered.append(k)
+                case e, [For(var=var, start=Const(value=a), stop=Const(value=b), step=Const(value=1))] if str(e) == var:
+                    covered += range(a, b)
+                case _:
+                    reason = "which slots are initialized is not a list of constants"
+            split = threads.split(n.conditions)
+            count = threads.count(split.threads)
+            if split.varying or split.uniform or not (isinstance(count, Const) and count.value == 1):
+                reason = reason or f"{'an unknown number of' if count is None else count} threads initialize it"
+        if not reason and sorted(covered) != list(range(slots[name])):
+            missing = sorted(set(range(slots[name])) - set(covered))
+            reason = f"slots {missing} are never initialized" if missing else "a slot is initialized twice"
+        if not reason:
+            last = max(n.path[0].index for n in mine)
+            first = min(n.path[0].index for n in nodes)
+            between = [b for b in barriers if last < b.index < first]
+            if not between:
+                reason = "no barrier of the whole block stands between its initialization and its first use"
+            elif any(isinstance(n.stmt, TmaLoad) for n in nodes) and not any(
+                f.number > max(n.number for n in mine)
+                and f.path[0].index < between[0].index
+                and not f.loops
+                and threads.implies(threads.split(mine[0].conditions).threads, threads.split(f.conditions).threads)
+                for f in fences
+            ):
+                reason = "its initialization is not fenced for the copy engine (FENCE mbarrier_init)"
+        if reason:
+            verdict = Verdict.OUTSIDE
+            found.append(Obligation(Layer.ORDER, f"mbarrier {name}", verdict, reason, tuple(n.text for n in (*mine[:1], *nodes[:1]))))
+        else:
+            held += 1
+    if held:
+        found.append(Obligation(Layer.ORDER, "initialization", Verdict.PROVED, f"{held} mbarrier arrays are initialized once, before all use"))
+    return found

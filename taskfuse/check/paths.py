@@ -1,0 +1,135 @@
+"""What every execution passes between two statements.
+
+Between an execution of ``a`` and a later one of ``b``, in the same iteration of their common loops or with a common loop's back edge in
+between, control passes certain statements in any case: those after ``a`` in the blocks around it, then those before ``b``. Arms are entered if
+thread indices alone select who runs them, or if their conditions are known to hold; loops where they are known to have an iteration.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum
+
+from taskfuse.check.program import BLOCKS, THREADS, Block, Node, Program
+from taskfuse.ir.scalar import Expr
+from taskfuse.kir.nodes import (
+    Advance,
+    Arrive,
+    Barrier,
+    Commit,
+    Expect,
+    FenceInit,
+    FenceProxyAsync,
+    For,
+    Retire,
+    SetMaxNReg,
+    StMatrix,
+    TmaLoad,
+    Wait,
+    Wgmma,
+    WgmmaFence,
+)
+
+SYNCHRONIZING = (Barrier, Arrive, Expect, Wait, Advance, TmaLoad, Commit, Retire, FenceProxyAsync, FenceInit, Wgmma, WgmmaFence, StMatrix, SetMaxNReg)
+
+
+class Region(Enum):
+    """Where a passed statement stands: behind the first one in a block around it, in the block where both meet, before the second one."""
+
+    AFTER = 0
+    BETWEEN = 1
+    BEFORE = 2
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Step:
+    """A statement that is passed."""
+
+    node: Node
+    region: Region
+
+
+class Paths:
+    """Paths through one program, statements that synchronize alone."""
+
+    def __init__(self, program: Program) -> None:
+        self._constant = BLOCKS | {e.name for e in program.kernel.extents} | {p.name for p in program.kernel.params}
+        self._inner: dict[Block, list[Node]] = {}
+        self._holds: set[Node] = set()
+        for node in reversed(program.nodes):
+            if isinstance(node.stmt, SYNCHRONIZING) or any(n in self._holds for block in node.blocks for n in block.nodes):
+                self._holds.add(node)
+        for node in program.nodes:
+            if node in self._holds:
+                self._inner.setdefault(node.block, []).append(node)
+
+    def holds(self, node: Node) -> bool:
+        """True if a statement synchronizes, or holds one that does."""
+        return node in self._holds
+
+    def _within(self, block: Block, low: int, high: int, known: frozenset[Expr]) -> Iterator[Node]:
+        """What is passed in a block at positions ``low <= index < high``."""
+        for node in self._inner.get(block, ()):
+            if low <= node.index < high:
+                yield from self._inside(node, known)
+
+    def _inside(self, node: Node, known: frozenset[Expr]) -> Iterator[Node]:
+        if not node.blocks:
+            yield node
+        elif not isinstance(node.stmt, For) or node.runs():
+            for block in node.blocks:
+                added = block.context.conditions[len(node.conditions) :]
+                if all(c in known or (c.free <= THREADS | self._constant and not c.free.isdisjoint(THREADS)) for c in added):
+                    yield from self._within(block, 0, len(block.nodes), known)
+
+    def _known(self, *nodes: Node) -> frozenset[Expr]:
+        """Conditions around some nodes that hold throughout the kernel if they hold once."""
+        return frozenset(c for n in nodes for c in n.conditions if c.free <= self._constant)
+
+    def forward(self, a: Node, b: Node) -> list[Step] | None:
+        """From ``a`` to ``b`` in one iteration of their common loops; ``None`` if control never goes there."""
+        one, two = a.path, b.path
+        depth = 0
+        while depth < min(len(one), len(two)) and one[depth] is two[depth]:
+            depth += 1
+        if depth == len(one) or depth == len(two):
+            return None
+        first, second = one[depth], two[depth]
+        if first.block is not second.block or first.index >= second.index:
+            return None
+        steps = self._after(one[depth + 1 :])
+        steps += [Step(n, Region.BETWEEN) for n in self._within(first.block, first.index + 1, second.index, self._known(a, b))]
+        return steps + self._before(two[depth + 1 :])
+
+    def around(self, a: Node, b: Node, loop: Node) -> list[Step]:
+        """From ``a`` to ``b`` in a later iteration of a loop around both, with no statement passed but those of the first and the last one."""
+        depth = a.path.index(loop) + 1
+        return self._after(a.path[depth:]) + self._before(b.path[depth:])
+
+    def body(self, loop: Node) -> list[Step]:
+        """A whole iteration of a loop."""
+        block = loop.blocks[0]
+        return [Step(n, Region.BETWEEN) for n in self._within(block, 0, len(block.nodes), self._known(loop))]
+
+    def to_end(self, a: Node) -> list[Step]:
+        """From ``a`` to the end of the kernel."""
+        return self._after(a.path)
+
+    def from_start(self, b: Node) -> list[Step]:
+        """From the start of the kernel to ``b``."""
+        return self._before(b.path)
+
+    def _after(self, path: tuple[Node, ...]) -> list[Step]:
+        known = self._known(path[-1]) if path else frozenset[Expr]()
+        return [Step(n, Region.AFTER) for node in reversed(path) for n in self._within(node.block, node.index + 1, len(node.block.nodes), known)]
+
+    def _before(self, path: tuple[Node, ...]) -> list[Step]:
+        known = self._known(path[-1]) if path else frozenset[Expr]()
+        return [Step(n, Region.BEFORE) for node in path for n in self._within(node.block, 0, node.index, known)]
+
+
+def common_loops(a: Node, b: Node) -> list[Node]:
+    """Loops around both, innermost first."""
+    shared = [x for x, y in zip(a.loops, b.loops, strict=False) if x is y]
+    return shared[::-1]

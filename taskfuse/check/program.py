@@ -1,0 +1,268 @@
+"""The kernel as a tree of nodes that know what holds around them: conditions, loops, the statements before and after.
+
+Loops without code vanish, and so do those that never have an iteration; unrolled loops that hold asynchronous operations are copied out, as they
+will be; an arm of a chain also carries the negations of the arms before it, where its own condition does not imply them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from taskfuse.check.ranges import Ranges, terms_of
+from taskfuse.ir.scalar import TRUE, And, Const, Expr, Facts, FloorDiv, ge, le, lt, not_, prove, substitute, sym
+from taskfuse.ir.types import BLOCK_TYPES, CLUSTER_TYPES, THREAD_TYPES
+from taskfuse.kir import Kernel, expressions, map_expressions, map_stmts, stmt_text, walk
+from taskfuse.kir.nodes import Bind, Commit, CursorInit, For, HostParam, If, Retire, StMatrix, Stmt, TmaLoad, TmaStore, Wgmma
+
+THREAD_NAMES = tuple(p.index_name for p in THREAD_TYPES)
+BLOCK_NAMES = tuple(p.index_name for p in BLOCK_TYPES)
+THREADS = frozenset(THREAD_NAMES)
+BLOCKS = frozenset(BLOCK_NAMES)
+CLUSTER_NAMES = tuple(p.index_name for p in CLUSTER_TYPES)
+CLUSTERS = frozenset(CLUSTER_NAMES)
+UNROLL_LIMIT = 64
+QUEUED = (Commit, Retire, StMatrix, TmaLoad, TmaStore, Wgmma)
+
+
+@dataclass(slots=True, eq=False)
+class Context:
+    """What holds in a block of statements.
+
+    Attributes:
+        conditions: conjuncts of the arms around it, outermost first.
+        loops: the loops around it, outermost first.
+        ranges: constant bounds that follow.
+        role: label of the innermost labelled arm.
+    """
+
+    conditions: tuple[Expr, ...]
+    loops: tuple[Node, ...]
+    ranges: Ranges
+    role: str
+    kernel: Kernel
+    _parent: Context | None
+    _base: Facts | None
+    _added: tuple[Expr, ...] = ()
+    _facts: Facts | None = None
+
+    @property
+    def facts(self) -> Facts:
+        """All of it, for the prover."""
+        if self._facts is None:
+            facts = self._base if self._parent is None else self._parent.facts
+            assert facts is not None
+            if self._parent is not None and len(self.loops) > len(self._parent.loops):
+                loop = self.loops[-1].stmt
+                assert isinstance(loop, For)
+                facts = facts.with_range(loop.var, loop.start, loop.stop - 1).with_assumption(lt(loop.start, loop.stop))
+                share = share_of(loop)
+                if share is not None:
+                    facts = facts.with_assumption(share)
+            for c in self._added:
+                facts = facts.with_assumption(c)
+            self._facts = facts
+        return self._facts
+
+    def under(self, conditions: tuple[Expr, ...], label: str | None = None) -> Context:
+        """The context of an arm."""
+        return Context((*self.conditions, *conditions), self.loops, self.ranges.under_all(conditions), label or self.role, self.kernel, self, None, conditions)
+
+    def inside(self, loop: Node) -> Context:
+        """The context of a loop's body."""
+        stmt = loop.stmt
+        assert isinstance(stmt, For)
+        lo, (_, hi) = self.ranges.of(stmt.start)[0], self.ranges.of(stmt.stop)
+        ranges = self.ranges.under(lt(stmt.start, stmt.stop)).with_span(sym(stmt.var), (lo, None if hi is None else hi - 1))
+        share = share_of(stmt)
+        if share is not None:
+            ranges = ranges.under(share)
+        return Context(self.conditions, (*self.loops, loop), ranges, self.role, self.kernel, self, None)
+
+
+@dataclass(slots=True, eq=False)
+class Block:
+    """A list of nodes: the kernel's body, a loop's, or an arm's."""
+
+    owner: Node | None
+    context: Context
+    nodes: list[Node] = field(default_factory=lambda: list[Node]())
+
+
+@dataclass(slots=True, eq=False)
+class Node:
+    """A statement in its place.
+
+    Attributes:
+        number: position in the order of the text.
+        index: position in its block.
+        blocks: of a loop its body, of a chain its arms.
+    """
+
+    stmt: Stmt
+    block: Block
+    number: int
+    index: int
+    blocks: list[Block] = field(default_factory=lambda: list[Block]())
+    _path: tuple[Node, ...] | None = None
+
+    @property
+    def context(self) -> Context:
+        """What holds where it is executed."""
+        return self.block.context
+
+    @property
+    def conditions(self) -> tuple[Expr, ...]:
+        """The conjuncts of the arms around it."""
+        return self.block.context.conditions
+
+    @property
+    def loops(self) -> tuple[Node, ...]:
+        """The loops around it, outermost first."""
+        return self.block.context.loops
+
+    @property
+    def role(self) -> str:
+        """Label of the innermost labelled arm around it."""
+        return self.block.context.role
+
+    @property
+    def text(self) -> str:
+        """The statement as it is printed, without what is inside."""
+        return stmt_text(self.stmt, self.block.context.kernel).split("\n")[0].strip()
+
+    @property
+    def path(self) -> tuple[Node, ...]:
+        """The nodes around it, outermost first, and itself."""
+        if self._path is None:
+            owner = self.block.owner
+            self._path = (self,) if owner is None else (*owner.path, self)
+        return self._path
+
+    def runs(self) -> bool:
+        """Of a loop: True only if it has an iteration whenever it is reached."""
+        assert isinstance(self.stmt, For)
+        size = self.stmt.stop - self.stmt.start
+        lo, _ = self.context.ranges.of(size)
+        return lo > 0 if lo is not None and lo > 0 else prove(ge(size, 1), self.context.facts)
+
+
+@dataclass(slots=True, eq=False)
+class Program:
+    """A kernel's tree.
+
+    Attributes:
+        nodes: every node, in the order of the text.
+        block: launch extents of the block.
+    """
+
+    kernel: Kernel
+    root: Block
+    nodes: list[Node]
+
+    @staticmethod
+    def of(kernel: Kernel) -> Program:
+        """The tree of a verified kernel."""
+        program = Program(kernel, Block(None, _outermost(kernel)), [])
+        program._fill(program.root, _unrolled(_in_blocks(kernel)))
+        return program
+
+    def leaves(self) -> Iterator[Node]:
+        """The statements that hold no others."""
+        return (n for n in self.nodes if not n.blocks)
+
+    def _fill(self, block: Block, body: tuple[Stmt, ...]) -> None:
+        for stmt in body:
+            if isinstance(stmt, Bind):
+                self._fill(block, stmt.body)
+                continue
+            if isinstance(stmt, For) and block.context.ranges.refutes(lt(stmt.start, stmt.stop)):
+                continue
+            node = Node(stmt, block, len(self.nodes), len(block.nodes))
+            self.nodes.append(node)
+            block.nodes.append(node)
+            match stmt:
+                case For():
+                    inner = Block(node, block.context.inside(node))
+                    node.blocks.append(inner)
+                    self._fill(inner, stmt.body)
+                case If():
+                    before: list[Expr] = []
+                    for arm in stmt.branches:
+                        own = conjuncts(arm.cond)
+                        context = block.context.under(own, arm.label)
+                        left = tuple(n for n in before if not (context.ranges.implies(n) or prove(n, context.facts)))
+                        if left:
+                            context = block.context.under((*own, *left), arm.label)
+                        inner = Block(node, context)
+                        node.blocks.append(inner)
+                        self._fill(inner, arm.body)
+                        before.append(not_(arm.cond))
+                case _:
+                    pass
+
+
+def share_of(loop: For) -> Expr | None:
+    """What a block's share of the work says in the loop's body: ``i < ceildiv(e, n)`` gives ``n*i < e``, which bounds ``blockIdx.x + n*i``."""
+    terms, constant = terms_of(loop.stop)
+    match terms:
+        case ((FloorDiv(a, Const(n)), 1),) if n > 1:  # stop = (a + n*constant)//n, so i + 1 <= stop gives n*(i + 1) <= a + n*constant
+            return le(sym(loop.var) * n + n, a + n * constant)
+        case _:
+            return None
+
+
+def conjuncts(condition: Expr) -> tuple[Expr, ...]:
+    """The conditions that a conjunction joins; none for ``true``."""
+    if condition is TRUE:
+        return ()
+    return condition.args if isinstance(condition, And) else (condition,)
+
+
+def _outermost(kernel: Kernel) -> Context:
+    facts, ranges = Facts(), Ranges({})
+    for e in kernel.extents:
+        facts = facts.with_range(e.name, e.min, e.max)
+        if e.multiple_of > 1:
+            facts = facts.with_multiple(e.name, e.multiple_of)
+        ranges = ranges.with_span(sym(e.name), (e.min, e.max))
+    for p in kernel.params:
+        if isinstance(p, HostParam):
+            facts = facts.with_range(p.name, p.value, p.value)
+            ranges = ranges.with_span(sym(p.name), ranges.of(p.value))
+    for s in walk(kernel):
+        if isinstance(s, CursorInit):
+            for name, most in ((f"{s.name}.slot", s.slots - 1), (f"{s.name}.parity", 1)):
+                facts = facts.with_range(name, 0, most)
+                ranges = ranges.with_span(sym(name), (0, most))
+    for names, shape in ((BLOCK_NAMES, kernel.grid), (THREAD_NAMES, kernel.block)):
+        for name, extent in zip(names, shape, strict=True):
+            facts = facts.with_range(name, 0, extent - 1).with_assumption(ge(extent, 1))
+            ranges = ranges.under(ge(extent, 1))
+            hi = ranges.of(extent)[1]
+            ranges = ranges.with_span(sym(name), (0, None if hi is None else hi - 1))
+    return Context((), (), ranges, "", kernel, None, facts)
+
+
+def _in_blocks(kernel: Kernel) -> tuple[Stmt, ...]:
+    """The body with a block's place in its cluster written as what it is: a remainder of its place in the grid."""
+    if all(not e.free & CLUSTERS for s in walk(kernel) for e in expressions(s)):
+        return kernel.body
+    places = {name: sym(b) % c for name, b, c in zip(CLUSTER_NAMES, BLOCK_NAMES, kernel.cluster, strict=True)}
+    return map_stmts(kernel.body, lambda s: map_expressions(s, lambda e: substitute(e, places)))
+
+
+def _unrolled(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+    """Unrolled loops that hold asynchronous operations, copied out: how many batches are in flight depends on the copy."""
+
+    def copies(stmt: Stmt) -> Stmt | tuple[Stmt, ...]:
+        match stmt:
+            case For(var=var, start=Const(value=start), stop=Const(value=stop), step=Const(value=step), unroll=True):
+                values = range(start, stop, step)
+                if len(values) > UNROLL_LIMIT or not any(isinstance(s, QUEUED) for s in walk(stmt.body)):
+                    return stmt
+                return tuple(s for v in values for s in map_stmts(stmt.body, lambda s, v=v: map_expressions(s, lambda e: substitute(e, {var: v}))))
+            case _:
+                return stmt
+
+    return map_stmts(body, copies)

@@ -1,0 +1,417 @@
+"""No race: two conflicting accesses never meet, are made by one thread, or are ordered.
+
+Ordered means: on every way from one to the other stands a meeting of both threads, or a ring hands the slot on in between. Asynchronous
+accesses begin when they are issued and end at a retire, or when the ring's barrier completes; a generic write that an engine then sees needs
+the proxy fence of its writer.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from taskfuse.check.accesses import Engine, Use, Uses, overlapping
+from taskfuse.check.certificate import Layer, Obligation, Verdict
+from taskfuse.check.enumeration import Pairs
+from taskfuse.check.forms import Visit, visits
+from taskfuse.check.meetings import Meeting, Meetings, ordered_by, uneven
+from taskfuse.check.paths import Paths, Region, Step, common_loops
+from taskfuse.check.program import BLOCKS, THREADS, Node, Program
+from taskfuse.check.relation import Relation
+from taskfuse.check.rings import Endpoint, Ring, Rings
+from taskfuse.check.threads import Threads
+from taskfuse.ir.scalar import Expr, const, sym
+from taskfuse.ir.types import MemoryType
+from taskfuse.kir.nodes import Advance, BarrierScope, Commit, CursorInit, FenceProxyAsync, For, Queue, Retire, TmaLoad, Wait
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """Where an access lies in a ring: at which end, at which position in the text."""
+
+    ring: Ring
+    end: Endpoint
+    visit: Visit
+
+
+class Races:
+    """The address layer for one program."""
+
+    def __init__(self, program: Program, threads: Threads, meetings: Meetings, rings: Rings, paths: Paths) -> None:
+        self.program = program
+        self.threads = threads
+        self.meetings = meetings
+        self.rings = rings
+        self.paths = paths
+        self.uses = Uses(program)
+        self._sections: dict[int, Section | None] = {}
+        self._cursors: dict[str, tuple[Ring, Endpoint]] = {}
+        for ring in rings.rings:
+            for e in ring.endpoints:
+                self._cursors[f"{e.cursor}.slot"] = (ring, e)
+        self._private = self._private_rings()
+        self._pairs: tuple[Pairs | None] | None = None
+
+    def check(self) -> list[Obligation]:
+        """Every pair of conflicting accesses."""
+        found: list[Obligation] = []
+        pairs = 0
+        for buffer, uses in self.uses.by_buffer.items():
+            writes = any(u.is_write for u in uses)
+            if not writes:
+                continue
+            for i, a in enumerate(uses):
+                for b in uses[i:]:
+                    if a.is_write or b.is_write:
+                        if a is b and not a.is_write:
+                            continue
+                        pairs += 1
+                        reason = self._pair(a, b)
+                        if reason:
+                            found.append(self._obligation(buffer, a, b, reason))
+        for one, two in overlapping(self.program):
+            for a in self.uses.by_buffer.get(one, []):
+                for b in self.uses.by_buffer.get(two, []):
+                    if a.is_write or b.is_write:
+                        pairs += 1
+                        reason = self._pair(*((a, b) if a.number < b.number else (b, a)))
+                        if reason:
+                            found.append(self._obligation(f"{one} and {two}", a, b, reason))
+        if not found:
+            found.append(Obligation(Layer.ADDRESS, "races", Verdict.PROVED, f"{pairs} pairs of conflicting accesses are ordered or disjoint"))
+        return found
+
+    def _obligation(self, subject: str, a: Use, b: Use, reason: str) -> Obligation:
+        notes = tuple(
+            f"{'write' if u.is_write else 'read'} of {u.text} by {u.engine.value}" + (f" in {u.node.role}" if u.node.role else "") + f": {u.node.text}"
+            for u in (a, b)
+        )
+        return Obligation(Layer.ADDRESS, subject, Verdict.OUTSIDE, reason, notes)
+
+    # -- rings inside one role --------------------------------------------------------------------------------------------------------
+
+    def _private_rings(self) -> dict[str, tuple[int, Node, Node]]:
+        """Cursors without mbarriers that advance by one in each iteration of one loop: slots, loop and advance, by slot symbol."""
+        starts: dict[str, list[Node]] = {}
+        moves: dict[str, list[Node]] = {}
+        for n in self.program.leaves():
+            match n.stmt:
+                case CursorInit(name=name):
+                    starts.setdefault(name, []).append(n)
+                case Advance(cursor=name):
+                    moves.setdefault(name, []).append(n)
+                case _:
+                    pass
+        found: dict[str, tuple[int, Node, Node]] = {}
+        for name, nodes in moves.items():
+            if f"{name}.slot" in self._cursors or len(nodes) != 1 or len(starts.get(name, [])) != 1:
+                continue
+            (move,), (start,) = nodes, starts[name]
+            stmt = start.stmt
+            if start.loops or not move.loops or move.block is not move.loops[-1].blocks[0] or uneven(move):
+                continue
+            assert isinstance(stmt, CursorInit)
+            if isinstance(move.stmt, Advance) and move.stmt.count is const(1):
+                found[f"{name}.slot"] = (stmt.slots, move.loops[-1], move)
+        return found
+
+    # -- sections of rings ------------------------------------------------------------------------------------------------------------
+
+    def _section(self, u: Use) -> Section | None:
+        if u.number not in self._sections:
+            self._sections[u.number] = self._find_section(u)
+        return self._sections[u.number]
+
+    def _find_section(self, u: Use) -> Section | None:
+        for e in u.index:
+            found = None if e is None else self._cursors.get(str(e))
+            if found is None:
+                continue
+            ring, end = found
+            for visit in end.visits():
+                if self._inside(u, end, visit):
+                    return Section(ring, end, visit)
+        return None
+
+    def _inside(self, u: Use, end: Endpoint, visit: Visit) -> bool:
+        """Its thread has waited for the position, and the position is released only after the access is done."""
+        wait = visit.wait
+        assert wait is not None
+        n = u.node
+        if not wait.number < n.number < visit.advance.number or n.loops[: len(wait.loops)] != wait.loops:
+            return False
+        split = self.threads.split(wait.conditions)
+        if not set(split.uniform) <= set(n.conditions) or not self.threads.implies(u.context.conditions, end.threads, u.context):
+            return False
+        if u.engine is Engine.LOAD:
+            return n in visit.arrivals
+        if u.engine is Engine.TENSOR:
+            return self._read_released(u, Queue.WGMMA, end, visit)
+        if u.engine is Engine.STORE:
+            return self._read_released(u, Queue.BULK, end, visit)
+        if end.lag:
+            return False
+        return all(n.number < a.number and self._released(u, a, end) for a in visit.arrivals if not isinstance(a.stmt, TmaLoad)) and bool(visit.arrivals)
+
+    def _fenced(self, u: Use, section: Section) -> bool:
+        """The writer of a slot fences its write, then arrives, or meets the thread that arrives for it."""
+        for a in section.visit.arrivals:
+            steps = self.paths.forward(u.node, a)
+            fence = next((s.node for s in steps or () if isinstance(s.node.stmt, FenceProxyAsync) and self._same_issuer(s.node, u)), None)
+            if fence is None or not (self._arrives(u, a) or self.rings.released(fence, a, section.end)):
+                return False
+        return bool(section.visit.arrivals)
+
+    def _arrives(self, u: Use, arrival: Node) -> bool:
+        """True only if whoever makes an access makes an arrival, too."""
+        return self.threads.implies(u.context.conditions, self.threads.split(arrival.conditions).threads, u.context)
+
+    def _released(self, u: Use, arrival: Node, end: Endpoint) -> bool:
+        return self._arrives(u, arrival) or self.rings.released(u.node, arrival, end)
+
+    def _read_released(self, u: Use, queue: Queue, end: Endpoint, visit: Visit) -> bool:
+        """An asynchronous read of a slot is retired before the slot is released: by whole warps (wgmma), or by the thread that issued it."""
+        forms = {v.wait: r for v, r in zip(end.visits(), visits(end.releases), strict=True)}
+        release = forms.get(visit.wait)
+        if release is None:
+            return False
+        for a in release.arrivals:
+            if end.lag and a.loops == u.node.loops[: len(a.loops)] and len(a.loops) == len(visit.wait.loops if visit.wait else ()):
+                steps = self.paths.around(u.node, a, a.loops[-1]) if a.loops else None
+            else:
+                steps = self.paths.forward(u.node, a)
+            retired = None if steps is None else self._retired(steps, queue, u)
+            if steps is None or retired is None:
+                return False
+            if queue is Queue.BULK and not (self._arrives(u, a) or (not end.lag and self.rings.released(steps[retired].node, a, end))):
+                return False
+        return bool(release.arrivals)
+
+    def _retired(self, steps: list[Step], queue: Queue, u: Use, *, reads: bool = True) -> int | None:
+        """The step after which an operation issued at ``u`` is done (its source read, if ``reads``), or ``None``."""
+        after = -1  # batches closed after the operation's own; -1: its own is open
+        for k, s in enumerate(steps):
+            match s.node.stmt:
+                case Commit(queue=q) if q is queue and self._same_issuer(s.node, u):
+                    after += 1
+                case Retire(queue=q, pending=n, read_only=read_only) if q is queue and self._same_issuer(s.node, u):
+                    if after >= n and (reads or not read_only):
+                        return k
+                case _:
+                    pass
+        return None
+
+    def _same_issuer(self, node: Node, u: Use) -> bool:
+        """True only if the threads that issue an operation all execute a statement."""
+        split = self.threads.split(node.conditions)
+        return not split.varying and self.threads.implies(u.context.conditions, split.threads, u.context)
+
+    # -- pairs ------------------------------------------------------------------------------------------------------------------------
+
+    def _pair(self, a: Use, b: Use) -> str:
+        """Why two accesses may race; empty if they do not."""
+        self._pairs = None
+        reason, relation = self._conflict(a, b)
+        if not reason or relation is None:
+            return reason
+        if relation.apart(a, b):
+            return ""
+        pairs = self._enumerated(a, b, frozenset(relation.equal))
+        if (
+            pairs is not None
+            and relation.equal >= BLOCKS
+            and (pairs.empty or (not a.engine.is_async and not b.engine.is_async and pairs.one_thread(frozenset(relation.equal))))
+        ):
+            return ""
+        return reason
+
+    def _enumerated(self, a: Use, b: Use, equal: frozenset[str]) -> Pairs | None:
+        if self._pairs is None:
+            self._pairs = (Pairs.of(a, b, equal),)
+        return self._pairs[0]
+
+    def _conflict(self, a: Use, b: Use) -> tuple[str, Relation | None]:
+        """Why two accesses may race, as far as digits and barriers tell."""
+        one, two = self._section(a), self._section(b)
+        if one is not None and two is not None and one.ring is two.ring and a.buffer == b.buffer and a.index[0] is not None:
+            producers = (one.end is one.ring.producer, two.end is two.ring.producer)
+            if producers[0] is not producers[1] and self._slot_axis(a) == self._slot_axis(b):
+                if all(self._fenced(x, s) for x, y, s in ((a, b, one), (b, a, two)) if x.is_write and y.engine.is_async and not x.engine.is_async):
+                    return "", None
+                return "no FENCE proxy.async stands between a write and the arrival that hands it to an asynchronous engine", None
+        r = Relation(a, b, self.threads)
+        if r.never:
+            return "", None
+        equal = frozenset(r.equal)
+        generic = not a.engine.is_async and not b.engine.is_async
+        if generic and equal >= THREADS | BLOCKS:
+            return "", None
+        if a.memory is MemoryType.Global and a.engine.is_async and a is b and equal >= THREADS | BLOCKS:
+            return self._again(a, equal), r
+        once = self._after_load(a, b)
+        if once:
+            return "", None
+        same_position = a.buffer == b.buffer and one is not None and two is not None and one.end is two.end and self._slot_axis(a) == self._slot_axis(b)
+        loops = [loop for loop in common_loops(a.node, b.node) if isinstance(loop.stmt, For) and loop.stmt.var not in equal]
+        if a.node is b.node:
+            one_load = a.engine is b.engine is Engine.LOAD and same_position and self.threads.alone(a.context.conditions)
+            if not one_load and (generic or not equal >= THREADS | BLOCKS):
+                return "different threads may touch one element in one statement", r
+        else:
+            steps = self.paths.forward(a.node, b.node)
+            if steps is None:
+                back = self.paths.forward(b.node, a.node)
+                if back is None:
+                    if not self._exclusive(a, b):
+                        return "they stand in different arms, and nothing orders them", r
+                elif not self._ordered(back, b, a, equal):
+                    return "nothing orders them in one iteration", r
+            elif not self._ordered(steps, a, b, equal):
+                return "nothing orders them in one iteration", r
+        for loop in loops:
+            if same_position and self._advances(one, loop):
+                continue
+            private = self._private_of(a, b, loop)
+            if private is not None:
+                if not self._ordered(private, a, b, equal, whole=True) or not self._ordered(private, b, a, equal, whole=True):
+                    return f"nothing orders the uses of a slot that are {self._private[self._slot_of(a)][0]} iterations apart", r
+                continue
+            for x, y in ((a, b), (b, a)):
+                if not self._ordered(self.paths.around(x.node, y.node, loop), x, y, equal):
+                    assert isinstance(loop.stmt, For)
+                    return f"nothing orders them in different iterations of the loop over {loop.stmt.var}", r
+                if a is b:
+                    break
+        return "", None
+
+    def _exclusive(self, a: Use, b: Use) -> bool:
+        """Two arms never run in one iteration: a condition that all threads agree on decides."""
+        for x, y in zip(a.node.path, b.node.path, strict=False):
+            if x is y:
+                continue
+            break
+        one, two = set(a.context.conditions), set(b.context.conditions)
+        mine = [c for c in one - two if c.free.isdisjoint(THREADS) and c.free.isdisjoint(BLOCKS)]
+        theirs = [c for c in two - one if c.free.isdisjoint(THREADS) and c.free.isdisjoint(BLOCKS)]
+        loops = [n for n in common_loops(a.node, b.node)]
+        names = {n.stmt.var for n in loops if isinstance(n.stmt, For)} | self.threads.launch
+        mine, theirs = [c for c in mine if c.free <= names], [c for c in theirs if c.free <= names]
+        ranges = self.threads.context.ranges.under_all(mine)
+        return any(ranges.refutes(c) for c in theirs)
+
+    def _slot_of(self, u: Use) -> str:
+        return next((str(e) for e in u.index if e is not None and (str(e) in self._cursors or str(e) in self._private)), "")
+
+    def _slot_axis(self, u: Use) -> int:
+        return next((k for k, e in enumerate(u.index) if e is not None and str(e) in self._cursors), -1)
+
+    def _advances(self, section: Section | None, loop: Node) -> bool:
+        """True if different iterations of a loop are different positions."""
+        assert section is not None
+        return loop in section.visit.advance.loops
+
+    def _private_of(self, a: Use, b: Use, loop: Node) -> list[Step] | None:
+        """What is passed between two uses of a slot of a ring inside one role, in different positions; ``None`` if the ring does not tell."""
+        slot = self._slot_of(a)
+        if slot == "" or slot != self._slot_of(b) or a.buffer != b.buffer or slot not in self._private:
+            return None
+        axes = [[k for k, e in enumerate(u.index) if e is sym(slot)] for u in (a, b)]
+        slots, inner, move = self._private[slot]
+        if axes[0] != axes[1] or slots < 2 or max(a.node.number, b.node.number) > move.number or inner not in a.node.loops or inner not in b.node.loops:
+            return None
+        if loop is not inner and loop not in inner.loops:
+            return None
+        return self.paths.body(inner)
+
+    # -- order --------------------------------------------------------------------------------------------------------------------------
+
+    def _ordered(self, steps: list[Step], a: Use, b: Use, equal: frozenset[str], *, whole: bool = False) -> bool:
+        """True if what stands between ``a`` and a later ``b`` orders them: a retire of ``a``, a fence for ``b``, a meeting of both, in that order."""
+        start = 0
+        same = equal >= THREADS | BLOCKS
+        if a.engine.is_async:
+            queue = Queue.BULK if a.engine is Engine.STORE else Queue.WGMMA
+            if a.engine is Engine.LOAD:
+                return False
+            found = self._retired(steps, queue, a, reads=not a.is_write)
+            if found is None:
+                return False
+            start = found + 1
+            if b.engine is a.engine and same:
+                return True
+        if b.engine.is_async and a.is_write and not a.engine.is_async and a.memory is MemoryType.Shared:
+            fence = next((k for k, s in enumerate(steps) if k >= start and isinstance(s.node.stmt, FenceProxyAsync) and self._same_issuer(s.node, a)), None)
+            if fence is None:
+                return False
+            start = fence + 1
+        if same and not (a.engine.is_async and a.engine is not Engine.THREAD and not self._one_thread(a)):
+            return True
+        shared = tuple(c for c in a.context.conditions if c in b.context.conditions)
+        common = _common_conditions(a.node, b.node)
+        for s in steps[start:]:
+            m = self.meetings.at.get(s.node)
+            if m is not None and self._joins(m, s, a, b, common, shared, equal):
+                return True
+        return False
+
+    def _one_thread(self, u: Use) -> bool:
+        return self.threads.alone(u.context.conditions)
+
+    def _joins(self, m: Meeting, step: Step, a: Use, b: Use, common: set[Expr], shared: tuple[Expr, ...], equal: frozenset[str]) -> bool:
+        """True if both threads come to a meeting, and meet each other there."""
+        allowed = set(a.node.conditions) if step.region is Region.AFTER else set(b.node.conditions) if step.region is Region.BEFORE else common
+        for c in m.uniform:
+            if c not in allowed:
+                return False
+            if m.scope is BarrierScope.GRID and not c.free.isdisjoint(BLOCKS) and not (c in a.node.conditions and c in b.node.conditions):
+                return False
+        for u in (a, b):
+            if not self.threads.implies(u.context.conditions, m.participants, u.context):
+                return False
+        return ordered_by(m, shared, equal, lambda: self._enumerated(a, b, equal), self.threads)
+
+    def _after_load(self, a: Use, b: Use) -> bool:
+        """A load that completes a barrier once, and an access of a thread that has waited for it; or an access before it was issued."""
+        for x, y in ((a, b), (b, a)):
+            if x.engine is not Engine.LOAD or not isinstance(x.node.stmt, TmaLoad) or x.node.stmt.barrier.name not in self.rings.once:
+                continue
+            name = x.node.stmt.barrier.name
+            if y is x and self.threads.alone(x.context.conditions):
+                return True
+            if y.engine.is_async:
+                steps = self.paths.from_start(y.node)
+            else:
+                steps = self.paths.from_start(y.node)
+            if any(isinstance(s.node.stmt, Wait) and s.node.stmt.barrier.name == name and self._same_issuer(s.node, y) for s in steps):
+                return True
+        return False
+
+    def _again(self, a: Use, equal: frozenset[str]) -> str:
+        """A store of one thread that meets its own earlier store: their order would be open."""
+        for loop in common_loops(a.node, a.node):
+            assert isinstance(loop.stmt, For)
+            if loop.stmt.var not in equal and not self._ordered(self.paths.around(a.node, a.node, loop), a, a, equal):
+                return f"stores of different iterations of the loop over {loop.stmt.var} may overlap"
+        return ""
+
+    # -- the end --------------------------------------------------------------------------------------------------------------------------
+
+    def retired_at_exit(self) -> list[Obligation]:
+        """Every store and wgmma is retired by its issuer before it exits."""
+        found: list[Obligation] = []
+        for u in self.uses.all:
+            if u.engine not in (Engine.STORE, Engine.TENSOR):
+                continue
+            queue = Queue.BULK if u.engine is Engine.STORE else Queue.WGMMA
+            if self._retired(self.paths.to_end(u.node), queue, u, reads=u.engine is Engine.TENSOR or not u.is_write) is None:
+                found.append(Obligation(Layer.ORDER, u.node.text, Verdict.OUTSIDE, "it is never retired: the thread may exit before it is done"))
+        return found
+
+
+def _common_conditions(a: Node, b: Node) -> set[Expr]:
+    """What holds in the innermost block around both."""
+    found: set[Expr] = set()
+    for x, y in zip(a.path, b.path, strict=False):
+        found = set(x.block.context.conditions) if x.block is y.block else found
+        if x is not y:
+            break
+    return found

@@ -1,0 +1,227 @@
+"""Constant bounds of index expressions, from the conditions that hold at a place.
+
+A deliberately small interval arithmetic: the races between accesses are decided over constants in most kernels, and the prover of
+``taskfuse.ir.scalar`` is asked only where this one knows nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from taskfuse.ir.scalar import And, Compare, CompareOp, Const, Expr, FloorDiv, Max, Min, Mod, Not, Or, Product, Select, Sum, Table, Xor
+
+Span = tuple[int | None, int | None]
+"""Inclusive bounds; ``None``: none is known."""
+
+OPEN: Span = (None, None)
+
+
+def terms_of(e: Expr) -> tuple[tuple[tuple[Expr, int], ...], int]:
+    """``e`` as (terms with coefficients, constant)."""
+    match e:
+        case Sum(terms, constant):
+            return terms, constant
+        case Const(value):
+            return (), value
+        case _:
+            return ((e, 1),), 0
+
+
+def meet(a: Span, b: Span) -> Span:
+    """The intersection."""
+    lo = a[0] if b[0] is None else b[0] if a[0] is None else max(a[0], b[0])
+    hi = a[1] if b[1] is None else b[1] if a[1] is None else min(a[1], b[1])
+    return lo, hi
+
+
+def join(a: Span, b: Span) -> Span:
+    """The smallest span around both."""
+    return None if a[0] is None or b[0] is None else min(a[0], b[0]), None if a[1] is None or b[1] is None else max(a[1], b[1])
+
+
+class Ranges:
+    """Spans of atoms (symbols, quotients, ...) under a list of conditions. Immutable; ``under`` gives stronger ones."""
+
+    __slots__ = ("_memo", "_next", "known")
+
+    def __init__(self, known: dict[Expr, Span]) -> None:
+        self.known = known
+        self._memo: dict[Expr, Span] = {}
+        self._next: dict[Expr, Ranges] = {}
+
+    def with_span(self, atom: Expr, span: Span) -> Ranges:
+        """Ranges in which ``atom`` also lies in ``span``."""
+        return Ranges({**self.known, atom: meet(self.known.get(atom, OPEN), span)})
+
+    def under(self, condition: Expr) -> Ranges:
+        """Ranges in which ``condition`` also holds."""
+        found = self._next.get(condition)
+        if found is None:
+            known = dict(self.known)
+            for atom, span in _spans(condition):
+                known[atom] = meet(known.get(atom, self.of(atom)), span)
+            found = self._next[condition] = Ranges(known)
+        return found
+
+    def under_all(self, conditions: Iterable[Expr]) -> Ranges:
+        """Ranges in which all of some conditions hold."""
+        found = self
+        for c in conditions:
+            found = found.under(c)
+        return found
+
+    def of(self, e: Expr) -> Span:
+        """Bounds of ``e``: never wrong, not always the tightest."""
+        if isinstance(e, Const):
+            return e.value, e.value
+        found = self._memo.get(e)
+        if found is None:
+            found = self._memo[e] = meet(self._compute(e), self.known.get(e, OPEN))
+        return found
+
+    def refutes(self, condition: Expr) -> bool:
+        """True only if ``condition`` holds nowhere."""
+        match condition:
+            case Const(value):
+                return value == 0
+            case And(args):
+                return any(map(self.refutes, args))
+            case Or(args):
+                return all(map(self.refutes, args))
+            case Compare(op, a, b):
+                lo, hi = self.of(a - b)
+                match op:
+                    case CompareOp.LT:
+                        return lo is not None and lo >= 0
+                    case CompareOp.LE:
+                        return lo is not None and lo > 0
+                    case CompareOp.EQ:
+                        return (lo is not None and lo > 0) or (hi is not None and hi < 0)
+                    case CompareOp.NE:
+                        return lo == hi == 0
+            case Not(a):
+                return self.implies(a)
+            case _:
+                return False
+
+    def implies(self, condition: Expr) -> bool:
+        """True only if ``condition`` holds everywhere."""
+        match condition:
+            case Const(value):
+                return value != 0
+            case And(args):
+                return all(map(self.implies, args))
+            case Or(args):
+                return any(map(self.implies, args))
+            case Compare(op, a, b):
+                lo, hi = self.of(a - b)
+                match op:
+                    case CompareOp.LT:
+                        return hi is not None and hi < 0
+                    case CompareOp.LE:
+                        return hi is not None and hi <= 0
+                    case CompareOp.EQ:
+                        return lo == hi == 0
+                    case CompareOp.NE:
+                        return (lo is not None and lo > 0) or (hi is not None and hi < 0)
+            case Not(a):
+                return self.refutes(a)
+            case _:
+                return False
+
+    def _compute(self, e: Expr) -> Span:
+        match e:
+            case Sum(terms, constant):
+                lo: int | None = constant
+                hi: int | None = constant
+                if constant and len(terms) > 1:  # a form that conditions may speak of
+                    lo, hi = self.of(e - constant)
+                    return None if lo is None else lo + constant, None if hi is None else hi + constant
+                if len(terms) > 1 and terms[0][1] < 0:
+                    lo, hi = self.of(-e)
+                    return None if hi is None else -hi, None if lo is None else -lo
+                for term, k in terms:
+                    low, high = self.of(term)
+                    if k < 0:
+                        low, high = high, low
+                    lo = None if lo is None or low is None else lo + k * low
+                    hi = None if hi is None or high is None else hi + k * high
+                return lo, hi
+            case Product(factors):
+                span = self.of(factors[0])
+                for f in factors[1:]:
+                    span = _times(span, self.of(f))
+                return span
+            case FloorDiv(a, Const(d)) if d > 0:
+                lo, hi = self.of(a)
+                return None if lo is None else lo // d, None if hi is None else hi // d
+            case FloorDiv(a, b):
+                (lo, hi), (small, _) = self.of(a), self.of(b)
+                return (0, hi) if lo is not None and lo >= 0 and small is not None and small >= 0 else OPEN
+            case Mod(a, Const(d)) if d > 0:
+                lo, hi = self.of(a)
+                return (lo, hi) if lo is not None and hi is not None and lo >= 0 and hi < d else (0, d - 1)
+            case Mod(_, b):
+                small, large = self.of(b)
+                return (0, None if large is None else max(large - 1, 0)) if small is not None and small >= 0 else OPEN
+            case Min(args):
+                spans = [self.of(a) for a in args]
+                lows, highs = [s[0] for s in spans], [s[1] for s in spans if s[1] is not None]
+                return None if None in lows else min(x for x in lows if x is not None), min(highs, default=None)
+            case Max(args):
+                spans = [self.of(a) for a in args]
+                lows, highs = [s[0] for s in spans if s[0] is not None], [s[1] for s in spans]
+                return max(lows, default=None), None if None in highs else max(x for x in highs if x is not None)
+            case Xor(a, b):
+                (lo, hi), (lo2, hi2) = self.of(a), self.of(b)
+                if lo is None or lo2 is None or lo < 0 or lo2 < 0:
+                    return OPEN
+                return 0, None if hi is None or hi2 is None else (1 << max(hi.bit_length(), hi2.bit_length())) - 1
+            case Select(_, a, b):
+                return join(self.of(a), self.of(b))
+            case Table(values, _):
+                return min(values), max(values)
+            case Compare() | And() | Or() | Not():
+                return 0, 1
+            case _:
+                return OPEN
+
+
+def _times(a: Span, b: Span) -> Span:
+    if a[0] is None or b[0] is None or a[0] < 0 or b[0] < 0:
+        if None in a or None in b:
+            return OPEN
+        corners = [x * y for x in a for y in b if x is not None and y is not None]
+        return min(corners), max(corners)
+    return a[0] * b[0], None if a[1] is None or b[1] is None else a[1] * b[1]
+
+
+def _spans(condition: Expr) -> Iterable[tuple[Expr, Span]]:
+    """What a condition says about single atoms."""
+    match condition:
+        case And(args):
+            for a in args:
+                yield from _spans(a)
+        case Compare(op, a, b) if op is not CompareOp.NE:
+            terms, constant = terms_of(b - a)  # >= 0, or > 0, or == 0
+            if len(terms) > 1:  # the form without its constant, by itself or negated
+                form = (b - a) - constant
+                if terms[0][1] < 0:
+                    atom, k = -form, -1
+                else:
+                    atom, k = form, 1
+            elif terms:
+                ((atom, k),) = terms
+            else:
+                return
+            if op is CompareOp.LT:
+                constant -= 1
+            if op is CompareOp.EQ:
+                if constant % k == 0:
+                    yield atom, (-constant // k, -constant // k)
+            elif k > 0:
+                yield atom, (-(constant // k), None)
+            else:
+                yield atom, (None, constant // -k)
+        case _:
+            return

@@ -1,0 +1,364 @@
+"""What two accesses of one element have in common.
+
+Two accesses ``a`` and ``b`` are made by any threads in any iterations. If they touch one element, their indices are equal axis by axis; from
+such an equation follow equalities of *digits*: ``32*i + x`` with ``0 <= x < 32`` is equal on both sides only if ``i`` and ``x`` are. The closure
+below collects everything that must be equal: thread and block indices, loop variables, and expressions of them. No solution at all means that
+the accesses never meet.
+"""
+
+from __future__ import annotations
+
+from taskfuse.check.accesses import Use
+from taskfuse.check.program import BLOCKS, THREADS, Context
+from taskfuse.check.ranges import OPEN, Span, join, meet, terms_of
+from taskfuse.check.threads import Threads, bounds_of
+from taskfuse.ir.scalar import Const, Expr, FloorDiv, Max, Min, Mod, Product, Sum, Sym, Xor, const, ge, lt, not_, prove, substitute, sym
+from taskfuse.ir.types import MemoryType
+from taskfuse.kir.nodes import For
+
+ROUNDS = 16
+
+
+class Relation:
+    """The closure for one pair of accesses.
+
+    Attributes:
+        never: they touch no common element.
+        equal: names of symbols that have one value in both.
+    """
+
+    def __init__(self, a: Use, b: Use, threads: Threads) -> None:
+        self.threads = threads
+        self.a, self.b = a.context, b.context
+        self.never = False
+        self.equal: set[str] = set()
+        self._facts: set[Expr] = set()
+        self._varying = frozenset(_varying(a)) | frozenset(_varying(b))
+        self._quotients: set[Expr] = set()
+        if a.memory is MemoryType.Shared:
+            self.equal |= BLOCKS
+        self.equal |= {n for n, e in (*threads.extents.items(), *threads.grid.items()) if isinstance(e, Const) and e.value == 1}
+        self._fix()
+        if a.buffer == b.buffer:
+            equations = [(x, y) for x, y in zip(a.index, b.index, strict=True) if x is not None and y is not None]
+        else:
+            equations = []
+        self._loops = {n.stmt.var: n for n in a.node.loops if isinstance(n.stmt, For) and n in b.node.loops}
+        for _ in range(ROUNDS):
+            before = len(self.equal), len(self._facts)
+            for x, y in equations:
+                self._solve(x, y)
+                if self.never:
+                    return
+            for e in list(self._facts):
+                self._derive(e, equations)
+            for name, loop in list(self._loops.items()):
+                if name in self.equal:
+                    del self._loops[name]
+                    assert isinstance(loop.stmt, For)
+                    if loop.stmt.start.free & self._varying or not isinstance(loop.stmt.start, Const):
+                        trip = loop.stmt.start + loop.stmt.step * sym(f"{name}.trip")
+                        self._varying |= {f"{name}.trip"}
+                        equations.append((trip, trip))
+            if before == (len(self.equal), len(self._facts)):
+                break
+        self._exclude(a, b)
+
+    # -- what is known to be equal ------------------------------------------------------------------------------------------------
+
+    def _fix(self) -> None:
+        """Indices with one value on both sides."""
+        for n in (*THREADS, *BLOCKS):
+            if n in self.equal:
+                continue
+            one, two = self.a.ranges.of(sym(n)), self.b.ranges.of(sym(n))
+            if one[0] is not None and one[0] == one[1] and one == two:
+                self.equal.add(n)
+                continue
+            values = fixed_value(n, self.a), fixed_value(n, self.b)
+            if values[0] is not None and values[1] is not None and not (values[0] - values[1]).free and values[0] is values[1]:
+                self.equal.add(n)
+
+        for atom, (lo, hi) in self.a.ranges.known.items():
+            if lo is not None and lo == hi and self.b.ranges.known.get(atom) == (lo, hi) and not atom.free.isdisjoint(self._varying):
+                self._learn(atom)
+
+    def known(self, e: Expr) -> bool:
+        """True only if an expression has one value in both accesses."""
+        if e.free.isdisjoint(self._varying - self.equal):
+            return True
+        if e in self._facts:
+            return True
+        match e:
+            case Mod(a, Const(d)):
+                if any(isinstance(f, Mod) and f.a is a and isinstance(f.b, Const) and f.b.value % d == 0 for f in self._facts):
+                    return True
+                return self.known(a)
+            case Sum(terms):
+                return all(self.known(t) for t, _ in terms)
+            case FloorDiv(FloorDiv(a, b), c) if self._quotient_known(a, b, c):
+                return True
+            case FloorDiv(a, b) | Mod(a, b) | Xor(a, b):
+                return self.known(a) and self.known(b)
+            case Product(factors) | Min(factors) | Max(factors):
+                return all(map(self.known, factors))
+            case _:
+                return False
+
+    def _quotient_known(self, a: Expr, b: Expr, c: Expr) -> bool:
+        """True only if ``a//b//c`` is ``a//(b*c)``, as of positive divisors, and that is known."""
+        divisor = b * c
+        if not any(isinstance(f, FloorDiv) and f.a is a and f.b is divisor for f in self._facts):
+            return False
+        return self.known(divisor) and all(prove(ge(d, 1), self.a.facts) for d in (b, c))
+
+    def _learn(self, e: Expr) -> None:
+        if isinstance(e, Sym):
+            self.equal.add(e.name)
+        else:
+            self._facts.add(e)
+
+    def _derive(self, e: Expr, equations: list[tuple[Expr, Expr]]) -> None:
+        """Equalities that follow from one of a compound expression."""
+        match e:
+            case Sum() if e not in self._quotients:
+                self._quotients.add(e)
+                equations.append((e, e))
+            case Xor(a, b):
+                if self.known(a):
+                    self._learn(b)
+                elif self.known(b):
+                    self._learn(a)
+            case FloorDiv(a, b) if self.known(b) and e not in self._quotients and self.known(a % b):
+                self._quotients.add(e)
+                self._learn(a)
+                equations.append((a, a))
+            case Mod(a, b) if self.known(b) and e not in self._quotients and self.known(a // b):
+                self._quotients.add(e)
+                self._learn(a)
+                equations.append((a, a))
+            case _:
+                pass
+
+    # -- one equation ---------------------------------------------------------------------------------------------------------------
+
+    def _solve(self, x: Expr, y: Expr) -> None:
+        """Use ``x`` (in ``a``) ``== y`` (in ``b``)."""
+        (lo, hi), (low, high) = self.a.ranges.of(x), self.b.ranges.of(y)
+        if (hi is not None and low is not None and hi < low) or (lo is not None and high is not None and high < lo):
+            self.never = True
+            return
+        terms_x, const_x = terms_of(x)
+        terms_y, const_y = terms_of(y)
+        mine, theirs = dict(terms_x), dict(terms_y)
+        rows: list[tuple[int, Expr | None, Span]] = []  # coefficient, atom if both sides have it, span
+        for atom, k in mine.items():
+            other = theirs.pop(atom, 0)
+            if other == k:
+                if not self.known(atom):
+                    rows.append((k, atom, self._difference(atom)))
+                continue
+            rows.append((k, None, self._span(atom, self.a)))
+            if other:
+                rows.append((-other, None, self._span(atom, self.b)))
+        rows += [(-k, None, self._span(atom, self.b)) for atom, k in theirs.items()]
+        constant = const_x - const_y
+        if not rows:
+            self.never = self.never or constant != 0
+            return
+        if any(isinstance(atom, Product) for _, atom, _ in rows) and all(atom is not None for _, atom, _ in rows) and constant == 0:
+            self._solve_symbolic([(atom, k) for k, atom, _ in rows if atom is not None])
+            return
+        rows = _joined(rows)
+        while rows:
+            (k, atom, span), rest = rows[0], rows[1:]
+            low, high = constant, constant
+            lo: int | None = low
+            hi: int | None = high
+            for c, _, (u, v) in rest:
+                u, v = (u, v) if c > 0 else (v, u)
+                lo = None if lo is None or u is None else lo + c * u
+                hi = None if hi is None or v is None else hi + c * v
+            # k*d = -(rest), so d lies between -hi/k and -lo/k
+            if k < 0:
+                lo, hi, k = (None if hi is None else -hi), (None if lo is None else -lo), -k
+            least = None if hi is None else -(hi // k)
+            most = None if lo is None else (-lo) // k
+            if span[0] is not None:
+                least = span[0] if least is None else max(least, span[0])
+            if span[1] is not None:
+                most = span[1] if most is None else min(most, span[1])
+            if least is not None and most is not None:
+                if least > most:
+                    self.never = True
+                    return
+                if least == most:
+                    if atom is not None and least == 0:
+                        self._learn(atom)
+                    constant += rows[0][0] * least
+                    rows = rest
+                    continue
+            return
+        self.never = self.never or constant != 0
+
+    def _difference(self, atom: Expr) -> Span:
+        """Of the values of an atom, one in each access."""
+        span = _minus(self._span(atom, self.a), self._span(atom, self.b))
+        if None in span and isinstance(atom, Sym):
+            for reach in self._reaches(atom):
+                if isinstance(reach, Const):
+                    span = meet(span, (-reach.value, reach.value))
+        return span
+
+    @staticmethod
+    def _span(atom: Expr, context: Context) -> Span:
+        span = context.ranges.of(atom)
+        if span == OPEN and isinstance(atom, Mod) and prove(ge(atom.b, 1), context.facts):
+            hi = context.ranges.of(atom.b)[1]
+            return 0, None if hi is None else hi - 1
+        return span
+
+    def _solve_symbolic(self, rows: list[tuple[Expr, int]]) -> None:
+        """Digits with symbolic weights: the first is equal if its weight is more than all the others together can make up for."""
+        digits: list[tuple[Expr, Expr, list[Expr]]] = []  # weight, atom, bounds of its differences
+        for term, k in rows:
+            parts = term.factors if isinstance(term, Product) else (term,)
+            moving = [p for p in parts if not self.known(p)]
+            if len(moving) != 1 or k < 0:
+                return
+            weight = const(k)
+            for p in parts:
+                if p is not moving[0]:
+                    weight = weight * p
+            digits.append((weight, moving[0], self._reaches(moving[0])))
+        facts = self.a.facts
+        digits.sort(key=lambda d: (-_degree(d[0]), -max((abs(c) for _, c in terms_of(d[0])[0]), default=_constant(d[0]))))
+        while digits:
+            weight, atom, _ = digits[0]
+            rest = digits[1:]
+            if not all(r for _, _, r in rest) or not any(prove(ge(weight - _most(rest, k), 1), facts) for k in (0, 1)):
+                return
+            self._learn(atom)
+            digits = rest
+
+    def _reaches(self, atom: Expr) -> list[Expr]:
+        """Bounds of the difference between two values of an atom, one in each access; uniform in both. Symbolic ones first."""
+        found: list[Expr] = []
+        match atom:
+            case Sym(name):
+                one, two = bounds_of(name, self.a, self.known), bounds_of(name, self.b, self.known)
+                if one is not None and one == two:
+                    found.append(one[1] - one[0])
+            case Mod(_, b) if self.known(b) and prove(ge(b, 1), self.a.facts):
+                found.append(b - 1)
+            case _:
+                pass
+        span = join(self.a.ranges.of(atom), self.b.ranges.of(atom))
+        if span[0] is not None and span[1] is not None:
+            found.append(const(span[1] - span[0]))
+        return found
+
+    # -- contradictions -------------------------------------------------------------------------------------------------------------
+
+    def _exclude(self, a: Use, b: Use) -> None:
+        """No common element if the conditions on what is equal contradict each other."""
+        fixed = self.equal
+        free = self._varying - fixed
+        mine = tuple(c for c in a.context.conditions if c.free.isdisjoint(free))
+        theirs = tuple(c for c in b.context.conditions if c.free.isdisjoint(free))
+        if not mine or not theirs or set(mine) == set(theirs):
+            return
+        if self.threads.disjoint(tuple(c for c in mine if c.free <= THREADS), tuple(c for c in theirs if c.free <= THREADS)):
+            self.never = True
+            return
+        ranges = self.threads.context.ranges.under_all(mine)
+        if any(ranges.refutes(c) for c in theirs):
+            self.never = True
+            return
+        facts = self.threads.context.facts
+        for c in mine:
+            facts = facts.with_assumption(c)
+        self.never = any(c not in mine and prove(not_(c), facts) for c in theirs)
+
+    def apart(self, a: Use, b: Use) -> bool:
+        """True only if the prover finds an axis on which the indices differ in any case. Slow: for where nothing else helps."""
+        if a.buffer != b.buffer:
+            return False
+        moving = sorted(self._varying - self.equal)
+        names = {n: sym(f"{n}.other") for n in moving}
+        facts = self.a.facts
+        for n in moving:
+            lo, hi = self.b.facts.ranges.get(n, (None, None))
+            if lo is not None or hi is not None:
+                facts = facts.with_range(f"{n}.other", *(None if e is None else substitute(e, names) for e in (lo, hi)))
+        for n in (*a.span, *b.span):
+            for name, context in ((n, self.a), (f"{n}.other", self.b)):
+                facts = facts.with_range(name, *context.ranges.of(sym(n)))
+        for c in b.context.conditions:
+            facts = facts.with_assumption(substitute(c, names))
+        for x, y in zip(a.index, b.index, strict=True):
+            if x is not None and y is not None:
+                other = substitute(y, names)
+                if x is not other and (prove(lt(x, other), facts) or prove(lt(other, x), facts)):
+                    return True
+        return False
+
+
+def _most(digits: list[tuple[Expr, Expr, list[Expr]]], choice: int) -> Expr:
+    """What digits can make up for together; ``choice``: which of several bounds is taken."""
+    total: Expr = const(0)
+    for weight, _, reaches in digits:
+        total = total + weight * reaches[min(choice, len(reaches) - 1)]
+    return total
+
+
+def _joined(rows: list[tuple[int, Expr | None, Span]]) -> list[tuple[int, Expr | None, Span]]:
+    """Rows by falling weight, those of one weight in one."""
+    found: dict[int, tuple[int, Expr | None, Span]] = {}
+    for k, atom, (lo, hi) in rows:
+        w = abs(k)
+        if k < 0:
+            lo, hi = None if hi is None else -hi, None if lo is None else -lo
+        known = found.get(w)
+        if known is None:
+            found[w] = (w, atom, (lo, hi))
+        else:
+            low, high = known[2]
+            found[w] = (w, None, (None if low is None or lo is None else low + lo, None if high is None or hi is None else high + hi))
+    return [found[w] for w in sorted(found, reverse=True)]
+
+
+def _varying(use: Use) -> set[str]:
+    names = set(THREADS | BLOCKS | set(use.span))
+    for loop in use.node.loops:
+        assert isinstance(loop.stmt, For)
+        names.add(loop.stmt.var)
+    for e in use.index:
+        if e is not None:
+            names |= {n for n in e.free if n.endswith((".slot", ".parity"))}
+    for c in use.context.conditions:
+        names |= {n for n in c.free if n.endswith((".slot", ".parity"))}
+    return names
+
+
+def fixed_value(name: str, context: Context) -> Expr | None:
+    """The value that an equation among the conditions gives an index."""
+    for c in context.conditions:
+        if name in c.free:
+            found = bounds_of(name, context, conditions=(c,))
+            if found is not None and found[0] is found[1] and name not in found[0].free:
+                return found[0]
+    return None
+
+
+def _minus(a: Span, b: Span) -> Span:
+    return None if a[0] is None or b[1] is None else a[0] - b[1], None if a[1] is None or b[0] is None else a[1] - b[0]
+
+
+def _degree(e: Expr) -> int:
+    terms, _ = terms_of(e)
+    return max((len(t.factors) if isinstance(t, Product) else 1 for t, _ in terms), default=0)
+
+
+def _constant(e: Expr) -> int:
+    return abs(e.value) if isinstance(e, Const) else 0

@@ -1,0 +1,549 @@
+"""Rings: two arrays of mbarriers, ``full`` and ``empty``, that hand slots from a producer to consumers and back.
+
+An endpoint's cursor counts *positions*: position ``n`` is slot ``n % S`` in phase ``n // S``. A ring is *disciplined* if
+
+1. every thread of an endpoint visits the positions in order, at each of them waits once, then arrives once (or lets another thread of its
+   warp or barrier arrive for it, after meeting it), then advances by one;
+2. producer and consumers visit equally many: their loops around the ring are equal, one by one;
+3. ``full`` counts the producer's arrivals of one position, ``empty`` those of all consumers; consumers start in phase 0, producers one ahead.
+
+docs/proof.md shows that then no wait can pass early or miss its phase, for any trip counts, and that all that is done with a slot
+between wait and arrival is ordered.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from taskfuse.check.certificate import Layer, Obligation, Verdict
+from taskfuse.check.forms import Item, Match, NotRing, Part, Turns, Visit, match_trailing, parse, skeleton, visits
+from taskfuse.check.meetings import Meeting, Meetings, uneven
+from taskfuse.check.paths import Paths, Step
+from taskfuse.check.program import THREADS, Node, Program
+from taskfuse.check.threads import Conditions, Threads
+from taskfuse.check.turns import distributed
+from taskfuse.ir.scalar import Const, Expr, Sym, const, eq, prove, sym
+from taskfuse.kir import Kernel
+from taskfuse.kir.nodes import (
+    Advance,
+    Arrive,
+    BarrierScope,
+    CursorInit,
+    Expect,
+    InitBarrier,
+    Queue,
+    Retire,
+    StMatrix,
+    TensorMapParam,
+    TensorParam,
+    TmaLoad,
+    Wait,
+    Wgmma,
+)
+
+
+@dataclass(slots=True, eq=False)
+class Endpoint:
+    """A side of a ring.
+
+    Attributes:
+        cursor: what it waits with.
+        release: what a consumer arrives with: the same cursor, or one that trails.
+        threads: conditions that select who waits.
+        form: its positions.
+        lag: how many positions the release trails.
+    """
+
+    cursor: str
+    release: str
+    threads: Conditions
+    form: tuple[Part, ...]
+    lag: int = 0
+    releases: tuple[Part, ...] = ()
+    turns: Turns | None = None
+
+    def visits(self) -> Iterator[Visit]:
+        """All positions in the text."""
+        return visits(self.form)
+
+
+@dataclass(slots=True, eq=False)
+class Ring:
+    """A disciplined ring."""
+
+    full: str
+    empty: str
+    slots: int
+    producer: Endpoint
+    consumers: list[Endpoint]
+    loops: list[tuple[Node, Node]] = field(default_factory=lambda: list[tuple[Node, Node]]())
+    turns: list[tuple[Node, Turns]] = field(default_factory=lambda: list[tuple[Node, Turns]]())
+    pairs: list[tuple[Visit, Visit]] = field(default_factory=lambda: list[tuple[Visit, Visit]]())
+
+    @property
+    def endpoints(self) -> list[Endpoint]:
+        """Producer and consumers."""
+        return [self.producer, *self.consumers]
+
+
+class Rings:
+    """The rings of a program.
+
+    Attributes:
+        rings: the disciplined ones.
+        obligations: what was shown.
+        trailing: slot symbol of a cursor -> the rings' endpoints with it.
+    """
+
+    def __init__(self, program: Program, threads: Threads, meetings: Meetings, paths: Paths) -> None:
+        self.program = program
+        self.threads = threads
+        self.meetings = meetings
+        self.paths = paths
+        self.rings: list[Ring] = []
+        self.obligations: list[Obligation] = []
+        self.once: set[str] = set()
+        self._ops: dict[str, list[Node]] = {}
+        self._inits: dict[str, list[Node]] = {}
+        self._counts: dict[str, list[Expr]] = {}
+        self._waits: dict[str, dict[str, list[Node]]] = {}
+        self._arrivals: dict[str, dict[str, list[Node]]] = {}
+        self.turn_waits: dict[str, list[Node]] = {}
+        self.turn_gives: dict[str, list[Node]] = {}
+        self._odd: dict[str, Node] = {}
+        self.slots = {m.name: m.slots for m in program.kernel.mbarriers}
+        self._transfers = _transfers(program.kernel)
+        self._collect()
+        self._find()
+
+    # -- what there is --------------------------------------------------------------------------------------------------------------
+
+    def _collect(self) -> None:
+        for node in self.program.leaves():
+            stmt = node.stmt
+            match stmt:
+                case CursorInit(name=name):
+                    self._inits.setdefault(name, []).append(node)
+                case Advance(cursor=name):
+                    self._ops.setdefault(name, []).append(node)
+                case InitBarrier(barrier=slot, count=count):
+                    self._counts.setdefault(slot.name, []).append(count)
+                case Wait() | Arrive() | Expect() | TmaLoad():
+                    name = stmt.barrier.name
+                    if name in self.meetings.mbarriers:
+                        continue
+                    cursor = self._cursor(stmt.barrier.slot)
+                    if cursor is None or (isinstance(stmt, Wait) and stmt.parity is not sym(f"{cursor}.parity")):
+                        if isinstance(stmt, Wait):
+                            self.turn_waits.setdefault(name, []).append(node)
+                        else:
+                            self.turn_gives.setdefault(name, []).append(node)
+                        continue
+                    self._ops.setdefault(cursor, []).append(node)
+                    side = self._waits if isinstance(stmt, Wait) else self._arrivals
+                    side.setdefault(name, {}).setdefault(cursor, []).append(node)
+                case _:
+                    pass
+
+    @staticmethod
+    def _cursor(slot: Expr) -> str | None:
+        return slot.name.removesuffix(".slot") if isinstance(slot, Sym) and slot.name.endswith(".slot") else None
+
+    def _find(self) -> None:
+        names = [m.name for m in self.program.kernel.mbarriers if m.name not in self.meetings.mbarriers]
+        done: set[str] = set()
+        turns: set[str] = set()
+        for name in names:
+            if name in done or not self._is_full(name):
+                continue
+            try:
+                ring = self._ring(name)
+            except NotRing as e:
+                self._fail(name, e)
+                done |= {name, *(c for c in names if self._shares(name, c))}
+                continue
+            self.rings.append(ring)
+            done |= {ring.full, ring.empty}
+            turns |= {c.turns.barrier for c in ring.consumers if c.turns is not None}
+            self.obligations.append(
+                Obligation(
+                    Layer.STRUCTURE,
+                    f"ring {ring.full}/{ring.empty}",
+                    Verdict.PROVED,
+                    f"{ring.slots} slots, {len(ring.consumers)} consumer{'s' if len(ring.consumers) > 1 else ''}: equal trips, counts and phases",
+                )
+            )
+        for name in names:
+            if name in done or name in turns:
+                continue
+            uses = [n for side in (self._waits, self._arrivals) for nodes in side.get(name, {}).values() for n in nodes]
+            uses += self.turn_waits.get(name, []) + self.turn_gives.get(name, [])
+            if not uses:
+                continue
+            try:
+                self._one_shot(name)
+                self.once.add(name)
+            except NotRing as e:
+                self._fail(name, e)
+
+    def _shares(self, one: str, other: str) -> bool:
+        cursors = {*self._waits.get(one, {}), *self._arrivals.get(one, {})}
+        return bool(cursors & {*self._waits.get(other, {}), *self._arrivals.get(other, {})})
+
+    def _fail(self, name: str, error: NotRing) -> None:
+        notes = tuple(f"{n.text}" + (f" in {n.role}" if n.role else "") for n in error.nodes)
+        self.obligations.append(Obligation(Layer.STRUCTURE, f"mbarrier {name}", Verdict.OUTSIDE, error.reason, notes))
+
+    def _is_full(self, name: str) -> bool:
+        """True if somebody waits here from phase 0 on, and whoever arrives waits elsewhere for the slots to become empty."""
+        waits = self._waits.get(name, {})
+        return bool(waits) and all(self._start(c)[1] == 0 for c in waits) and bool(self._arrivals.get(name))
+
+    def _start(self, cursor: str) -> tuple[int, int]:
+        """Slots and first parity of a cursor."""
+        match [n.stmt for n in self._inits.get(cursor, [])]:
+            case [CursorInit(slots=slots, parity=parity)]:
+                return slots, parity
+            case _:
+                return 0, -1
+
+    # -- one ring -------------------------------------------------------------------------------------------------------------------
+
+    def _ring(self, full: str) -> Ring:
+        arrivals = self._arrivals[full]
+        if len(arrivals) != 1 or full in self.turn_gives or full in self.turn_waits:
+            raise NotRing("it is not the full side of a ring with one producer", *(nodes[0] for nodes in arrivals.values()))
+        (p,) = arrivals
+        empties = [name for name, waits in self._waits.items() if p in waits and name != full]
+        if len(empties) != 1:
+            first = arrivals[p][0]
+            raise NotRing("whoever arrives does not wait for the slot to be empty" if not empties else "its producer waits for several barriers", first)
+        empty = empties[0]
+        if set(self._waits[empty]) != {p} or empty in self.turn_gives or empty in self.turn_waits:
+            raise NotRing(f"others than its producer wait for {empty}", self._waits[empty][p][0])
+        slots = self.slots[full]
+        for cursor in (p, *self._waits[full], *self._arrivals.get(empty, {})):
+            self._check_cursor(cursor, slots, 1 if cursor == p else 0, full, empty)
+        producer = self._endpoint(p, p, empty, full)
+        releases = list(self._arrivals.get(empty, {}))
+        if not releases:
+            raise NotRing(f"nobody arrives at {empty}", self._waits[empty][p][0])
+        consumers: list[Endpoint] = []
+        for a in self._waits[full]:
+            consumers.append(self._endpoint(a, self._release(a, releases, full), full, empty))
+        if {c.release for c in consumers} != set(releases):
+            raise NotRing(f"somebody arrives at {empty} without waiting for {full}", self._arrivals[empty][releases[-1]][0])
+        ring = Ring(full, empty, slots, producer, consumers)
+        for c in consumers:
+            self._lay(ring, c)
+            if ring.slots <= c.lag:
+                raise NotRing(f"a release {c.lag} positions behind needs more than {ring.slots} slots")
+        self._check_count(full, [(producer, producer.form)])
+        self._check_count(empty, [(c, c.releases) for c in consumers])
+        self._check_bytes(ring)
+        for e in ring.endpoints:
+            self._check_arrivals(e)
+        return ring
+
+    def _lay(self, ring: Ring, consumer: Endpoint) -> None:
+        """Producer and consumer visit the same positions, in loops that can be laid on top of each other."""
+        match = Match()
+        match.forms(ring.producer.form, consumer.form, {})
+        ring.loops += match.loops
+        ring.pairs += match.pairs
+        if consumer.turns is not None:
+            ring.turns += [(loop, consumer.turns) for loop in match.shared]
+
+    def _check_cursor(self, cursor: str, slots: int, parity: int, full: str, empty: str) -> None:
+        inits = self._inits.get(cursor, [])
+        if len(inits) != 1:
+            raise NotRing(f"cursor {cursor} is initialized {len(inits)} times", *inits)
+        node = inits[0]
+        stmt = node.stmt
+        assert isinstance(stmt, CursorInit)
+        if node.loops:
+            raise NotRing(f"cursor {cursor} starts anew in every iteration, but the barriers' phases go on", node)
+        if (stmt.slots, stmt.slot) != (slots, 0) or self.slots[empty] != slots:
+            raise NotRing(f"cursor {cursor} runs over {stmt.slots} slots from slot {stmt.slot}; {full} has {slots}, {empty} {self.slots[empty]}", node)
+        if stmt.parity != parity:
+            raise NotRing(
+                f"cursor {cursor} starts with parity {stmt.parity}; {'the phase before the first' if parity else 'the first phase'} has {parity}", node
+            )
+
+    def _release(self, a: str, releases: list[str], full: str) -> str:
+        if a in releases:
+            return a
+        mine = self._threads_of(self._waits[full][a])
+        found = [
+            r
+            for r in releases
+            if r not in self._waits[full] and self.threads.same(mine, self._threads_of([n for n in self._ops[r] if isinstance(n.stmt, Advance)]))
+        ]
+        if len(found) != 1:
+            raise NotRing("a consumer never arrives", self._waits[full][a][0])
+        return found[0]
+
+    def _threads_of(self, nodes: list[Node]) -> Conditions:
+        """The conditions that select who executes some nodes, all alike."""
+        found: Conditions | None = None
+        for n in nodes:
+            split = self.threads.split(n.conditions)
+            reason = uneven(n)
+            if split.varying or reason:
+                raise NotRing(reason or "who executes this changes", n)
+            if found is None:
+                found = split.threads
+            elif not self.threads.same(found, split.threads):
+                raise NotRing("other threads do this than those that use the cursor elsewhere", nodes[0], n)
+        return found or ()
+
+    def _endpoint(self, cursor: str, release: str, waits_on: str, arrives_at: str) -> Endpoint:
+        nodes = self._ops[cursor]
+        for n in nodes:
+            match n.stmt:
+                case Wait(barrier=slot) if slot.name == waits_on:
+                    pass
+                case Arrive(barrier=slot) | Expect(barrier=slot) | TmaLoad(barrier=slot) if slot.name == arrives_at:
+                    pass
+                case Advance():
+                    pass
+                case _:
+                    raise NotRing(f"cursor {cursor} is used for another barrier, too", n)
+        moving = [n for n in nodes if isinstance(n.stmt, (Wait, Advance))]
+        who = self._threads_of(moving)
+        turns = None
+        if any(isinstance(n.stmt, Advance) and n.stmt.count is not const(1) for n in moving):
+            form, turns = distributed(self, cursor, who)
+        else:
+            form = parse(self.skeleton(set(nodes)), trailing=False, waits=True, arrives=release == cursor)
+        endpoint = Endpoint(cursor, release, who, form, turns=turns)
+        if release == cursor:
+            endpoint.releases = form
+            return endpoint
+        for n in self._ops[release]:
+            if not isinstance(n.stmt, Advance) and not (isinstance(n.stmt, (Arrive, Expect, TmaLoad)) and n.stmt.barrier.name == arrives_at):
+                raise NotRing(f"cursor {release} is used for another barrier, too", n)
+        endpoint.releases = parse(self.skeleton(set(self._ops[release])), trailing=True, waits=False, arrives=True)
+        self._trail(endpoint)
+        return endpoint
+
+    def ops(self, cursor: str) -> list[Node]:
+        """Waits, arrivals and advances with a cursor."""
+        return self._ops.get(cursor, [])
+
+    def inits(self, cursor: str) -> list[Node]:
+        """Where a cursor starts."""
+        return self._inits.get(cursor, [])
+
+    def counts(self, name: str) -> list[Expr]:
+        """What an mbarrier is initialized with."""
+        return self._counts.get(name, [])
+
+    # -- the form of an endpoint ------------------------------------------------------------------------------------------------------
+
+    def skeleton(self, ops: set[Node]) -> list[Item]:
+        """The nodes in ``ops`` with the loops and uniform conditions around them."""
+        return skeleton(self.program.root, ops, self.paths)
+
+    def _trail(self, e: Endpoint) -> None:
+        """The release cursor makes the moves of the other one, at most one position later, in the same loops."""
+        e.lag = 1
+        match_trailing(e.form, e.releases)
+
+    # -- counts -----------------------------------------------------------------------------------------------------------------------
+
+    def _check_count(self, name: str, ends: list[tuple[Endpoint, tuple[Part, ...]]]) -> None:
+        """The arrivals of one position, of all ends together, are what the barrier counts."""
+        total: Expr = const(0)
+        for end, form in ends:
+            one: Expr | None = None
+            for visit in visits(form):
+                for count in self._arrivals_of(end, visit):
+                    if one is not None and one is not count and not prove(eq(one, count), self.threads.context.facts):
+                        raise NotRing("positions have different numbers of arrivals", visit.arrivals[0])
+                    one = count
+            total = total if one is None else total + one
+        for count in self._counts.get(name, []):
+            if count is not total and not prove(eq(count, total), self.threads.context.facts):
+                raise NotRing(f"{name} counts {count} arrivals, and {total} come", *(n for _, form in ends for v in visits(form) for n in v.arrivals[:1]))
+
+    def _arrivals_of(self, end: Endpoint, visit: Visit) -> list[Expr]:
+        """The arrivals of one position; of the visits of a trailing cursor, those in the loop and those behind it."""
+        found: dict[tuple[Node, ...], Expr] = {}
+        for n in visit.arrivals:
+            if isinstance(n.stmt, TmaLoad):
+                continue
+            split = self.threads.split(n.conditions)
+            if split.varying:
+                raise NotRing("who arrives changes", n)
+            count = self._instance_count(end, split.threads)
+            if count is None:
+                raise NotRing("how many threads arrive is unknown", n)
+            found[n.loops] = found[n.loops] + count if n.loops in found else count
+        return list(found.values())
+
+    def _instance_count(self, end: Endpoint, conditions: Conditions) -> Expr | None:
+        if end.turns is None:
+            return self.threads.count(conditions)
+        counts = {self.threads.count((*conditions, eq(end.turns.index, k))) for k in range(end.turns.count)}
+        return counts.pop() if len(counts) == 1 else None
+
+    def _check_bytes(self, ring: Ring) -> None:
+        """What a position's loads bring is what its arrivals expect."""
+        for visit in ring.producer.visits():
+            self._balanced(visit.arrivals)
+            if any(isinstance(n.stmt, TmaLoad) for n in visit.arrivals):
+                for n in visit.arrivals:
+                    if isinstance(n.stmt, (Expect, TmaLoad)) and not self.threads.same(self.threads.split(n.conditions).threads, ring.producer.threads):
+                        raise NotRing("a load is issued by others than those that wait for its slot", n)
+
+    def _balanced(self, nodes: Sequence[Node]) -> None:
+        """The bytes that some arrivals expect are those that some loads bring."""
+        expected: Expr = const(0)
+        brought = 0
+        concerned: list[Node] = []
+        for n in nodes:
+            match n.stmt:
+                case Expect(bytes=b):
+                    count = self.threads.count(self.threads.split(n.conditions).threads)
+                    if count is None:
+                        raise NotRing("how many threads expect bytes is unknown", n)
+                    expected = expected + b * count
+                    concerned.append(n)
+                case TmaLoad(map=name):
+                    if not self.threads.alone(n.conditions):
+                        raise NotRing("several threads issue one load", n)
+                    brought += self._transfers[name]
+                    concerned.append(n)
+                case _:
+                    pass
+        if expected is not const(brought):
+            raise NotRing(f"{expected} bytes are expected, and loads bring {brought}", *concerned[:1])
+
+    # -- arrivals for others -----------------------------------------------------------------------------------------------------------
+
+    def _check_arrivals(self, e: Endpoint) -> None:
+        """Whoever waits at a position arrives there, or meets one who does, before it arrives."""
+        for visit in visits(e.form):
+            if not visit.arrivals or visit.wait is None:
+                continue
+            for a in visit.arrivals:
+                if isinstance(a.stmt, TmaLoad):
+                    continue
+                if not self.released(visit.wait, a, e, control=True):
+                    raise NotRing("threads that waited go on without meeting the one that arrives for them", visit.wait, a)
+        if e.lag:
+            for visit in visits(e.releases):
+                for a in visit.arrivals:
+                    if not self.covered(a, e):
+                        raise NotRing("threads that waited do not meet the one that arrives for them", a)
+
+    def covered(self, arrival: Node, e: Endpoint) -> bool:
+        """Of a trailing release: every thread that waits is in a warp with one that arrives, and the warp comes together in between."""
+        who = self.threads.split(arrival.conditions).threads
+        if self.threads.same(who, e.threads):
+            return True
+        if not self.threads.implies(who, e.threads) or not self.threads.covers_warps(e.threads, who):
+            return False
+        for visit in e.visits():
+            assert visit.wait is not None
+            if visit.wait.loops == arrival.loops and arrival.loops:
+                steps: list[Step] | None = self.paths.around(visit.wait, arrival, arrival.loops[-1])
+            else:
+                steps = self.paths.forward(visit.wait, arrival)
+            if steps is None or not any(self._together(s.node, e) for s in steps):
+                return False
+        return True
+
+    def _together(self, node: Node, e: Endpoint) -> bool:
+        """True for what all threads of an endpoint execute warp by warp."""
+        if isinstance(node.stmt, (Wgmma, StMatrix)) or (isinstance(node.stmt, Retire) and node.stmt.queue is Queue.WGMMA):
+            return self.threads.implies(e.threads, self.threads.split(node.conditions).threads)
+        m = self.meetings.at.get(node)
+        return m is not None and m.scope is BarrierScope.WARP and self.threads.implies(e.threads, m.participants)
+
+    def released(self, x: Node, arrival: Node, e: Endpoint, *, control: bool = False) -> bool:
+        """True only if what a thread of the endpoint does at ``x`` comes before the arrival.
+
+        ``control``: that it has come so far is enough; instructions of a whole warp then serve as meetings.
+        """
+        who = self.threads.split(arrival.conditions).threads
+        mine = self.threads.split(x.conditions).threads
+        if self.threads.implies(tuple(dict.fromkeys((*mine, *e.threads))), who, None):
+            return True
+        steps = self.paths.forward(x, arrival)
+        if steps is None or not self.threads.implies(who, e.threads):
+            return False
+        for s in steps:
+            if control and self._together(s.node, e) and self.threads.covers_warps(e.threads, who):
+                return True
+            m = self.meetings.at.get(s.node)
+            if m is not None and self._meets(m, e, who):
+                return True
+        return False
+
+    def covers(self, take: Node, give: Node, who: Conditions, index: Expr) -> bool:
+        """True only if whoever takes a turn meets, before it is passed, one of its own instance that passes it."""
+        arriving = self.threads.split(give.conditions).threads
+        if self.threads.same(arriving, who):
+            return True
+        steps = self.paths.forward(take, give)
+        if steps is None:
+            return False
+        return any(
+            m.scope is BarrierScope.WARP and self.threads.implies(who, m.participants) and self.threads.covers_warps(who, arriving)
+            for s in steps
+            if (m := self.meetings.at.get(s.node)) is not None
+        )
+
+    def _meets(self, m: Meeting, e: Endpoint, who: Conditions) -> bool:
+        if not self.threads.implies(e.threads, m.participants):
+            return False
+        match m.scope:
+            case BarrierScope.WARP:
+                return self.threads.covers_warps(e.threads, who)
+            case BarrierScope.BLOCK:
+                return e.turns is None
+            case BarrierScope.NAMED:
+                return m.id is not None and not m.id.free & THREADS
+            case BarrierScope.GRID:
+                return False
+
+    # -- one shot ---------------------------------------------------------------------------------------------------------------------
+
+    def _one_shot(self, name: str) -> None:
+        """A barrier that completes once: waits for phase 0, arrivals outside of loops."""
+        waits, arrivals = self.turn_waits.get(name, []), self.turn_gives.get(name, [])
+        moving = [n for side in (self._waits, self._arrivals) for nodes in side.get(name, {}).values() for n in nodes]
+        if moving or not arrivals or self.slots[name] != 1:
+            raise NotRing("it is neither a ring, nor a barrier of a fixed set of threads, nor used once", *(moving or waits or arrivals)[:1])
+        total: Expr = const(0)
+        for n in (*waits, *arrivals):
+            match n.stmt:
+                case Wait(barrier=slot, parity=Const(value=0)) if slot.slot is const(0) and not n.loops:
+                    pass
+                case Arrive(barrier=slot) | Expect(barrier=slot) | TmaLoad(barrier=slot) if slot.slot is const(0) and not n.loops:
+                    pass
+                case _:
+                    raise NotRing("it is used more than once, and not in the form of a ring", n)
+            split = self.threads.split(n.conditions)
+            if split.varying or split.uniform:
+                raise NotRing("who uses it is decided by more than thread indices", n)
+            if isinstance(n.stmt, (Arrive, Expect)):
+                count = self.threads.count(split.threads)
+                if count is None:
+                    raise NotRing("how many threads arrive is unknown", n)
+                total = total + count
+        for count in self._counts.get(name, []):
+            if not prove(eq(count, total), self.threads.context.facts):
+                raise NotRing(f"it counts {count} arrivals, and {total} come", *arrivals[:1])
+        self._balanced(arrivals)
+        self.obligations.append(Obligation(Layer.STRUCTURE, f"mbarrier {name}", Verdict.PROVED, "completes once"))
+
+
+def _transfers(kernel: Kernel) -> dict[str, int]:
+    """Bytes of one transfer by each tensor map."""
+    sizes = {p.name: p.dtype.itemsize for p in kernel.params if isinstance(p, TensorParam)}
+    return {p.name: math.prod(p.box) * sizes[p.tensor] for p in kernel.params if isinstance(p, TensorMapParam)}

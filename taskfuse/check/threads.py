@@ -1,0 +1,375 @@
+"""Sets of threads: who satisfies the conditions around a statement, how many they are, in which warps.
+
+Blocks of constant extents are enumerated. With symbolic extents a set is a box: intervals on the axes with symbols, an enumeration of the
+others together. Linear thread id = x + Dx*(y + Dy*z); a warp is 32 consecutive ids.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from taskfuse.check.program import BLOCK_NAMES, THREAD_NAMES, THREADS, Context, Program
+from taskfuse.check.ranges import Ranges, terms_of
+from taskfuse.ir.scalar import (
+    ZERO,
+    Compare,
+    CompareOp,
+    Const,
+    Expr,
+    Max,
+    Mod,
+    const,
+    evaluate,
+    is_multiple,
+    le,
+    maximum,
+    minimum,
+    prove,
+    simplify,
+    sym,
+)
+from taskfuse.kir.limits import MAX_THREADS, WARP
+
+Mask = NDArray[np.bool_]
+Conditions = tuple[Expr, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """Conditions by what they depend on.
+
+    Attributes:
+        threads: on the thread and on nothing that changes during the launch: they select participants.
+        uniform: on no thread index: all threads of a block agree.
+        varying: on the thread and on loop variables, cursors or the block.
+    """
+
+    threads: Conditions
+    uniform: Conditions
+    varying: Conditions
+
+
+class Threads:
+    """Questions about the threads of one program's blocks."""
+
+    def __init__(self, program: Program) -> None:
+        kernel = program.kernel
+        self.extents = dict(zip(THREAD_NAMES, kernel.block, strict=True))
+        self.grid = dict(zip(BLOCK_NAMES, kernel.grid, strict=True))
+        self.context = program.root.context
+        x, y, _ = kernel.block
+        self.strides: dict[str, Expr] = {THREAD_NAMES[0]: const(1), THREAD_NAMES[1]: x, THREAD_NAMES[2]: x * y}
+        self.launch = frozenset(e.name for e in kernel.extents) | {p.name for p in kernel.params}
+        self._splits: dict[Conditions, Split] = {}
+        self._masks: dict[Expr, Mask] = {}
+        self._counts: dict[Conditions, Expr | None] = {}
+        self.shape: tuple[int, int, int] | None = None
+        if all(isinstance(e, Const) for e in kernel.block):
+            dx, dy, dz = (e.value for e in kernel.block if isinstance(e, Const))
+            if dx * dy * dz <= MAX_THREADS:
+                self.shape = (dx, dy, dz)
+        if self.shape is not None:
+            dx, dy, dz = self.shape
+            ids = np.arange(dx * dy * dz)
+            self._env = {THREAD_NAMES[0]: ids % dx, THREAD_NAMES[1]: ids // dx % dy, THREAD_NAMES[2]: ids // (dx * dy)}
+            self._warps = ids // WARP
+        # the axes within one warp, and those on whose strides warps begin anew
+        self.outer = frozenset(n for n in THREAD_NAMES if is_multiple(self.strides[n], WARP, self.context.facts))
+        self._inner = tuple(n for n in THREAD_NAMES if n not in self.outer and self.extents[n] is not const(1))
+
+    # -- conditions -----------------------------------------------------------------------------------------------------------------
+
+    def split(self, conditions: Conditions) -> Split:
+        """The conditions by what they depend on."""
+        found = self._splits.get(conditions)
+        if found is None:
+            threads = tuple(c for c in conditions if not c.free.isdisjoint(THREADS) and c.free <= THREADS | self.launch)
+            uniform = tuple(c for c in conditions if c.free.isdisjoint(THREADS))
+            varying = tuple(c for c in conditions if c not in threads and c not in uniform)
+            found = self._splits[conditions] = Split(threads, uniform, varying)
+        return found
+
+    def mask(self, conditions: Iterable[Expr]) -> Mask | None:
+        """Which threads satisfy conditions on thread indices; ``None`` if that is not a matter of constants."""
+        if self.shape is None:
+            return None
+        found: Mask | None = None
+        for c in conditions:
+            one = self._masks.get(c)
+            if one is None:
+                if not c.free <= THREADS:
+                    return None
+                value = np.asarray(evaluate(c, self._env), dtype=np.bool_)
+                one = self._masks[c] = np.broadcast_to(value, self._warps.shape)
+            found = one if found is None else found & one
+        return np.ones(self._warps.shape, np.bool_) if found is None else found
+
+    def values(self, e: Expr) -> NDArray[np.int64] | None:
+        """An expression per thread; ``None`` if that is not a matter of constants."""
+        if self.shape is None or not e.free <= THREADS:
+            return None
+        return np.broadcast_to(np.asarray(evaluate(e, self._env), dtype=np.int64), self._warps.shape)
+
+    # -- sets -----------------------------------------------------------------------------------------------------------------------
+
+    def count(self, conditions: Conditions) -> Expr | None:
+        """How many threads satisfy conditions on thread indices; ``None``: unknown."""
+        key = tuple(sorted(set(conditions), key=lambda c: c.key))
+        if key not in self._counts:
+            mask = self.mask(key)
+            self._counts[key] = const(int(mask.sum())) if mask is not None else box_count(key, self.extents, THREAD_NAMES, self.context)
+        return self._counts[key]
+
+    def everyone(self, conditions: Conditions) -> bool:
+        """True only if all threads of a block satisfy conditions on thread indices."""
+        mask = self.mask(conditions)
+        if mask is not None:
+            return bool(mask.all())
+        return all(self.context.ranges.implies(c) or prove(c, self.context.facts) for c in conditions)
+
+    def same(self, a: Conditions, b: Conditions) -> bool:
+        """True only if two conditions on thread indices select the same threads."""
+        if set(a) == set(b):
+            return True
+        one, two = self.mask(a), self.mask(b)
+        if one is not None and two is not None:
+            return bool((one == two).all())
+        return self.implies(a, b) and self.implies(b, a)
+
+    def implies(self, a: Conditions, b: Conditions, context: Context | None = None) -> bool:
+        """True only if threads that satisfy ``a`` (in a context, if given) satisfy ``b``."""
+        missing = tuple(c for c in b if c not in a)
+        if not missing:
+            return True
+        one, two = self.mask(self.split(a).threads), self.mask(missing)
+        if one is not None and two is not None:
+            if not (one & ~two).any():
+                return True
+            if context is None:
+                return False
+        if context is None:
+            facts = self.context.facts
+            for c in a:
+                facts = facts.with_assumption(c)
+            ranges = self.context.ranges.under_all(a)
+        else:
+            facts, ranges = context.facts, context.ranges
+        return all(ranges.implies(c) or prove(c, facts) for c in missing)
+
+    def disjoint(self, a: Conditions, b: Conditions) -> bool:
+        """True only if no thread satisfies both."""
+        mask = self.mask((*a, *b))
+        return mask is not None and not mask.any()
+
+    # -- warps ----------------------------------------------------------------------------------------------------------------------
+
+    def _warp_masks(self, *sets: Conditions) -> tuple[NDArray[np.int64], list[Mask]] | None:
+        """Warp numbers and masks of sets over the threads that differ within warps; ``None``: unknown."""
+        masks = [self.mask(s) for s in sets]
+        if self.shape is not None and all(m is not None for m in masks):
+            return self._warps, [m for m in masks if m is not None]
+        names = self._inner
+        shared = set(sets[0]).intersection(*sets[1:])
+        extents = effective_extents(tuple(shared), self.extents, self.context)
+        if not all(isinstance(extents[n], Const) and isinstance(self.strides[n], Const) for n in names):
+            return None
+        grid = np.meshgrid(*(np.arange(_value(extents[n])) for n in names), indexing="ij") if names else [np.zeros(1, np.int64)]
+        env = {n: g.reshape(-1) for n, g in zip(names, grid, strict=bool(names))}
+        linear = sum((_value(self.strides[n]) * env[n] for n in names), start=np.zeros(grid[0].size, np.int64))
+        inner = set(names)
+        found: list[Mask] = []
+        for s in sets:
+            mask = np.ones(grid[0].size, np.bool_)
+            for c in s:
+                if c.free <= inner:
+                    mask = mask & np.asarray(evaluate(c, env), np.bool_)
+                elif c not in shared or not c.free.isdisjoint(inner):
+                    return None  # what warps there are depends on the outer axes alike in all sets, or this says nothing
+            found.append(mask)
+        return linear // WARP, found
+
+    def whole_warps(self, conditions: Conditions) -> bool:
+        """True only if the threads are whole warps of 32."""
+        found = self._warp_masks(conditions)
+        if found is None:
+            return False
+        warps, (mask,) = found
+        sizes = np.bincount(warps[mask], minlength=1)
+        return bool(np.isin(sizes, (0, WARP)).all())
+
+    def whole_groups(self, conditions: Conditions, size: int) -> bool:
+        """True only if the threads are whole groups of ``size`` consecutive ids; of constant blocks alone."""
+        mask = self.mask(conditions)
+        if mask is None:
+            return False
+        sizes = np.bincount(np.arange(len(mask))[mask] // size, minlength=1)
+        return bool(np.isin(sizes, (0, size)).all())
+
+    def covers_warps(self, conditions: Conditions, arriving: Conditions) -> bool:
+        """True only if each warp with threads of the first set has one of the second."""
+        found = self._warp_masks(conditions, arriving)
+        if found is None:
+            return False
+        warps, (mask, few) = found
+        return bool(np.isin(warps[mask], warps[few]).all())
+
+    def constant_in_warps(self, values: NDArray[np.int64], mask: Mask) -> bool:
+        """True only if the chosen threads of each warp have one value."""
+        warps, chosen = self._warps[mask], values[mask]
+        return all(len(np.unique(chosen[warps == w])) == 1 for w in np.unique(warps).tolist())
+
+    def one_warp(self, conditions: Conditions, context: Context, pinned: frozenset[str]) -> bool:
+        """True only if threads that satisfy conditions and agree on the pinned indices are of one warp."""
+        if pinned >= THREADS:
+            return True
+        mask = self.mask(self.split(conditions).threads)
+        if mask is not None:
+            key = np.zeros(self._warps.shape, np.int64)
+            for n in sorted(pinned & THREADS):
+                key = key * 1024 + self._env[n]
+            chosen, warps = key[mask], self._warps[mask]
+            order = np.argsort(chosen, kind="stable")
+            chosen, warps = chosen[order], warps[order]
+            same = chosen[1:] == chosen[:-1]
+            if not (warps[1:] != warps[:-1])[same].any():
+                return True
+        linear = ZERO
+        for n in THREAD_NAMES:
+            linear = linear + sym(n) * self.strides[n]
+        warp = simplify(linear // WARP, context.facts)
+        return warp.free & THREADS <= pinned | self.fixed(context)
+
+    def fixed(self, context: Context) -> frozenset[str]:
+        """The indices (of threads and blocks) that have one constant value in a context."""
+        found: set[str] = set()
+        for n in (*THREAD_NAMES, *BLOCK_NAMES):
+            lo, hi = context.ranges.of(sym(n))
+            if lo is not None and lo == hi:
+                found.add(n)
+        return frozenset(found)
+
+    def alone(self, conditions: Conditions) -> bool:
+        """True only if at most one thread of a block satisfies the conditions."""
+        count = self.count(self.split(conditions).threads)
+        return isinstance(count, Const) and count.value <= 1
+
+
+def effective_extents(conditions: Conditions, extents: dict[str, Expr], context: Context) -> dict[str, Expr]:
+    """Extents of the part of a box that conditions allow: a symbolic one is a constant where a condition bounds the index below it."""
+    found = dict(extents)
+    for n, extent in extents.items():
+        if isinstance(extent, Const):
+            continue
+        bounds = [hi for c in conditions if c.free == frozenset((n,)) for hi in (Ranges({}).under(c).of(sym(n))[1],) if hi is not None]
+        least = context.ranges.of(extent)[0]
+        if bounds and least is not None and least > min(bounds):
+            found[n] = const(min(bounds) + 1)
+    return found
+
+
+def box_count(conditions: Conditions, extents: dict[str, Expr], names: tuple[str, ...], context: Context) -> Expr | None:
+    """How many points of a box satisfy conditions on its indices; ``None`` if they are no bounds."""
+    axes = frozenset(names)
+    extents = effective_extents(conditions, extents, context)
+    symbolic = {n for n in names if not isinstance(extents[n], Const)}
+    for c in conditions:
+        if not c.free <= axes:
+            symbolic |= c.free & axes
+    total: Expr = const(1)
+    constant = tuple(n for n in names if n not in symbolic)
+    if constant:
+        grid = np.meshgrid(*(np.arange(_value(extents[n])) for n in constant), indexing="ij")
+        env = {n: g.reshape(-1) for n, g in zip(constant, grid, strict=True)}
+        mask = np.ones(grid[0].size, np.bool_)
+        for c in conditions:
+            if c.free.isdisjoint(symbolic):
+                mask &= np.asarray(evaluate(c, env), np.bool_)
+        total = const(int(mask.sum()))
+    for n in sorted(symbolic):
+        lo: list[Expr] = [ZERO]
+        hi: list[Expr] = [extents[n]]
+        steps: list[tuple[int, Expr]] = []
+        for c in conditions:
+            if n not in c.free:
+                continue
+            match c:
+                case Compare(CompareOp.EQ, Mod(a, Const(k)), Const(value=0)) if len(c.free & axes) == 1:
+                    steps.append((k, a - sym(n)))
+                case _:
+                    if len(c.free & axes) > 1 or not _bound(c, n, lo, hi):
+                        return None
+        low, high = _strongest(lo, context, upper=False), _strongest(hi, context, upper=True)
+        size = maximum(high - low, 0)
+        for k, rest in steps:  # every k-th of a range that begins at one of them and is a multiple long
+            if n in rest.free or not is_multiple(low + rest, k, context.facts) or not is_multiple(high - low, k, context.facts):
+                return None
+            size = maximum((high - low) // k, 0)
+        total = total * size
+    return simplify(total, context.facts)
+
+
+def _strongest(bounds: list[Expr], context: Context, *, upper: bool) -> Expr:
+    """The smallest of upper bounds, the largest of lower ones; those that others imply are left out."""
+    kept: list[Expr] = []
+    for e in bounds:
+        if any(_at_most(f, e, context) if upper else _at_most(e, f, context) for f in kept):
+            continue
+        kept = [f for f in kept if not (_at_most(e, f, context) if upper else _at_most(f, e, context))]
+        kept.append(e)
+    return minimum(*kept) if upper else maximum(*kept)
+
+
+def _at_most(a: Expr, b: Expr, context: Context) -> bool:
+    if isinstance(b, Max) and set(a.args if isinstance(a, Max) else (a,)) <= set(b.args):
+        return True
+    return prove(le(a, b), context.facts)
+
+
+def _value(e: Expr) -> int:
+    assert isinstance(e, Const)
+    return e.value
+
+
+def _bound(condition: Expr, name: str, lo: list[Expr], hi: list[Expr]) -> bool:
+    """Add what a condition says about one index to its bounds, ``hi`` exclusive; False if that is not a bound."""
+    if not isinstance(condition, Compare) or condition.op is CompareOp.NE:
+        return False
+    form = condition.b - condition.a
+    terms, _ = terms_of(form)
+    k = next((k for t, k in terms if t is sym(name)), 0)
+    if abs(k) != 1 or any(name in t.free for t, _ in terms if t is not sym(name)):
+        return False
+    rest = form - sym(name) * k
+    strict = condition.op is CompareOp.LT
+    if condition.op is CompareOp.EQ:
+        value = rest * -k
+        lo.append(value)
+        hi.append(value + 1)
+    elif k > 0:  # name >= -rest
+        lo.append(-rest + (1 if strict else 0))
+    else:  # name <= rest
+        hi.append(rest if strict else rest + 1)
+    return True
+
+
+def bounds_of(
+    name: str, context: Context, usable: Callable[[Expr], bool] = lambda _: True, *, conditions: Conditions | None = None
+) -> tuple[Expr, Expr] | None:
+    """Inclusive symbolic bounds of an index or loop variable in a context, from usable expressions; from some conditions alone if they are given."""
+    lo: list[Expr] = []
+    hi: list[Expr] = []
+    if conditions is None:
+        low, high = context.facts.ranges.get(name, (None, None))
+        lo += [] if low is None else [low]
+        hi += [] if high is None else [high + 1]
+    for c in context.conditions if conditions is None else conditions:
+        if name in c.free:
+            _bound(c, name, lo, hi)
+    lo, hi = [e for e in lo if usable(e)], [e for e in hi if usable(e)]
+    if not lo or not hi:
+        return None
+    return maximum(*lo), minimum(*hi) - 1

@@ -1,0 +1,346 @@
+"""The events of every thread of one launch. Control flow in kernel IR depends on indices alone, so they are known before anything runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from taskfuse.check.program import BLOCK_NAMES, CLUSTER_NAMES, THREAD_NAMES
+from taskfuse.ir.scalar import Const, Expr, compile_expr, evaluate
+from taskfuse.ir.types import MemoryType
+from taskfuse.kir import Kernel
+from taskfuse.kir.limits import MAX_THREADS
+from taskfuse.kir.nodes import (
+    Access,
+    Advance,
+    Arrive,
+    Barrier,
+    Bind,
+    Choose,
+    Commit,
+    Compute,
+    CursorInit,
+    Expect,
+    FenceProxyAsync,
+    For,
+    If,
+    InitBarrier,
+    Queue,
+    Retire,
+    Shuffle,
+    StMatrix,
+    Stmt,
+    TensorMapParam,
+    TensorParam,
+    TmaLoad,
+    TmaStore,
+    VectorCopy,
+    Wait,
+    Wgmma,
+)
+
+Ints = NDArray[np.int64]
+Clock = NDArray[np.int32]
+EVENTS = 200_000
+GRAIN = 4  # bytes that Shared memory is looked at in: smaller elements by themselves
+BLOCKS = 8
+LARGE = 330
+
+
+class Refuted(Exception):
+    """A counterexample."""
+
+    def __init__(self, subject: str, reason: str, *notes: str) -> None:
+        super().__init__(reason)
+        self.subject = subject
+        self.reason = reason
+        self.notes = notes
+
+
+class TooLarge(Exception):
+    """The launch has more threads, statements or events than are looked at."""
+
+
+@dataclass(slots=True)
+class Budget:
+    """How much is looked at, in all launches together.
+
+    Attributes:
+        statements: executions of a statement by some threads at once.
+        events: executions by single threads; an access to many elements counts more.
+    """
+
+    statements: int = 40_000
+    events: int = 300_000
+
+    def spend(self, events: int) -> None:
+        """Raises :class:`TooLarge` if nothing is left."""
+        self.statements -= 1
+        self.events -= events
+        if self.statements < 0 or self.events < 0:
+            raise TooLarge
+
+    @property
+    def spent(self) -> bool:
+        """Nothing is left."""
+        return self.statements < 0 or self.events < 0
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Something that one thread does.
+
+    Attributes:
+        role: label of the innermost labelled arm.
+        key: barrier and slot, named barrier, buffer, or queue, by kind of statement.
+        values: elements of an access; the arguments of the others.
+        again: how often the thread has executed the statement before.
+    """
+
+    stmt: Stmt
+    role: str
+    key: Any
+    values: Any = None
+    is_write: bool = False
+    again: int = 0
+
+
+class Trace:
+    """The events of every thread of one block."""
+
+    def __init__(self, kernel: Kernel, symbols: Mapping[str, int], block: tuple[int, int, int], budget: Budget) -> None:
+        self.kernel = kernel
+        self.budget = budget
+        shape = [int(evaluate(e, symbols)) for e in kernel.block]
+        self.threads = shape[0] * shape[1] * shape[2]
+        if not 0 < self.threads <= MAX_THREADS:
+            raise TooLarge
+        ids = np.arange(self.threads)
+        self.env: dict[str, int | Ints] = dict(symbols)
+        self.env |= dict(zip(BLOCK_NAMES, block, strict=True))
+        self.env |= {name: b % int(evaluate(c, symbols)) for name, b, c in zip(CLUSTER_NAMES, block, kernel.cluster, strict=True)}
+        self.env |= {THREAD_NAMES[0]: ids % shape[0], THREAD_NAMES[1]: ids // shape[0] % shape[1], THREAD_NAMES[2]: ids // (shape[0] * shape[1])}
+        self.events: list[list[Event]] = [[] for _ in range(self.threads)]
+        self.count = 0
+        self._seen: dict[int, Ints] = {}
+        self._role = ""
+        self._slots: dict[str, int] = {}
+        self.memory = {b.name: b.memory for b in kernel.buffers} | {
+            p.name: MemoryType.Global for p in kernel.params if isinstance(p, TensorParam) and p.is_output
+        }
+        self.shapes = {p.name: p.shape for p in kernel.params if isinstance(p, TensorParam)} | {b.name: b.shape for b in kernel.buffers}
+        self.sizes = {p.name: p.dtype.itemsize for p in kernel.params if isinstance(p, TensorParam)} | {b.name: b.dtype.itemsize for b in kernel.buffers}
+        self.maps = {p.name: p for p in kernel.params if isinstance(p, TensorMapParam)}
+        self._extents: dict[str, tuple[int, ...]] = {}
+        self._run(kernel.body, ids)
+
+    def _value(self, e: Expr, ids: Ints) -> Ints:
+        if isinstance(e, Const):
+            return np.full(len(ids), e.value, np.int64)
+        names = sorted(e.free)
+        found: Any = compile_expr(e, names)(*(self._of(self.env[n], ids) for n in names))
+        return np.full(len(ids), int(found), np.int64) if np.ndim(found) == 0 else np.asarray(found, np.int64)
+
+    @staticmethod
+    def _of(value: int | Ints, ids: Ints) -> int | Ints:
+        return value if isinstance(value, int) else value[ids]
+
+    def _run(self, body: tuple[Stmt, ...], ids: Ints) -> None:
+        for stmt in body:
+            if not len(ids):
+                return
+            self.budget.spend(0)
+            match stmt:
+                case Bind():
+                    self._run(stmt.body, ids)
+                case If(branches=branches):
+                    left = ids
+                    for arm in branches:
+                        holds = self._value(arm.cond, left).astype(np.bool_)
+                        before, self._role = self._role, arm.label or self._role
+                        self._run(arm.body, left[holds])
+                        self._role = before
+                        left = left[~holds]
+                case For(var=var):
+                    at, stop, step = (self._value(e, ids) for e in (stmt.start, stmt.stop, stmt.step))
+                    outer = self.env.get(var)
+                    while True:
+                        active = at < stop
+                        if not active.any():
+                            break
+                        values = np.zeros(self.threads, np.int64)
+                        values[ids] = at
+                        same = at[active][0] if (at[active] == at[active][0]).all() else None
+                        self.env[var] = values if same is None else int(same)
+                        self._run(stmt.body, ids[active])
+                        at = np.where(active, at + step, at)
+                    if outer is not None:
+                        self.env[var] = outer
+                case CursorInit(name=name, slots=slots, slot=slot, parity=parity):
+                    self._slots[name] = slots
+                    for part, value in (("slot", slot), ("parity", parity)):
+                        self._state(f"{name}.{part}")[ids] = value
+                case Advance(cursor=name, count=count):
+                    slots, slot, parity = self._slots[name], self._state(f"{name}.slot"), self._state(f"{name}.parity")
+                    at = slot[ids] + self._value(count, ids)
+                    parity[ids] ^= (at // slots) & 1
+                    slot[ids] = at % slots
+                case _:
+                    self._leaf(stmt, ids)
+
+    def _state(self, name: str) -> Ints:
+        """A part of a cursor, per thread."""
+        found = self.env.setdefault(name, np.zeros(self.threads, np.int64))
+        assert not isinstance(found, int)
+        return found
+
+    def _again(self, stmt: Stmt, ids: Ints) -> Ints:
+        seen = self._seen.setdefault(id(stmt), np.zeros(self.threads, np.int64))
+        seen[ids] += 1
+        return seen[ids] - 1
+
+    def _emit(self, stmt: Stmt, ids: Ints, keys: list[Any], values: list[Any] | None = None, *, write: bool = False, weight: int = 0) -> None:
+        self.count += len(ids) + weight
+        if self.count > EVENTS:
+            raise TooLarge
+        self.budget.spend((len(ids) * (4 + self.threads // 64) + 16 * weight) // 4)
+        again = self._again(stmt, ids).tolist() if isinstance(stmt, (Barrier, Wgmma, StMatrix, Shuffle)) else [0] * len(ids)
+        threads: list[int] = ids.tolist()
+        for k, t in enumerate(threads):
+            self.events[t].append(Event(stmt, self._role, keys[k], None if values is None else values[k], write, again[k]))
+
+    def _leaf(self, stmt: Stmt, ids: Ints) -> None:
+        match stmt:
+            case Compute(out=out, operands=operands):
+                for o in operands:
+                    if isinstance(o, Access):
+                        self._access(stmt, o, ids, write=False)
+                self._access(stmt, out, ids, write=True)
+            case Choose(out=out, cases=cases):
+                left = ids
+                for case in cases:
+                    holds = self._value(case.cond, left).astype(np.bool_)
+                    if isinstance(case.operand, Access):
+                        self._access(stmt, case.operand, left[holds], write=False)
+                    left = left[~holds]
+                self._access(stmt, out, ids, write=True)
+            case VectorCopy(out=out, source=source, width=width):
+                self._access(stmt, source, ids, write=False, width=width)
+                self._access(stmt, out, ids, write=True, width=width)
+            case StMatrix(out=out):
+                self._access(stmt, out, ids, write=True, width=8)
+            case Shuffle(out=out, source=source):
+                self._access(stmt, source, ids, write=False)
+                self._access(stmt, out, ids, write=True)
+                self._emit(stmt, ids, [None] * len(ids))
+            case Barrier(scope=scope):
+                numbers = self._value(stmt.id, ids).tolist() if stmt.id is not None else [stmt.counter] * len(ids)
+                self._emit(stmt, ids, [(scope, n) for n in numbers], self._value(stmt.threads, ids).tolist())
+            case InitBarrier(barrier=slot, count=count):
+                self._emit(stmt, ids, [(slot.name, s) for s in self._value(slot.slot, ids).tolist()], self._value(count, ids).tolist())
+            case Arrive(barrier=slot):
+                self._emit(stmt, ids, [(slot.name, s) for s in self._value(slot.slot, ids).tolist()])
+            case Expect(barrier=slot, bytes=size):
+                self._emit(stmt, ids, [(slot.name, s) for s in self._value(slot.slot, ids).tolist()], self._value(size, ids).tolist())
+            case Wait(barrier=slot, parity=parity):
+                self._emit(stmt, ids, [(slot.name, s) for s in self._value(slot.slot, ids).tolist()], self._value(parity, ids).tolist())
+            case TmaLoad(out=out, map=name, barrier=slot):
+                box = self.maps[name]
+                size = int(np.prod(box.box))
+                first = self._elements(out, ids)
+                keys = [(slot.name, s) for s in self._value(slot.slot, ids).tolist()]
+                self._emit(
+                    stmt,
+                    ids,
+                    keys,
+                    [(out.buffer, np.arange(f, f + size), size * self.sizes[box.tensor]) for f in first.tolist()],
+                    write=True,
+                    weight=size // 16,
+                )
+            case TmaStore(map=name, source=source, coords=coords):
+                box = self.maps[name]
+                size = int(np.prod(box.box))
+                first = self._elements(source, ids)
+                places = np.stack([self._value(c, ids) for c in coords])
+                targets = [self._box(box, places[:, k]) for k in range(len(ids))]
+                self._emit(
+                    stmt,
+                    ids,
+                    [Queue.BULK] * len(ids),
+                    [(source.buffer, np.arange(f, f + size), box.tensor, g) for f, g in zip(first.tolist(), targets, strict=True)],
+                )
+            case Wgmma(a=a, b=b):
+                tiles = [
+                    (d.base.buffer, self._elements(d.base, ids) + self._value(d.offset, ids) // self.sizes[d.base.buffer], rows * stmt.k)
+                    for d, rows in ((a, 64), (b, stmt.n))
+                ]
+                self._emit(stmt, ids, [Queue.WGMMA] * len(ids), [[(buffer, int(at[k]), size) for buffer, at, size in tiles] for k in range(len(ids))])
+            case Commit(queue=queue) | Retire(queue=queue):
+                self._emit(stmt, ids, [queue] * len(ids))
+            case FenceProxyAsync():
+                self._emit(stmt, ids, [None] * len(ids))
+            case _:
+                pass
+
+    def _shape(self, buffer: str) -> tuple[int, ...]:
+        found = self._extents.get(buffer)
+        if found is None:
+            found = self._extents[buffer] = tuple(int(evaluate(e, self.env)) for e in self.shapes[buffer])
+        return found
+
+    def _elements(self, access: Access, ids: Ints) -> Ints:
+        """Row-major places. Raises :class:`Refuted` outside of the buffer."""
+        place = np.zeros(len(ids), np.int64)
+        for axis, (e, extent) in enumerate(zip(access.index, self._shape(access.buffer), strict=True)):
+            values = self._value(e, ids)
+            bad = (values < 0) | (values >= extent)
+            if bad.any():
+                t = int(ids[int(np.argmax(bad))])
+                raise Refuted(
+                    access.buffer,
+                    f"index {values[bad][0]} of axis {axis} is outside of 0..{extent}",
+                    f"thread {t}" + (f" in {self._role}" if self._role else ""),
+                )
+            place = place * extent + values
+        return place
+
+    def _box(self, box: TensorMapParam, at: Ints) -> Ints:
+        shape = self._shape(box.tensor)
+        grids = np.meshgrid(*(np.arange(max(0, o), max(0, min(o + e, n))) for o, e, n in zip(at.tolist(), box.box, shape, strict=True)), indexing="ij")
+        place = np.zeros(grids[0].size, np.int64)
+        for g, n in zip(grids, shape, strict=True):
+            place = place * n + g.reshape(-1)
+        return place
+
+    def _access(self, stmt: Stmt, access: Access, ids: Ints, *, write: bool, width: int = 1) -> None:
+        if not len(ids):
+            return
+        memory = self.memory.get(access.buffer)
+        if memory is MemoryType.Local and not access.index:
+            return
+        place = self._elements(access, ids)
+        if memory is None or memory is MemoryType.Local:
+            return
+        elements: list[Ints] = [np.arange(p, p + width) for p in place.tolist()]
+        self._emit(stmt, ids, [access.buffer] * len(ids), elements, write=write)
+
+
+def samples(kernel: Kernel) -> Iterator[dict[str, int]]:
+    """Extents to look at, within what is known of them: small ones; each alone large, for many trips in few blocks; all of some size."""
+    seen: set[tuple[int, ...]] = set()
+    count = len(kernel.extents)
+    wanted = [[2 + k for k in range(count)]]
+    wanted += [[LARGE if k == i else 1 for k in range(count)] for i in reversed(range(count))]
+    wanted += [[base + k for k in range(count)] for base in (1, 5, 9, 40, LARGE, 130, 0)]
+    for values in wanted:
+        extents: dict[str, int] = {}
+        for value, e in zip(values, kernel.extents, strict=True):
+            value = -(-max(value, e.min) // e.multiple_of) * e.multiple_of
+            extents[e.name] = value if e.max is None else min(value, e.max // e.multiple_of * e.multiple_of)
+        if tuple(extents.values()) not in seen:
+            seen.add(tuple(extents.values()))
+            yield extents

@@ -1,0 +1,75 @@
+"""``verify``: the three layers over one kernel."""
+
+from __future__ import annotations
+
+from taskfuse.check.bounds import inside
+from taskfuse.check.certificate import Certificate, Layer, Obligation, Verdict
+from taskfuse.check.instance import counterexample
+from taskfuse.check.meetings import Meetings
+from taskfuse.check.order import deadlocks, initialization
+from taskfuse.check.paths import Paths
+from taskfuse.check.program import Program
+from taskfuse.check.races import Races
+from taskfuse.check.registers import accumulators, budgets
+from taskfuse.check.rings import Rings
+from taskfuse.check.threads import Threads
+from taskfuse.check.trace import Budget, TooLarge, samples
+from taskfuse.kir import Kernel
+
+LAUNCHES = 9
+"""How many launches are looked at for a counterexample."""
+
+
+ASSUMPTIONS = (
+    "extents and arguments are as declared, and arguments do not overlap",
+    "a thread that can go on does, whatever the others of its warp do",
+    "a generic read needs no proxy fence before an asynchronous write that it is ordered before",
+)
+RESIDENT = "all blocks of the grid are resident at once"
+
+
+def verify(kernel: Kernel) -> Certificate:
+    """Prove a kernel free of deadlock and race, for all extents, trip counts and interleavings; or say what stands against it.
+
+    The kernel must obey the rules of kernel IR (``kernel.check_ir()``). It is not changed.
+    """
+    program = Program.of(kernel)
+    threads = Threads(program)
+    paths = Paths(program)
+    meetings = Meetings(program, threads)
+    rings = Rings(program, threads, meetings, paths)
+    races = Races(program, threads, meetings, rings, paths)
+    obligations = [
+        *rings.obligations,
+        *meetings.obligations,
+        *initialization(program, rings),
+        *deadlocks(program, paths, rings),
+        *accumulators(program, paths, threads),
+        *budgets(program, threads),
+        *races.retired_at_exit(),
+        *races.check(),
+        *inside(program),
+    ]
+    assumptions = (*ASSUMPTIONS, RESIDENT) if kernel.counters else ASSUMPTIONS
+    if any(o.verdict is Verdict.OUTSIDE for o in obligations):
+        obligations = [*_refuted(kernel), *obligations]
+    return Certificate(kernel.name, tuple(obligations), assumptions)
+
+
+def _refuted(kernel: Kernel) -> list[Obligation]:
+    """A counterexample at small extents, if one is found."""
+    launches = 0
+    budget = Budget()
+    for extents in samples(kernel):
+        if budget.spent:
+            break
+        try:
+            found = counterexample(kernel, extents, budget)
+        except TooLarge:
+            continue
+        launches += 1
+        if found is not None:
+            return [Obligation(Layer.INSTANCE, found.subject, Verdict.REFUTED, found.reason, found.notes)]
+        if launches == LAUNCHES:
+            break
+    return [Obligation(Layer.INSTANCE, "launches", Verdict.PROVED, f"{launches} small launches hold in every interleaving")] if launches else []

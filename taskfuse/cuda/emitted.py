@@ -1,0 +1,114 @@
+"""Emitted texts, kept in the folder of compiled kernels: a process that finds the text of a kernel there needs not print it.
+
+The key is the SHA-256 of all that the text depends on: the kernel, the variant, the options, and the modules of taskfuse: their names, sizes and
+times, so that a change of the printer needs no other version. What is kept is JSON.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from dataclasses import fields
+from functools import cache
+from pathlib import Path
+from typing import Any, Final, get_args
+
+from taskfuse.cuda.cache import folder, keep
+from taskfuse.cuda.signature import Argument, Source
+from taskfuse.cuda.variant import Variant
+from taskfuse.dtypes import DTYPES, DType
+from taskfuse.ir.scalar import Expr, parse_expr
+from taskfuse.kir import Kernel
+from taskfuse.options import Options
+from taskfuse.version import VERSION
+
+_FORM: Final = 1  # of what _packed makes
+_KINDS: Final[dict[str, type[Argument]]] = {kind.__name__: kind for kind in get_args(Argument)}
+
+
+def emitted(kernel: Kernel, variant: Variant, fast_math: bool, debug: bool, settings: Options) -> Source:
+    """What :func:`taskfuse.cuda.source.emit` makes, from the folder of ``settings`` if it is there. Debug builds are not kept.
+
+    Raises:
+        UnsupportedError: a construct with no CUDA form.
+    """
+    disk = None if debug else folder(settings)
+    key = "" if disk is None else _key(kernel, variant, fast_math)
+    content = None if disk is None or settings.always_compile else disk.get(key)
+    if content is not None:
+        return _unpacked(content, kernel, variant)
+    from taskfuse.cuda.source import emit  # only who prints pays for its import
+
+    source = emit(kernel, variant, fast_math, debug)
+    if disk is not None:
+        keep(disk, key, _packed(source))
+    return source
+
+
+def _key(kernel: Kernel, variant: Variant, fast_math: bool) -> str:
+    parts = [str(kernel), *(form.value for form in variant.forms), variant.wide, fast_math, VERSION, _FORM, *_modules()]
+    return hashlib.sha256(json.dumps(["text", *parts]).encode()).hexdigest()
+
+
+@cache
+def _modules() -> tuple[tuple[str, int, int], ...]:
+    """Path, size and time of each module of taskfuse."""
+    found: list[tuple[str, int, int]] = []
+    for path, folders, names in os.walk(Path(__file__).parents[1]):
+        folders[:] = sorted(name for name in folders if name != "__pycache__")
+        for name in sorted(names):
+            if name.endswith(".py"):
+                state = os.stat(os.path.join(path, name))
+                found.append((os.path.join(path, name), state.st_size, state.st_mtime_ns))
+    return tuple(found)
+
+
+def _packed(source: Source) -> bytes:
+    content = {
+        "name": source.name,
+        "text": source.text,
+        "arguments": [_form(argument) for argument in source.arguments],
+        "shared_bytes": str(source.shared_bytes),
+        "cooperative": source.cooperative,
+        "arch": source.arch,
+        "feature_arch": source.feature_arch,
+    }
+    return json.dumps(content).encode()
+
+
+def _unpacked(content: bytes, kernel: Kernel, variant: Variant) -> Source:
+    values: dict[str, Any] = json.loads(content)
+    return Source(
+        kernel=kernel,
+        variant=variant,
+        name=values["name"],
+        text=values["text"],
+        arguments=tuple(_argument(*form) for form in values["arguments"]),
+        shared_bytes=parse_expr(values["shared_bytes"]),
+        cooperative=values["cooperative"],
+        arch=values["arch"],
+        feature_arch=values["feature_arch"],
+        debug=False,
+    )
+
+
+def _form(argument: Argument) -> list[object]:
+    """An argument in JSON: the name of its class and its values in order; of an expression its text, of a dtype its name."""
+    values = (getattr(argument, field.name) for field in fields(argument))
+    return [type(argument).__name__, *({"expr": str(v)} if isinstance(v, Expr) else {"dtype": v.name} if isinstance(v, DType) else v for v in values)]
+
+
+def _argument(kind: str, *values: Any) -> Argument:
+    """The argument that :func:`_form` gave."""
+    return _KINDS[kind](*map(_value, values))
+
+
+def _value(form: Any) -> Any:
+    match form:
+        case {"expr": str(text)}:
+            return parse_expr(text)
+        case {"dtype": str(name)}:
+            return DTYPES[name]
+        case _:
+            return form

@@ -1,0 +1,75 @@
+"""What a run tells whoever watches it: the footprint of every step on memory and barriers.
+
+A machine without an observer pays one test per access. The methods do nothing here; exploration (:mod:`taskfuse.sim.happens_before`) and
+timelines (:mod:`taskfuse.sim.timeline`) override what they need.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from taskfuse.sim.agent import Agent, Signal
+    from taskfuse.sim.barriers import MbarrierCell, Meeting
+    from taskfuse.sim.block import Block
+    from taskfuse.sim.engines import Operation
+    from taskfuse.sim.machine import Action
+    from taskfuse.sim.memory import Memory, Region
+    from taskfuse.sim.program import Program
+
+
+class Observer:
+    """Does nothing."""
+
+    def code(self, program: Program) -> list[Callable[[Agent], Signal | None]]:
+        """The instructions that the machine executes: those of the program, or others that call them."""
+        return program.code
+
+    def block(self, agent: Agent, pc: int) -> None:
+        """An agent waits at a statement."""
+
+    def wake(self, agents: Iterable[Agent]) -> None:
+        """Agents need not wait any more, or may look again."""
+
+    def access(self, memory: Memory, region: Region, index: Any, write: bool) -> None:
+        """Elements of ``region``, at ``index`` of its store, are read or written (or must not be, by anybody else, from now on)."""
+
+    def visibility(self, memory: Memory, region: Region, index: Any) -> None:
+        """It is looked up whether these elements of a Shared region are visible to the asynchronous proxy."""
+
+    def proxy_fence(self, block: Block, threads: Any) -> None:
+        """``fence.proxy.async`` is about to be executed by threads of a block."""
+
+    def initialize(self, barrier: MbarrierCell) -> None:
+        """An mbarrier was initialized, or made visible to the asynchronous proxy."""
+
+    def use(self, barrier: MbarrierCell) -> None:
+        """It was looked up whether an mbarrier is initialized and visible to the asynchronous proxy."""
+
+    def count(self, barrier: MbarrierCell, arrivals: int) -> None:
+        """Arrivals are about to be counted; none: bytes of a copy."""
+
+    def passed(self, barrier: MbarrierCell) -> None:
+        """A wait succeeded."""
+
+    def meet(self, agent: Agent, meeting: Meeting, complete: bool) -> None:
+        """An agent comes to a barrier of threads; if that completes it, ``meeting.agents`` are those that waited."""
+
+    def issue(self, operation: Action) -> None:
+        """An asynchronous operation was issued."""
+
+    def post(self, operation: Action) -> None:
+        """An engine may do the next part of an operation from now on."""
+
+    def begin_part(self, operation: Action) -> None:
+        """An engine begins a part of an operation."""
+
+    def end_part(self, operation: Action) -> None:
+        """It has done that part."""
+
+    def retire(self, operations: Iterable[Operation], read_only: bool) -> None:
+        """Operations are done (their sources have been read), and their owner knows."""
+
+    def exit(self, block: Block) -> None:
+        """Threads of a block have exited."""

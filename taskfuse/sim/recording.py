@@ -1,0 +1,238 @@
+"""``timeline``: a run, recorded."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from taskfuse.errors import SimulationError
+from taskfuse.ir.values import NATIVE, Values
+from taskfuse.kir.kernel import Kernel
+from taskfuse.kir.limits import WARP
+from taskfuse.kir.nodes import Bind, For, If, TmaLoad, TmaStore, Wgmma
+from taskfuse.kir.printer import stmt_text
+from taskfuse.sim.agent import Agent, Signal
+from taskfuse.sim.fault import Fault
+from taskfuse.sim.launch import Argument, prepare
+from taskfuse.sim.machine import Action, threads_text
+from taskfuse.sim.observer import Observer
+from taskfuse.sim.schedule import Scheduler
+from taskfuse.sim.simulate import run
+from taskfuse.sim.timeline import Completion, Flow, Kind, Lane, Span, Timeline
+
+if TYPE_CHECKING:
+    from taskfuse.sim.barriers import MbarrierCell
+    from taskfuse.sim.block import Block
+    from taskfuse.sim.program import Program
+
+ENGINES = {TmaLoad: "TMA load", TmaStore: "TMA store", Wgmma: "tensor core"}
+
+
+def timeline(
+    kernel: Kernel,
+    args: Sequence[Argument],
+    *,
+    seed: int = 0,
+    scheduler: Scheduler | None = None,
+    schedule: Sequence[int] | None = None,
+    in_step: int = WARP,
+    values: Values = NATIVE,
+    max_steps: int = 1_000_000,
+    extents: Mapping[str, int] | None = None,
+) -> Timeline:
+    """Run a kernel and say who did what when. Arguments as for :func:`taskfuse.sim.simulate`; a run that fails is recorded up to its error.
+
+    Raises:
+        InputError: arguments that do not fit the kernel's parameters.
+    """
+    launch = prepare(kernel, args, values, extents)
+    recording = _Recording(launch.code)
+    error: SimulationError | None = None
+    try:
+        run(launch, seed, scheduler, schedule, in_step, max_steps, recording)
+        launch.results()
+    except SimulationError as e:
+        error = e
+    return recording.timeline(error)
+
+
+class _Row:
+    """A lane that is being recorded: its name, its threads, and the slot of the mbarrier that it waited for last."""
+
+    __slots__ = ("block", "name", "order", "size", "slot", "threads")
+
+    def __init__(self, block: int, order: tuple[int, ...], name: str, threads: str) -> None:
+        self.block = block
+        self.order = order
+        self.name = name
+        self.threads = threads
+        self.size = 0
+        self.slot = -1
+
+
+class _Recording(Observer):
+    """Records a run. Time is the number of statements executed and operations done so far."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.time = 0
+        self.blocks: dict[int, tuple[int, int, int]] = {}
+        self.rows: dict[tuple[Any, ...], _Row] = {}
+        self.spans: list[tuple[_Row, Span]] = []
+        self.completions: list[Completion] = []
+        self.flows: list[tuple[_Row, int, _Row, int, str]] = []
+        self.texts: dict[int, str] = {}
+        self.current: tuple[_Row, int] | None = None  # who is doing something, since when
+        self.waits: dict[Agent, tuple[_Row, int, int]] = {}
+        self.operations: dict[Action, tuple[_Row, int, int]] = {}
+        self.parts: defaultdict[Action, int] = defaultdict(int)  # of operations in flight, that engines have still to do
+        self.busy: dict[_Row, Action] = {}
+        self.arrivals: dict[tuple[MbarrierCell, int], tuple[_Row, int]] = {}
+        self.pending: list[tuple[MbarrierCell, int]] = []
+
+    # -- statements -----------------------------------------------------------------------------------------------------------------------
+
+    def code(self, program: Program) -> list[Callable[[Agent], Signal | None]]:
+        return [
+            instruction if source is None or isinstance(source, For | If | Bind) else self._recorded(pc, instruction)
+            for pc, (instruction, source) in enumerate(zip(program.code, program.sources, strict=True))
+        ]
+
+    def _recorded(self, pc: int, instruction: Callable[[Agent], Signal | None]) -> Callable[[Agent], Signal | None]:
+        def execute(agent: Agent) -> Signal | None:
+            row, start = self._row(agent, pc), self.time
+            self.current = (row, start)
+            self.time += 1
+            try:
+                signal = instruction(agent)
+            except Fault:
+                self._span(row, Kind.STATEMENT, self._text(pc), start, start + 1)
+                raise
+            if signal is Signal.BLOCKED and agent.pc == pc:
+                self.time = start  # nothing was done: it will try again
+            else:
+                self._span(row, Kind.STATEMENT, self._text(pc), start, start + 1)
+                self._complete(agent.block.number, start)
+            return signal
+
+        return execute
+
+    def _row(self, agent: Agent, pc: int) -> _Row:
+        label = self.program.labels[pc]
+        key = (agent.block.number, agent.lanes.first)
+        row = self.rows.get(key)
+        if row is None:
+            self.blocks.setdefault(agent.block.number, agent.block.index)
+            row = self.rows[key] = _Row(agent.block.number, (0, agent.lanes.first), "", "")
+        if (label is not None and label != row.name) or agent.lanes.count > row.size:
+            row.name, row.threads, row.size = label or row.name, threads_text(agent.lanes), agent.lanes.count
+        return row
+
+    def _text(self, pc: int) -> str:
+        found = self.texts.get(pc)
+        if found is None:
+            stmt = self.program.sources[pc]
+            found = self.texts[pc] = "" if stmt is None else stmt_text(stmt, self.program.kernel).split("  # ")[0]
+        return found
+
+    def _span(self, row: _Row, kind: Kind, name: str, start: int, end: int) -> None:
+        if end > start:
+            self.spans.append((row, Span(0, kind, name, start, end, row.slot)))
+
+    # -- waits and arrivals -----------------------------------------------------------------------------------------------------------------
+
+    def block(self, agent: Agent, pc: int) -> None:
+        row = self._row(agent, pc)
+        self.waits[agent] = (row, pc, self.time - 1 if agent.pc == pc else self.time)
+
+    def wake(self, agents: Iterable[Agent]) -> None:
+        for agent in agents:
+            row, pc, since = self.waits.pop(agent)
+            self._span(row, Kind.WAIT, self._text(pc), since, self.time)
+
+    def count(self, barrier: MbarrierCell, arrivals: int) -> None:
+        if self.current is not None:
+            self.arrivals[barrier, barrier.phases] = self.current
+            self.pending.append((barrier, barrier.phases))
+
+    def _complete(self, block: int, step: int) -> None:
+        """Note the phases that a step has completed."""
+        for barrier, phase in self.pending:
+            if barrier.phases > phase:
+                name, slot = barrier.name[:-1].rsplit("[", 1)
+                self.completions.append(Completion(block, name, int(slot), step))
+        self.pending.clear()
+
+    def passed(self, barrier: MbarrierCell) -> None:
+        assert self.current is not None
+        row, now = self.current
+        row.slot = int(barrier.name[:-1].rsplit("[", 1)[1])
+        source = self.arrivals.get((barrier, barrier.phases - 1))
+        if source is not None:
+            self.flows.append((*source, row, now, barrier.name))
+
+    # -- operations -------------------------------------------------------------------------------------------------------------------------
+
+    def issue(self, operation: Action) -> None:
+        assert self.current is not None
+        source = self.program.sources[operation.pc]
+        assert isinstance(source, TmaLoad | TmaStore | Wgmma)
+        row = self._engine(operation.block, ENGINES[type(source)])
+        row.slot = self.current[0].slot
+        self.busy[row] = operation
+        self.operations[operation] = (row, self.time, row.slot)
+
+    def _engine(self, block: Block, name: str) -> _Row:
+        """The first row of an engine that has nothing in flight."""
+        for number in range(len(self.operations) + 1):
+            key = (block.number, name, number)
+            row = self.rows.get(key)
+            if row is None:
+                row = self.rows[key] = _Row(block.number, (1, list(ENGINES.values()).index(name), number), name, "")
+            if row not in self.busy:
+                return row
+        raise AssertionError("one more row than operations is free")
+
+    def post(self, operation: Action) -> None:
+        self.parts[operation] += 1
+
+    def begin_part(self, operation: Action) -> None:
+        row, _, slot = self.operations[operation]
+        row.slot = slot
+        self.current = (row, self.time)
+        self.time += 1
+
+    def end_part(self, operation: Action) -> None:
+        row, since, slot = self.operations[operation]
+        self._span(row, Kind.OPERATION, self._text(operation.pc), since, self.time)
+        self._complete(operation.block.number, self.time - 1)
+        self.operations[operation] = (row, self.time, slot)
+        self.parts[operation] -= 1
+        if not self.parts[operation]:
+            del self.parts[operation], self.operations[operation], self.busy[row]
+
+    # -- the end ----------------------------------------------------------------------------------------------------------------------------
+
+    def timeline(self, error: SimulationError | None) -> Timeline:
+        """What was recorded; what still waits or is in flight ends here."""
+        self.time += bool(self.waits)
+        for row, pc, since in self.waits.values():
+            self._span(row, Kind.WAIT, self._text(pc), since, self.time)
+        for operation, (row, since, _) in self.operations.items():
+            self._span(row, Kind.OPERATION, self._text(operation.pc), since, self.time)
+        used = {id(row): row for row, _ in self.spans}
+        rows = sorted(used.values(), key=lambda r: (r.block, r.order))
+        numbers = {row: k for k, row in enumerate(rows)}
+        places = {block: k for k, block in enumerate(sorted(self.blocks))}
+        return Timeline(
+            self.program.kernel.name,
+            self.time,
+            tuple(self.blocks[block] for block in places),
+            tuple(Lane(places[row.block], row.name, row.threads) for row in rows),
+            tuple(replace(span, lane=numbers[row]) for row, span in self.spans),
+            tuple(replace(c, block=places[c.block]) for c in self.completions),
+            tuple(Flow(name, (numbers[a], at), (numbers[b], to)) for a, at, b, to, name in self.flows if a in numbers and b in numbers),
+            error,
+        )

@@ -1,0 +1,79 @@
+"""The state of a machine between two steps, as far as it has a say in what may come."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable
+
+    from taskfuse.sim.agent import Agent
+    from taskfuse.sim.block import Block
+    from taskfuse.sim.happens_before import HappensBefore
+    from taskfuse.sim.machine import Machine
+
+
+def state(machine: Machine, order: HappensBefore) -> int:
+    """A hash of the state: equal for equal states; two others have one with a chance of 2^-61.
+
+    It covers agents (threads, statement, loop variables, cursors), memory with its marks, barriers, queues, and operations in flight, which
+    have the names of ``order``.
+    """
+    blocks: dict[int, Block] = {}
+    agents = [*machine.ready, *machine.waiting, *(a for join in machine.parked for a in join.parked)]
+    for agent in agents:
+        blocks[agent.block.number] = agent.block
+    first = next(iter(blocks.values()), None)
+    shared: list[Hashable] = [] if first is None else [_bytes(s.data, s.valid) for s in first.memory.stores if s.valid is not None]
+    for action in machine.actions:
+        blocks[action.block.number] = action.block
+    meetings = tuple((name, m.arrived) for name, m in machine.counters.items())
+    return hash(
+        (
+            tuple(sorted(hash(_agent(a, a in machine.waiting)) for a in agents)),
+            tuple(shared),
+            tuple(_block(blocks[number]) for number in sorted(blocks)),
+            frozenset(order.name(a) for a in machine.actions),
+            meetings,
+        )
+    )
+
+
+def _agent(agent: Agent, waits: bool) -> Hashable:
+    detours = tuple((d.join, d.everyone.ids.tobytes(), tuple((lanes.ids.tobytes(), pc) for lanes, pc in d.rest)) for d in agent.detours)
+    env = tuple(sorted(agent.env.items()))
+    return (agent.block.number, agent.lanes.ids.tobytes(), agent.pc, env, detours, agent.missing, agent.torn, waits, tuple(j.pc for j in agent.joins))
+
+
+def _bytes(*arrays: Any) -> Hashable:
+    return tuple(None if a is None else a.tobytes() for a in arrays)
+
+
+def _block(block: Block) -> Hashable:
+    memory, engines = block.memory, block.engines
+    contents: list[Hashable] = []
+    for region, store in zip(memory.regions, memory.stores, strict=True):
+        if store.valid is None:
+            continue
+        contents.append(_bytes(store.data, store.valid, store.owned))
+        if store.proxy is not None:
+            # clock times differ between equal states: what counts is whether the writer has fenced
+            proxy, part = store.proxy, slice(region.start, region.start + region.elements * region.step, region.step)
+            unfenced = proxy.stamps[part] > engines.fences[proxy.writers[part]]
+            contents.append(_bytes(np.where(unfenced, proxy.writers[part], -1), proxy.readers[part], proxy.incoming[part]))
+    barriers = tuple((c.count, c.pending, c.bytes, c.phases, c.fenced) for cells in block.mbarriers.values() for c in cells)
+    meetings = (
+        block.meeting.arrived,
+        tuple(sorted((k, m.arrived) for k, m in block.named.items())),
+        tuple(sorted((k, m.arrived) for k, m in block.warps.items())),
+    )
+    queues = tuple(
+        sorted(
+            ((queue.value, owner), tuple(tuple(op.progress for op in batch) for batch in (*fifo.batches, fifo.open)))
+            for (queue, owner), fifo in engines.queues.items()
+        )
+    )
+    tensor = tuple(sorted((group, len(queue)) for group, queue in engines.tensor.items()))
+    return (block.number, tuple(contents), barriers, meetings, queues, tensor, engines.loads, block.exited, tuple(sorted(memory.unfenced)))

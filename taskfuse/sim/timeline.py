@@ -1,0 +1,192 @@
+"""Who did what when: a run of the simulator as lanes of spans, as text and as a trace file."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from string import ascii_lowercase, digits
+from typing import Any
+
+from taskfuse.errors import SimulationError
+
+WIDTH = 100  # columns of the text
+_SLOTS = digits + ascii_lowercase
+_BUSY = "="
+_WAITS = "."
+
+
+class Kind(Enum):
+    """What happens during a span: a statement is executed, threads wait, or an engine has an operation."""
+
+    STATEMENT = "statement"
+    WAIT = "wait"
+    OPERATION = "operation"
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """A row: threads of a block that go together, or an engine.
+
+    Attributes:
+        block: linear block id.
+        name: the innermost task or group whose code they run, or what the engine does.
+        threads: which, printed; empty for an engine.
+    """
+
+    block: int
+    name: str
+    threads: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Something that takes from step ``start`` to step ``end``.
+
+    Attributes:
+        lane: number of the lane.
+        name: the statement.
+        slot: slot of the mbarrier that the lane waited for last, -1 before it has.
+    """
+
+    lane: int
+    kind: Kind
+    name: str
+    start: int
+    end: int
+    slot: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """A phase of an mbarrier is complete: ``barrier`` is its name, ``slot`` its number, ``step`` when."""
+
+    block: int
+    barrier: str
+    slot: int
+    step: int
+
+
+@dataclass(frozen=True, slots=True)
+class Flow:
+    """The arrival that completed a phase, and a wait that passed for it: lane and step of each."""
+
+    name: str
+    source: tuple[int, int]
+    target: tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """A recorded run. Time counts statements and operations done by anybody; agents take turns, as the schedule has it.
+
+    Attributes:
+        kernel: its name.
+        blocks: index of each block that ran.
+        spans: in the order of their ends. Spans of one lane do not overlap.
+        error: what ended the run, if it did not come to its end.
+    """
+
+    kernel: str
+    steps: int
+    blocks: tuple[tuple[int, int, int], ...]
+    lanes: tuple[Lane, ...]
+    spans: tuple[Span, ...]
+    completions: tuple[Completion, ...]
+    flows: tuple[Flow, ...]
+    error: SimulationError | None = None
+
+    def save(self, path: str | Path) -> None:
+        """Write the trace event file (JSON) that Perfetto (ui.perfetto.dev) and chrome://tracing open; one step is one microsecond."""
+        Path(path).write_text(json.dumps({"traceEvents": self.events(), "displayTimeUnit": "ms"}), encoding="utf-8")
+
+    def events(self) -> list[dict[str, Any]]:
+        """The trace events, by time: a process per block, a thread per lane, flows from arrivals to the waits that they end."""
+        found: list[dict[str, Any]] = []
+        for number, index in enumerate(self.blocks):
+            found.append({"ph": "M", "ts": 0, "pid": number, "tid": 0, "name": "process_name", "args": {"name": f"{self.kernel} block {index}"}})
+        for tid, lane in enumerate(self.lanes):
+            name = f"{lane.name} ({lane.threads})" if lane.threads else lane.name
+            found.append({"ph": "M", "ts": 0, "pid": lane.block, "tid": tid, "name": "thread_name", "args": {"name": name}})
+            found.append({"ph": "M", "ts": 0, "pid": lane.block, "tid": tid, "name": "thread_sort_index", "args": {"sort_index": tid}})
+        timed: list[dict[str, Any]] = []
+        for span in self.spans:
+            event = {"ph": "X", "ts": span.start, "dur": span.end - span.start, **self._row(span.lane), "name": span.name, "cat": span.kind.value}
+            timed.append(event if span.slot < 0 else {**event, "args": {"slot": span.slot}})
+        for number, flow in enumerate(self.flows):
+            common = {"id": number, "name": flow.name, "cat": "arrival"}
+            timed.append({"ph": "s", "ts": flow.source[1], **self._row(flow.source[0]), **common})
+            timed.append({"ph": "f", "bp": "e", "ts": flow.target[1], **self._row(flow.target[0]), **common})
+        return found + sorted(timed, key=lambda e: e["ts"])
+
+    def _row(self, lane: int) -> dict[str, int]:
+        return {"pid": self.lanes[lane].block, "tid": lane}
+
+    # -- text ---------------------------------------------------------------------------------------------------------------------------
+
+    def __str__(self) -> str:
+        return self.text()
+
+    def text(self, blocks: int = 1, width: int = WIDTH) -> str:
+        """One row per set of threads, engine and array of mbarriers; time from left to right.
+
+        Args:
+            blocks: how many blocks to show.
+            width: columns of the text, at least 40.
+        """
+        labels = [f"{lane.name} {lane.threads}".strip() for lane in self.lanes]
+        margin = max((len(t) for t in (*labels, *(c.barrier for c in self.completions))), default=0) + 2
+        step = max(1, -(-self.steps // max(1, width - margin)))
+        lines = [f"{self.kernel}: {self.steps} steps, {step} per column"]
+        for number, index in enumerate(self.blocks[:blocks]):
+            lines.append(f"block {index}")
+            rows: dict[str, list[int]] = {}
+            for k, lane in enumerate(self.lanes):
+                if lane.block == number:
+                    rows.setdefault(labels[k], []).append(k)
+            lines += [f"{label:<{margin}}{self._picture(row, step)}".rstrip() for label, row in rows.items()]
+            for name in dict.fromkeys(c.barrier for c in self.completions if c.block == number):
+                lines.append(f"{name:<{margin}}{self._marks(number, name, step)}".rstrip())
+        if len(self.blocks) > blocks:
+            lines.append(f"and {len(self.blocks) - blocks} more blocks")
+        lines.append(f"digits: works on that slot; {_BUSY}: works, no slot yet; {_WAITS}: waits; mbarriers: slots whose phase is over")
+        if self.error is not None:
+            lines.append(str(self.error))
+        return "\n".join(lines)
+
+    def _picture(self, lanes: list[int], step: int) -> str:
+        """What some threads do, or the oldest operation of an engine; one character per ``step`` steps: what it is longest of them."""
+        cells = [" "] * self.steps
+        spans = sorted((s for s in self.spans if s.lane in lanes), key=lambda s: s.start)
+        for span, follow in zip(spans, [*spans[1:], None], strict=True):
+            # threads that do not wait are at work, though it may be others' turn
+            end = span.end if follow is None or span.kind is Kind.OPERATION else follow.start
+            for k in range(span.start, end):
+                if cells[k] == " ":
+                    cells[k] = _WAITS if span.kind is Kind.WAIT else _slot(span.slot)
+        return "".join(_most(cells[k : k + step]) for k in range(0, self.steps, step))
+
+    def _marks(self, block: int, barrier: str, step: int) -> str:
+        """The slots of an array of mbarriers whose phases are complete, where that happens."""
+        cells = [" "] * self.steps
+        for c in self.completions:
+            if c.block == block and c.barrier == barrier:
+                cells[min(c.step, self.steps - 1)] = _slot(c.slot)
+        return "".join(next((c for c in cells[k : k + step] if c != " "), " ") for k in range(0, self.steps, step))
+
+
+def _slot(slot: int) -> str:
+    return _BUSY if slot < 0 else _SLOTS[slot % len(_SLOTS)]
+
+
+def _most(cells: Sequence[str]) -> str:
+    counts: dict[str, int] = {}
+    for cell in _seen(cells):
+        counts[cell] = counts.get(cell, 0) + 1
+    return max(counts, key=lambda c: counts[c]) if counts else " "
+
+
+def _seen(cells: Sequence[str]) -> Iterator[str]:
+    return (c for c in cells if c != " ")

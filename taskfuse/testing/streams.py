@@ -1,0 +1,105 @@
+"""Random streaming pipelines: bulk copies bring tiles of inputs, threads compute, bulk copies take tiles of outputs away.
+
+Each block takes its share of the tiles. What taskfuse refuses of it, such as a tile of a shape that no bulk copy moves, is left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import taskfuse as tf
+from taskfuse.ir.atoms import TMA_LOAD, TMA_STORE
+from taskfuse.ir.scalar import Expr
+from taskfuse.ir.storage import has_code
+from taskfuse.ir.tensor import TensorView
+from taskfuse.ir.types import THREAD_TYPES, MemoryType, ParallelType
+from taskfuse.testing.chooser import Chooser
+from taskfuse.testing.program import Recorder, Spelled
+
+THREADS = 64
+OUTER = 2
+"""Loops outside of a tile: trips, blocks."""
+
+
+def stream(chooser: Chooser, recorder: Recorder, size: Callable[[Expr], int]) -> None:
+    """Schedule the fusion as a stream: tasks, tiles, memory, rings.
+
+    Args:
+        size: the value of an extent.
+    """
+    _Stream(chooser, recorder, size).run()
+
+
+class _Stream:
+    def __init__(self, chooser: Chooser, recorder: Recorder, size: Callable[[Expr], int]) -> None:
+        self.chooser = chooser
+        self.recorder = recorder
+        self.fusion = recorder.fusion
+        self.size = size
+
+    def run(self) -> None:
+        inputs = [tv for tv in self.fusion.inputs if self.chooser.chance(80)]
+        loads = [tv for x in inputs if (tv := self.recorder.attempt(x, "cache_after")) is not None]
+        outputs = [tv for tv in self.fusion.outputs if self.chooser.chance(75)]
+        ends = {y: tv for y in outputs if (tv := self.recorder.attempt(y, "cache_before")) is not None}
+        tensors = [e.output for e in self.fusion.exprs() if has_code(self.fusion, e)]
+        stores = [tv for tv in tensors if tv in ends]
+        self._tiles(tensors, [*loads, *stores])
+        computed = [tv for tv in tensors if tv not in loads and tv not in stores]
+        for tv in computed:
+            self._threads(tv)
+        for tv in (*loads, *stores):
+            atom = TMA_LOAD if tv in loads else TMA_STORE
+            self.recorder.attempt(tv, "set_atom", atom, list(range(OUTER, len(tv.loop))))
+        rings = [*loads, *ends.values()]
+        for tv in rings:
+            self.recorder.attempt(tv, "set_memory_type", MemoryType.Shared)
+            if self.chooser.chance(25):
+                span = self.chooser.pick((32, 64, 128))
+                layout = Spelled(f"tf.layouts.swizzled({span})", tf.layouts.swizzled(span))
+                self.recorder.attempt(tv, "set_allocation_domain", layout)
+        self._tasks([loads, computed, stores])
+        self.recorder.attempt(self.fusion, "inline_most")
+        for tv in rings:
+            if len(tv.loop) > OUTER:
+                self.recorder.attempt(tv, "inline_at", self.chooser.pick((OUTER, OUTER, OUTER, 1)))
+            self.recorder.attempt(tv, "circular_buffer", self.chooser.pick((2, 3, 1, 4)))
+
+    def _tiles(self, tensors: list[TensorView], moved: list[TensorView]) -> None:
+        """[trip, block, tile ...] of every tensor, like the one with most axes; of what bulk copies move, the tile as it is."""
+        columns, rows, blocks = self.chooser.pick((32, 16, 64)), self.chooser.pick((4, 8, 2)), self.chooser.pick((2, 3, 1, 4))
+        reference = max(tensors, key=lambda tv: len(tv.loop))
+        n = len(reference.loop)
+        for k in reversed(range(n)):
+            self.recorder.attempt(reference, "split", k, columns if k == n - 1 else rows if k == n - 2 else self.chooser.pick((1, 2)))
+        if len(reference.loop) == 2 * n:
+            self.recorder.attempt(reference, "reorder", [*range(0, 2 * n, 2), *range(1, 2 * n, 2)])
+        for _ in range(n - 1):
+            self.recorder.attempt(reference, "merge", 0)
+        if n:
+            self.recorder.attempt(reference, "split", 0, blocks)
+        others = [tv for tv in tensors if tv is not reference]
+        full = [tv for tv in others if tv not in moved]
+        if full:
+            self.recorder.attempt(reference, "propagate", full)
+        for tv in others:
+            if tv in moved:
+                self.recorder.attempt(reference, "propagate", [tv], min(OUTER, len(reference.loop)))
+        for tv in tensors:
+            if len(tv.loop) >= OUTER:
+                self.recorder.attempt(tv.axis(1), "parallelize", ParallelType.BIDx)
+
+    def _threads(self, tv: TensorView) -> None:
+        """Bind the axes of a tile, as far as threads are left."""
+        left = THREADS
+        for k, ptype in zip(range(len(tv.loop) - 1, OUTER - 1, -1), THREAD_TYPES[:2], strict=False):
+            n = self.size(tv.loop[k].extent)
+            if n <= left and not self.chooser.chance(15):
+                self.recorder.attempt(tv.axis(k), "parallelize", ptype)
+                left //= max(n, 1)
+
+    def _tasks(self, parts: list[list[TensorView]]) -> None:
+        members = [task for part in parts if part and (task := self.recorder.attempt(self.fusion, "task", part)) is not None]
+        group = self.recorder.attempt(self.fusion, "group", members) if len(members) > 1 else None
+        if group is not None:
+            self.recorder.attempt(group, "parallelize", self.chooser.pick((THREAD_TYPES[1], THREAD_TYPES[2], THREAD_TYPES[0])))

@@ -1,0 +1,66 @@
+"""Every kernel of the examples and of tests/kernels is proved, and so are the kernels of random cases."""
+
+from pathlib import Path
+
+import pytest
+
+from taskfuse.check import Verdict, verify
+from taskfuse.check.instance import counterexample
+from taskfuse.check.trace import TooLarge
+from taskfuse.kir import parse_kernel
+from taskfuse.testing.case import seeded_case
+from taskfuse.testing.options import Mix
+
+TESTS = Path(__file__).parent.parent
+KERNELS = [*sorted((TESTS / "kernels").glob("*.kir")), *sorted((TESTS / "goldens" / "examples").glob("*.kir"))]
+
+
+@pytest.mark.parametrize("path", KERNELS, ids=lambda p: p.stem)
+def test_kernels_are_proved(path: Path) -> None:
+    verify(parse_kernel(path.read_text(encoding="utf-8"))).require()
+
+
+@pytest.mark.parametrize(("mix", "seeds"), [(Mix.MIXED, range(6, 40)), (Mix.WARPS, range(12)), (Mix.PERSISTENT, range(1008, 1020))])
+def test_random_kernels_are_proved(mix: Mix, seeds: range) -> None:
+    verdicts = {seed: verify(case.kernel).verdict for seed in seeds if (case := seeded_case(seed, mix)).kernel is not None}
+    assert {seed for seed, v in verdicts.items() if v is not Verdict.PROVED} == set()
+
+
+CLUSTER = """\
+KERNEL places(x: float32[2, 32]) -> (y: float32[6, 32])
+  GRID (6, 1, 1)  BLOCK (32, 1, 1)  CLUSTER (2, 1, 1)
+
+y[blockIdx.x, threadIdx.x] = copy(x[clusterIdx.x, threadIdx.x])
+"""
+
+
+def test_places_in_clusters() -> None:
+    kernel = parse_kernel(CLUSTER)
+    kernel.verify().require()
+    assert counterexample(kernel, {}) is None
+    same = parse_kernel(CLUSTER.replace("y[blockIdx.x", "y[clusterIdx.x"))
+    assert same.verify().failures[0].reason == "different threads may touch one element in one statement"
+    outside = counterexample(parse_kernel(CLUSTER.replace("CLUSTER (2", "CLUSTER (3")), {})
+    assert outside is not None
+    assert outside.reason == "index 2 of axis 0 is outside of 0..2"
+
+
+def test_proved_kernels_hold_in_single_launches() -> None:
+    launches = 0
+    for seed in range(16):
+        case = seeded_case(seed)
+        if case.kernel is None or verify(case.kernel).verdict is not Verdict.PROVED:
+            continue
+        try:
+            assert counterexample(case.kernel, case.sizes) is None
+        except TooLarge:
+            continue
+        launches += 1
+    assert launches > 8
+
+
+def test_verification_leaves_the_kernel_alone() -> None:
+    kernel = parse_kernel((TESTS / "kernels" / "ring.kir").read_text(encoding="utf-8"))
+    text = str(kernel)
+    assert str(verify(kernel)) == str(verify(kernel))
+    assert str(kernel) == text

@@ -1,0 +1,109 @@
+"""The parts of the argument by themselves: ranges, sets of threads, digits, paths."""
+
+import pytest
+
+from taskfuse.check.accesses import Uses
+from taskfuse.check.program import Program
+from taskfuse.check.ranges import Ranges
+from taskfuse.check.relation import Relation
+from taskfuse.check.threads import Threads
+from taskfuse.ir.scalar import Expr, parse_expr, to_text
+from taskfuse.kir import Kernel, parse_kernel
+
+
+def e(text: str) -> Expr:
+    return parse_expr(text)
+
+
+def kernel(body: str, block: str = "(32, 4, 1)", declarations: str = "", shape: str = "64") -> Kernel:
+    lines = [line for line in body.strip("\n").split("\n") if line]
+    return parse_kernel(
+        f"KERNEL k(x: float32[M]) -> (y: float32[M])\n  DIM M min 1\n  GRID (1, 1, 1)  BLOCK {block}\n  SHARED s: float32[{shape}] align 16\n{declarations}\n"
+        + "\n".join(lines)
+        + "\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("condition", "expression", "span"),
+    [
+        ("a >= 0 && a < 8", "4*a + 3", (3, 31)),
+        ("a - S >= 0 && a - S < 4", "a - S + 1", (1, 4)),
+        ("a - S >= 0 && a - S < 4", "2*(a - S)", (None, None)),
+        ("a >= 0 && a < 8", "a//4", (0, 1)),
+        ("a >= 0 && a < 8", "xor(a, 1)", (0, 7)),
+        ("a == 3", "a % 2", (0, 1)),
+    ],
+)
+def test_ranges(condition: str, expression: str, span: tuple[int | None, int | None]) -> None:
+    assert Ranges({}).under(e(condition)).of(e(expression)) == span
+
+
+def threads(block: str) -> Threads:
+    return Threads(Program.of(kernel("SYNC block", block)))
+
+
+@pytest.mark.parametrize(
+    ("block", "conditions", "count"),
+    [
+        ("(32, 4, 1)", "threadIdx.y == 1 && threadIdx.x % 8 == 0", "4"),
+        ("(M, 4*M, 2)", "threadIdx.z == 0", "4*M*M"),
+        ("(M, 4*M, 2)", "threadIdx.y - M >= 0 && threadIdx.y - M < M", "2*M*M"),
+        ("(64, 1, M)", "threadIdx.x < 32 && threadIdx.x % 32 == 0", "M"),
+        ("(1, 1, max(2*M, 48))", "threadIdx.z < 16", "16"),
+        ("(32*M, 1, 1)", "threadIdx.x % 32 == 0", "M"),
+    ],
+)
+def test_counts(block: str, conditions: str, count: str) -> None:
+    t = threads(block)
+    condition = e(conditions)
+    found = t.count(tuple(getattr(condition, "args", (condition,))))
+    assert found is not None
+    assert to_text(found) == count
+
+
+def test_warps() -> None:
+    t = threads("(32, 4, 1)")
+    role = (e("threadIdx.y == 1"),)
+    assert t.whole_warps(role)
+    assert t.covers_warps(role, (*role, e("threadIdx.x == 0")))
+    assert not t.covers_warps((), (*role, e("threadIdx.x == 0")))
+    assert t.one_warp((), t.context, frozenset({"threadIdx.y", "threadIdx.z"}))
+    assert not t.one_warp((), t.context, frozenset({"threadIdx.x", "threadIdx.z"}))
+    assert not threads("(24, 4, 1)").whole_warps(role)
+
+
+def relation(body: str, block: str = "(32, 4, 1)", shape: str = "64") -> Relation:
+    """Of the first write with the last access."""
+    program = Program.of(kernel(body, block, shape=shape))
+    uses = Uses(program).by_buffer["s"]
+    return Relation(next(u for u in uses if u.is_write), uses[-1], Threads(program))
+
+
+@pytest.mark.parametrize(
+    ("body", "equal"),
+    [
+        ("s[threadIdx.x + 32*(threadIdx.y % 2)] = copy(1.0)", {"threadIdx.x"}),
+        ("s[threadIdx.y] = copy(1.0)", {"threadIdx.y"}),
+        ("FOR i in 0..2:\n  s[32*i + threadIdx.x] = copy(1.0)", {"i", "threadIdx.x"}),
+        ("FOR i in 0..2:\n  s[i + threadIdx.x] = copy(1.0)", set[str]()),
+        ("FOR i in 0..2:\n  s[(32*i + threadIdx.x)//(M*M), (32*i + threadIdx.x)//M % M, (32*i + threadIdx.x) % M] = copy(1.0)", {"i", "threadIdx.x"}),
+        ("s[16*(threadIdx.x//16) + xor(threadIdx.x % 16, threadIdx.y)] = copy(1.0)", set[str]()),
+    ],
+)
+def test_digits(body: str, equal: set[str]) -> None:
+    found = relation(body, shape="64, M, M" if body.count(",") == 2 and "M" in body else "64")
+    assert not found.never
+    assert found.equal & {"threadIdx.x", "threadIdx.y", "i"} == equal
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "s[threadIdx.x] = copy(1.0)\ns[threadIdx.x + 32] = copy(1.0)",
+        "s[2*threadIdx.x] = copy(1.0)\ns[2*threadIdx.x + 1] = copy(1.0)",
+        "IF threadIdx.x < 8:\n  s[threadIdx.x] = copy(1.0)\nIF threadIdx.x >= 8:\n  s[threadIdx.x] = copy(1.0)",
+    ],
+)
+def test_accesses_that_never_meet(body: str) -> None:
+    assert relation(body).never

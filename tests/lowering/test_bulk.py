@@ -1,0 +1,670 @@
+"""Bulk copies (TMA): boxes, swizzles, dtypes, remainders, rings; what is refused; every kernel compiles for sm_90a."""
+
+from collections.abc import Callable, Sequence
+from functools import cache
+
+import pytest
+
+import taskfuse as tf
+from taskfuse import MemoryType, atoms
+from taskfuse import ParallelType as P
+from taskfuse.ir.tasks import Node
+from taskfuse.kir import walk
+from taskfuse.kir.nodes import Expect, FenceProxyAsync, If, InitBarrier, Retire, TensorMapParam, TmaStore, Wait
+from tests.cuda.test_compile_all import compiles, texts
+from tests.lowering.faults import missed
+from tests.lowering.running import Array, agrees, bind, buffer, numbers, refused
+
+S, U, TX, TY, TZ, BX, BY = P.Serial, P.Unroll, P.TIDx, P.TIDy, P.TIDz, P.BIDx, P.BIDy
+SHARED, LOAD, STORE = MemoryType.Shared, atoms.TMA_LOAD, atoms.TMA_STORE
+
+
+def box(kernel: tf.Kernel, name: str) -> TensorMapParam:
+    """A tensor map by name."""
+    return next(p for p in kernel.params if isinstance(p, TensorMapParam) and p.name == name)
+
+
+def ring(tv: tf.TensorView, inline: int, stages: int = 2) -> None:
+    """A ring of slots in Shared memory."""
+    tv.set_memory_type(SHARED)
+    tv.inline_at(inline)
+    tv.circular_buffer(stages)
+
+
+def stream(
+    shape: Sequence[int | str], tile: Sequence[int], *, dtype: tf.DType = tf.float32, stages: int = 2, swizzle: int = 0, load: bool = True, store: bool = True
+) -> tf.Fusion:
+    """load -> abs -> store, or one of them left out; tiles are dealt out to two blocks."""
+    with tf.Fusion("stream") as fusion:
+        x = tf.define_tensor([tf.dim(e, min=0) if isinstance(e, str) else e for e in shape], dtype=dtype, name="x")
+        y = tf.abs(x)
+        fusion.add_output(y)
+    x_s = x.cache_after() if load else None
+    made = y.cache_before() if store else y
+    n = len(tile)
+    for tv in dict.fromkeys(t for t in (x_s, made, y) if t is not None):
+        for k in reversed(range(n)):
+            tv.split(k, tile[k])
+        tv.reorder([*range(0, 2 * n, 2), *range(1, 2 * n, 2)])
+        for _ in range(n - 1):
+            tv.merge(0)
+        tv.split(0, 2)
+        tv.axis(1).parallelize(BX)
+    tasks = [fusion.task([made], "compute")]
+    if x_s is not None:
+        x_s.set_atom(LOAD, range(2, 2 + n))
+        ring(x_s, 2, stages)
+        tasks.insert(0, fusion.task([x_s], "load"))
+    if store:
+        y.set_atom(STORE, range(2, 2 + n))
+        ring(made, 2, stages)
+        tasks.append(fusion.task([y], "store"))
+    for tv in (x_s, made if store else None):
+        if swizzle and tv is not None:
+            tv.set_allocation_domain(tf.layouts.swizzled(swizzle))
+    if tile[-1] > 32:
+        made.split(-1, 32)
+    made.axis(-1).parallelize(TX)
+    fusion.group(tasks, "roles").parallelize(TY)
+    return fusion
+
+
+def made_and_read(*loads: bool, tasks: Callable[[tf.Fusion, list[tf.TensorView]], Node] | None = None, rows: int = 4) -> tf.Fusion:
+    """The sum of inputs that a role brings, each by a bulk copy or (where not) by threads that negate it; ``tasks`` arranges the role."""
+    with tf.Fusion("bring") as fusion:
+        inputs = [tf.define_tensor([rows, 8, 32], name=f"x{k}") for k in range(len(loads))]
+        brought = [tf.copy(x) if load else tf.neg(x) for x, load in zip(inputs, loads, strict=True)]
+        total = brought[0]
+        for tv in brought[1:]:
+            total = total + tv
+        total = tf.abs(total)
+        fusion.add_output(total)
+    for tv, load in zip(brought, loads, strict=True):
+        if load:
+            tv.set_atom(LOAD, (1, 2))
+        ring(tv, 1)
+    rest = [tv for tv in fusion.tensors() if tv not in (*inputs, *brought)]
+    for tv in (*(tv for tv, load in zip(brought, loads, strict=True) if not load), *rest):
+        tv.axis(2).parallelize(TX)
+    for tv in rest[:-1]:
+        tv.inline_at(3)
+    role = fusion.task(brought, "bring") if tasks is None else tasks(fusion, brought)
+    fusion.group([role, fusion.task(rest, "use")]).parallelize(TZ)
+    return fusion
+
+
+def side_by_side(fusion: tf.Fusion, tensors: list[tf.TensorView]) -> Node:
+    """Each tensor in a task of its own, on TIDy."""
+    return fusion.group([fusion.task([tv]) for tv in tensors], "bring").parallelize(TY)
+
+
+def in_sequence(fusion: tf.Fusion, tensors: list[tf.TensorView]) -> Node:
+    return fusion.group([fusion.task([tv]) for tv in tensors], "bring")
+
+
+def read(group: P | None) -> tf.Fusion:
+    """One tensor that a bulk copy brings, and two readers in a group."""
+    with tf.Fusion("read") as fusion:
+        a = tf.copy(tf.define_tensor([4, 8, 32], name="x"))
+        readers = tf.neg(a), tf.abs(a)
+        for tv in readers:
+            fusion.add_output(tv)
+            tv.axis(2).parallelize(TX)
+    a.set_atom(LOAD, (1, 2))
+    ring(a, 1)
+    both = fusion.group([fusion.task([tv]) for tv in readers])
+    fusion.group([fusion.task([a]), both]).parallelize(TZ)
+    if group is not None:
+        both.parallelize(group)
+    return fusion
+
+
+def written(group: P | None) -> tf.Fusion:
+    """Two tensors that threads make, and a bulk copy of each, in a group."""
+    with tf.Fusion("written") as fusion:
+        x = tf.define_tensor([4, 8, 32], name="x")
+        made = tf.neg(x), tf.abs(x)
+        stores = [tf.copy(tv) for tv in made]
+        for tv in stores:
+            fusion.add_output(tv)
+            tv.set_atom(STORE, (1, 2))
+    for tv in made:
+        tv.axis(2).parallelize(TX)
+        ring(tv, 1)
+    both = fusion.group([fusion.task([tv]) for tv in stores])
+    fusion.group([fusion.task(made), both]).parallelize(TZ)
+    if group is not None:
+        both.parallelize(group)
+    return fusion
+
+
+def through(stages: int) -> tf.Fusion:
+    """From Global to Shared to Global, by the copy engine alone."""
+    with tf.Fusion("through") as fusion:
+        a = tf.copy(tf.define_tensor([5, 8, 32], name="x"))
+        y = tf.copy(a)
+        fusion.add_output(y)
+    a.set_atom(LOAD, (1, 2))
+    y.set_atom(STORE, (1, 2))
+    ring(a, 1, stages)
+    fusion.group([fusion.task([a]), fusion.task([y])]).parallelize(TX)
+    return fusion
+
+
+def stored_and_read(apart: bool) -> tf.Fusion:
+    """One tensor of threads that a bulk copy stores and other threads read."""
+    with tf.Fusion("both") as fusion:
+        a = tf.neg(tf.define_tensor([5, 8, 32], name="x"))
+        y, z = tf.copy(a), tf.abs(a)
+        fusion.add_output(y)
+        fusion.add_output(z)
+    y.set_atom(STORE, (1, 2))
+    ring(a, 1)
+    for tv in (a, z):
+        tv.axis(2).parallelize(TX)
+    uses = [fusion.task([y]), fusion.task([z])] if apart else [fusion.task([y, z])]
+    fusion.group([fusion.task([a]), *uses]).parallelize(TY)
+    return fusion
+
+
+def boxes(store: bool, unroll: bool = False) -> tf.Fusion:
+    """Three boxes per fill."""
+    with tf.Fusion("boxes") as fusion:
+        x = tf.define_tensor([4, 3, 8, 32], name="x")
+        a = tf.copy(x)
+        y = tf.neg(a)
+        z = tf.copy(y) if store else y
+        fusion.add_output(z)
+    a.set_atom(LOAD, (2, 3))
+    ring(a, 1)
+    y.axis(3).parallelize(TX)
+    if unroll:
+        bind(a, U, U)
+        bind(y, U)
+    tasks = [fusion.task([a]), fusion.task([y])]
+    if store:
+        z.set_atom(STORE, (2, 3))
+        ring(y, 1)
+        tasks.append(fusion.task([z]))
+        if unroll:
+            bind(z, U)
+    fusion.group(tasks).parallelize(TY)
+    return fusion
+
+
+def distributed() -> tf.Fusion:
+    """The copy engine fills the slots of two instances in turn."""
+    with tf.Fusion("distributed") as fusion:
+        a = tf.copy(tf.define_tensor([5, 2, 8, 32], name="x"))
+        y = tf.neg(a)
+        fusion.add_output(y)
+    a.set_atom(LOAD, (2, 3))
+    ring(a, 2, 3)
+    bind(y, S, TY, S, TX)
+    fusion.group([fusion.task([a]), fusion.task([y])]).parallelize(TZ)
+    return fusion
+
+
+def matmul() -> tf.Fusion:
+    """Tiles of both operands through one ring; the tiles overhang in m and n."""
+    with tf.Fusion("matmul") as fusion:
+        a, b = tf.define_tensor([20, 40], name="a"), tf.define_tensor([11, 40], name="b")
+        c = a @ tf.permute(b, (1, 0))
+        fusion.add_output(c)
+    operands = [a.cache_after(), b.cache_after()]
+    for axis, factor in ((0, 8), (2, 4), (4, 8)):
+        c.split(axis, factor)
+    c.reorder([0, 2, 4, 1, 3, 5])
+    c.propagate(operands, 3)
+    for tv in (c, *operands):
+        bind(tv, BX, BY)
+    c.axis(3).parallelize(TX)
+    c.axis(4).parallelize(U)
+    for tv in operands:
+        tv.set_atom(LOAD, (3, 4))
+        ring(tv, 3, 3)
+    fusion.group([fusion.task(operands), fusion.task([c])]).parallelize(TY)
+    return fusion
+
+
+def view(of: Callable[[tf.TensorView], tf.TensorView]) -> tf.Fusion:
+    """A bulk copy of a view of a [16, 64] tensor, two rows at a time."""
+    with tf.Fusion("view") as fusion:
+        a = tf.copy(of(tf.define_tensor([16, 64], name="x")))
+        y = tf.neg(a)
+        fusion.add_output(y)
+    for tv in (a, y):
+        tv.split(0, 2)
+    y.axis(-1).parallelize(TX)
+    a.set_atom(LOAD, range(1, len(a.loop)))
+    ring(a, 1)
+    fusion.group([fusion.task([a]), fusion.task([y])]).parallelize(TY)
+    return fusion
+
+
+def after_another_group() -> tf.Fusion:
+    """Two vertical groups one after another; bulk copies in the second only."""
+    with tf.Fusion("after") as fusion:
+        x, w = tf.define_tensor([4, 8, 32], name="x"), tf.define_tensor([4, 8, 32], name="w")
+        a = tf.neg(w)
+        b = tf.abs(a)
+        c = tf.copy(x)
+        d = tf.neg(c)
+        fusion.add_output(b)
+        fusion.add_output(d)
+    for tv in (a, b, d):
+        tv.axis(2).parallelize(TX)
+    c.set_atom(LOAD, (1, 2))
+    ring(a, 1)
+    ring(c, 1)
+    groups = [fusion.group([fusion.task([p]), fusion.task([q])]).parallelize(TY) for p, q in ((a, b), (c, d))]
+    fusion.group(groups)
+    return fusion
+
+
+Case = tuple[Callable[[], tf.Fusion], tuple[tuple[int, ...], ...], tf.DType]
+
+
+def cases() -> dict[str, Case]:
+    """Kernels by name: how to build it, the shapes of its inputs, and their dtype."""
+    found: dict[str, Case] = {}
+    for load, store, which in ((True, True, "both"), (True, False, "load"), (False, True, "store")):
+        for shape, tile in (((100,), (32,)), ((17, 40), (8, 16)), ((5, 9, 20), (2, 4, 8)), ((3, 3, 5, 12), (2, 2, 2, 4)), ((2, 3, 3, 3, 12), (1, 2, 2, 2, 8))):
+            found[f"{len(tile)}d {which}"] = (lambda s=shape, t=tile, a=load, b=store: stream(s, t, load=a, store=b)), (shape,), tf.float32
+    for dtype in (tf.float32, tf.bfloat16, tf.int8, tf.float64):
+        for span in (0, 32, 64, 128):
+            columns = (span or 32) * 8 // dtype.bits
+            shape = (19, 2 * columns + 128 // dtype.bits)  # one tile, one tile, 16 bytes of a third
+            found[f"{dtype} {span}"] = (lambda s=shape, c=columns, d=dtype, w=span: stream(s, (16, c), dtype=d, swizzle=w)), (shape,), dtype
+    found |= {
+        name: (build, shapes, tf.float32)
+        for name, build, shapes in (
+            ("two loads", lambda: made_and_read(True, True), ((4, 8, 32),) * 2),
+            ("three loads", lambda: made_and_read(True, True, True), ((4, 8, 32),) * 3),
+            ("load and stores", lambda: made_and_read(True, False), ((4, 8, 32),) * 2),
+            ("load beside stores", lambda: made_and_read(True, False, tasks=side_by_side), ((4, 8, 32),) * 2),
+            ("stores beside load", lambda: made_and_read(False, True, tasks=side_by_side), ((4, 8, 32),) * 2),
+            ("load before stores", lambda: made_and_read(True, False, tasks=in_sequence), ((4, 8, 32),) * 2),
+            ("loads of two tasks", lambda: made_and_read(True, True, tasks=in_sequence), ((4, 8, 32),) * 2),
+            *((f"read in {p}", lambda p=p: read(p), ((4, 8, 32),)) for p in (None, TX, TY, TZ)),
+            *((f"written in {p}", lambda p=p: written(p), ((4, 8, 32),)) for p in (None, TX, TY, TZ)),
+            *((f"through {n}", lambda n=n: through(n), ((5, 8, 32),)) for n in (1, 2, 4)),
+            *((f"stored and read, {apart=}", lambda a=apart: stored_and_read(a), ((5, 8, 32),)) for apart in (False, True)),
+            *((f"boxes, {store=}", lambda s=store: boxes(s), ((4, 3, 8, 32),)) for store in (False, True)),
+            ("boxes unrolled", lambda: boxes(True, unroll=True), ((4, 3, 8, 32),)),
+            ("distributed", distributed, ((5, 2, 8, 32),)),
+            ("matmul", matmul, ((20, 40), (11, 40))),
+            ("rows of a view", lambda: view(lambda x: x[3:, :]), ((16, 64),)),
+            ("columns of a view", lambda: view(lambda x: x[:, 5:37]), ((16, 64),)),
+            ("another shape", lambda: view(lambda x: tf.reshape(x, (4, 4, 64))), ((16, 64),)),
+            ("another axis", lambda: view(lambda x: tf.expand_dims(x, 1)), ((16, 64),)),
+            ("after another group", after_another_group, ((4, 8, 32),) * 2),
+        )
+    }
+    return found
+
+
+CASES = cases()
+
+
+@cache
+def lowered(name: str) -> tuple[tf.Fusion, tf.Kernel]:
+    """A case and its kernel."""
+    fusion = CASES[name][0]()
+    return fusion, tf.lower(fusion)
+
+
+def operands(name: str) -> list[Array]:
+    """Arguments of a case."""
+    return [numbers(*shape, dtype=CASES[name][2].numpy, seed=k) for k, shape in enumerate(CASES[name][1])]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_results_are_those_of_numpy(name: str) -> None:
+    agrees(lowered(name)[0], *operands(name))
+
+
+def test_every_kernel_compiles() -> None:
+    compiles(texts({name: lowered(name)[1] for name in CASES}, "dense"), "sm_90a")
+
+
+# -- boxes --------------------------------------------------------------------------------------------------------------------------
+
+
+def test_the_box_is_the_tile_and_the_swizzle_that_of_the_layout() -> None:
+    kernel = lowered("bfloat16 128")[1]
+    assert (box(kernel, "tv2.map").box, box(kernel, "tv2.map").swizzle, box(kernel, "tv2.map").tensor) == ((16, 64), 128, "x")
+    assert buffer(kernel, "tv2").align == 1024
+    kernel = lowered("4d both")[1]
+    assert [(p.box, p.swizzle) for p in kernel.params if isinstance(p, TensorMapParam)] == [((2, 2, 2, 4), 0)] * 2
+
+
+def test_a_fill_brings_all_its_boxes() -> None:
+    kernel = lowered("boxes, store=True")[1]
+    assert [str(s.bytes) for s in walk(kernel) if isinstance(s, Expect)] == [str(3 * 8 * 32 * 4)]
+    assert sum(isinstance(s, TmaStore) for s in walk(kernel)) == 1
+    kernel = lowered("three loads")[1]
+    assert [str(s.bytes) for s in walk(kernel) if isinstance(s, Expect)] == [str(3 * 8 * 32 * 4)]
+
+
+def test_a_tensor_map_has_a_name_of_its_own() -> None:
+    with tf.Fusion("names") as fusion:
+        x = tf.define_tensor([8, 32], name="map_tv1")
+        y = tf.neg(tf.copy(x))
+        fusion.add_output(y)
+    (a,) = (tv for tv in fusion.tensors() if tv not in (x, y))
+    a.set_atom(LOAD, (0, 1))
+    a.set_memory_type(SHARED)
+    y.axis(1).parallelize(TX)
+    fusion.group([fusion.task([a]), fusion.task([y])]).parallelize(TY)
+    agrees(fusion, numbers(8, 32))
+
+
+# -- rings --------------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("stages", [1, 2, 3, 4])
+def test_any_number_of_trips_over_any_number_of_stages(stages: int) -> None:
+    fusion = stream(["M", 32], (8, 32), stages=stages)
+    for rows in (0, 1, 8, 9, 31, 80):
+        agrees(fusion, numbers(rows, 32))
+
+
+@pytest.mark.parametrize("name", ["2d both", "load and stores", "load beside stores", "stored and read, apart=True"])
+def test_waits_and_arrivals_are_all_needed(name: str) -> None:
+    fusion, kernel = lowered(name)
+    assert set(missed(kernel, fusion, *operands(name))) <= {"Barrier before one lane arrives for the warp"}  # one of two in a row
+
+
+def test_full_counts_the_engine_and_the_threads_that_store() -> None:
+    def counts(name: str) -> dict[str, str]:
+        return {s.barrier.name: str(s.count) for s in walk(lowered(name)[1]) if isinstance(s, InitBarrier)}
+
+    assert counts("two loads")["ch0.full"] == "1"
+    assert counts("load and stores")["ch0.full"] == "2"
+
+
+def test_threads_that_do_not_arrive_do_not_wait() -> None:
+    """Eight columns of threads, padded to a warp: four of the load's threads run its loop, and the first of them waits and copies."""
+    kernel = lowered("3d load")[1]
+    (first,) = (b for s in walk(kernel) if isinstance(s, If) for b in s.branches if any(isinstance(t, Expect) for t in b.body))
+    assert str(first.cond) == "threadIdx.y == 0"
+    assert [type(t) for t in first.body] == [Wait, Expect]
+
+
+def test_what_threads_store_is_fenced_before_a_bulk_copy_reads_it_and_stores_are_retired() -> None:
+    kernel = lowered("stored and read, apart=True")[1]
+    assert sum(isinstance(s, FenceProxyAsync) for s in walk(kernel)) == 1
+    assert [s.read_only for s in walk(kernel) if isinstance(s, Retire)] == [True, False]
+    assert not any(isinstance(s, FenceProxyAsync | Retire) for s in walk(lowered("two loads")[1]))
+
+
+def test_bytes_that_bulk_copies_touch_are_no_other_buffers() -> None:
+    fusion = after_another_group()
+    kernel = agrees(fusion, *operands("after another group"), options=tf.LoweringOptions(shared_limit=1))
+    assert len({str(b.offset) for b in kernel.buffers}) == 2
+
+
+# -- what is refused ----------------------------------------------------------------------------------------------------------------
+
+
+def one(columns: int = 64, tile: tuple[int, int] = (2, 32)) -> tuple[tf.Fusion, tf.TensorView, tf.TensorView]:
+    """A copy of x in Shared memory, and a reader in another role, both tiled."""
+    with tf.Fusion("one") as fusion:
+        a = tf.copy(tf.define_tensor([16, columns], name="x"))
+        y = tf.abs(a)
+        fusion.add_output(y)
+    a.set_memory_type(SHARED)
+    for tv in (a, y):
+        tv.split(0, tile[0])
+        tv.split(2, tile[1])
+        tv.reorder([0, 2, 1, 3])
+    fusion.group([fusion.task([a], "load"), fusion.task([y], "use")], "g").parallelize(TY)
+    return fusion, a, y
+
+
+def tiled(rows: int = 2, columns: int = 32, width: int = 64) -> tf.Fusion:
+    """Tiles of ``rows`` x ``columns`` of a [16, ``width``] tensor."""
+    fusion, a, _ = one(width, (rows, columns))
+    a.set_atom(LOAD, (2, 3))
+    a.inline_at(2)
+    return fusion
+
+
+def without_a_channel(load: bool) -> tf.Fusion:
+    with tf.Fusion("alone") as fusion:
+        a = tf.copy(tf.define_tensor([8, 32], name="x"))
+        y = tf.copy(a)
+        fusion.add_output(y)
+    a.set_memory_type(SHARED)
+    (a if load else y).set_atom(LOAD if load else STORE, (0, 1))
+    return fusion
+
+
+def bound_to_a_thread() -> tf.Fusion:
+    fusion, a, _ = one()
+    a.set_atom(LOAD, (2, 3))
+    a.axis(1).parallelize(TX)
+    return fusion
+
+
+def in_registers() -> tf.Fusion:
+    with tf.Fusion("registers") as fusion:
+        y = tf.abs(tf.copy(tf.define_tensor([8, 32], name="x")))
+        fusion.add_output(y)
+    next(tv for tv in fusion.tensors() if tv.name == "tv1").set_atom(LOAD, (0, 1))
+    return fusion
+
+
+def padded() -> tf.Fusion:
+    fusion = tiled()
+    next(tv for tv in fusion.tensors() if tv.name == "tv1").set_allocation_domain(tf.layouts.padded(4))
+    return fusion
+
+
+def swizzled_rows_of_two_spans() -> tf.Fusion:
+    fusion = tiled(8, 32)
+    next(tv for tv in fusion.tensors() if tv.name == "tv1").set_allocation_domain(tf.layouts.swizzled(64))
+    return fusion
+
+
+def six_axes() -> tf.Fusion:
+    with tf.Fusion("six") as fusion:
+        a = tf.copy(tf.define_tensor([2, 2, 2, 2, 2, 32], name="x"))
+        y = tf.abs(a)
+        fusion.add_output(y)
+    a.set_memory_type(SHARED)
+    a.set_atom(LOAD, (4, 5))
+    fusion.group([fusion.task([a]), fusion.task([y])]).parallelize(TY)
+    return fusion
+
+
+def overhanging_inside() -> tf.Fusion:
+    with tf.Fusion("inside") as fusion:
+        a = tf.copy(tf.define_tensor([24, 32], name="x"))
+        y = tf.copy(a)
+        fusion.add_output(y)
+    a.set_memory_type(SHARED)
+    for tv in (a, y):
+        tv.split(0, 6)
+        tv.split(1, 4)
+    y.set_atom(STORE, (2, 3))
+    a.axis(-1).parallelize(TX)
+    fusion.group([fusion.task([a]), fusion.task([y])]).parallelize(TY)
+    return fusion
+
+
+def guarded() -> tf.Fusion:
+    """Blocks of 16 rows, in tiles of 8: the last block has a tile less."""
+    with tf.Fusion("guarded") as fusion:
+        a = tf.copy(tf.define_tensor([37, 32], name="x"))
+        y = tf.abs(a)
+        fusion.add_output(y)
+    a.set_memory_type(SHARED)
+    for tv in (a, y):
+        tv.split(0, 8)
+        tv.split(0, 2)
+        tv.axis(0).parallelize(BX)
+    a.set_atom(LOAD, (2, 3))
+    a.inline_at(2)
+    fusion.group([fusion.task([a]), fusion.task([y])]).parallelize(TY)
+    return fusion
+
+
+def unequal_blocks() -> tf.Fusion:
+    with tf.Fusion("unequal") as fusion:
+        loads = [tf.copy(tf.define_tensor([n, 8, 32])) for n in (4, 6)]
+        outs = [tf.abs(tv) for tv in loads]
+        for tv in outs:
+            fusion.add_output(tv)
+    for tv in loads:
+        tv.set_memory_type(SHARED)
+        tv.set_atom(LOAD, (1, 2))
+    for tv in (*loads, *outs):
+        tv.axis(0).parallelize(BX)
+    fusion.group([fusion.task(loads), fusion.task(outs)]).parallelize(TY)
+    return fusion
+
+
+def shares_of_work_in_one_fill() -> tf.Fusion:
+    with tf.Fusion("shares") as fusion:
+        a = tf.copy(tf.define_tensor([7, 8, 32], name="x"))
+        y = tf.abs(a)
+        fusion.add_output(y)
+    a.set_memory_type(SHARED)
+    for tv in (a, y):
+        tv.split(0, 3)
+        tv.axis(1).parallelize(BX)
+    a.set_atom(LOAD, (2, 3))
+    fusion.group([fusion.task([a]), fusion.task([y])]).parallelize(TY)
+    return fusion
+
+
+def an_axis_that_it_lacks() -> tf.Fusion:
+    """Rows of a consumer around a bulk copy that is not inlined into them."""
+    with tf.Fusion("lacks") as fusion:
+        x = tf.define_tensor([3, 8, 32], name="x")
+        a = tf.copy(tf.define_tensor([8, 32], name="w"))
+        y = x + a
+        fusion.add_output(y)
+    a.set_memory_type(SHARED)
+    y.split(0, 1)
+    y.propagate([a], 2)
+    a.set_atom(LOAD, (2, 3))
+    fusion.group([fusion.task([a]), fusion.task([y])]).parallelize(TY)
+    return fusion
+
+
+def a_part_of_an_assembly() -> tf.Fusion:
+    with tf.Fusion("part") as fusion:
+        x = tf.define_tensor([8, 32], name="x")
+        a = tf.neg(x)
+        b = tf.copy(a)
+        fusion.add_output(tf.cat([b, tf.abs(x)], dim=0))
+    a.set_memory_type(SHARED)
+    b.set_atom(STORE, (0, 1))
+    fusion.group([fusion.task([a]), fusion.task([b])]).parallelize(TY)
+    return fusion
+
+
+CANNOT = "cannot lower tv1: the atom tma_load cannot make its copy: "
+REFUSED: dict[str, tuple[Callable[[], tf.Fusion], str]] = {
+    "load of no channel": (
+        lambda: without_a_channel(True),
+        "cannot lower tv1: a bulk load completes at a barrier of a channel, and it travels through none\nhelp: make tv1 a boundary of a vertical group",
+    ),
+    "store of no channel": (
+        lambda: without_a_channel(False),
+        "cannot lower tv2: a bulk store reads what a channel brings, and tv1 travels through none\nhelp: make tv1 a boundary of a vertical group",
+    ),
+    "threads": (bound_to_a_thread, "cannot lower tv1: the atom tma_load is started by one thread\nhelp: bind none of its axes to a thread index"),
+    "registers": (
+        in_registers,
+        "cannot lower tv1: the atom tma_load copies from an input to Shared memory\n"
+        "help: cache_after() of an input and cache_before() of an output make such copies",
+    ),
+    "part of a cat": (
+        a_part_of_an_assembly,
+        "cannot lower tv2: the atom tma_store copies from Shared memory to an output\n"
+        "help: cache_after() of an input and cache_before() of an output make such copies",
+    ),
+    "a step": (
+        lambda: view(lambda x: x[::2, :]),
+        "cannot lower tv2: the atom tma_load cannot make its copy: its 128 Bulk points span a box of 3 x 64 elements in Global memory\n"
+        "help: bind to Bulk whole inner parts of splits, so that the tile is a dense box",
+    ),
+    "backwards": (
+        lambda: view(lambda x: x[::-1, :]),
+        "cannot lower tv2: the atom tma_load cannot make its copy: its 128 Bulk points span a box of 1 x 64 elements in Global memory\n"
+        "help: bind to Bulk whole inner parts of splits, so that the tile is a dense box",
+    ),
+    "columns first": (
+        lambda: view(lambda x: tf.permute(x, (1, 0))),
+        "cannot lower tv2: the atom tma_load cannot make its copy: the innermost axis of its box is 8 bytes\n"
+        "help: it must be a multiple of 16 bytes: use a wider tile",
+    ),
+    "a narrow box": (
+        lambda: tiled(8, 3),
+        CANNOT + "the innermost axis of its box is 12 bytes\nhelp: it must be a multiple of 16 bytes: use a wider tile",
+    ),
+    "a wide box": (
+        lambda: tiled(2, 512, width=1024),
+        CANNOT + "its box is 2 x 512 elements\nhelp: an axis of a box has at most 256: split it",
+    ),
+    "six axes": (
+        six_axes,
+        CANNOT + "the tensor in Global memory has 6 axes\nhelp: a bulk copy takes 1 to 5: merge axes with reshape",
+    ),
+    "padded rows": (
+        padded,
+        CANNOT + "element 32 of its box would lie at byte 144 of the tile in Shared memory\n"
+        "help: a bulk copy writes boxes row-major, or under a swizzle of 32, 64 or 128 bytes that is a row of the box: "
+        "set_allocation_domain(tf.layouts.swizzled(...)), or none",
+    ),
+    "rows of two spans": (
+        swizzled_rows_of_two_spans,
+        CANNOT + "element 16 of its box would lie at byte 512 of the tile in Shared memory\n"
+        "help: a bulk copy writes boxes row-major, or under a swizzle of 32, 64 or 128 bytes that is a row of the box: "
+        "set_allocation_domain(tf.layouts.swizzled(...)), or none",
+    ),
+    "a small slot": (
+        lambda: tiled(3, 8),
+        CANNOT
+        + "its tile starts at byte 96*ch0.p.slot of its buffer\nhelp: a box must start at a multiple of 128 bytes: make the slots and tiles multiples of it",
+    ),
+    "overhang inside": (
+        overhanging_inside,
+        "cannot lower tv2: its atom tma_store clips at the end of the tensor, and its tile overhangs an axis of 6 inside of it\n"
+        "help: split by divisors, or split the tensor's own axis",
+    ),
+    "guards": (
+        guarded,
+        "cannot lower tv1: its bulk copies run under the guard 16*blockIdx.x + 8*i1 < 37, and every fill of a ring brings the same bytes\n"
+        "help: split by divisors, or so that only the last tile overhangs",
+    ),
+    "unequal blocks": (
+        unequal_blocks,
+        "cannot lower tv1: its bulk copies run under the guard blockIdx.x < 4, and every fill of a ring brings the same bytes\n"
+        "help: split by divisors, or so that only the last tile overhangs",
+    ),
+    "shares of work": (
+        shares_of_work_in_one_fill,
+        "cannot lower tv1: one fill of its ring takes (-blockIdx.x)//3 + 3 bulk copies (loop axis 0): the bytes of a fill are a constant\n"
+        "help: inline it into that loop, or split the axis by a constant",
+    ),
+    "a consumer's axis": (
+        an_axis_that_it_lacks,
+        "cannot lower tv2: loop axis 0 runs over an axis of a consumer inside of one fill of its ring: bulk copies would write a tile again\n"
+        "help: inline it into that loop, or give it no such axis (propagate with a smaller upto)",
+    ),
+    "two tasks": (
+        lambda: made_and_read(True, True, tasks=side_by_side),
+        "cannot lower ch0: the tasks t1, t2 start bulk copies of one fill\nhelp: put them into one task",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_refusals(name: str) -> None:
+    build, expected = REFUSED[name]
+    assert refused(lambda: tf.lower(build())) == expected

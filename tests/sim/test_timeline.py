@@ -1,0 +1,133 @@
+"""Timelines: what they record, their text, and the trace event file."""
+
+import json
+from collections import Counter
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import taskfuse as tf
+from examples import pipeline, stream
+from taskfuse.kir import parse_kernel
+from taskfuse.sim import Scheduler, Timeline, explore, timeline
+from taskfuse.sim.timeline import WIDTH, Kind
+from tests.golden import Golden
+from tests.sim.kernels import SCHEDULERS, load, replaced
+
+RING = load("ring")
+X = np.random.default_rng(0).standard_normal((37, 200)).astype(np.float32)
+
+
+def streamed(scheduler: Scheduler, rows: int = 20) -> Timeline:
+    return tf.lower(stream.build(blocks=1)).timeline(X[:rows], scheduler=scheduler)
+
+
+def test_a_ring() -> None:
+    found = timeline(parse_kernel(RING), [X[:3, :32]], scheduler=Scheduler.LOW_FIRST)
+    assert [(lane.name, lane.threads) for lane in found.lanes] == [("producer", "threads 0-31"), ("consumer", "threads 32-63")]
+    producer = [(s.kind, s.name, s.slot) for s in found.spans if s.lane == 0 and "ARRIVE" in s.name]
+    assert producer == [(Kind.STATEMENT, "ARRIVE full[p.slot]", slot) for slot in (0, 1, 0)]
+    assert [(s.name, s.slot) for s in found.spans if s.kind is Kind.WAIT and s.lane == 0] == [("SYNC block", -1), ("WAIT empty[p.slot] parity p.parity", 1)]
+    assert sorted((c.barrier, c.slot) for c in found.completions) == [("empty", 0), ("empty", 0), ("empty", 1), ("full", 0), ("full", 0), ("full", 1)]
+    # three waits for full, one for empty: the first two pass on a fresh barrier
+    assert Counter(f.name for f in found.flows) == {"full[0]": 2, "full[1]": 1, "empty[0]": 1}
+    for flow in found.flows:
+        assert flow.source[1] < flow.target[1]
+
+
+@pytest.mark.parametrize("scheduler", SCHEDULERS)
+def test_spans_of_a_lane_do_not_overlap(scheduler: Scheduler) -> None:
+    found = streamed(scheduler)
+    for number in range(len(found.lanes)):
+        spans = sorted((s.start, s.end) for s in found.spans if s.lane == number)
+        assert all(0 <= start < end <= found.steps for start, end in spans)
+        assert all(a[1] <= b[0] for a, b in pairwise(spans))
+    trips = 3 * 4  # tiles of 8 x 64
+    counts = Counter(s.name.split(" ")[0] for s in found.spans if s.kind is Kind.STATEMENT)
+    assert (counts["TMA"], counts["EXPECT"], counts["COMMIT"]) == (2 * trips, trips, trips)
+    assert Counter(c.barrier for c in found.completions) == {"ch0.full": trips, "ch1.full": trips, "ch0.empty": trips, "ch1.empty": trips}
+
+
+@pytest.mark.parametrize("scheduler", [Scheduler.ROUND_ROBIN, Scheduler.ASYNC_EARLY, Scheduler.ASYNC_LATE, Scheduler.RANDOM_FINE])
+def test_the_file_is_a_trace(scheduler: Scheduler, tmp_path: Path) -> None:
+    """Trace Event Format: complete events with a duration, metadata, and flows that start and end inside a slice, times in order."""
+    path = tmp_path / "x.json"
+    found = tf.lower(stream.build(blocks=2)).timeline(X, scheduler=scheduler)
+    found.save(path)
+    trace = json.loads(path.read_text(encoding="utf-8"))
+    assert set(trace) == {"traceEvents", "displayTimeUnit"}
+    events = trace["traceEvents"]
+    common = {"ph", "ts", "pid", "tid", "name"}
+    keys = {"M": common | {"args"}, "X": common | {"dur", "cat"}, "s": common | {"id", "cat"}, "f": common | {"id", "cat", "bp"}}
+    slices: dict[tuple[int, int], list[tuple[int, int]]] = {}
+    for e in events:
+        assert set(e) - {"args"} == keys[e["ph"]] - {"args"}
+        assert all(isinstance(e[k], int) for k in ("ts", "pid", "tid"))
+        if e["ph"] == "X":
+            assert e["dur"] > 0
+            slices.setdefault((e["pid"], e["tid"]), []).append((e["ts"], e["ts"] + e["dur"]))
+    assert [e["ts"] for e in events] == sorted(e["ts"] for e in events)
+    starts, ends = ({e["id"]: e for e in events if e["ph"] == ph} for ph in "sf")
+    assert set(starts) == set(ends)
+    assert len(starts) > 50
+    for flow, start in starts.items():
+        assert start["ts"] <= ends[flow]["ts"]
+        for e in (start, ends[flow]):
+            assert any(a <= e["ts"] < b for a, b in slices[e["pid"], e["tid"]]), e
+    named = {(e["pid"], e["tid"]) for e in events if e["name"] == "thread_name"}
+    assert named == set(slices)
+    assert sorted(e["pid"] for e in events if e["name"] == "process_name") == [0, 1]
+
+
+def test_texts(golden: Golden) -> None:
+    golden.check("timelines/ring.txt", str(parse_kernel(RING).timeline(X[:8, :32])))
+    golden.check("timelines/gemm.txt", str(multiplied()))
+
+
+def test_examples_fit() -> None:
+    """100 columns; every role works and waits, and fills or empties every slot."""
+    for found in (streamed(Scheduler.ROUND_ROBIN), tf.lower(pipeline.build()).timeline(X[:2], X[0])):
+        lines = str(found).split("\n")
+        assert max(map(len, lines)) <= WIDTH
+        assert len(lines) < 24
+        for role in ("compute", "bend"):
+            assert all(set("012.") <= set(line[24:]) for line in lines if line.startswith(role))
+
+
+def test_other_widths_and_blocks() -> None:
+    found = tf.lower(stream.build(blocks=2)).timeline(X)
+    assert max(map(len, found.text(blocks=2, width=60).split("\n")[:-1])) <= 60
+    assert "block (1, 0, 0)" in found.text(blocks=2)
+    assert "and 1 more blocks" in found.text()
+
+
+def test_a_run_that_fails() -> None:
+    found = parse_kernel(replaced(RING, "parity 1", "parity 0")).timeline(X[:3, :32])
+    assert found.error is not None
+    assert str(found).endswith(str(found.error))
+    assert {(s.lane, s.name) for s in found.spans if s.end == found.steps and s.kind is Kind.WAIT} == {
+        (0, "WAIT empty[p.slot] parity p.parity"),
+        (1, "WAIT full[c.slot] parity c.parity"),
+    }
+
+
+def test_the_schedule_of_a_failure() -> None:
+    k = parse_kernel(replaced(RING, "    WAIT full[c.slot] parity c.parity\n", ""))
+    failure = explore(k, [X[:3, :32]]).failure
+    assert failure is not None
+    found = timeline(k, [X[:3, :32]], schedule=failure.schedule)
+    assert found.error is None or str(found.error) == str(failure.error)
+
+
+def multiplied() -> Timeline:
+    k = parse_kernel(load("gemm"))
+    a, b = (np.random.default_rng(2).standard_normal((n, 256)) for n in (256, 8))
+    return k.timeline(a.astype(k.inputs[0].dtype.numpy), b.astype(k.inputs[1].dtype.numpy))
+
+
+def test_wgmma() -> None:
+    found = multiplied()
+    assert found.error is None
+    assert {"TMA load", "TMA store", "tensor core"} <= {lane.name for lane in found.lanes}
