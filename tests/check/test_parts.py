@@ -87,14 +87,19 @@ def relation(body: str, block: str = "(32, 4, 1)", shape: str = "64") -> Relatio
         ("s[threadIdx.y] = copy(1.0)", {"threadIdx.y"}),
         ("FOR i in 0..2:\n  s[32*i + threadIdx.x] = copy(1.0)", {"i", "threadIdx.x"}),
         ("FOR i in 0..2:\n  s[i + threadIdx.x] = copy(1.0)", set[str]()),
-        ("FOR i in 0..2:\n  s[(32*i + threadIdx.x)//(M*M), (32*i + threadIdx.x)//M % M, (32*i + threadIdx.x) % M] = copy(1.0)", {"i", "threadIdx.x"}),
         ("s[16*(threadIdx.x//16) + xor(threadIdx.x % 16, threadIdx.y)] = copy(1.0)", set[str]()),
     ],
 )
 def test_digits(body: str, equal: set[str]) -> None:
-    found = relation(body, shape="64, M, M" if body.count(",") == 2 and "M" in body else "64")
+    found = relation(body)
     assert not found.never
     assert found.equal & {"threadIdx.x", "threadIdx.y", "i"} == equal
+
+
+def test_digits_of_a_place_in_three_axes() -> None:
+    place = "32*i + threadIdx.x"
+    found = relation(f"FOR i in 0..2:\n  s[({place})//(M*M), ({place})//M % M, ({place}) % M] = copy(1.0)", shape="64, M, M")
+    assert found.equal >= {"i", "threadIdx.x"}
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ the others. Known false positives are listed in ``FALSE_POSITIVES``, each with i
 from __future__ import annotations
 
 import argparse
+import datetime
 import itertools
 import re
 import shutil
@@ -202,6 +203,7 @@ def main() -> int:
     parser.add_argument("--tools", nargs="*", choices=TOOLS, default=TOOLS, help="which tools (default: all)")
     parser.add_argument("--jobs", type=int, default=8, help="processes at a time (default: 8)")
     parser.add_argument("--write", type=Path, help="also store the table in this file")
+    parser.add_argument("--title", default=str(datetime.date.today()), help="first line of that file: the date and the machine")
     parser.add_argument("--launch", metavar="PROGRAM", help=argparse.SUPPRESS)
     parser.add_argument("--launch-control", metavar="TOOL", help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -223,11 +225,15 @@ def main() -> int:
         if not row.good:
             print(f"--- {row.program} under {row.tool}\n{row.log[:6000]}")
     print(table(rows))
-    listed = [f"known false positive: {program} under {tool}: {why}" for (tool, program), why in FALSE_POSITIVES.items()]
+    listed = [
+        f"known false positives: {', '.join(program for (_, program), reason in FALSE_POSITIVES.items() if reason == why)}: {why}"
+        for why in dict.fromkeys(FALSE_POSITIVES.values())
+    ]
     bad = [row for row in rows if not row.good]
     print("\n".join([*listed, f"{len(rows)} runs, {len(bad)} not as they should be"]))
     if options.write:
-        options.write.write_text("\n".join([table(rows), *listed]) + "\n", encoding="utf-8")
+        head = [f"{options.title}", "python tests/gpu/sanitizer.py --write FILE", ""]
+        options.write.write_text("\n".join([*head, table(rows), *listed, ""]), encoding="utf-8")
     return 1 if bad else 0
 
 
