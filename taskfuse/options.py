@@ -11,6 +11,8 @@ variable                      meaning                                           
 ``TASKFUSE_CACHE_BYTES``      its largest size: bytes, or a number with K, M or G; 0: no folder    1G
 ``TASKFUSE_ALWAYS_COMPILE``   1: compile what is in the cache, too                                 0
 ``TASKFUSE_BACKEND``          what "auto" means in ``tf.compile``: auto, cuda or sim               auto
+``TASKFUSE_CHAOS``            a seed: debug builds delay every warp at random around its             no delays
+                              synchronization
 ``TASKFUSE_WATCHDOG_MS``      how long a wait of a debug build lasts before it reports             2000
 ============================  ===================================================================  =======================
 
@@ -33,7 +35,7 @@ Stage = Literal["fusion", "kernel", "cuda", "ptx", "sass"]
 Backend = Literal["auto", "cuda", "sim"]
 
 PREFIX: Final = "TASKFUSE_"
-VARIABLES: Final = tuple(PREFIX + name for name in ("DUMP", "DUMP_DIR", "CACHE_DIR", "CACHE_BYTES", "ALWAYS_COMPILE", "BACKEND", "WATCHDOG_MS"))
+VARIABLES: Final = tuple(PREFIX + name for name in ("DUMP", "DUMP_DIR", "CACHE_DIR", "CACHE_BYTES", "ALWAYS_COMPILE", "BACKEND", "CHAOS", "WATCHDOG_MS"))
 DEFAULT_CACHE_BYTES: Final = 1 << 30
 DEFAULT_WATCHDOG_MS: Final = 2000
 STAGES: Final[tuple[Stage, ...]] = get_args(Stage)
@@ -53,6 +55,7 @@ class Options:
         cache_bytes: bytes that it may hold; 0: compiled kernels are kept in memory only.
         always_compile: compile again what is in the cache.
         backend: what ``backend="auto"`` stands for.
+        chaos: seed of the random delays of a debug build; ``None``: no delays.
         watchdog_ms: milliseconds that a wait of a debug build lasts before it reports.
     """
 
@@ -62,6 +65,7 @@ class Options:
     cache_bytes: int
     always_compile: bool
     backend: Backend
+    chaos: int | None
     watchdog_ms: int
 
 
@@ -89,6 +93,7 @@ def _options(given: tuple[tuple[str, str], ...]) -> Options:
         cache_bytes=_bytes("TASKFUSE_CACHE_BYTES", env, DEFAULT_CACHE_BYTES),
         always_compile=_switch("TASKFUSE_ALWAYS_COMPILE", env),
         backend=_choice("TASKFUSE_BACKEND", env.get("TASKFUSE_BACKEND", "auto"), BACKENDS),
+        chaos=_seed("TASKFUSE_CHAOS", env),
         watchdog_ms=_positive("TASKFUSE_WATCHDOG_MS", env, DEFAULT_WATCHDOG_MS),
     )
 
@@ -131,6 +136,15 @@ def _bytes(name: str, env: Mapping[str, str], default: int) -> int:
     if match is None:
         _refuse(name, value, "use a number of bytes, or one with K, M or G: 512M")
     return int(match[1]) * _UNITS[match[2].upper()]
+
+
+def _seed(name: str, env: Mapping[str, str]) -> int | None:
+    value = env.get(name)
+    if value is None:
+        return None
+    if re.fullmatch(r"[0-9]{1,9}", value.strip(), re.ASCII) is None:
+        _refuse(name, value, "use a whole number, at most 999999999")
+    return int(value)
 
 
 def _positive(name: str, env: Mapping[str, str], default: int) -> int:

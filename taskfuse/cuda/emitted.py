@@ -40,7 +40,7 @@ def emitted(kernel: Kernel, variant: Variant, fast_math: bool, debug: bool, sett
         return _unpacked(content, kernel, variant)
     from taskfuse.cuda.source import emit  # only who prints pays for its import
 
-    source = emit(kernel, variant, fast_math, debug)
+    source = emit(kernel, variant, fast_math, debug, settings.chaos if debug else None)
     if disk is not None:
         keep(disk, key, _packed(source))
     return source

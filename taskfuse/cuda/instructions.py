@@ -127,6 +127,19 @@ __device__ __forceinline__ void mbarrier_wait_bounded(unsigned long long* barrie
     (TRY_WAIT, REPORT),
 )
 
+CHAOS = Helper(
+    "delay_at_random",
+    """\
+// none, or up to four microseconds: another time for each warp, place and launch
+__device__ __forceinline__ void delay_at_random(unsigned seed, unsigned place) {
+  const unsigned thread = threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z);
+  unsigned x = seed ^ place * 0x9e3779b9u ^ thread / 32 * 0x85ebca6bu ^ blockIdx.x * 0xc2b2ae35u ^ (unsigned)clock64();
+  x = (x ^ x >> 16) * 0x7feb352du;
+  x = (x ^ x >> 15) * 0x846ca68bu;
+  if (x & 0x10000) __nanosleep(x >> 20);
+}""",
+)
+
 # -- barriers across blocks -----------------------------------------------------------------------------------------------------------
 # The counter only grows: the arrivals of round r end at (r + 1) * count. It is 0 when a launch begins.
 

@@ -64,26 +64,28 @@ class _Used(Mapping[str, str]):
         return len(self.names)
 
 
-def emit(kernel: Kernel, variant: Variant | None = None, fast_math: bool = False, debug: bool = False) -> Source:
+def emit(kernel: Kernel, variant: Variant | None = None, fast_math: bool = False, debug: bool = False, chaos: int | None = None) -> Source:
     """CUDA C++ of a verified kernel.
 
     Args:
         variant: what the text assumes of its arguments; by default :func:`dense`.
         fast_math: approximate functions, fused multiplications and additions.
         debug: waits are bounded and report (``taskfuse.cuda.debug``).
+        chaos: seed of random delays of every warp around its synchronization; ``None``: none.
 
     Raises:
         UnsupportedError: a construct with no CUDA form.
     """
-    return _Emitter(kernel, dense(kernel) if variant is None else variant, fast_math, debug).source()
+    return _Emitter(kernel, dense(kernel) if variant is None else variant, fast_math, debug, chaos).source()
 
 
 class _Emitter:
-    def __init__(self, kernel: Kernel, variant: Variant, fast_math: bool, debug: bool) -> None:
+    def __init__(self, kernel: Kernel, variant: Variant, fast_math: bool, debug: bool, chaos: int | None) -> None:
         self.kernel = kernel
         self.variant = variant
         self.fast_math = fast_math
         self.debug = debug
+        self.chaos = chaos
         self.names = Names()
         self.function = self.names.reserve(kernel.name)
         self.used = _Used(self.names)
@@ -132,7 +134,7 @@ class _Emitter:
             parameters.append("Report* report")
             self.helpers.add(ptx.REPORT)
 
-        statements = Statements(kernel, self.names, places, mbarriers, counters, self.helpers, self.fast_math, self.debug)
+        statements = Statements(kernel, self.names, places, mbarriers, counters, self.helpers, self.fast_math, self.debug, self.chaos)
         statements.body(kernel.body, Scope(self.indices, (), 1, set()))
         integers, texts = self._integers()
         arguments += integers

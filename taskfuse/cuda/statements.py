@@ -64,6 +64,8 @@ from taskfuse.kir.nodes import (
 )
 
 INDENT = "  "
+_DELAYED = Wait | Arrive | Expect | Barrier | TmaLoad | TmaStore | Commit | Retire | FenceProxyAsync
+"""Before and after these a chaos build delays."""
 ELEMENT = "vector.element"  # the symbol of an element of a vector that is copied element by element
 
 
@@ -93,6 +95,7 @@ class Statements:
         counters: texts of the addresses of counters.
         fast_math: approximate functions.
         debug: bounded waits.
+        chaos: seed of random delays around synchronization; ``None``: none.
 
     Attributes:
         lines: the text.
@@ -110,6 +113,7 @@ class Statements:
         helpers: set[Helper],
         fast_math: bool,
         debug: bool,
+        chaos: int | None = None,
     ) -> None:
         self.kernel = kernel
         self.names = names
@@ -119,6 +123,8 @@ class Statements:
         self.helpers = helpers
         self.fast_math = fast_math
         self.debug = debug
+        self.chaos = chaos
+        self._places = 0
         self.lines: list[str] = []
         self.waits: list[WaitPoint] = []
         self._slots: dict[str, int] = {}
@@ -184,7 +190,19 @@ class Statements:
 
     # -- statements -----------------------------------------------------------------------------------------------------------------
 
+    def _delay(self, scope: Scope) -> None:
+        self._call(scope, ptx.CHAOS, f"{self.chaos}u", str(self._places))
+        self._places += 1
+
     def _statement(self, stmt: Stmt, scope: Scope) -> None:
+        if self.chaos is not None and isinstance(stmt, _DELAYED):
+            self._delay(scope)
+            self._print(stmt, scope)
+            self._delay(scope)
+        else:
+            self._print(stmt, scope)
+
+    def _print(self, stmt: Stmt, scope: Scope) -> None:
         match stmt:
             case For():
                 self._for(stmt, scope)

@@ -194,3 +194,13 @@ IF threadIdx.x >= 0:  # receiver
     assert [(w.path, w.barrier) for w in source.waits] == [(("receiver",), "b")]
     assert "mbarrier_wait_bounded(&b[1], 0, report, 0, 1);" in source.text
     assert emit(kernel(text)).waits == ()
+
+
+def test_chaos_delays_around_synchronization() -> None:
+    lowered = tf.lower(pipeline.build())
+    plain, chaos = emit(lowered), emit(lowered, debug=True, chaos=7)
+    assert "delay_at_random" not in plain.text
+    assert chaos.text.count("delay_at_random(7u, ") > 20
+    places = re.findall(r"delay_at_random\(7u, (\d+)\);", chaos.text)
+    assert len(places) == len(set(places))
+    nvrtc.compile_cubin(chaos.text, chaos.name, nvrtc.CompileOptions(arch="sm_90a"))
