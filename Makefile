@@ -10,7 +10,7 @@ PYTEST_ARGS ?=
 GPU_PYTHON ?= python3
 PARTS ?=
 
-.PHONY: help demo test lint types fuzz bench-compile gpu golden clean
+.PHONY: help demo test lint types fuzz faults bench-compile gpu golden clean
 
 help: ## list these targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1#\2/p' $(MAKEFILE_LIST) | while IFS='#' read -r name text; do printf '%-22s %s\n' "$$name" "$$text"; done
@@ -29,6 +29,9 @@ types: $(VENV)/.dev ## pyright, strict
 
 fuzz: $(VENV)/.dev ## run N=10000 random fusions against NumPy; a failure prints the line that reproduces it
 	$(PY) -m taskfuse.testing.fuzz --cases $(N)
+
+faults: $(VENV)/.dev ## plant mistakes in kernels: who finds them, the proof or schedules (minutes)
+	$(PY) -m taskfuse.testing.faults
 
 bench-compile: $(VENV)/.core ## time fusion to kernel text, and simulation
 	$(PY) benchmarks/compile.py
