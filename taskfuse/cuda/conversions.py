@@ -6,7 +6,7 @@ The small floats convert through ``float``, as in ml_dtypes; float64 to float16 
 from __future__ import annotations
 
 from taskfuse.cuda.c_types import c_type
-from taskfuse.cuda.library import Library
+from taskfuse.cuda.device_library import Library
 from taskfuse.cuda.text import Fragment
 from taskfuse.dtypes import DType, bfloat16, float8_e4m3, float8_e5m2, float16, float32, float64
 

@@ -6,7 +6,7 @@ once; what uses it more often is a function here.
 
 from __future__ import annotations
 
-from taskfuse.cuda.library import Library
+from taskfuse.cuda.device_library import Library
 
 _INTEGERS = """
 template <typename T, typename U>

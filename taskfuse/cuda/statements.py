@@ -21,7 +21,7 @@ from taskfuse.errors import UnsupportedError
 from taskfuse.ir.elementwise import DTypeRule
 from taskfuse.ir.scalar import ONE, TRUE, And, Compare, CompareOp, Const, Expr, Facts, and_, const, eq, is_multiple, prove, sym
 from taskfuse.kir import Kernel
-from taskfuse.kir.limits import MAX_THREADS, REGISTERS, WARP
+from taskfuse.kir.limits import MAX_THREADS, WARP, launch_registers
 from taskfuse.kir.nodes import (
     Access,
     Advance,
@@ -258,7 +258,7 @@ class Statements:
             case FenceProxyAsync():
                 self._call(scope, ptx.FENCE_PROXY)
             case SetMaxNReg(registers=count):
-                self._call(scope, ptx.set_registers(count, launch_registers(self.kernel)))
+                self._call(scope, ptx.set_registers(count, self._launch_registers()))
 
     def _for(self, stmt: For, scope: Scope) -> None:
         indices = scope.indices
@@ -377,6 +377,10 @@ class Statements:
         x, y, z = self.kernel.block
         return x * y * z
 
+    def _launch_registers(self) -> int:
+        threads = self._threads()
+        return launch_registers(threads.value if isinstance(threads, Const) else MAX_THREADS)
+
     def _grid_barrier(self, stmt: Barrier, scope: Scope) -> None:
         assert stmt.counter is not None
         x, y, z = self.kernel.grid
@@ -431,14 +435,6 @@ def operand_dtypes(stmt: Compute) -> tuple[DType, ...]:
     if stmt.op.rule is DTypeRule.SELECT:
         return (bool_, *(stmt.dtype for _ in stmt.operands[1:]))
     return tuple(stmt.dtype for _ in stmt.operands)
-
-
-def launch_registers(kernel: Kernel) -> int:
-    """Registers per thread that a launch gives: all that a multiprocessor has, in steps of 8 (CUDA C++ Programming Guide, "Compute Capabilities")."""
-    x, y, z = kernel.block
-    threads = x * y * z
-    count = threads.value if isinstance(threads, Const) else MAX_THREADS
-    return min(REGISTERS // max(count, 1) // 8 * 8, 255)
 
 
 def _bare(text: str) -> str:

@@ -22,3 +22,8 @@ REGISTERS = 64 * 1024
 
 MAX_NAMED = 15
 """The last named barrier of a block; 0 is that of the whole block."""
+
+
+def launch_registers(threads: int) -> int:
+    """Registers that a launch gives each of ``threads`` threads of a block that has a multiprocessor for itself: steps of 8, 255 at most."""
+    return min(REGISTERS // max(threads, 1) // 8 * 8, 255)

@@ -11,7 +11,7 @@ import warnings
 from taskfuse.errors import LoweringError, TaskfuseWarning
 from taskfuse.ir.scalar import Const
 from taskfuse.ir.tasks import Node
-from taskfuse.kir.limits import REGISTERS, WARPGROUP
+from taskfuse.kir.limits import WARPGROUP, launch_registers
 from taskfuse.kir.nodes import SetMaxNReg
 from taskfuse.lowering.plan import PDispatch, PLoop, PNode, PScope, PSync, children
 from taskfuse.lowering.regions import Regions
@@ -39,7 +39,7 @@ class Registers:
         threads = self.regions.threads
         if not self._given or not isinstance(threads, Const):
             return
-        at_launch = min(REGISTERS // max(threads.value, 1) // 8 * 8, 255)
+        at_launch = launch_registers(threads.value)
         groups = threads.value // WARPGROUP
         busy = [(node, count, self._threads(node) // WARPGROUP) for node, count in self._given]
         total = sum(count * n for _, count, n in busy) + at_launch * (groups - sum(n for _, _, n in busy))

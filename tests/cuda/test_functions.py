@@ -14,8 +14,8 @@ from benchmarks.ulp import BEGIN, END, PAGE, figures
 from taskfuse.cuda.c_types import c_type, literal
 from taskfuse.cuda.conversions import CONVERSIONS, convert
 from taskfuse.cuda.device_functions import DEVICE_FUNCTIONS
+from taskfuse.cuda.device_library import Library
 from taskfuse.cuda.functions import IDENTIFIERS, call, result_dtype
-from taskfuse.cuda.library import Library
 from taskfuse.cuda.names import Names
 from taskfuse.cuda.nvrtc import CompileOptions, compile_ptx
 from taskfuse.cuda.text import Fragment, Helper, closure
