@@ -127,4 +127,11 @@ def derive(coords: Sequence[Expr], place: Sequence[Expr], shape: Sequence[Expr],
         raise NoBulkCopyError(
             f"its tile starts at byte {start} of its buffer", f"a box must start at a multiple of {align} bytes: make the slots and tiles multiples of it"
         )
-    return Box(tuple(simplify(substitute(c, zero), facts) for c in coords), box, first, swizzle, points * itemsize, align)
+    corner = tuple(simplify(substitute(c, zero), facts) for c in coords)
+    if not is_multiple(corner[-1] * itemsize, INNER_BYTES, facts):
+        # not in the PTX ISA's list of restrictions, but an H200 calls such a copy an illegal instruction
+        raise NoBulkCopyError(
+            f"its box starts at element {corner[-1]} of the innermost axis, which is not provably a multiple of {INNER_BYTES} bytes",
+            f"slice and tile the innermost axis at multiples of {INNER_BYTES} bytes",
+        )
+    return Box(corner, box, first, swizzle, points * itemsize, align)
