@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from taskfuse.ir.scalar import And, Compare, Const, Expr, FloorDiv, Max, Min, Mod, Not, Or, Product, Select, Sum, Sym, Table, Xor
 from taskfuse.ir.types import BLOCK_TYPES, THREAD_TYPES
 from taskfuse.kir import Kernel
-from taskfuse.kir.limits import MAX_BLOCK
+from taskfuse.kir.limits import MAX_BLOCK, MAX_GRID
 from taskfuse.kir.nodes import CursorInit, HostParam
 
 Range = tuple[int, int]
@@ -19,9 +19,6 @@ Range = tuple[int, int]
 INT32: Range = (-(2**31), 2**31 - 1)
 UNKNOWN = 2**62
 """Where nothing is known of an integer, its magnitude is at most this: nothing that a GPU addresses is larger."""
-
-MAX_GRID: tuple[int, int, int] = (2**31 - 1, 65535, 65535)
-"""Blocks of a grid (x, y, z): CUDA C++ Programming Guide, "Compute Capabilities"."""
 
 
 class Ranges:

@@ -14,6 +14,9 @@ MAX_THREADS = 1024
 MAX_BLOCK = (MAX_THREADS, MAX_THREADS, 64)
 """Threads of a block along x, y and z."""
 
+MAX_GRID: tuple[int, int, int] = (2**31 - 1, 65535, 65535)
+"""Blocks of a grid (x, y, z): CUDA C++ Programming Guide, "Compute Capabilities"."""
+
 SHARED_BYTES = 227 * 1024
 """Shared memory of a block, in bytes (sm_90)."""
 

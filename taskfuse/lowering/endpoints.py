@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from taskfuse.errors import LoweringError
+from taskfuse.ir.atoms import Completion
 from taskfuse.ir.expr import Read
 from taskfuse.ir.scalar import Const, Expr, and_, const, eq, is_multiple, select, simplify, substitute, sym, xor
 from taskfuse.ir.storage import storage_operands
@@ -33,7 +34,6 @@ from taskfuse.kir.nodes import (
     Retire,
     Shuffle,
     Stmt,
-    TmaStore,
     Wait,
 )
 from taskfuse.lowering.channels import Channel, Channels, Endpoint, Turns
@@ -184,7 +184,7 @@ class Endpoints:
 
     def _retire(self, plan: list[PNode], ch: Channel, end: Endpoint, issued: list[PStmt]) -> tuple[Stmt, ...]:
         """What a consumer does before it gives a slot back: asynchronous reads of it are done. Before the role ends, so are their writes."""
-        if end is ch.producer or not any(isinstance(s.stmt, TmaStore) for s in issued):
+        if end is ch.producer or not any(s.tv.schedule.atom is not None and s.tv.schedule.atom.completion is Completion.FIFO for s in issued):
             return ()
         _frame(plan, ch.group, end.node, self.tree).append(PSync((Retire(Queue.BULK, 0),)))
         return Commit(Queue.BULK), Retire(Queue.BULK, 0, read_only=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from enum import Enum
 
 from taskfuse.dtypes import DType, int64
-from taskfuse.ir.atoms import TMA_LOAD
+from taskfuse.ir.atoms import Completion
 from taskfuse.ir.axes import Axis
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.expr import Assemble, IndexValue, Literal, MathExpr, Pointwise, Read, Reduction, ScalarRead, Select, View
@@ -228,11 +228,12 @@ class Statements:
         atom = tv.schedule.atom
         assert atom is not None
         assert isinstance(source, Access)
-        inside = tv if atom is TMA_LOAD else self._source(tv)
-        outside = self._source(tv) if atom is TMA_LOAD else tv
-        shared, there = (out, source) if atom is TMA_LOAD else (source, out)
+        loads = atom.completion is Completion.BYTES
+        inside = tv if loads else self._source(tv)
+        outside = self._source(tv) if loads else tv
+        shared, there = (out, source) if loads else (source, out)
         if self.indexer.memory.get(inside) is not MemoryType.Shared or there.buffer != outside.name or not (outside.is_input or outside.is_output):
-            way = "from an input to Shared memory" if atom is TMA_LOAD else "from Shared memory to an output"
+            way = "from an input to Shared memory" if loads else "from Shared memory to an output"
             raise refused(tv, f"the atom {atom.name} copies {way}", "cache_after() of an input and cache_before() of an output make such copies")
         if any(tv.schedule.ptype(a).is_thread for a in tv.loop):
             raise refused(tv, f"the atom {atom.name} is started by one thread", "bind none of its axes to a thread index")
@@ -250,10 +251,9 @@ class Statements:
         place = Access(shared.buffer, box.start)
         full = self.indexer.full(inside)
         if full is None:
-            what = "a bulk load completes at a barrier of a channel, and it" if inside is tv else f"a bulk store reads what a channel brings, and {inside.name}"
+            what = "a bulk load completes at a barrier of a channel, and it" if loads else f"a bulk store reads what a channel brings, and {inside.name}"
             raise refused(tv, f"{what} travels through none", f"make {inside.name} a boundary of a vertical group")
-        load = inside is tv
-        stmt = TmaLoad(place, name, box.coords, BarrierSlot(full, shared.index[0])) if load else TmaStore(name, box.coords, place)
+        stmt = TmaLoad(place, name, box.coords, BarrierSlot(full, shared.index[0])) if loads else TmaStore(name, box.coords, place)
         return self.statement(tv, stmt, env, env.guards)
 
     def _check_contiguous(self, tv: TensorView, access: Access, width: int, env: Environment) -> None:
