@@ -289,6 +289,7 @@ class _Builder:
         if text.allocation is not None:
             schedule.allocation = axis_list([b.name for b in text.allocation])
         schedule.atom_axes = axis_list(text.atom_axes)
+        schedule.in_flight = text.in_flight
         self._bind(schedule, tv.name, (*(text.loop or ()), *text.bind, *(text.allocation or ())), axes)
         tv.schedule = schedule
 

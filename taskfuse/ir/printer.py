@@ -225,6 +225,8 @@ class _Printer:
             yield f"{ClauseWord.STAGES.value} {schedule.stages}"
         if schedule.atom is not None:
             yield f"{ClauseWord.ATOM.value} {schedule.atom.name}({', '.join(names[a] for a in schedule.atom_axes)})"
+        if schedule.in_flight:
+            yield f"{ClauseWord.IN_FLIGHT.value} {schedule.in_flight}"
 
     # -- tasks ----------------------------------------------------------------------------------------------------------------------
 

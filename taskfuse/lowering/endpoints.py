@@ -10,9 +10,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from taskfuse.errors import LoweringError
-from taskfuse.ir.atoms import Completion
 from taskfuse.ir.expr import Read
-from taskfuse.ir.scalar import Const, Expr, and_, const, eq, is_multiple, select, simplify, substitute, sym, xor
+from taskfuse.ir.scalar import Const, Expr, and_, const, eq, ge, is_multiple, minimum, select, simplify, substitute, sym, xor
 from taskfuse.ir.storage import storage_operands
 from taskfuse.ir.tasks import Group, Node, Task
 from taskfuse.ir.tensor import TensorView
@@ -25,7 +24,6 @@ from taskfuse.kir.nodes import (
     BarrierScope,
     BarrierSlot,
     Branch,
-    Commit,
     CursorInit,
     Expect,
     FenceProxyAsync,
@@ -35,8 +33,10 @@ from taskfuse.kir.nodes import (
     Shuffle,
     Stmt,
     Wait,
+    WgmmaFence,
 )
 from taskfuse.lowering.channels import Channel, Channels, Endpoint, Turns
+from taskfuse.lowering.completion import close_batch, drain_at_exit, open_batch, queues, retire_reads
 from taskfuse.lowering.domains import ancestors
 from taskfuse.lowering.plan import PBind, PDispatch, PLoop, PNode, PScope, PStmt, PSync, base_name, children, statements
 from taskfuse.lowering.regions import Regions, hardware_index
@@ -103,8 +103,14 @@ class Endpoints:
         level = end.turns.outer if end.turns is not None and end.turns.loop is ch.loop else ch.loop
         first, last = self._span(_level_blocks(plan, end.node, level), touches, end.turns is not None)
         issued = [s for blocks in _level_blocks(plan, end.node, level) for n in blocks for s in _below(n) if touches(s)]
-        release = (*self._retire(plan, ch, end, issued), *self.arrive(end, BarrierSlot(arrive, slot))) if end is not ch.producer or ch.stores else ()
-        last[0][last[1] + 1 : last[1] + 1] = [_sync(end, *self._publish(ch, end), *release, Advance(c, const(1)))]
+        batches = {} if end is ch.producer else queues(issued)
+        lag = min(batches.values(), default=0)
+        self._release(plan, ch, end, last, batches, lag, BarrierSlot(arrive, slot))
+        for queue in batches:
+            first = first[0], open_batch(first[0], first[1], queue)
+            if queue is Queue.BULK:
+                drain_at_exit(plan, issued[0], queue)
+        first = first[0], first[1] - sum(isinstance(n, PSync) and n.stmts == (WgmmaFence(),) for n in first[0][first[1] - 1 : first[1]])
         acquire = Wait(BarrierSlot(wait, slot), sym(f"{c}.parity"))
         start = [_sync(end, acquire)]
         if end is ch.producer and ch.transfers:
@@ -116,10 +122,45 @@ class Endpoints:
             start = [*start, announced] if ch.stores else [announced]
         first[0][first[1] : first[1]] = start
         inits = [CursorInit(c, ch.stages, 0, parity)]
+        if lag:
+            inits.append(CursorInit(_behind(end), ch.stages, 0, parity))
         if end.turns is not None:
             inits.append(CursorInit(f"{c}.turn", 1, 0, 0))
             self._take_turns(plan, end, end.turns, touches, ch.loop)
         _frame(plan, ch.group, end.node, self.tree).insert(0, PSync(tuple(inits)))
+
+    def _release(
+        self, plan: list[PNode], ch: Channel, end: Endpoint, last: tuple[list[PNode], int], batches: dict[Queue, int], lag: int, slot: BarrierSlot
+    ) -> None:
+        """Give a slot on: after the last use of it, or ``lag`` iterations later, and the last ones after the loop."""
+        nodes, at = last
+        at += 1
+        for queue in batches:
+            at = close_batch(nodes, at - 1, queue)
+        gives = end is not ch.producer or bool(ch.stores)
+        publish = (*self._publish(ch, end), *(retire_reads(queue, lag) for queue in batches))
+        if not lag:
+            nodes.insert(at, _sync(end, *publish, *(self.arrive(end, slot) if gives else ()), Advance(end.cursor, ONE)))
+            return
+        behind = _behind(end)
+        give = (*self.arrive(end, BarrierSlot(slot.name, sym(f"{behind}.slot"))), Advance(behind, ONE))
+        around = _loop_of(plan, end.node, ch.loop)
+        if around is None or lag >= ch.stages:
+            raise LoweringError(
+                what=ch.name,
+                reason=f"its consumer gives slots back {lag} iterations late, and " + (f"it has {ch.stages}" if around else "it has no loop"),
+                help="circular_buffer with more slots than in_flight",
+            )
+        block, loop = around
+        nodes.insert(at, _sync(end, *publish, If((Branch(ge(sym(loop.var), lag), give),)), Advance(end.cursor, ONE)))
+        after = block.index(loop) + 1
+        retired: list[PNode] = [PSync((Retire(queue, 0),)) for queue in batches]
+        while after < len(block) and isinstance(node := block[after], PSync) and any(isinstance(n, PSync) and n.stmts == node.stmts for n in retired):
+            retired = [n for n in retired if not (isinstance(n, PSync) and n.stmts == node.stmts)]
+            after += 1
+        trips = simplify(minimum(loop.extent, lag), self.regions.facts)
+        drain = [_sync(end, *give)] if trips is ONE else [PLoop(f"{behind}.k", trips, False, [_sync(end, *give)])]
+        block[after:after] = [*retired, *drain]
 
     def _expect(self, ch: Channel, slot: BarrierSlot, issued: list[PStmt]) -> tuple[Task, Expect]:
         """The bytes of one fill, and the task whose first thread announces them and starts the transfers."""
@@ -182,13 +223,6 @@ class Endpoints:
     def _reads(self, tv: TensorView) -> list[Read]:
         return [o for o in storage_operands(self.statements.fusion, self.statements.definition(tv)) if isinstance(o, Read)]
 
-    def _retire(self, plan: list[PNode], ch: Channel, end: Endpoint, issued: list[PStmt]) -> tuple[Stmt, ...]:
-        """What a consumer does before it gives a slot back: asynchronous reads of it are done. Before the role ends, so are their writes."""
-        if end is ch.producer or not any(s.tv.schedule.atom is not None and s.tv.schedule.atom.completion is Completion.FIFO for s in issued):
-            return ()
-        _frame(plan, ch.group, end.node, self.tree).append(PSync((Retire(Queue.BULK, 0),)))
-        return Commit(Queue.BULK), Retire(Queue.BULK, 0, read_only=True)
-
     def _span(self, blocks: list[list[PNode]], touches: _Touch, inside: bool) -> tuple[tuple[list[PNode], int], tuple[list[PNode], int]]:
         """The first and the last use in some blocks; ``inside``: inside of the bound loops that hold all uses."""
         places = [(block, k) for block in blocks for k, n in enumerate(block) if any(touches(s) for s in _below(n))]
@@ -225,6 +259,28 @@ class Endpoints:
             return (Arrive(slot),)
         lane = simplify(linear_thread(self.regions) % WARP, self.regions.facts)
         return (Barrier(BarrierScope.WARP, const(WARP), note="before one lane arrives for the warp"), If((Branch(eq(lane, 0), (Arrive(slot),)),)))
+
+
+def _behind(end: Endpoint) -> str:
+    """The name of the cursor with which a consumer gives back slots late."""
+    return f"{end.cursor}.r"
+
+
+def _loop_of(plan: list[PNode], node: Node, loop: Loop | None) -> tuple[list[PNode], PLoop] | None:
+    """The copy of a loop in a node's code, and the block that it stands in; ``None`` if there is no such copy, or several."""
+    found: list[tuple[list[PNode], PLoop]] = []
+
+    def visit(body: list[PNode]) -> None:
+        for n in body:
+            if isinstance(n, PLoop) and n.loop is loop:
+                found.append((body, n))
+            else:
+                for block in children(n):
+                    visit(block)
+
+    for scope in _scopes(plan, node):
+        visit(scope.body)
+    return found[0] if len(found) == 1 else None
 
 
 def _flat(nodes: list[PNode]) -> Iterator[PSync | PStmt]:

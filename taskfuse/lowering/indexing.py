@@ -10,16 +10,17 @@ from collections.abc import Callable
 from itertools import takewhile
 
 from taskfuse.ir.atoms import Bounds
-from taskfuse.ir.axes import Axis, Merge, Resize, Split
+from taskfuse.ir.axes import Axis, Merge, Rasterize, Resize, Split
 from taskfuse.ir.expr import Assemble, MathExpr, Read, Reduction
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.scalar import Const, Expr, Facts, FloorDiv, const, eq, ge, lt, prove, simplify, substitute, sym
 from taskfuse.ir.storage import has_code, storage_operands, storage_uses
 from taskfuse.ir.tasks import Task
 from taskfuse.ir.tensor import TensorView
-from taskfuse.ir.types import INDEX_TYPES, MemoryType, ParallelType
+from taskfuse.ir.types import INDEX_TYPES, THREAD_TYPES, MemoryType, ParallelType
 from taskfuse.kir.nodes import Access
-from taskfuse.lowering.domains import allocation_axes, ancestors, backward, digit_values, digits, forward, product, refused
+from taskfuse.lowering.domains import allocation_axes, ancestors, backward, digit_values, digits, forward, owner_digits, product, refused
+from taskfuse.lowering.fragments import fragment_thread
 from taskfuse.lowering.plan import Environment, base_name
 from taskfuse.lowering.regions import Regions, Span
 from taskfuse.lowering.work import WorkLoops
@@ -144,12 +145,12 @@ class Indexer:
         consumer = use.output
         task, other = self.tree.place[tv], self.tree.place[consumer]
         mine, theirs = self.regions.region(task, p), self.regions.region(other, p)
-        own = digits(tv, p)
+        own = owner_digits(tv, p)
         if not own and not digits(consumer, p) and mine == theirs:
             return False
         env = self.reading_environment(consumer)
         base = sym(base_name(p, other))
-        index = theirs.start + base
+        index = theirs.start + self._lane(consumer, p, base)
         kept = [a for a in own if not a.is_reduction]
         if not kept:
             reach = Span(mine.start, mine.extent)
@@ -169,6 +170,14 @@ class Indexer:
             if not a.is_reduction and not a.is_foreign and not (a in values and prove(eq(values[a], value), env.facts)):
                 return True
         return any(a.is_reduction for a in own) and not prove(eq(theirs.start, mine.start), env.facts)
+
+    def _lane(self, consumer: TensorView, p: ParallelType, base: Expr) -> Expr:
+        """The index that reads registers: the thread's own, or the lane that an atom takes the element from."""
+        atom = consumer.schedule.atom
+        if atom is None or not atom.gathers or p is not THREAD_TYPES[0]:
+            return base
+        m, n = (sym(name) for name in atom_symbols(consumer).values())
+        return base // atom.lanes * atom.lanes + fragment_thread(m, n)
 
     def _logical(self, consumer: TensorView, read: Read) -> tuple[Expr, ...]:
         env = self.reading_environment(consumer)
@@ -308,11 +317,16 @@ class Indexer:
     def _merged(self, tv: TensorView, start: dict[Axis, Expr], values: dict[Axis, Expr], facts: Facts) -> tuple[dict[Axis, Expr], Facts]:
         """The indices once more, with a symbol of its own for each axis that was merged and whose index, a quotient, stays within its extent.
 
-        What is proved of them holds of ``values``; the prover finds in two steps what it does not find in one.
+        What is proved of them holds of ``values``; the prover finds in two steps what it does not find in one. Tile axes of a work axis
+        are named, too: its maps are a bijection, so that they stay within their extents.
         """
         named: dict[Axis, Expr] = {}
         ranged = facts
         for t in tv.schedule.transforms:
+            if isinstance(t, Rasterize) and t.result in values and prove(lt(values[t.result], t.result.extent), facts):
+                for source in t.sources:
+                    named[source] = sym(f"merged.{len(named)}")
+                    ranged = ranged.with_range(f"merged.{len(named) - 1}", 0, source.extent - 1)
             if isinstance(t, Merge) and t.outer in values and isinstance(values[t.outer], FloorDiv) and prove(lt(values[t.outer], t.outer.extent), facts):
                 named[t.outer] = sym(f"merged.{len(named)}")
                 ranged = ranged.with_range(f"merged.{len(named) - 1}", 0, t.outer.extent - 1)
@@ -322,6 +336,9 @@ class Indexer:
         """The guard of a split with a remainder; of an atom that fills or clips, only that of its first element."""
         atom = tv.schedule.atom
         within = {name: ZERO for name in atom_symbols(tv).values() if name in value.free}
+        if atom is not None and atom.bounds is Bounds.COVER:
+            self._check_neutral(tv, source, value, facts)
+            return []
         if atom is None or atom.bounds is Bounds.PREDICATE:
             within = {}
         elif within and atom.bounds is Bounds.CLIP and source not in tv.logical:
@@ -330,10 +347,27 @@ class Indexer:
                 f"its atom {atom.name} clips at the end of the tensor, and its tile overhangs an axis of {source.extent} inside of it",
                 "split by divisors, or split the tensor's own axis",
             )
+        if within and source in tv.logical:
+            return []  # a tile wholly outside of the tensor is one, too: it reads 0, or writes nothing
         same, ranged = inside
         if source in same and prove(lt(substitute(same[source], within), source.extent), ranged):
             return []
         return self._bound(substitute(value, within), source.extent, facts)
+
+    def _check_neutral(self, tv: TensorView, source: Axis, value: Expr, facts: Facts) -> None:
+        """An atom that covers its whole tile adds nothing past the end of a reduction axis: all its operands are filled there."""
+        expr = self.fusion.definition(tv)
+        if not source.is_reduction or prove(lt(value, source.extent), facts) or not isinstance(expr, Reduction):
+            return
+        for read in storage_operands(self.fusion, expr):
+            atom = read.tensor.schedule.atom if isinstance(read, Read) else None
+            if atom is None or atom.bounds is not Bounds.FILL:
+                name = read.tensor.name if isinstance(read, Read) else "an operand"
+                raise refused(
+                    tv,
+                    f"its atom computes whole tiles, the reduction axis of {source.extent} may end inside of one, and {name} is not filled with 0 there",
+                    "copy its operands with an atom that fills (tf.atoms.TMA_LOAD), or declare the extent with tf.dim(..., multiple_of=...)",
+                )
 
     def _bound(self, value: Expr, extent: Expr, facts: Facts) -> list[Expr]:
         cond = lt(simplify(value, facts), extent)
@@ -361,10 +395,13 @@ class Indexer:
         if memory is not self.memory[tv]:  # an accumulator lives inside of the loops that stand outside of the reduction loops
             outer = takewhile(lambda pair: not pair[0].is_reduction, zip(tv.loop, self.joins.path[tv], strict=True))
             fixed |= {self.loop_name(loop) for a, loop in outer if tv.schedule.ptype(a).is_loop}
+        spreads = tv.schedule.atom is not None and tv.schedule.atom.spreads
         kept: list[Axis] = []
         for a in allocation_axes(tv):
             if a not in env.values:
                 raise refused(tv, "its allocation domain is not determined by its loop domain", "derive both from the tensor's own axes")
+            if spreads and memory is MemoryType.Local and a not in tv.loop and tv.schedule.ptype(a).is_bound:
+                continue  # the atom puts an element into the registers of the index that the axis says
             if not env.values[a].free <= fixed:
                 kept.append(a)
             elif memory is MemoryType.Local and tv.schedule.ptype(a).is_bound and a not in tv.loop:
@@ -393,8 +430,24 @@ class Indexer:
         """The access that writes the element of ``tv`` at the place of an environment of its own."""
         if tv in self.placed and name is None:
             return self._in_assembly(tv, tuple(env.values[a] for a in tv.logical), env.facts)
-        index = tuple(simplify(env.values[a], env.facts) for a in self.kept_axes(tv, memory))
+        index = self._registers(tv, tuple(env.values[a] for a in self.kept_axes(tv, memory)), env.facts, memory)
         return Access(name, index) if name is not None else Access(tv.name, self._ring(tv, tv) + index)
+
+    def in_order(self, tv: TensorView, memory: MemoryType | None = None) -> bool:
+        """True if an atom names registers of ``tv`` by their first: they then have one number each, row-major."""
+        if (memory or self.memory[tv]) is not MemoryType.Local:
+            return False
+        atoms = [u.output.schedule.atom for u in storage_uses(self.fusion, tv)]
+        own = tv.schedule.atom
+        return (own is not None and own.spreads) or any(a is not None and a.gathers for a in atoms)
+
+    def _registers(self, tv: TensorView, index: tuple[Expr, ...], facts: Facts, memory: MemoryType | None = None) -> tuple[Expr, ...]:
+        if self.in_order(tv, memory):
+            place = ZERO
+            for e, a in zip(index, self.kept_axes(tv, memory), strict=True):
+                place = place * a.extent + e
+            index = (place,)
+        return tuple(simplify(e, facts) for e in index)
 
     def _in_assembly(self, tv: TensorView, index: tuple[Expr, ...], facts: Facts) -> Access:
         """The element of a part of an assembly: a place in the storage of the whole."""
@@ -423,4 +476,4 @@ class Indexer:
         missing = [a for a in self.kept_axes(tv) if a not in values]
         if missing:
             raise refused(tv, f"{consumer.name} cannot find its elements: the allocation domain has no forward map", "use split, merge or swizzle")
-        return Access(tv.name, self._ring(tv, consumer) + tuple(simplify(values[a], facts) for a in self.kept_axes(tv))), valid
+        return Access(tv.name, self._ring(tv, consumer) + self._registers(tv, tuple(values[a] for a in self.kept_axes(tv)), facts)), valid

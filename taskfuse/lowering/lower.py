@@ -11,6 +11,7 @@ from taskfuse.lowering.channels import Channels
 from taskfuse.lowering.emit import Emitter
 from taskfuse.lowering.endpoints import Endpoints
 from taskfuse.lowering.indexing import Indexer
+from taskfuse.lowering.instructions import BUILDERS
 from taskfuse.lowering.nest import NestBuilder
 from taskfuse.lowering.notes import Notes
 from taskfuse.lowering.prepare import check_supported, prepare
@@ -61,7 +62,7 @@ def lower(fusion: Fusion, options: LoweringOptions = DEFAULT) -> Kernel:
     channels.check_memory(indexer.memory)
     rings = Rings(indexer, channels)
     indexer.slot, indexer.full = rings.slot, channels.full
-    statements = Statements(indexer)
+    statements = Statements(indexer, BUILDERS)
     plan = NestBuilder(indexer, statements).build(order)
     endpoints = Endpoints(channels, statements)
     endpoints.insert(plan)

@@ -10,7 +10,7 @@ import warnings
 
 from taskfuse.errors import LoweringError, TaskfuseWarning
 from taskfuse.ir.scalar import Const
-from taskfuse.ir.tasks import Node
+from taskfuse.ir.tasks import Group, Node
 from taskfuse.kir.limits import WARPGROUP, launch_registers
 from taskfuse.kir.nodes import SetMaxNReg
 from taskfuse.lowering.plan import PDispatch, PLoop, PNode, PScope, PSync, children
@@ -22,7 +22,7 @@ class Registers:
 
     def __init__(self, regions: Regions) -> None:
         self.regions = regions
-        self._given: list[tuple[Node, int]] = []
+        self._given: list[tuple[Node, int, int]] = []
         self._seen: set[Node] = set()
 
     def insert(self, plan: list[PNode]) -> None:
@@ -41,31 +41,25 @@ class Registers:
             return
         at_launch = launch_registers(threads.value)
         groups = threads.value // WARPGROUP
-        busy = [(node, count, self._threads(node) // WARPGROUP) for node, count in self._given]
-        total = sum(count * n for _, count, n in busy) + at_launch * (groups - sum(n for _, _, n in busy))
+        total = sum(count * n for _, count, n in self._given) + at_launch * (groups - sum(n for _, _, n in self._given))
         if total > at_launch * groups:
             raise LoweringError(
                 what=self.regions.fusion.name,
                 reason=f"the roles' registers sum to {total} over {groups} warpgroups; the launch gives {at_launch} to each, {at_launch * groups} in all",
-                notes=tuple(f"{node.name}: {count} registers, {n} warpgroups" for node, count, n in busy),
+                notes=tuple(f"{node.name}: {count} registers, {n} warpgroups" for node, count, n in self._given),
                 help="give the roles that move data fewer registers",
             )
-
-    def _threads(self, node: Node) -> int:
-        count = self.regions.count(node)
-        assert isinstance(count, Const)
-        return count.value
 
     def _visit(self, nodes: list[PNode], holder: Node | None, in_loop: bool) -> None:
         for n in nodes:
             if isinstance(n, PDispatch):
                 for m in n.members:
-                    self._role(m, holder, in_loop)
+                    self._role(n.group, m, holder, in_loop)
             else:
                 for block in children(n):
                     self._visit(block, holder, in_loop or isinstance(n, PLoop))
 
-    def _role(self, scope: PScope, holder: Node | None, in_loop: bool) -> None:
+    def _role(self, group: Group, scope: PScope, holder: Node | None, in_loop: bool) -> None:
         budget = scope.node.budget
         if budget is None:
             self._visit(scope.body, holder, in_loop)
@@ -76,8 +70,10 @@ class Registers:
             help = "give one budget per role, where the role begins"
             raise LoweringError(what=scope.node.name, reason=f"registers({budget}): {why}", help=help, location=scope.node.location)
         self._visit(scope.body, scope.node, in_loop)
-        if self.regions.is_aligned(scope.node, WARPGROUP):
+        frame = self.regions.frame(group, scope.node)
+        threads = self.regions.threads_of(frame)
+        if self.regions.are_aligned(frame, WARPGROUP) and isinstance(threads, Const):
             scope.body.insert(0, PSync((SetMaxNReg(budget),)))
-            self._given.append((scope.node, budget))
+            self._given.append((scope.node, budget, threads.value // WARPGROUP))
         else:
             warnings.warn(TaskfuseWarning(f"registers({budget}) of {scope.node.name} is left out: its threads are not provably whole warpgroups"), stacklevel=3)

@@ -6,17 +6,18 @@ accumulators of threads and blocks after that loop and stores the result. Everyt
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from enum import Enum
 
 from taskfuse.dtypes import DType, int64
-from taskfuse.ir.atoms import Completion
+from taskfuse.ir.atoms import Bounds, Completion, Instruction
 from taskfuse.ir.axes import Axis
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.expr import Assemble, IndexValue, Literal, MathExpr, Pointwise, Read, Reduction, ScalarRead, Select, View
-from taskfuse.ir.scalar import FALSE, TRUE, Expr, const, is_multiple, prove, simplify, substitute
-from taskfuse.ir.storage import storage_operands
+from taskfuse.ir.scalar import FALSE, TRUE, Expr, const, ge, is_multiple, prove, simplify, substitute
+from taskfuse.ir.storage import storage_operands, storage_uses
 from taskfuse.ir.tensor import TensorView
-from taskfuse.ir.types import MemoryType, ParallelType
+from taskfuse.ir.types import MemoryType
 from taskfuse.kir.nodes import (
     Access,
     BarrierSlot,
@@ -59,12 +60,14 @@ class Statements:
         transfers: bytes that one bulk copy moves.
     """
 
-    def __init__(self, indexer: Indexer) -> None:
+    def __init__(self, indexer: Indexer, builders: Mapping[Instruction, Callable[[Statements, TensorView], list[PStmt]]]) -> None:
         self.indexer = indexer
+        self._builders = builders
         self.fusion = indexer.fusion
         self.maps: dict[str, TensorMapParam] = {}
         self.alignments: dict[str, int] = {}
         self.transfers: dict[TensorView, int] = {}
+        self._total: dict[TensorView, bool] = {}
 
     def definition(self, tv: TensorView) -> MathExpr:
         """The expression of a tensor with code."""
@@ -129,8 +132,11 @@ class Statements:
     def main(self, tv: TensorView) -> list[PStmt]:
         """The statements inside all loops of ``tv``."""
         expr = self.definition(tv)
+        atom = tv.schedule.atom
+        if atom is not None and any(a.extent is not const(1) for a in tv.schedule.atom_axes):
+            return self._builders[atom.instruction](self, tv)
         if not isinstance(expr, Reduction):
-            return [self._plain(tv, expr)]
+            return self._plain(tv, expr)
         env = self.indexer.reading_environment(tv)
         operands, valid = self._operands(tv, env)
         out = self.indexer.write(tv, env, MemoryType.Local, self.accumulator(tv))
@@ -146,32 +152,66 @@ class Statements:
             stmts = [Compute(out, ELEMENTWISE["fma"], (*operands, out), dtype, expr.location)]
         return [self.statement(tv, stmt, env, guards) for stmt in stmts]
 
-    def _plain(self, tv: TensorView, expr: MathExpr) -> PStmt:
+    def _plain(self, tv: TensorView, expr: MathExpr) -> list[PStmt]:
         env = self.indexer.environment(tv)
         out = self.indexer.write(tv, env)
         operands, valid = self._operands(tv, env)
-        if tv.schedule.atom is not None and tv.schedule.atom.binds is ParallelType.Bulk:
-            return self._bulk_copy(tv, env, out, operands[0])
-        if self._vector(tv) is not None:
-            return self._vector_copy(tv, env, out, operands, isinstance(expr, View) or (isinstance(expr, Pointwise) and expr.op is COPY))
         match expr:
             case Select():
                 cases = tuple(Case(c, o if c is not FALSE else self._never(tv, o)) for c, o in zip(valid, operands, strict=True))
-                return self.statement(tv, Choose(out, expr.label, cases, expr.location), env, env.guards)
+                stmt = Choose(out, expr.label, cases, expr.location)
             case Pointwise():
-                return self.statement(tv, Compute(out, expr.op, tuple(operands), self._compute_dtype(tv), expr.location), env, env.guards)
+                stmt = Compute(out, expr.op, tuple(operands), self._compute_dtype(tv), expr.location)
             case View():
-                return self.statement(tv, Compute(out, COPY, tuple(operands), tv.dtype, expr.location), env, env.guards)
+                stmt = Compute(out, COPY, tuple(operands), tv.dtype, expr.location)
             case Assemble() | Reduction():
                 raise AssertionError("no plain code")
+        if self._is_total(tv):
+            return [self.statement(tv, stmt, Environment(env.values, env.facts, ()), ())]
+        made = [self.statement(tv, stmt, env, env.guards)]
+        if env.guards and self._is_gathered(tv):
+            fill = Compute(out, COPY, (Immediate(0 if not tv.dtype.is_bool else False, tv.dtype),), tv.dtype, expr.location)
+            made.insert(0, self.statement(tv, fill, env, ()))
+        return made
 
-    def init(self, tv: TensorView, loops: dict[Axis, Expr]) -> PStmt:
+    def _is_gathered(self, tv: TensorView) -> bool:
+        """True if an atom reads all registers of ``tv``, also those of elements that do not exist."""
+        users = (u.output for u in storage_uses(self.fusion, tv))
+        return any(u.schedule.atom is not None and u.schedule.atom.bounds is Bounds.COVER for u in users)
+
+    def _is_total(self, tv: TensorView) -> bool:
+        """True if code of ``tv`` needs no guard: it computes in registers from registers that all have values, and nobody reads what does not exist."""
+        known = self._total.get(tv)
+        if known is None:
+            atom, expr = tv.schedule.atom, self.definition(tv)
+            if self.indexer.memory[tv] is not MemoryType.Local:
+                known = False
+            elif atom is not None:
+                known = atom.bounds is Bounds.COVER
+            else:
+                sources = [o.tensor for o in storage_operands(self.fusion, expr) if isinstance(o, Read)]
+                known = isinstance(expr, Pointwise) and bool(sources) and all(s in self.indexer.tree.place and self._is_total(s) for s in sources)
+            self._total[tv] = known
+        return known
+
+    def fills(self, tv: TensorView) -> bool:
+        """True if a reduction's accumulators are set before its loops; an atom's first step sets them instead, if there is a first step."""
+        expr, atom = self.definition(tv), tv.schedule.atom
+        if atom is None or atom.contraction is None:
+            return True
+        assert isinstance(expr, Reduction)
+        loops = [a for a in tv.loop if a.is_reduction and tv.schedule.ptype(a).is_loop]
+        return expr.init.value != 0 or not all(prove(ge(a.extent, 1), self.indexer.regions.facts) for a in loops)
+
+    def init(self, tv: TensorView, loops: dict[Axis, Expr]) -> list[PStmt]:
         """The accumulator set to the reduction's initial value."""
+        if not self.fills(tv):
+            return []
         expr = self.definition(tv)
         assert isinstance(expr, Reduction)
         env = self.indexer.variant(tv, loops, MemoryType.Local, outside=True)
         out = self.indexer.write(tv, env, MemoryType.Local, self.accumulator(tv))
-        return self.statement(tv, Compute(out, COPY, (Immediate(expr.init.value, expr.init.dtype),), tv.dtype, expr.location), env, env.guards)
+        return [self.statement(tv, Compute(out, COPY, (Immediate(expr.init.value, expr.init.dtype),), tv.dtype, expr.location), env, env.guards)]
 
     def store(self, tv: TensorView, loops: dict[Axis, Expr]) -> PStmt:
         """The result of a reduction stored from its accumulator, at the first index of what replicates it."""
@@ -189,13 +229,13 @@ class Statements:
 
     # -- atoms ----------------------------------------------------------------------------------------------------------------------
 
-    def _vector(self, tv: TensorView) -> Axis | None:
-        return next((a for a in tv.loop if tv.schedule.ptype(a) is ParallelType.Vectorize and a.extent is not const(1)), None)
-
-    def _vector_copy(self, tv: TensorView, env: Environment, out: Access, operands: list[Operand], is_copy: bool) -> PStmt:
-        axis = self._vector(tv)
-        assert axis is not None
-        source = operands[0]
+    def vector_copy(self, tv: TensorView) -> list[PStmt]:
+        """A few consecutive elements, moved as one."""
+        (axis,) = tv.schedule.atom_axes
+        env = self.indexer.environment(tv)
+        out = self.indexer.write(tv, env)
+        source, expr = self._operands(tv, env)[0][0], self.definition(tv)
+        is_copy = isinstance(expr, View) or (isinstance(expr, Pointwise) and expr.op is COPY)
         if not is_copy or not isinstance(source, Access):
             raise refused(tv, "a vector axis needs a plain copy", f"{tv.name}.cache_before() or cache_after() makes one")
         width = int(str(axis.extent))
@@ -210,7 +250,7 @@ class Statements:
         def first(access: Access) -> Access:
             return Access(access.buffer, tuple(simplify(substitute(e, at), env.facts) for e in access.index))
 
-        return self.statement(tv, VectorCopy(first(out), first(source), width, self.definition(tv).location), env, env.guards)
+        return [self.statement(tv, VectorCopy(first(out), first(source), width, self.definition(tv).location), env, env.guards)]
 
     def _whole_vectors(self, tv: TensorView, env: Environment, width: int) -> Environment:
         """The environment with the guards of a vector's first element, where they are those of all its elements."""
@@ -223,10 +263,12 @@ class Statements:
             guards.append(first)
         return Environment(env.values, env.facts, tuple(dict.fromkeys(guards)))
 
-    def _bulk_copy(self, tv: TensorView, env: Environment, out: Access, source: Operand) -> PStmt:
+    def bulk_copy(self, tv: TensorView) -> list[PStmt]:
         """One bulk tensor copy between an argument and Shared memory."""
         atom = tv.schedule.atom
         assert atom is not None
+        env = self.indexer.environment(tv)
+        out, source = self.indexer.write(tv, env), self._operands(tv, env)[0][0]
         assert isinstance(source, Access)
         loads = atom.completion is Completion.BYTES
         inside = tv if loads else self._source(tv)
@@ -235,7 +277,7 @@ class Statements:
         if self.indexer.memory.get(inside) is not MemoryType.Shared or there.buffer != outside.name or not (outside.is_input or outside.is_output):
             way = "from an input to Shared memory" if loads else "from Shared memory to an output"
             raise refused(tv, f"the atom {atom.name} copies {way}", "cache_after() of an input and cache_before() of an output make such copies")
-        if any(tv.schedule.ptype(a).is_thread for a in tv.loop):
+        if loads and any(tv.schedule.ptype(a).is_thread for a in tv.loop):
             raise refused(tv, f"the atom {atom.name} is started by one thread", "bind none of its axes to a thread index")
         atoms = {name: int(str(a.extent)) for a, name in atom_symbols(tv).items()}
         kept = tuple(a.extent for a in self.indexer.kept_axes(inside))
@@ -250,11 +292,11 @@ class Statements:
         self.transfers[tv] = box.bytes
         place = Access(shared.buffer, box.start)
         full = self.indexer.full(inside)
-        if full is None:
-            what = "a bulk load completes at a barrier of a channel, and it" if loads else f"a bulk store reads what a channel brings, and {inside.name}"
-            raise refused(tv, f"{what} travels through none", f"make {inside.name} a boundary of a vertical group")
-        stmt = TmaLoad(place, name, box.coords, BarrierSlot(full, shared.index[0])) if loads else TmaStore(name, box.coords, place)
-        return self.statement(tv, stmt, env, env.guards)
+        if loads and full is None:
+            reason = "a bulk load completes at a barrier of a channel, and it travels through none"
+            raise refused(tv, reason, f"make {inside.name} a boundary of a vertical group")
+        stmt = TmaLoad(place, name, box.coords, BarrierSlot(full, shared.index[0])) if full is not None and loads else TmaStore(name, box.coords, place)
+        return [PStmt(tv, self.indexer.tree.place[tv], stmt, env.guards, env.facts, (shared,) if loads else (), () if loads else (shared,))]
 
     def _check_contiguous(self, tv: TensorView, access: Access, width: int, env: Environment) -> None:
         head = access.index[:-1]
@@ -296,10 +338,6 @@ class Statements:
                 writes, reads = (stmt.out,), tuple(c.operand for c in stmt.cases if isinstance(c.operand, Access))
             case VectorCopy() | Shuffle():
                 writes, reads = (stmt.out,), (stmt.source,)
-            case TmaLoad():
-                writes = (stmt.out,)
-            case TmaStore():
-                reads = (stmt.source,)
             case _:
                 raise AssertionError(stmt)
         facts = env.facts
