@@ -15,7 +15,7 @@ from taskfuse.errors import LoweringError, UnsupportedError
 from taskfuse.ir.atoms import Completion
 from taskfuse.ir.expr import Assemble
 from taskfuse.ir.fusion import Fusion
-from taskfuse.ir.scalar import Const, Expr, const, eq, ge, is_multiple, lt, maximum, prove, simplify, sym
+from taskfuse.ir.scalar import Const, Expr, const, eq, ge, is_multiple, lt, maximum, prove, select, simplify, substitute, sym
 from taskfuse.ir.storage import has_code, made_from, storage_uses
 from taskfuse.ir.tasks import Group, Node, Task
 from taskfuse.ir.tensor import TensorView
@@ -38,7 +38,8 @@ class Turns:
         outer: the innermost loop with code outside of the distributing one, or ``None``.
         instance: which instance a thread belongs to, in hardware indices.
         count: number of instances.
-        trips: slots per instance in one iteration of ``outer``.
+        depth: number of loops of slots inside of the distributing one.
+        before, after: slots of the instances before and after this one in one iteration of ``outer``.
         width: threads with consecutive linear ids that are one instance's, at least.
         threads: threads of one instance.
         guard: which threads of the endpoint's region are in an instance; ``None``: all.
@@ -50,7 +51,9 @@ class Turns:
     outer: Loop | None
     instance: Expr
     count: Expr
-    trips: Expr
+    depth: int
+    before: Expr
+    after: Expr
     width: Expr
     threads: Expr
     guard: Expr | None
@@ -121,7 +124,7 @@ class Channels:
         regions: Regions,
         paths: dict[TensorView, tuple[Loop, ...]],
         order: tuple[Item, ...],
-        trips: Callable[[Loop, Expr], Expr],
+        trips: Callable[[Loop, Expr, TensorView], Expr],
     ) -> None:
         self.fusion = fusion
         self._trips = trips
@@ -237,13 +240,24 @@ class Channels:
         values = digit_values(own, index, self.regions.facts.with_assumption(ge(hardware_index(ptype), region.start)))
         trips = const(1)
         for loop in serial[serial.index(at) + 1 :]:
-            trips = trips * self._trips(loop, loop.axes[user].extent)
+            trips = trips * self._trips(loop, loop.axes[user].extent, user)
         outer = serial[serial.index(at) - 1] if at is not serial[0] else None
         late = any(g.turns is not None and g.turns in at.axes.values() for g in self.fusion.tasks.groups())
         width = product(own[own.index(at.axes[user]) + 1 :])
         for p in THREAD_TYPES[: THREAD_TYPES.index(ptype)]:
             width = width * self.regions.launch[p]
-        return Turns(at, ptype, outer, values[at.axes[user]], count, trips, width, threads, guard, late)
+        instance = values[at.axes[user]]
+        before, after = instance * trips, (count - 1 - instance) * trips
+        if ptype.index_name in trips.free:  # how many slots an instance takes depends on which it is
+            if not isinstance(count, Const):
+                raise LoweringError(
+                    what=user.name, reason=f"{count} instances share a ring and take unequal numbers of slots", help="their number is a constant"
+                )
+            place = region.start + product(own[own.index(at.axes[user]) + 1 :])
+            each = [simplify(substitute(trips, {ptype.index_name: region.start + (place - region.start) * v}), self.regions.facts) for v in range(count.value)]
+            before = sum((select(ge(instance, v + 1), t, 0) for v, t in enumerate(each[:-1])), const(0))
+            after = sum((select(lt(instance, v), t, 0) for v, t in enumerate(each) if v), const(0))
+        return Turns(at, ptype, outer, instance, count, len(serial) - serial.index(at) - 1, simplify(before), simplify(after), width, threads, guard, late)
 
     def _check_bindings(self, tv: TensorView, users: list[TensorView], paths: dict[TensorView, tuple[Loop, ...]]) -> None:
         """A loop that roles share is bound alike in both, or has code in the producer and is thread-bound in the consumer (distributed)."""

@@ -160,7 +160,18 @@ class Endpoints:
             after += 1
         trips = simplify(minimum(loop.extent, lag), self.regions.facts)
         drain = [_sync(end, *give)] if trips is ONE else [PLoop(f"{behind}.k", trips, False, [_sync(end, *give)])]
+        turns = end.turns
+        if turns is not None:
+            if turns.depth > 1:
+                raise LoweringError(
+                    what=ch.name,
+                    reason=f"its consumer's instances on {turns.ptype.value} take slots in turns over {turns.depth} loops, and give them back late",
+                    help="in_flight(0), or one loop inside of the distributing one",
+                )
+            drain.append(_sync(end, Advance(behind, turns.after)))
         block[after:after] = [*retired, *drain]
+        if turns is not None:
+            block.insert(block.index(loop), _sync(end, Advance(behind, turns.before)))
 
     def _expect(self, ch: Channel, slot: BarrierSlot, issued: list[PStmt]) -> tuple[Task, Expect]:
         """The bytes of one fill, and the task whose first thread announces them and starts the transfers."""
@@ -179,7 +190,7 @@ class Endpoints:
         trips = 1
         for loop, a in zip(paths[at:], tv.loop[at:], strict=True):
             if tv.schedule.ptype(a).is_loop:
-                extent = self.statements.indexer.trips(loop, simplify(a.extent, self.regions.facts))
+                extent = self.statements.indexer.trips(loop, simplify(a.extent, self.regions.facts), tv)
                 if not isinstance(extent, Const):
                     raise LoweringError(
                         what=tv.name,
@@ -247,8 +258,8 @@ class Endpoints:
         at = len(last[0]) if turns.late else last[1] + 1
         start = first[1]
         own = end.turns is not None and turns.loop is loop  # wait and arrival of the slot stand in the same block, next to the uses
-        give = _sync(end, *passing, Advance(slot, const(1)), Advance(c, (turns.count - 1 - w) * turns.trips))
-        take = _sync(end, Advance(c, w * turns.trips), Wait(BarrierSlot(f"{c}.turns", w), parity))
+        give = _sync(end, *passing, Advance(slot, const(1)), Advance(c, turns.after))
+        take = _sync(end, Advance(c, turns.before), Wait(BarrierSlot(f"{c}.turns", w), parity))
         last[0].insert(at + 1 if own and not turns.late else at, give)
         first[0].insert(start - 1 if own else start, take)
         self.held.append((take, give, end))

@@ -13,7 +13,7 @@ from taskfuse.ir.atoms import Bounds
 from taskfuse.ir.axes import Axis, Merge, Rasterize, Resize, Split
 from taskfuse.ir.expr import Assemble, MathExpr, Read, Reduction
 from taskfuse.ir.fusion import Fusion
-from taskfuse.ir.scalar import Const, Expr, Facts, FloorDiv, const, eq, ge, lt, prove, simplify, substitute, sym
+from taskfuse.ir.scalar import Const, Expr, Facts, FloorDiv, and_, const, eq, ge, lt, prove, select, simplify, substitute, sym
 from taskfuse.ir.storage import has_code, storage_operands, storage_uses
 from taskfuse.ir.tasks import Task
 from taskfuse.ir.tensor import TensorView
@@ -22,7 +22,7 @@ from taskfuse.kir.nodes import Access
 from taskfuse.lowering.domains import allocation_axes, ancestors, backward, digit_values, digits, forward, owner_digits, product, refused
 from taskfuse.lowering.fragments import fragment_thread
 from taskfuse.lowering.plan import Environment, base_name
-from taskfuse.lowering.regions import Regions, Span
+from taskfuse.lowering.regions import Regions, Span, hardware_index
 from taskfuse.lowering.work import WorkLoops
 from taskfuse.schedule.joins import Joins, Loop
 from taskfuse.schedule.order import Tree
@@ -260,13 +260,21 @@ class Indexer:
         for t in bounded:
             if t.source in values and not t.source.is_foreign:
                 facts = facts.with_assumption(lt(values[t.source], t.source.extent))
+        whole, early = self._of_work(tv, values), list[Expr]()
+        implied = {t.outer for t in whole}
+        cut = self._cut(tv, loops)
+        for t in whole:
+            rest = self._bound(values[t.source], t.source.extent, facts)
+            early += [] if cut else rest
+            for condition in rest:
+                facts = facts.with_assumption(condition)
         inside = self._merged(tv, start, values, facts)
         if all(a in values for a in tv.logical):
             for a, v in forward(tv, tuple(values[a] for a in tv.logical), facts).items():
                 values.setdefault(a, v)
         for t in tv.schedule.transforms:
             match t:
-                case Split() if t in bounded:
+                case Split() if t in bounded or t in whole or (whole and t.source in implied):
                     pass
                 case Split(source=source) if source.is_foreign or (outside and source.is_reduction):
                     pass
@@ -279,10 +287,11 @@ class Indexer:
                 case _:
                     pass
         # The indices are simplified without the guards: which axes storage keeps must not depend on what guards cut off.
+        guards = early + guards
         values = {a: simplify(v, facts) for a, v in values.items()}
         for guard in guards:
             facts = facts.with_assumption(guard)
-        return Environment(values, facts, tuple(dict.fromkeys(guards)))
+        return Environment(values, facts, tuple(dict.fromkeys(guards)), tuple(early))
 
     def _bounded(self, tv: TensorView, loops: dict[Axis, Expr]) -> list[Split]:
         """The splits whose remainder is cut off by the bound of a work loop."""
@@ -295,10 +304,51 @@ class Indexer:
                 found.append(t)
         return found
 
-    def trips(self, loop: Loop, extent: Expr) -> Expr:
-        """The trips of a loop of an extent, in hardware indices."""
-        trips = None if self.work is None else self.work.trips(loop)
-        return extent if trips is None else trips
+    def _of_work(self, tv: TensorView, values: dict[Axis, Expr]) -> list[Split]:
+        """The splits with a remainder of an axis of work, where a loop that distributes it leaves some of the last pieces empty."""
+        work = self.work
+        if work is None or tv not in self.joins.path or not any(work.distributes(loop) for loop in self.joins.path[tv]):
+            return []
+        made = {a for t in tv.schedule.transforms if isinstance(t, Rasterize) for a in t.outputs}
+        implied: set[Axis] = set()  # an index within its axis makes the outer index of a split one within the outer axis
+        found: list[Split] = []
+        for t in tv.schedule.transforms:
+            if isinstance(t, Split) and t.source in made:
+                made.update(t.outputs)
+                if t.source in values and not self._covers(t):
+                    if t.source not in implied:
+                        found.append(t)
+                    implied.add(t.outer)
+        return found
+
+    def _cut(self, tv: TensorView, loops: dict[Axis, Expr]) -> bool:
+        """True inside of a loop that runs no trips for an empty piece of work."""
+        work = self.work
+        if work is None or tv not in self.joins.path:
+            return False
+        around = zip(tv.loop, self.joins.path[tv], strict=True)
+        return any(a in loops and loops[a] is sym(self.loop_name(loop)) and work.is_cut(loop) for a, loop in around)
+
+    def trips(self, loop: Loop, extent: Expr, tv: TensorView) -> Expr:
+        """The trips of a loop of an extent around code of ``tv``, in hardware indices and the variables of loops around it."""
+        if self.work is None:
+            return extent
+        trips = self.work.trips(loop)
+        if trips is not None or not self.work.is_cut(loop):
+            return extent if trips is None else trips
+        facts = self.regions.facts
+        values: dict[Axis, Expr] = {}
+        for a, other in zip(tv.loop, self.joins.path[tv], strict=True):
+            ptype = tv.schedule.ptype(a)
+            if ptype.is_loop:
+                values[a] = sym(self.loop_name(other))
+                facts = facts.with_range(str(values[a]), 0, a.extent - 1)
+            elif ptype.is_bound:
+                index = hardware_index(ptype) - self.regions.region(self.tree.place[tv], ptype).start
+                values[a] = digit_values(digits(tv, ptype), simplify(index, facts), facts)[a]
+        values = backward(tv, values)
+        rest = [c for t in self._of_work(tv, values) for c in self._bound(values[t.source], t.source.extent, facts)]
+        return simplify(select(and_(*rest), extent, 0), facts) if rest else extent
 
     def _indexes_registers(self, tv: TensorView, loop: Loop) -> bool:
         """True if code of ``tv`` finds elements of a Local tensor, or its accumulators, by the index of a loop."""
@@ -336,7 +386,7 @@ class Indexer:
         """The guard of a split with a remainder; of an atom that fills or clips, only that of its first element."""
         atom = tv.schedule.atom
         within = {name: ZERO for name in atom_symbols(tv).values() if name in value.free}
-        if atom is not None and atom.bounds is Bounds.COVER:
+        if atom is not None and atom.bounds is Bounds.COVER and within:
             self._check_neutral(tv, source, value, facts)
             return []
         if atom is None or atom.bounds is Bounds.PREDICATE:
@@ -347,12 +397,19 @@ class Indexer:
                 f"its atom {atom.name} clips at the end of the tensor, and its tile overhangs an axis of {source.extent} inside of it",
                 "split by divisors, or split the tensor's own axis",
             )
-        if within and source in tv.logical:
-            return []  # a tile wholly outside of the tensor is one, too: it reads 0, or writes nothing
+        if atom is not None and atom.bounds in (Bounds.FILL, Bounds.CLIP) and self._is_outside(tv, source):
+            return []
         same, ranged = inside
         if source in same and prove(lt(substitute(same[source], within), source.extent), ranged):
             return []
         return self._bound(substitute(value, within), source.extent, facts)
+
+    def _is_outside(self, tv: TensorView, source: Axis) -> bool:
+        """True if an index past the end of ``source`` makes all of an atom's tile lie past the end of the tensor: then it reads 0, or writes nothing."""
+        outer = {t.outer: t for t in tv.schedule.transforms if isinstance(t, Split)}
+        while source not in tv.logical and source in outer:
+            source = outer[source].source
+        return source in tv.logical and any(source in ancestors(tv, (a,)) for a in tv.schedule.atom_axes)
 
     def _check_neutral(self, tv: TensorView, source: Axis, value: Expr, facts: Facts) -> None:
         """An atom that covers its whole tile adds nothing past the end of a reduction axis: all its operands are filled there."""
@@ -396,6 +453,8 @@ class Indexer:
             outer = takewhile(lambda pair: not pair[0].is_reduction, zip(tv.loop, self.joins.path[tv], strict=True))
             fixed |= {self.loop_name(loop) for a, loop in outer if tv.schedule.ptype(a).is_loop}
         spreads = tv.schedule.atom is not None and tv.schedule.atom.spreads
+        instances = tuple(a for a, _ in shared if tv.schedule.ptype(a).is_bound and not memory.is_private_to(tv.schedule.ptype(a)) and not a.is_foreign)
+        bases = fixed | {base_name(tv.schedule.ptype(a), self.tree.place[tv]) for a in instances}
         kept: list[Axis] = []
         for a in allocation_axes(tv):
             if a not in env.values:
@@ -403,7 +462,8 @@ class Indexer:
             if spreads and memory is MemoryType.Local and a not in tv.loop and tv.schedule.ptype(a).is_bound:
                 continue  # the atom puts an element into the registers of the index that the axis says
             if not env.values[a].free <= fixed:
-                kept.append(a)
+                # what loops shared with all readers determine is one element per index that they are bound to
+                kept += [x for x in instances if x not in kept] if a not in tv.loop and env.values[a].free <= bases else [a]
             elif memory is MemoryType.Local and tv.schedule.ptype(a).is_bound and a not in tv.loop:
                 self._check_owner(tv, tv.schedule.ptype(a), env)
         self._kept[(tv, memory)] = tuple(kept)
@@ -473,6 +533,9 @@ class Indexer:
         if tv.is_input or tv.is_output or isinstance(tv.definition, Assemble):
             return Access(tv.name, logical), valid
         values = forward(tv, logical, facts)
+        for a, b in list(zip(tv.loop, consumer.loop, strict=False))[: tv.schedule.inline]:
+            if b in env.values and a not in values:
+                values[a] = env.values[b]
         missing = [a for a in self.kept_axes(tv) if a not in values]
         if missing:
             raise refused(tv, f"{consumer.name} cannot find its elements: the allocation domain has no forward map", "use split, merge or swizzle")

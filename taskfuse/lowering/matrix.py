@@ -86,7 +86,7 @@ def derive(place: Sequence[Expr], shape: Sequence[Expr], itemsize: int, rows: tu
             lbo, sbo, major = found
             return Tile(tuple(simplify(substitute(i, zero), facts) for i in place), swizzle, lbo, sbo, major, period)
     raise NoDescriptorError(
-        f"no matrix descriptor finds its {rows[1]} x {k[1]} tile: its elements lie neither row-major nor column-major under a swizzle of 0, 32, 64 or 128 bytes",
+        f"no matrix descriptor finds its {rows[1]} x {k[1]} tile: they lie neither row-major nor column-major under a swizzle of 0, 32, 64 or 128 bytes",
         "set_allocation_domain(tf.layouts.swizzled(...)) of a tile whose rows are as long as the swizzle's span",
     )
 

@@ -220,7 +220,7 @@ class NestBuilder:
             return body
         if ptype.is_bound:
             return [PBind(self._bound_index(tv, axis, ptype), ptype, axis.extent, body)]
-        return [PLoop(self.indexer.loop_name(loop), self.indexer.trips(loop, axis.extent), ptype is ParallelType.Unroll, body, loop)]
+        return [PLoop(self.indexer.loop_name(loop), self.indexer.trips(loop, axis.extent, tv), ptype is ParallelType.Unroll, body, loop)]
 
     def _bound_index(self, tv: TensorView, axis: Axis, ptype: ParallelType) -> Expr:
         task = self.tree.place[tv]

@@ -131,8 +131,10 @@ class Environment:
         values: axis -> index, for loop axes and all axes that follow from them.
         facts: ranges of the symbols in ``values``, guards included.
         guards: conditions under which the code runs.
+        work: those of ``guards`` that say that there is a piece of work at all.
     """
 
     values: dict[Axis, Expr]
     facts: Facts
     guards: tuple[Expr, ...]
+    work: tuple[Expr, ...] = ()

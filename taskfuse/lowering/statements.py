@@ -167,7 +167,7 @@ class Statements:
             case Assemble() | Reduction():
                 raise AssertionError("no plain code")
         if self._is_total(tv):
-            return [self.statement(tv, stmt, Environment(env.values, env.facts, ()), ())]
+            return [self.statement(tv, stmt, Environment(env.values, env.facts, env.work), env.work)]
         made = [self.statement(tv, stmt, env, env.guards)]
         if env.guards and self._is_gathered(tv):
             fill = Compute(out, COPY, (Immediate(0 if not tv.dtype.is_bool else False, tv.dtype),), tv.dtype, expr.location)

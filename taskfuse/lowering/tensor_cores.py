@@ -31,7 +31,9 @@ TIDX = THREAD_TYPES[0]
 def wgmma(st: Statements, tv: TensorView) -> list[PStmt]:
     """``acc (+)= A @ B^T`` on one tile by a warpgroup; the first of a sum sets the accumulators."""
     atom, expr = tv.schedule.atom, st.definition(tv)
-    assert atom is not None and isinstance(expr, Reduction) and atom.tile is not None
+    assert atom is not None
+    assert isinstance(expr, Reduction)
+    assert atom.tile is not None
     env = st.indexer.reading_environment(tv)
     _check_lanes(st, tv, env)
     m, n, k = atom_symbols(tv).values()
@@ -49,7 +51,8 @@ def wgmma(st: Statements, tv: TensorView) -> list[PStmt]:
 def stmatrix(st: Statements, tv: TensorView) -> list[PStmt]:
     """A 16 x 16 tile of 16-bit elements from the registers of a warp to Shared memory."""
     atom = tv.schedule.atom
-    assert atom is not None and atom.tile is not None
+    assert atom is not None
+    assert atom.tile is not None
     env = st.indexer.environment(tv)
     _check_lanes(st, tv, env)
     m, n = atom_symbols(tv).values()
