@@ -14,7 +14,7 @@ from taskfuse.kir.words import TF32
 WGMMA_SHAPE = re.compile(r"WGMMA\.m64n(\d+)k(\d+)\.(\w+)(?:\.(\w+))?")
 MMA_SHAPE = re.compile(r"MMA\.m16n8k(\d+)\.(\w+)(?:\.(\w+))?")
 MATRICES = re.compile(r"(?:LD|ST)MATRIX(?:\.x([124]))?(\.trans)?")
-OPERAND_TYPES = {TF32 if dtype is float32 else name: dtype for name, dtype in DTYPES.items()}
+OPERAND_TYPES = DTYPES | {TF32: float32}
 
 
 class MatrixParser(OperandParser):
@@ -51,6 +51,8 @@ class MatrixParser(OperandParser):
 
     def operand_types(self, token: Token, a: str, b: str | None) -> tuple[DType, DType | None]:
         """The element types of A and B in the name of a product of matrices."""
+        if float32.name in (a, b):
+            raise token.error(f"products of {float32} operands are {TF32}: say so")
         return known(token, a, OPERAND_TYPES, "operand type"), None if b is None else known(token, b, OPERAND_TYPES, "operand type")
 
     def matrices(self) -> tuple[int, bool]:

@@ -95,7 +95,7 @@ def test_headers(text: str, message: str) -> None:
         ("RETIRE bulk 0", 13, "expected '<=', found '0'"),
         ("WGMMA.m32n8k16.bfloat16 acc", 1, "expected WGMMA.m64n<n>k<k>.<dtype>, found 'WGMMA.m32n8k16.bfloat16'"),
         ("WGMMA.m64n8k16.bfloat16 acc, s[0], s[1]", 36, "expected 'desc', found 's'"),
-        ("WGMMA.m64n8k8.float32 acc, s[0]", 1, "there is no operand type 'float32'"),
+        ("WGMMA.m64n8k8.float32 acc, s[0]", 1, "products of float32 operands are tf32: say so"),
         ("MMA.m16n16k16.bfloat16 acc, s[0], s[1]", 1, "expected MMA.m16n8k<k>.<dtype>, found 'MMA.m16n16k16.bfloat16'"),
         ("LDMATRIX.x3 acc <- s[0]", 1, "expected LDMATRIX with .x1, .x2 or .x4, and .trans, found 'LDMATRIX.x3'"),
         ("STMATRIX.trans.x2 s[0] <- acc", 1, "expected STMATRIX with .x1, .x2 or .x4, and .trans, found 'STMATRIX.trans.x2'"),
