@@ -9,15 +9,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from taskfuse.check.program import Context, Node, Program
-from taskfuse.ir.scalar import Const, Expr, const, le, not_, prove, sym
+from taskfuse.check.program import Context, Node, Program, linear_thread
+from taskfuse.ir.scalar import Const, Expr, const, le, lt, not_, prove, sym
 from taskfuse.ir.types import MemoryType
+from taskfuse.kir.fragments import MATRIX_ROW_BYTES, MATRIX_ROWS, WGMMA_M
+from taskfuse.kir.limits import WARP
 from taskfuse.kir.nodes import (
     Access,
     Buffer,
     Choose,
     Compute,
     Descriptor,
+    LdMatrix,
     Major,
     Operand,
     StMatrix,
@@ -28,9 +31,6 @@ from taskfuse.kir.nodes import (
     VectorCopy,
     Wgmma,
 )
-
-STMATRIX_ROW = 8  # consecutive elements per address
-WGMMA_ROWS = 64
 
 
 class Engine(Enum):
@@ -111,11 +111,19 @@ class Uses:
         if isinstance(operand, Access):
             self._add(node, operand.buffer, operand.index, False, Engine.THREAD, context)
 
-    def _vector(self, node: Node, access: Access, width: int, write: bool) -> None:
+    def _matrices(self, node: Node, access: Access, matrices: int, write: bool) -> None:
+        """The rows whose addresses the lanes give, those of ``matrices`` matrices alone."""
+        used = MATRIX_ROWS * matrices
+        context = node.context
+        if used < WARP:
+            context = context.under((lt(linear_thread(self.program.kernel) % WARP, used),))
+        self._vector(node, access, MATRIX_ROW_BYTES // self.sizes[access.buffer], write, context)
+
+    def _vector(self, node: Node, access: Access, width: int, write: bool, context: Context | None = None) -> None:
         if access.buffer not in self.memory:
             return
         name = f"element.n{node.number}"
-        context = node.context
+        context = context or node.context
         spread = Context(context.conditions, context.loops, context.ranges.with_span(sym(name), (0, width - 1)), context.role, context.kernel, context, None)
         self._add(node, access.buffer, (*access.index[:-1], access.index[-1] + sym(name)), write, Engine.THREAD, spread, (name,))
 
@@ -134,8 +142,10 @@ class Uses:
             case VectorCopy(out=out, source=source, width=width):
                 self._vector(node, source, width, False)
                 self._vector(node, out, width, True)
-            case StMatrix(out=out):
-                self._vector(node, out, STMATRIX_ROW, True)
+            case LdMatrix(source=source, matrices=matrices):
+                self._matrices(node, source, matrices, False)
+            case StMatrix(out=out, matrices=matrices):
+                self._matrices(node, out, matrices, True)
             case TmaLoad(out=out, map=name, coords=coords):
                 self._tensor_box(node, self.maps[name], coords, Engine.LOAD, write=False)
                 self._add(node, out.buffer, self._box(out, self.maps[name]), True, Engine.LOAD, context)
@@ -143,7 +153,9 @@ class Uses:
                 self._add(node, source.buffer, self._box(source, self.maps[name]), False, Engine.STORE, context)
                 self._tensor_box(node, self.maps[name], coords, Engine.STORE, write=True)
             case Wgmma(a=a, b=b, n=n):
-                for descriptor, rows in ((a, WGMMA_ROWS), (b, n)):
+                for descriptor, rows in ((a, WGMMA_M), (b, n)):
+                    if isinstance(descriptor, Access):  # registers: taskfuse.check.registers
+                        continue
                     self._add(node, descriptor.base.buffer, self._tile(node, descriptor, rows), False, Engine.TENSOR, context)
             case _:
                 pass
