@@ -1,8 +1,8 @@
 """Registers that wgmmas in flight write or read, and register budgets.
 
 A thread may touch an accumulator, or a register that holds a wgmma's matrix A, only after it has retired the wgmma (PTX ISA,
-"wgmma.wait_group"), and a wgmma may start only after a ``wgmma.fence`` behind the last access of the thread to its registers (PTX ISA, "wgmma.fence"). ``setmaxnreg`` is executed by whole warpgroups, once, and the budgets of all
-warpgroups fit into the register file.
+"wgmma.wait_group"), and a wgmma may start only after a ``wgmma.fence`` behind the last access of the thread to its registers (PTX ISA,
+"wgmma.fence"). ``setmaxnreg`` is executed by whole warpgroups, once, and the budgets of all warpgroups fit into the register file.
 """
 
 from __future__ import annotations
