@@ -211,7 +211,7 @@ class WarpProduct:
         lane = THREAD
         row, column = accumulator.position(lane, REGISTER)
         pad = steps * k + CHUNK // size
-        b_shape, b_place = (f"{steps * k}, 8", "r, c") if self.loads == "columns" else (f"8, {pad}", "c, r")
+        b_shape, b_place = (f"{steps * k}, 8", "r, 4*threadIdx.y + i") if self.loads == "columns" else (f"8, {pad}", "4*threadIdx.y + i, r")
         if self.loads == "plain":
             (ar, ac), (br, bc) = a_fragment.position(lane, REGISTER), b_fragment.position(lane, REGISTER)
             load = [
@@ -229,10 +229,10 @@ class WarpProduct:
                 load.append(f"  LDMATRIX.x2 b_r[0] <- b_s[threadIdx.x % 8, {k}*t + {half}*(threadIdx.x % 16//8)]")
         body = [
             f"FOR r in threadIdx.x..{steps * k} step 32:",
-            "  FOR c in 16*threadIdx.y..16*threadIdx.y + 16:",
-            "    a_s[c, r] = copy(a[c, r])",
-            "  FOR c in 4*threadIdx.y..4*threadIdx.y + 4:",
-            f"    b_s[{b_place}] = copy(b[c, r])",
+            "  FOR i in 0..16:",
+            "    a_s[16*threadIdx.y + i, r] = copy(a[16*threadIdx.y + i, r])",
+            "  FOR i in 0..4:",
+            f"    b_s[{b_place}] = copy(b[4*threadIdx.y + i, r])",
             f"FOR v in 0..{accumulator.count} UNROLL:",
             "  acc[v] = copy(0)" if acc is not float32 else "  acc[v] = copy(0.0)",
             "SYNC block",

@@ -152,11 +152,11 @@ class Uses:
             case TmaStore(map=name, coords=coords, source=source):
                 self._add(node, source.buffer, self._box(source, self.maps[name]), False, Engine.STORE, context)
                 self._tensor_box(node, self.maps[name], coords, Engine.STORE, write=True)
-            case Wgmma(a=a, b=b, n=n):
+            case Wgmma(a=a, b=b, n=n, k=k):
                 for descriptor, rows in ((a, WGMMA_M), (b, n)):
                     if isinstance(descriptor, Access):  # registers: taskfuse.check.registers
                         continue
-                    self._add(node, descriptor.base.buffer, self._tile(node, descriptor, rows), False, Engine.TENSOR, context)
+                    self._add(node, descriptor.base.buffer, self._tile(node, descriptor, rows, k), False, Engine.TENSOR, context)
             case _:
                 pass
 
@@ -186,13 +186,13 @@ class Uses:
         spread = Context(context.conditions, context.loops, ranges, context.role, context.kernel, context, None)
         self._add(node, box.tensor, tuple(c + sym(n) for c, n in zip(coords, names, strict=True)), write, engine, spread, names)
 
-    def _tile(self, node: Node, d: Descriptor, rows: int) -> tuple[Expr | None, ...]:
+    def _tile(self, node: Node, d: Descriptor, rows: int, k: int) -> tuple[Expr | None, ...]:
         """The first index of a tile that stays within one value of it."""
         shape = self.shapes[d.base.buffer]
         nothing = (None,) * len(shape)
-        if d.major is not Major.K or len(shape) < 2:
+        if len(shape) < 2:
             return nothing
-        size = (rows // 8 - 1) * d.sbo + (8 * d.swizzle if d.swizzle else d.lbo + 128)
+        size = _tile_bytes(d, rows, k, self.sizes[d.base.buffer])
         inner = 1
         place: Expr = d.offset
         scale = self.sizes[d.base.buffer]
@@ -207,6 +207,15 @@ class Uses:
         if lo is None or hi is None or lo < 0 or hi + size - (d.swizzle - 1 if d.swizzle else 0) > inner * scale:
             return nothing
         return (d.base.index[0], *(None for _ in shape[1:]))
+
+
+def _tile_bytes(d: Descriptor, rows: int, k: int, itemsize: int) -> int:
+    """Bytes from the first of a tile of ``rows`` x ``k`` elements to behind its last, whole groups of 8 rows (PTX ISA, "Strides")."""
+    if d.major is Major.K:
+        return (rows // 8 - 1) * d.sbo + (8 * d.swizzle or d.lbo + 128)
+    if d.swizzle:
+        return (-(-rows * itemsize // d.swizzle) - 1) * d.lbo + (k // 8 - 1) * d.sbo + 8 * d.swizzle
+    return (rows // 8 - 1) * d.sbo + (k // 8 - 1) * d.lbo + 128
 
 
 def overlapping(program: Program) -> list[tuple[str, str]]:
