@@ -75,7 +75,7 @@ class Product:
     n: int = 16
     a_layout: Layout | None = Layout(128)
     b_layout: Layout = Layout(128)
-    steps: int = 3
+    steps: int = 2
 
     @property
     def name(self) -> str:

@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from taskfuse.check.program import Context, Node, Program, linear_thread
-from taskfuse.ir.scalar import Const, Expr, const, le, lt, not_, prove, sym
+from taskfuse.check.program import THREAD_NAMES, Context, Node, Program, linear_thread
+from taskfuse.ir.scalar import Const, Expr, const, le, lt, not_, prove, simplify, substitute, sym
 from taskfuse.ir.types import MemoryType
 from taskfuse.kir.fragments import MATRIX_ROW_BYTES, MATRIX_ROWS, WGMMA_M
 from taskfuse.kir.limits import WARP
@@ -111,21 +111,33 @@ class Uses:
         if isinstance(operand, Access):
             self._add(node, operand.buffer, operand.index, False, Engine.THREAD, context)
 
-    def _matrices(self, node: Node, access: Access, matrices: int, write: bool) -> None:
-        """The rows whose addresses the lanes give, those of ``matrices`` matrices alone."""
+    def _loaded_rows(self, node: Node, access: Access, matrices: int) -> None:
+        """Every lane reads of every row whose address a lane of its warp gives: it gets elements of rows that others address."""
+        if access.buffer not in self.memory:
+            return
+        across = self.program.kernel.block[0]
+        if not isinstance(across, Const) or across.value % WARP:  # a warp has more than one row of the block
+            self._add(node, access.buffer, (None,) * len(access.index), False, Engine.THREAD, node.context)
+            return
+        x, lane = sym(THREAD_NAMES[0]), sym(f"lane.n{node.number}")
+        context = node.context.with_span(lane, (0, MATRIX_ROWS * matrices - 1))
+        index = tuple(simplify(substitute(e, {THREAD_NAMES[0]: x // WARP * WARP + lane}), context.facts) for e in access.index)
+        self._vector(node, Access(access.buffer, index), MATRIX_ROW_BYTES // self.sizes[access.buffer], False, context, (str(lane),))
+
+    def _stored_rows(self, node: Node, access: Access, matrices: int) -> None:
+        """Every lane whose address is used writes the row there: the first eight of a warp for each matrix."""
         used = MATRIX_ROWS * matrices
         context = node.context
         if used < WARP:
             context = context.under((lt(linear_thread(self.program.kernel) % WARP, used),))
-        self._vector(node, access, MATRIX_ROW_BYTES // self.sizes[access.buffer], write, context)
+        self._vector(node, access, MATRIX_ROW_BYTES // self.sizes[access.buffer], True, context)
 
-    def _vector(self, node: Node, access: Access, width: int, write: bool, context: Context | None = None) -> None:
+    def _vector(self, node: Node, access: Access, width: int, write: bool, context: Context | None = None, span: tuple[str, ...] = ()) -> None:
         if access.buffer not in self.memory:
             return
-        name = f"element.n{node.number}"
-        context = context or node.context
-        spread = Context(context.conditions, context.loops, context.ranges.with_span(sym(name), (0, width - 1)), context.role, context.kernel, context, None)
-        self._add(node, access.buffer, (*access.index[:-1], access.index[-1] + sym(name)), write, Engine.THREAD, spread, (name,))
+        element = sym(f"element.n{node.number}")
+        spread = (context or node.context).with_span(element, (0, width - 1))
+        self._add(node, access.buffer, (*access.index[:-1], access.index[-1] + element), write, Engine.THREAD, spread, (*span, str(element)))
 
     def _collect(self, node: Node) -> None:
         context = node.context
@@ -143,9 +155,9 @@ class Uses:
                 self._vector(node, source, width, False)
                 self._vector(node, out, width, True)
             case LdMatrix(source=source, matrices=matrices):
-                self._matrices(node, source, matrices, False)
+                self._loaded_rows(node, source, matrices)
             case StMatrix(out=out, matrices=matrices):
-                self._matrices(node, out, matrices, True)
+                self._stored_rows(node, out, matrices)
             case TmaLoad(out=out, map=name, coords=coords):
                 self._tensor_box(node, self.maps[name], coords, Engine.LOAD, write=False)
                 self._add(node, out.buffer, self._box(out, self.maps[name]), True, Engine.LOAD, context)
@@ -178,12 +190,10 @@ class Uses:
     def _tensor_box(self, node: Node, box: TensorMapParam, coords: tuple[Expr, ...], engine: Engine, *, write: bool) -> None:
         if box.tensor not in self.memory:
             return
-        context = node.context
-        ranges = context.ranges
+        spread = node.context
         names = tuple(f"element.n{node.number}.{k}" for k in range(len(coords)))
         for name, extent in zip(names, box.box, strict=True):
-            ranges = ranges.with_span(sym(name), (0, extent - 1))
-        spread = Context(context.conditions, context.loops, ranges, context.role, context.kernel, context, None)
+            spread = spread.with_span(sym(name), (0, extent - 1))
         self._add(node, box.tensor, tuple(c + sym(n) for c, n in zip(coords, names, strict=True)), write, engine, spread, names)
 
     def _tile(self, node: Node, d: Descriptor, rows: int, k: int) -> tuple[Expr | None, ...]:

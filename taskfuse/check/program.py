@@ -70,6 +70,10 @@ class Context:
         """The context of an arm."""
         return Context((*self.conditions, *conditions), self.loops, self.ranges.under_all(conditions), label or self.role, self.kernel, self, None, conditions)
 
+    def with_span(self, symbol: Expr, span: tuple[int, int]) -> Context:
+        """The context of one of the elements that an instruction touches, which ``symbol`` numbers."""
+        return Context(self.conditions, self.loops, self.ranges.with_span(symbol, span), self.role, self.kernel, self, None)
+
     def inside(self, loop: Node) -> Context:
         """The context of a loop's body."""
         stmt = loop.stmt

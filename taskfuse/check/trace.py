@@ -13,7 +13,7 @@ from taskfuse.check.program import BLOCK_NAMES, CLUSTER_NAMES, COLLECTIVE, THREA
 from taskfuse.ir.scalar import Const, Expr, compile_expr, evaluate
 from taskfuse.ir.types import MemoryType
 from taskfuse.kir import Kernel
-from taskfuse.kir.fragments import MATRIX_ROW_BYTES, MATRIX_ROWS, WGMMA_M
+from taskfuse.kir.fragments import MATRIX_ROW_BYTES, MATRIX_ROWS, WGMMA_M, matrices
 from taskfuse.kir.limits import MAX_THREADS, WARP
 from taskfuse.kir.nodes import (
     Access,
@@ -330,11 +330,19 @@ class Trace:
         return place
 
     def _rows(self, stmt: LdMatrix | StMatrix, access: Access, ids: Ints, *, write: bool) -> None:
-        """Rows of matrices: the lanes whose addresses are not used come to the statement with no elements."""
-        width = MATRIX_ROW_BYTES // self.sizes[access.buffer]
-        used = ids % WARP < MATRIX_ROWS * stmt.matrices
-        places = dict(zip(ids[used].tolist(), self._elements(access, ids[used]).tolist(), strict=True))
-        elements: list[Ints] = [np.arange(places[t], places[t] + width) if t in places else np.arange(0) for t in ids.tolist()]
+        """Rows of matrices. A lane stores the row that it addresses, if its address is used, and loads the elements that it gets."""
+        itemsize = self.sizes[access.buffer]
+        used = ids[ids % WARP < MATRIX_ROWS * stmt.matrices]
+        places = np.zeros(self.threads + WARP, np.int64)
+        places[used] = self._elements(access, used)
+        elements: list[Ints] = []
+        rows, columns = matrices(stmt.matrices, itemsize, transpose=stmt.transpose).table()
+        for t in ids.tolist():
+            if write:
+                is_used = t % WARP < MATRIX_ROWS * stmt.matrices
+                elements.append(places[t] + np.arange(MATRIX_ROW_BYTES // itemsize if is_used else 0))
+            else:
+                elements.append(places[t - t % WARP + rows[t % WARP]] + columns[t % WARP])
         self._emit(stmt, ids, [access.buffer] * len(ids), elements, write=write)
 
     def _access(self, stmt: Stmt, access: Access, ids: Ints, *, write: bool, width: int = 1) -> None:
