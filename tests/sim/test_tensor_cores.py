@@ -1,21 +1,15 @@
 """Products of matrices in every form, ldmatrix, stmatrix: against NumPy, under every scheduler, and with faults planted."""
 
-from collections.abc import Callable
-from typing import Any
-
-import ml_dtypes
 import numpy as np
-import numpy.typing as npt
 import pytest
 
 from taskfuse.dtypes import bfloat16, float8_e4m3, float32, int8, uint8
 from taskfuse.ir.values import RING
 from taskfuse.kir import Kernel, parse_kernel
 from taskfuse.sim import Scheduler, simulate
+from tests.gemms import BF16, E4M3, GEMMS, Case, gemm_fp8, gemm_rs, gemm_sync
 from tests.products import PRODUCTS, WARP_PRODUCTS, Layout, Product, WarpProduct, expected, operands
 from tests.sim.kernels import error, errors, kernel, load, replaced, run_all, without
-
-Array = npt.NDArray[Any]
 
 
 @pytest.mark.parametrize("product", [*PRODUCTS, *WARP_PRODUCTS], ids=lambda p: p.name)
@@ -59,43 +53,8 @@ def test_integer_sums_wrap() -> None:
 # -- the hand-written kernels ----------------------------------------------------------------------------------------------------------
 
 
-def small(shape: tuple[int, ...], dtype: Any, seed: int = 0) -> Array:
-    return np.random.default_rng(seed).integers(-2, 3, shape).astype(dtype)
-
-
-BF16, E4M3, E5M2 = ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e5m2
-
-
-def gemm_fp8(m: int, n: int, k: int) -> tuple[list[Any], Array]:
-    a, b = small((m, k), E4M3), small((n, k), E5M2, 1)
-    return [a, b, 0.5], (expected(a, b) / 2).astype(BF16)
-
-
-def gemm_rs(m: int, n: int, k: int) -> tuple[list[Any], Array]:
-    a, b = small((m, k), BF16), small((n, k), BF16, 1)
-    return [a, b], expected(np.maximum(a, 0), b)
-
-
-def gemm_mn(m: int, n: int, k: int) -> tuple[list[Any], Array]:
-    a, b = small((k, m), np.float16), small((k, n), np.float16, 1)
-    return [a, b], expected(a.T, b.T)
-
-
-def gemm_sync(m: int, n: int, k: int) -> tuple[list[Any], Array]:
-    a, b = small((m, k), BF16), small((n, k), BF16, 1)
-    return [a, b], expected(a, b)
-
-
-GEMMS: dict[Callable[[int, int, int], tuple[list[Any], Array]], list[tuple[int, int, int]]] = {
-    gemm_fp8: [(1, 8, 16), (64, 64, 128), (130, 72, 272), (320, 136, 400)],
-    gemm_rs: [(1, 8, 8), (64, 64, 64), (100, 72, 200)],
-    gemm_mn: [(8, 8, 1), (64, 128, 64), (72, 136, 150)],
-    gemm_sync: [(64, 64, 32), (128, 64, 96)],
-}
-
-
 @pytest.mark.parametrize(("case", "shape"), [(case, shape) for case, shapes in GEMMS.items() for shape in shapes])
-def test_gemms(case: Callable[[int, int, int], tuple[list[Any], Array]], shape: tuple[int, int, int]) -> None:
+def test_gemms(case: Case, shape: tuple[int, int, int]) -> None:
     args, want = case(*shape)
     k = parse_kernel(load(case.__name__))
     for seed in (0, 5):
@@ -103,7 +62,7 @@ def test_gemms(case: Callable[[int, int, int], tuple[list[Any], Array]], shape: 
 
 
 @pytest.mark.parametrize("case", GEMMS)
-def test_gemms_under_every_scheduler(case: Callable[[int, int, int], tuple[list[Any], Array]]) -> None:
+def test_gemms_under_every_scheduler(case: Case) -> None:
     args, want = case(*GEMMS[case][-2 if case is gemm_fp8 else -1])
     run_all(parse_kernel(load(case.__name__)), args, want)
 
