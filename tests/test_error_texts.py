@@ -277,7 +277,7 @@ def test_a_fault_of_a_collective_says_the_register() -> None:
     declarations = ("SHARED s: float16[8, 8, 8] align 16", "LOCAL a: float16[8]")
     store = "STMATRIX s[threadIdx.x//8, threadIdx.x % 8, 0] <- a[4]"
     assert error(kernel(store, *declarations)) == (
-        "k: stmatrix reads 8 registers from Local 'a', which does not have them\n"
+        "k: stmatrix needs 8 registers of Local 'a', which does not have them\n"
         f"note: statement: {store}\n"
         "note: block (0, 0, 0), thread (0, 0, 0)\n"
         "note: first register 4"

@@ -9,15 +9,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from taskfuse.check.program import Context, Node, Program
-from taskfuse.ir.scalar import Const, Expr, const, le, not_, prove, sym
+from taskfuse.check.program import THREAD_NAMES, Context, Node, Program, linear_thread
+from taskfuse.ir.scalar import Const, Expr, const, le, lt, not_, prove, simplify, substitute, sym
 from taskfuse.ir.types import MemoryType
+from taskfuse.kir.fragments import MATRIX_ROW_BYTES, MATRIX_ROWS, WGMMA_M
+from taskfuse.kir.limits import WARP
 from taskfuse.kir.nodes import (
     Access,
     Buffer,
     Choose,
     Compute,
     Descriptor,
+    LdMatrix,
     Major,
     Operand,
     StMatrix,
@@ -28,9 +31,6 @@ from taskfuse.kir.nodes import (
     VectorCopy,
     Wgmma,
 )
-
-STMATRIX_ROW = 8  # consecutive elements per address
-WGMMA_ROWS = 64
 
 
 class Engine(Enum):
@@ -111,13 +111,33 @@ class Uses:
         if isinstance(operand, Access):
             self._add(node, operand.buffer, operand.index, False, Engine.THREAD, context)
 
-    def _vector(self, node: Node, access: Access, width: int, write: bool) -> None:
+    def _loaded_rows(self, node: Node, access: Access, matrices: int) -> None:
+        """Every lane reads of every row whose address a lane of its warp gives: it gets elements of rows that others address."""
         if access.buffer not in self.memory:
             return
-        name = f"element.n{node.number}"
+        across = self.program.kernel.block[0]
+        if not isinstance(across, Const) or across.value % WARP:  # a warp has more than one row of the block
+            self._add(node, access.buffer, (None,) * len(access.index), False, Engine.THREAD, node.context)
+            return
+        x, lane = sym(THREAD_NAMES[0]), sym(f"lane.n{node.number}")
+        context = node.context.with_span(lane, (0, MATRIX_ROWS * matrices - 1))
+        index = tuple(simplify(substitute(e, {THREAD_NAMES[0]: x // WARP * WARP + lane}), context.facts) for e in access.index)
+        self._vector(node, Access(access.buffer, index), MATRIX_ROW_BYTES // self.sizes[access.buffer], False, context, (str(lane),))
+
+    def _stored_rows(self, node: Node, access: Access, matrices: int) -> None:
+        """Every lane whose address is used writes the row there: the first eight of a warp for each matrix."""
+        used = MATRIX_ROWS * matrices
         context = node.context
-        spread = Context(context.conditions, context.loops, context.ranges.with_span(sym(name), (0, width - 1)), context.role, context.kernel, context, None)
-        self._add(node, access.buffer, (*access.index[:-1], access.index[-1] + sym(name)), write, Engine.THREAD, spread, (name,))
+        if used < WARP:
+            context = context.under((lt(linear_thread(self.program.kernel) % WARP, used),))
+        self._vector(node, access, MATRIX_ROW_BYTES // self.sizes[access.buffer], True, context)
+
+    def _vector(self, node: Node, access: Access, width: int, write: bool, context: Context | None = None, span: tuple[str, ...] = ()) -> None:
+        if access.buffer not in self.memory:
+            return
+        element = sym(f"element.n{node.number}")
+        spread = (context or node.context).with_span(element, (0, width - 1))
+        self._add(node, access.buffer, (*access.index[:-1], access.index[-1] + element), write, Engine.THREAD, spread, (*span, str(element)))
 
     def _collect(self, node: Node) -> None:
         context = node.context
@@ -134,17 +154,21 @@ class Uses:
             case VectorCopy(out=out, source=source, width=width):
                 self._vector(node, source, width, False)
                 self._vector(node, out, width, True)
-            case StMatrix(out=out):
-                self._vector(node, out, STMATRIX_ROW, True)
+            case LdMatrix(source=source, matrices=matrices):
+                self._loaded_rows(node, source, matrices)
+            case StMatrix(out=out, matrices=matrices):
+                self._stored_rows(node, out, matrices)
             case TmaLoad(out=out, map=name, coords=coords):
                 self._tensor_box(node, self.maps[name], coords, Engine.LOAD, write=False)
                 self._add(node, out.buffer, self._box(out, self.maps[name]), True, Engine.LOAD, context)
             case TmaStore(map=name, coords=coords, source=source):
                 self._add(node, source.buffer, self._box(source, self.maps[name]), False, Engine.STORE, context)
                 self._tensor_box(node, self.maps[name], coords, Engine.STORE, write=True)
-            case Wgmma(a=a, b=b, n=n):
-                for descriptor, rows in ((a, WGMMA_ROWS), (b, n)):
-                    self._add(node, descriptor.base.buffer, self._tile(node, descriptor, rows), False, Engine.TENSOR, context)
+            case Wgmma(a=a, b=b, n=n, k=k):
+                for descriptor, rows in ((a, WGMMA_M), (b, n)):
+                    if isinstance(descriptor, Access):  # registers: taskfuse.check.registers
+                        continue
+                    self._add(node, descriptor.base.buffer, self._tile(node, descriptor, rows, k), False, Engine.TENSOR, context)
             case _:
                 pass
 
@@ -166,21 +190,19 @@ class Uses:
     def _tensor_box(self, node: Node, box: TensorMapParam, coords: tuple[Expr, ...], engine: Engine, *, write: bool) -> None:
         if box.tensor not in self.memory:
             return
-        context = node.context
-        ranges = context.ranges
+        spread = node.context
         names = tuple(f"element.n{node.number}.{k}" for k in range(len(coords)))
         for name, extent in zip(names, box.box, strict=True):
-            ranges = ranges.with_span(sym(name), (0, extent - 1))
-        spread = Context(context.conditions, context.loops, ranges, context.role, context.kernel, context, None)
+            spread = spread.with_span(sym(name), (0, extent - 1))
         self._add(node, box.tensor, tuple(c + sym(n) for c, n in zip(coords, names, strict=True)), write, engine, spread, names)
 
-    def _tile(self, node: Node, d: Descriptor, rows: int) -> tuple[Expr | None, ...]:
+    def _tile(self, node: Node, d: Descriptor, rows: int, k: int) -> tuple[Expr | None, ...]:
         """The first index of a tile that stays within one value of it."""
         shape = self.shapes[d.base.buffer]
         nothing = (None,) * len(shape)
-        if d.major is not Major.K or len(shape) < 2:
+        if len(shape) < 2:
             return nothing
-        size = (rows // 8 - 1) * d.sbo + (8 * d.swizzle if d.swizzle else d.lbo + 128)
+        size = _tile_bytes(d, rows, k, self.sizes[d.base.buffer])
         inner = 1
         place: Expr = d.offset
         scale = self.sizes[d.base.buffer]
@@ -195,6 +217,15 @@ class Uses:
         if lo is None or hi is None or lo < 0 or hi + size - (d.swizzle - 1 if d.swizzle else 0) > inner * scale:
             return nothing
         return (d.base.index[0], *(None for _ in shape[1:]))
+
+
+def _tile_bytes(d: Descriptor, rows: int, k: int, itemsize: int) -> int:
+    """Bytes from the first of a tile of ``rows`` x ``k`` elements to behind its last, whole groups of 8 rows (PTX ISA, "Strides")."""
+    if d.major is Major.K:
+        return (rows // 8 - 1) * d.sbo + (8 * d.swizzle or d.lbo + 128)
+    if d.swizzle:
+        return (-(-rows * itemsize // d.swizzle) - 1) * d.lbo + (k // 8 - 1) * d.sbo + 8 * d.swizzle
+    return (rows // 8 - 1) * d.sbo + (k // 8 - 1) * d.lbo + 128
 
 
 def overlapping(program: Program) -> list[tuple[str, str]]:

@@ -9,9 +9,8 @@ from taskfuse.check.enumeration import extremes
 from taskfuse.check.program import Context, Node, Program
 from taskfuse.ir.scalar import Expr, FloorDiv, Mod, Sum, ge, lt, not_, prove
 from taskfuse.ir.types import MemoryType
-from taskfuse.kir.nodes import Access, Choose, Compute, Shuffle, StMatrix, TensorParam, TmaLoad, TmaStore, VectorCopy, Wgmma
-
-STMATRIX_ROW = 8
+from taskfuse.kir import Kernel, fragments
+from taskfuse.kir.nodes import Access, Choose, Compute, LdMatrix, Mma, Shuffle, StMatrix, TensorParam, TmaLoad, TmaStore, VectorCopy, Wgmma
 
 
 def inside(program: Program) -> list[Obligation]:
@@ -22,7 +21,7 @@ def inside(program: Program) -> list[Obligation]:
     found: list[Obligation] = []
     count = 0
     for node in program.leaves():
-        for access, width, context in _accesses(node):
+        for access, width, context in touched(node):
             shape = shapes[access.buffer]
             if access.buffer in local and not shape:
                 continue
@@ -65,8 +64,11 @@ def _nonnegative(e: Expr, context: Context) -> bool:
             return False
 
 
-def _accesses(node: Node) -> Iterator[tuple[Access, int, Context]]:
-    """The accesses of a statement, how many elements along the last axis each has, and what holds there."""
+def touched(node: Node) -> Iterator[tuple[Access, int, Context]]:
+    """The accesses of a statement, how many elements along the last axis each has, and what holds there.
+
+    Of boxes and of tiles of wgmma operands, the first element stands for all.
+    """
     context = node.context
     match node.stmt:
         case Compute(out=out, operands=operands):
@@ -80,15 +82,27 @@ def _accesses(node: Node) -> Iterator[tuple[Access, int, Context]]:
         case VectorCopy(out=out, source=source, width=width):
             yield source, width, context
             yield out, width, context
-        case StMatrix(out=out, source=source):
-            yield source, STMATRIX_ROW, context
-            yield out, STMATRIX_ROW, context
+        case LdMatrix(out=registers, source=rows) | StMatrix(out=rows, source=registers):
+            size = sizes(context.kernel)[rows.buffer]
+            yield registers, fragments.matrices(node.stmt.matrices, size).count, context
+            yield rows, fragments.MATRIX_ROW_BYTES // size, context
         case TmaLoad(out=access) | TmaStore(source=access):
             yield access, 1, context
-        case Wgmma(n=n, acc=acc):
-            yield acc, n // 2, context
+        case Wgmma(n=n, acc=acc, a=a, dtype=dtype):
+            yield acc, fragments.wgmma_accumulator(n).count, context
+            if isinstance(a, Access):
+                yield a, fragments.wgmma_a(dtype.itemsize).count, context
+        case Mma(acc=acc, a=a, b=b, dtype=dtype):
+            yield acc, fragments.mma_accumulator().count, context
+            yield a, fragments.mma_a(dtype.itemsize).count, context
+            yield b, fragments.mma_b(dtype.itemsize).count, context
         case Shuffle(out=out, source=source):
             yield source, 1, context
             yield out, 1, context
         case _:
             return
+
+
+def sizes(kernel: Kernel) -> dict[str, int]:
+    """Bytes of an element, by buffer and tensor."""
+    return {p.name: p.dtype.itemsize for p in kernel.params if isinstance(p, TensorParam)} | {b.name: b.dtype.itemsize for b in kernel.buffers}

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from taskfuse.check.program import COLLECTIVE
 from taskfuse.check.trace import BLOCKS, GRAIN, Budget, Clock, Event, Refuted, TooLarge, Trace
 from taskfuse.ir.scalar import evaluate
 from taskfuse.ir.types import MemoryType
@@ -31,6 +32,7 @@ from taskfuse.kir.nodes import (
     FenceProxyAsync,
     HostParam,
     InitBarrier,
+    LdMatrix,
     Queue,
     Retire,
     Shuffle,
@@ -92,7 +94,7 @@ class Run:
         self.places = _places(kernel, symbols)
         for t, events in enumerate(self.events):
             for e in events:
-                if isinstance(e.stmt, (Wgmma, StMatrix, Shuffle)) or (isinstance(e.stmt, Barrier) and e.stmt.scope is BarrierScope.WARP):
+                if isinstance(e.stmt, (Shuffle, *COLLECTIVE)) or (isinstance(e.stmt, Barrier) and e.stmt.scope is BarrierScope.WARP):
                     key = (id(e.stmt), t // self.per * 64 + t % self.per // WARP, e.again)
                     self.expected[key] = self.expected.get(key, 0) + 1
 
@@ -146,10 +148,10 @@ class Run:
         return int(self.clocks[t, t])
 
     def _step(self, t: int, e: Event) -> bool:
-        if isinstance(e.stmt, (Wgmma, StMatrix, Shuffle)) and not self._meet(t, e, BarrierScope.WARP, 0):  # a warp comes together at its instructions
+        if isinstance(e.stmt, (Shuffle, *COLLECTIVE)) and not self._meet(t, e, BarrierScope.WARP, 0):  # a warp comes together at its instructions
             return False
         match e.stmt:
-            case Compute() | Choose() | VectorCopy() | StMatrix():
+            case Compute() | Choose() | VectorCopy() | LdMatrix() | StMatrix():
                 self._touch(t, e, e.key, e.values, e.is_write, self.clocks[t], t)
                 return True
             case Barrier():

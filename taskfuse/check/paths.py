@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
 
-from taskfuse.check.program import BLOCKS, THREADS, Block, Node, Program
+from taskfuse.check.program import BLOCKS, COLLECTIVE, THREADS, Block, Node, Program
 from taskfuse.ir.scalar import Expr
 from taskfuse.kir.nodes import (
     Advance,
@@ -24,14 +24,12 @@ from taskfuse.kir.nodes import (
     For,
     Retire,
     SetMaxNReg,
-    StMatrix,
     TmaLoad,
     Wait,
-    Wgmma,
     WgmmaFence,
 )
 
-SYNCHRONIZING = (Barrier, Arrive, Expect, Wait, Advance, TmaLoad, Commit, Retire, FenceProxyAsync, FenceInit, Wgmma, WgmmaFence, StMatrix, SetMaxNReg)
+SYNCHRONIZING = (Barrier, Arrive, Expect, Wait, Advance, TmaLoad, Commit, Retire, FenceProxyAsync, FenceInit, WgmmaFence, SetMaxNReg, *COLLECTIVE)
 
 
 class Region(Enum):

@@ -13,7 +13,7 @@ from taskfuse.check.ranges import Ranges, terms_of
 from taskfuse.ir.scalar import TRUE, And, Const, Expr, Facts, FloorDiv, ge, le, lt, not_, prove, substitute, sym
 from taskfuse.ir.types import BLOCK_TYPES, CLUSTER_TYPES, THREAD_TYPES
 from taskfuse.kir import Kernel, expressions, map_expressions, map_stmts, stmt_text, walk
-from taskfuse.kir.nodes import Bind, Commit, CursorInit, For, HostParam, If, Retire, StMatrix, Stmt, TmaLoad, TmaStore, Wgmma
+from taskfuse.kir.nodes import Bind, Commit, CursorInit, For, HostParam, If, LdMatrix, Mma, Retire, StMatrix, Stmt, TmaLoad, TmaStore, Wgmma
 
 THREAD_NAMES = tuple(p.index_name for p in THREAD_TYPES)
 BLOCK_NAMES = tuple(p.index_name for p in BLOCK_TYPES)
@@ -22,7 +22,9 @@ BLOCKS = frozenset(BLOCK_NAMES)
 CLUSTER_NAMES = tuple(p.index_name for p in CLUSTER_TYPES)
 CLUSTERS = frozenset(CLUSTER_NAMES)
 UNROLL_LIMIT = 64
-QUEUED = (Commit, Retire, StMatrix, TmaLoad, TmaStore, Wgmma)
+COLLECTIVE = (Wgmma, Mma, LdMatrix, StMatrix)
+"""Instructions of tensor cores: the threads of a warp come together at them."""
+QUEUED = (Commit, Retire, LdMatrix, StMatrix, TmaLoad, TmaStore, Wgmma)
 
 
 @dataclass(slots=True, eq=False)
@@ -67,6 +69,10 @@ class Context:
     def under(self, conditions: tuple[Expr, ...], label: str | None = None) -> Context:
         """The context of an arm."""
         return Context((*self.conditions, *conditions), self.loops, self.ranges.under_all(conditions), label or self.role, self.kernel, self, None, conditions)
+
+    def with_span(self, symbol: Expr, span: tuple[int, int]) -> Context:
+        """The context of one of the elements that an instruction touches, which ``symbol`` numbers."""
+        return Context(self.conditions, self.loops, self.ranges.with_span(symbol, span), self.role, self.kernel, self, None)
 
     def inside(self, loop: Node) -> Context:
         """The context of a loop's body."""
@@ -210,6 +216,12 @@ def share_of(loop: For) -> Expr | None:
             return le(sym(loop.var) * n + n, a + n * constant)
         case _:
             return None
+
+
+def linear_thread(kernel: Kernel) -> Expr:
+    """The number of a thread in its block: 32 consecutive ones are a warp."""
+    x, y, z = (sym(name) for name in THREAD_NAMES)
+    return x + kernel.block[0] * (y + kernel.block[1] * z)
 
 
 def conjuncts(condition: Expr) -> tuple[Expr, ...]:

@@ -21,7 +21,7 @@ from taskfuse.check.certificate import Layer, Obligation, Verdict
 from taskfuse.check.forms import Item, Match, NotRing, Part, Turns, Visit, match_trailing, parse, skeleton, visits
 from taskfuse.check.meetings import Meeting, Meetings, uneven
 from taskfuse.check.paths import Paths, Step
-from taskfuse.check.program import THREADS, Node, Program
+from taskfuse.check.program import COLLECTIVE, THREADS, Node, Program
 from taskfuse.check.threads import Conditions, Threads
 from taskfuse.check.turns import distributed
 from taskfuse.ir.scalar import Const, Expr, Sym, const, eq, prove, sym
@@ -35,12 +35,10 @@ from taskfuse.kir.nodes import (
     InitBarrier,
     Queue,
     Retire,
-    StMatrix,
     TensorMapParam,
     TensorParam,
     TmaLoad,
     Wait,
-    Wgmma,
 )
 
 
@@ -459,7 +457,7 @@ class Rings:
 
     def _together(self, node: Node, e: Endpoint) -> bool:
         """True for what all threads of an endpoint execute warp by warp."""
-        if isinstance(node.stmt, (Wgmma, StMatrix)) or (isinstance(node.stmt, Retire) and node.stmt.queue is Queue.WGMMA):
+        if isinstance(node.stmt, COLLECTIVE) or (isinstance(node.stmt, Retire) and node.stmt.queue is Queue.WGMMA):
             return self.threads.implies(e.threads, self.threads.split(node.conditions).threads)
         m = self.meetings.at.get(node)
         return m is not None and m.scope is BarrierScope.WARP and self.threads.implies(e.threads, m.participants)

@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from taskfuse.check.program import BLOCK_NAMES, CLUSTER_NAMES, THREAD_NAMES
+from taskfuse.check.program import BLOCK_NAMES, CLUSTER_NAMES, COLLECTIVE, THREAD_NAMES
 from taskfuse.ir.scalar import Const, Expr, compile_expr, evaluate
 from taskfuse.ir.types import MemoryType
 from taskfuse.kir import Kernel
-from taskfuse.kir.limits import MAX_THREADS
+from taskfuse.kir.fragments import MATRIX_ROW_BYTES, MATRIX_ROWS, WGMMA_M, matrices
+from taskfuse.kir.limits import MAX_THREADS, WARP
 from taskfuse.kir.nodes import (
     Access,
     Advance,
@@ -24,11 +25,14 @@ from taskfuse.kir.nodes import (
     Commit,
     Compute,
     CursorInit,
+    Descriptor,
     Expect,
     FenceProxyAsync,
     For,
     If,
     InitBarrier,
+    LdMatrix,
+    Mma,
     Queue,
     Retire,
     Shuffle,
@@ -208,7 +212,7 @@ class Trace:
         if self.count > EVENTS:
             raise TooLarge
         self.budget.spend((len(ids) * (4 + self.threads // 64) + 16 * weight) // 4)
-        again = self._again(stmt, ids).tolist() if isinstance(stmt, (Barrier, Wgmma, StMatrix, Shuffle)) else [0] * len(ids)
+        again = self._again(stmt, ids).tolist() if isinstance(stmt, (Barrier, Shuffle, *COLLECTIVE)) else [0] * len(ids)
         threads: list[int] = ids.tolist()
         for k, t in enumerate(threads):
             self.events[t].append(Event(stmt, self._role, keys[k], None if values is None else values[k], write, again[k]))
@@ -231,8 +235,16 @@ class Trace:
             case VectorCopy(out=out, source=source, width=width):
                 self._access(stmt, source, ids, write=False, width=width)
                 self._access(stmt, out, ids, write=True, width=width)
-            case StMatrix(out=out):
-                self._access(stmt, out, ids, write=True, width=8)
+            case LdMatrix(out=out, source=source):
+                self._access(stmt, out, ids, write=True)
+                self._rows(stmt, source, ids, write=False)
+            case StMatrix(out=out, source=source):
+                self._access(stmt, source, ids, write=False)
+                self._rows(stmt, out, ids, write=True)
+            case Mma(acc=acc, a=a, b=b):
+                for registers in (acc, a, b):
+                    self._access(stmt, registers, ids, write=False)
+                self._emit(stmt, ids, [None] * len(ids))
             case Shuffle(out=out, source=source):
                 self._access(stmt, source, ids, write=False)
                 self._access(stmt, out, ids, write=True)
@@ -276,7 +288,8 @@ class Trace:
             case Wgmma(a=a, b=b):
                 tiles = [
                     (d.base.buffer, self._elements(d.base, ids) + self._value(d.offset, ids) // self.sizes[d.base.buffer], rows * stmt.k)
-                    for d, rows in ((a, 64), (b, stmt.n))
+                    for d, rows in ((a, WGMMA_M), (b, stmt.n))
+                    if isinstance(d, Descriptor)
                 ]
                 self._emit(stmt, ids, [Queue.WGMMA] * len(ids), [[(buffer, int(at[k]), size) for buffer, at, size in tiles] for k in range(len(ids))])
             case Commit(queue=queue) | Retire(queue=queue):
@@ -315,6 +328,22 @@ class Trace:
         for g, n in zip(grids, shape, strict=True):
             place = place * n + g.reshape(-1)
         return place
+
+    def _rows(self, stmt: LdMatrix | StMatrix, access: Access, ids: Ints, *, write: bool) -> None:
+        """Rows of matrices. A lane stores the row that it addresses, if its address is used, and loads the elements that it gets."""
+        itemsize = self.sizes[access.buffer]
+        used = ids[ids % WARP < MATRIX_ROWS * stmt.matrices]
+        places = np.zeros(self.threads + WARP, np.int64)
+        places[used] = self._elements(access, used)
+        elements: list[Ints] = []
+        rows, columns = matrices(stmt.matrices, itemsize, transpose=stmt.transpose).table()
+        for t in ids.tolist():
+            if write:
+                is_used = t % WARP < MATRIX_ROWS * stmt.matrices
+                elements.append(places[t] + np.arange(MATRIX_ROW_BYTES // itemsize if is_used else 0))
+            else:
+                elements.append(places[t - t % WARP + rows[t % WARP]] + columns[t % WARP])
+        self._emit(stmt, ids, [access.buffer] * len(ids), elements, write=write)
 
     def _access(self, stmt: Stmt, access: Access, ids: Ints, *, write: bool, width: int = 1) -> None:
         if not len(ids):

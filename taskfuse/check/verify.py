@@ -10,7 +10,7 @@ from taskfuse.check.order import deadlocks, initialization
 from taskfuse.check.paths import Paths
 from taskfuse.check.program import Program
 from taskfuse.check.races import Races
-from taskfuse.check.registers import accumulators, budgets
+from taskfuse.check.registers import budgets, in_flight
 from taskfuse.check.rings import Rings
 from taskfuse.check.threads import Threads
 from taskfuse.check.trace import Budget, TooLarge, samples
@@ -44,7 +44,7 @@ def verify(kernel: Kernel) -> Certificate:
         *meetings.obligations,
         *initialization(program, rings),
         *deadlocks(program, paths, rings),
-        *accumulators(program, paths, threads),
+        *in_flight(program, paths, threads),
         *budgets(program, threads),
         *races.retired_at_exit(),
         *races.check(),

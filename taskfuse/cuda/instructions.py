@@ -1,11 +1,8 @@
-"""The helpers behind kernel-IR statements: vectors, mbarriers, barriers across blocks, TMA, wgmma, stmatrix (PTX ISA, the section of each)."""
+"""The helpers behind kernel-IR statements: vectors, mbarriers, barriers across blocks, TMA, register budgets (PTX ISA, the section of each)."""
 
 from __future__ import annotations
 
 from taskfuse.cuda.text import Helper
-from taskfuse.dtypes import DType, bfloat16, float16
-from taskfuse.errors import UnsupportedError
-from taskfuse.kir.nodes import Descriptor, Major
 
 SHARED_ADDRESS = Helper(
     "shared_address",
@@ -276,72 +273,7 @@ FENCE_PROXY = Helper(
     arch=90,
 )
 
-# -- wgmma (PTX ISA, "Asynchronous Warpgroup Level Matrix Instructions") ---------------------------------------------------------------
-
-WGMMA_FENCE = Helper("wgmma_fence", '__device__ __forceinline__ void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }', arch=90)
-WGMMA_COMMIT = Helper(
-    "wgmma_commit", '__device__ __forceinline__ void wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }', arch=90
-)
-WGMMA_WAIT = Helper(
-    "wgmma_wait",
-    'template <int pending>\n__device__ __forceinline__ void wgmma_wait() { asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(pending) : "memory"); }',
-    arch=90,
-)
-MATRIX = Helper(
-    "matrix",
-    """\
-// a wgmma matrix descriptor: the address in bits 0-13 and what is known of the layout above, both in units of 16 bytes
-__device__ __forceinline__ unsigned long long matrix(const void* base, unsigned offset, unsigned long long layout) {
-  return layout | ((shared_address(base) + offset & 0x3ffff) >> 4);
-}""",
-    (SHARED_ADDRESS,),
-    90,
-)
-
-_SWIZZLES = {0: 0, 128: 1, 64: 2, 32: 3}
-
-
-def layout_bits(d: Descriptor) -> int:
-    """A descriptor without its address: leading offset in bits 16-29, stride offset in 32-45, swizzle mode in 62-63."""
-    return _SWIZZLES[d.swizzle] << 62 | (d.sbo >> 4 & 0x3FFF) << 32 | (d.lbo >> 4 & 0x3FFF) << 16
-
-
-def wgmma(n: int, k: int, dtype: DType, a: Major, b: Major) -> Helper:
-    """``d (+)= A @ B^T``, m64 x n x k, both operands in Shared, fp32 accumulators."""
-    names = {bfloat16: "bf16", float16: "f16"}
-    if dtype not in names:
-        raise UnsupportedError(what=f"wgmma of {dtype.name}", reason="its CUDA form is not known", help="use bfloat16 or float16 operands")
-    kind = names[dtype]
-    count = n // 2
-    tail = "" if a is b is Major.K else "_" + "".join("t" if m is Major.MN else "n" for m in (a, b))
-    name = f"wgmma_m64n{n}k{k}_{kind}{tail}"
-    registers = ", ".join(f"%{i}" for i in range(count))
-    outputs = ", ".join(f'"+f"(d[{i}])' for i in range(count))
-    transposed = ", ".join(str(int(m is Major.MN)) for m in (a, b))
-    return Helper(
-        name,
-        f"__device__ __forceinline__ void {name}(float* d, unsigned long long a, unsigned long long b, int accumulate) {{\n"
-        f'  asm volatile("{{ .reg .pred p; setp.ne.b32 p, %{count + 2}, 0; "\n'
-        f'               "wgmma.mma_async.sync.aligned.m64n{n}k{k}.f32.{kind}.{kind} {{{registers}}}, %{count}, %{count + 1}, p, 1, 1, {transposed}; }}"\n'
-        f'               : {outputs}\n               : "l"(a), "l"(b), "r"(accumulate) : "memory");\n}}',
-        arch=90,
-    )
-
-
-STMATRIX = Helper(
-    "stmatrix_x4",
-    """\
-// registers 2i and 2i + 1 of source are a pair of matrix i
-__device__ __forceinline__ void stmatrix_x4(void* out, const unsigned short* source) {
-  unsigned pair[4];
-#pragma unroll
-  for (int i = 0; i < 4; ++i) pair[i] = source[2 * i] | (unsigned)source[2 * i + 1] << 16;
-  asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};"
-               ::"r"(shared_address(out)), "r"(pair[0]), "r"(pair[1]), "r"(pair[2]), "r"(pair[3]) : "memory");
-}""",
-    (SHARED_ADDRESS,),
-    90,
-)
+# -- register budgets (PTX ISA, "setmaxnreg") ------------------------------------------------------------------------------------------
 
 
 def set_registers(count: int, at_launch: int) -> Helper:

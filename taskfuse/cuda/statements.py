@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from taskfuse.cuda import instructions as ptx
+from taskfuse.cuda import matrices
 from taskfuse.cuda.c_types import c_type, literal
 from taskfuse.cuda.conversions import convert
 from taskfuse.cuda.debug import WaitPoint
@@ -45,6 +46,8 @@ from taskfuse.kir.nodes import (
     Immediate,
     IndexOf,
     InitBarrier,
+    LdMatrix,
+    Mma,
     Operand,
     Queue,
     Retire,
@@ -243,18 +246,22 @@ class Statements:
                 inner = [scope.indices.text(c) for c in reversed(coords)]
                 self._call(scope, ptx.tma_store(len(coords)), f"&{self.names[name]}", self._address(source, scope), *inner)
             case Commit(queue=queue):
-                self._call(scope, ptx.WGMMA_COMMIT if queue is Queue.WGMMA else ptx.BULK_COMMIT)
+                self._call(scope, matrices.WGMMA_COMMIT if queue is Queue.WGMMA else ptx.BULK_COMMIT)
             case Retire(queue=queue, pending=pending, read_only=read_only):
-                wait = ptx.WGMMA_WAIT if queue is Queue.WGMMA else ptx.BULK_WAIT_READ if read_only else ptx.BULK_WAIT
+                wait = matrices.WGMMA_WAIT if queue is Queue.WGMMA else ptx.BULK_WAIT_READ if read_only else ptx.BULK_WAIT
                 self._call(scope, wait, template=f"<{pending}>")
             case WgmmaFence():
-                self._call(scope, ptx.WGMMA_FENCE)
+                self._call(scope, matrices.WGMMA_FENCE)
             case Wgmma():
-                helper = ptx.wgmma(stmt.n, stmt.k, stmt.dtype, stmt.a.major, stmt.b.major)
-                operands = [self._matrix(d, scope) for d in (stmt.a, stmt.b)]
-                self._call(scope, helper, self._address(stmt.acc, scope), *operands, scope.indices.text(stmt.accumulate))
+                a = self._address(stmt.a, scope) if isinstance(stmt.a, Access) else self._matrix(stmt.a, scope)
+                operands = a, self._matrix(stmt.b, scope)
+                self._call(scope, matrices.wgmma(stmt), self._address(stmt.acc, scope), *operands, scope.indices.text(stmt.accumulate))
+            case Mma(acc=acc, a=a, b=b):
+                self._call(scope, matrices.mma(stmt), *(self._address(r, scope) for r in (acc, a, b)))
+            case LdMatrix(out=out, source=source):
+                self._call(scope, matrices.ldmatrix(stmt), self._address(out, scope), self._address(source, scope))
             case StMatrix(out=out, source=source):
-                self._call(scope, ptx.STMATRIX, self._address(out, scope), self._address(source, scope))
+                self._call(scope, matrices.stmatrix(stmt), self._address(out, scope), self._address(source, scope))
             case FenceProxyAsync():
                 self._call(scope, ptx.FENCE_PROXY)
             case SetMaxNReg(registers=count):
@@ -426,8 +433,8 @@ class Statements:
     # -- matrices -------------------------------------------------------------------------------------------------------------------
 
     def _matrix(self, d: Descriptor, scope: Scope) -> str:
-        self.helpers.add(ptx.MATRIX)
-        return f"matrix({self._address(d.base, scope)}, {scope.indices.text(d.offset)}, {ptx.layout_bits(d):#x}ull)"
+        self.helpers.add(matrices.MATRIX)
+        return f"matrix({self._address(d.base, scope)}, {scope.indices.text(d.offset)}, {matrices.layout_bits(d):#x}ull)"
 
 
 def operand_dtypes(stmt: Compute) -> tuple[DType, ...]:

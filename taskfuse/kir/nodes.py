@@ -401,33 +401,93 @@ class WgmmaFence:
 
 @dataclass(frozen=True, slots=True)
 class Wgmma:
-    """``acc += A @ B^T`` by one warpgroup, asynchronously: A is m64 x k, B is n x k, both read from Shared when the engine gets to it.
+    """``acc += A @ B^T`` by one warpgroup, asynchronously: A is m64 x k, B is n x k; operands are read when the engine gets to it.
+
+    Fragments (of accumulators, and of A in registers) are those of :mod:`taskfuse.kir.fragments`. Products of float32 operands are tf32.
 
     Attributes:
-        acc: first of the n/2 accumulator registers of each thread (fp32; fragment layout of the PTX ISA, "Matrix Fragments for wgmma").
+        acc: first of the n/2 accumulator registers of each thread: float32, or int32 for integer operands.
+        a: a tile in Shared memory, or the first of the k/2 registers of each thread that hold A.
+        b: a tile in Shared memory.
         accumulate: false: acc = A @ B^T.
-        dtype: operand dtype.
+        dtype: element type of A, and of B unless ``b_dtype`` says otherwise.
+        b_dtype: element type of B where it differs (8-bit types of one kind mix); ``None``: that of A.
     """
 
     n: int
     k: int
     acc: Access
-    a: Descriptor
+    a: Descriptor | Access
     b: Descriptor
     accumulate: Expr
     dtype: DType
+    b_dtype: DType | None = None
+
+    def __post_init__(self) -> None:
+        if self.b_dtype is self.dtype:
+            object.__setattr__(self, "b_dtype", None)
 
 
 @dataclass(frozen=True, slots=True)
-class StMatrix:
-    """``stmatrix.x4``: a warp stores four 8x8 matrices of 16-bit elements from registers.
+class Mma:
+    """``mma.sync``: ``acc += A @ B`` by one warp; A is m16 x k, B is k x n8, all in registers (fragments: :mod:`taskfuse.kir.fragments`).
 
-    Lane l gives the address ``out`` of row l%8 of matrix l/8 (8 consecutive elements) and holds, of row l/4 of matrix i, the elements
-    2*(l%4) and +1 in registers ``source + 2*i`` and ``+ 1``.
+    Products of float32 operands are tf32.
+
+    Attributes:
+        acc: first of the 4 accumulator registers of each thread: float32, or int32 for integer operands.
+        a, b: first of the k/2 and k/4 operand registers of each thread.
+        dtype: element type of A, and of B unless ``b_dtype`` says otherwise.
+        b_dtype: element type of B where it differs (8-bit types of one kind mix); ``None``: that of A.
+    """
+
+    k: int
+    acc: Access
+    a: Access
+    b: Access
+    dtype: DType
+    b_dtype: DType | None = None
+    location: Location | None = field(default=None, compare=False)
+
+    def __post_init__(self) -> None:
+        if self.b_dtype is self.dtype:
+            object.__setattr__(self, "b_dtype", None)
+
+
+@dataclass(frozen=True, slots=True)
+class LdMatrix:
+    """``ldmatrix``: a warp loads matrices of 8 rows of 16 bytes from Shared memory into registers.
+
+    Lane l gives the address ``source`` of row l%8 of matrix l/8; where there are fewer than 4 matrices, the addresses of the last lanes are
+    not used. A lane gets 32 bits of each matrix: of row l/4, or of column l/4 if ``transpose`` (16-bit elements only). Its registers
+    are ``out``, those of one matrix after those of another (:func:`taskfuse.kir.fragments.matrices`).
+
+    Attributes:
+        matrices: 1, 2 or 4.
     """
 
     out: Access
     source: Access
+    matrices: int = 4
+    transpose: bool = False
+    location: Location | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class StMatrix:
+    """``stmatrix``: a warp stores matrices of 8 rows of 16 bytes from registers to Shared memory; the inverse of :class:`LdMatrix`.
+
+    Lane l gives the address ``out`` of row l%8 of matrix l/8. For 16-bit elements, it holds of row l/4 (of column l/4 if ``transpose``)
+    of matrix i the elements 2*(l%4) and +1 in registers ``source + 2*i`` and ``+ 1``.
+
+    Attributes:
+        matrices: 1, 2 or 4.
+    """
+
+    out: Access
+    source: Access
+    matrices: int = 4
+    transpose: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -478,6 +538,8 @@ Stmt = (
     | Retire
     | WgmmaFence
     | Wgmma
+    | Mma
+    | LdMatrix
     | StMatrix
     | Shuffle
     | FenceProxyAsync

@@ -97,6 +97,19 @@ class OperandParser:
         reader.expect("]")
         return BarrierSlot(name, slot)
 
+    def transfer(self) -> tuple[Access, Access]:
+        """A keyword, then ``out <- source``."""
+        self.reader.advance()
+        out = self.access()
+        self.arrow()
+        return out, self.access()
+
+    def arrow(self) -> None:
+        reader = self.reader
+        if not (reader.at("<") and reader.tokens[reader.position + 1].text == "-"):
+            raise reader.fail("'<-'")
+        reader.position += 2
+
     def descriptor(self) -> Descriptor:
         reader = self.reader
         reader.expect("desc")

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from taskfuse.dtypes import DType
+from taskfuse.dtypes import DType, float32
 from taskfuse.ir.scalar import TRUE, Expr, const
 from taskfuse.ir.types import MemoryType
 from taskfuse.kir.kernel import ONE, Kernel
@@ -36,6 +36,8 @@ from taskfuse.kir.nodes import (
     Immediate,
     IndexOf,
     InitBarrier,
+    LdMatrix,
+    Mma,
     Operand,
     Retire,
     ScalarParam,
@@ -54,6 +56,7 @@ from taskfuse.kir.nodes import (
     WgmmaFence,
 )
 from taskfuse.kir.walk import Body
+from taskfuse.kir.words import TF32
 
 INDENT = "  "
 MEMORY_KEYWORDS = {MemoryType.Local: "LOCAL", MemoryType.Shared: "SHARED", MemoryType.Global: "GLOBAL"}
@@ -233,10 +236,15 @@ class _Printer:
             case WgmmaFence():
                 return "FENCE wgmma"
             case Wgmma():
-                operands = f"{self.access(stmt.acc)}, {self.descriptor(stmt.a)}, {self.descriptor(stmt.b)}"
-                return f"WGMMA.m64n{stmt.n}k{stmt.k}.{stmt.dtype} {operands}, accumulate {stmt.accumulate}"
+                a = self.access(stmt.a) if isinstance(stmt.a, Access) else self.descriptor(stmt.a)
+                operands = f"{self.access(stmt.acc)}, {a}, {self.descriptor(stmt.b)}"
+                return f"WGMMA.m64n{stmt.n}k{stmt.k}.{_multiplied(stmt)} {operands}, accumulate {stmt.accumulate}"
+            case Mma():
+                return f"MMA.m16n8k{stmt.k}.{_multiplied(stmt)} {self.access(stmt.acc)}, {self.access(stmt.a)}, {self.access(stmt.b)}"
+            case LdMatrix():
+                return f"LDMATRIX{_matrices(stmt)} {self.access(stmt.out)} <- {self.access(stmt.source)}"
             case StMatrix():
-                return f"STMATRIX {self.access(stmt.out)} <- {self.access(stmt.source)}"
+                return f"STMATRIX{_matrices(stmt)} {self.access(stmt.out)} <- {self.access(stmt.source)}"
             case Shuffle():
                 return f"SHUFFLE {self.access(stmt.out)} <- {self.access(stmt.source)} xor {stmt.mask}"
             case FenceProxyAsync():
@@ -284,6 +292,17 @@ def immediate_text(x: Immediate, dtype: DType | None) -> str:
     else:
         text = repr(value)
     return text if x.dtype is dtype else f"{text}:{x.dtype}"
+
+
+def _multiplied(stmt: Wgmma | Mma) -> str:
+    """The operand types of a product of matrices, B's where it differs."""
+    names = [TF32 if d is float32 else d.name for d in (stmt.dtype, stmt.b_dtype) if d is not None]
+    return ".".join(names)
+
+
+def _matrices(stmt: LdMatrix | StMatrix) -> str:
+    """What is left out means four matrices, by rows."""
+    return ("" if stmt.matrices == 4 else f".x{stmt.matrices}") + (".trans" if stmt.transpose else "")
 
 
 def _argument(param: TensorParam | ScalarParam) -> str:

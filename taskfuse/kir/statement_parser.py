@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 
 from taskfuse.dtypes import DTYPES, DType
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.scalar import TRUE, Expr, Sym, TokenKind, const
 from taskfuse.ir.types import ParallelType
+from taskfuse.kir.matrix_parser import MatrixParser
 from taskfuse.kir.nodes import (
     Access,
     Advance,
@@ -32,16 +32,14 @@ from taskfuse.kir.nodes import (
     Retire,
     SetMaxNReg,
     Shuffle,
-    StMatrix,
     Stmt,
     TmaLoad,
     TmaStore,
     VectorCopy,
     Wait,
-    Wgmma,
     WgmmaFence,
 )
-from taskfuse.kir.operand_parser import Names, OperandParser
+from taskfuse.kir.operand_parser import Names
 from taskfuse.kir.printer import WARP_SIZE
 from taskfuse.kir.reader import Reader, known
 from taskfuse.kir.words import Keyword
@@ -52,10 +50,9 @@ QUEUES = {q.value: q for q in Queue}
 FENCES = {"mbarrier_init": FenceInit(), "wgmma": WgmmaFence(), "proxy.async": FenceProxyAsync()}
 READ_ONLY = ".read"
 ADVANCE = ".advance"
-WGMMA_SHAPE = re.compile(r"WGMMA\.m64n(\d+)k(\d+)\.(\w+)")
 
 
-class StatementParser(OperandParser):
+class StatementParser(MatrixParser):
     """Recursive descent over the lines; one method per statement."""
 
     def __init__(self, reader: Reader, names: Names) -> None:
@@ -71,6 +68,8 @@ class StatementParser(OperandParser):
             Keyword.COMMIT: self.commit,
             Keyword.RETIRE: self.retire,
             Keyword.WGMMA: self.wgmma,
+            Keyword.MMA: self.mma,
+            Keyword.LDMATRIX: self.ld_matrix,
             Keyword.STMATRIX: self.st_matrix,
             Keyword.SHUFFLE: self.shuffle,
             Keyword.SETMAXNREG: self.set_max_n_reg,
@@ -266,19 +265,6 @@ class StatementParser(OperandParser):
         out, source = self.transfer()
         return VectorCopy(out, source, self.reader.number("width"))
 
-    def transfer(self) -> tuple[Access, Access]:
-        """A keyword, then ``out <- source``."""
-        self.reader.advance()
-        out = self.access()
-        self.arrow()
-        return out, self.access()
-
-    def arrow(self) -> None:
-        reader = self.reader
-        if not (reader.at("<") and reader.tokens[reader.position + 1].text == "-"):
-            raise reader.fail("'<-'")
-        reader.position += 2
-
     def init_barrier(self) -> InitBarrier:
         self.reader.advance()
         slot = self.slot()
@@ -337,25 +323,6 @@ class StatementParser(OperandParser):
         queue = known(token, token.text.removesuffix(READ_ONLY), QUEUES, "queue")
         reader.expect("<=")
         return Retire(queue, reader.integer(), read_only=token.text.endswith(READ_ONLY))
-
-    def wgmma(self) -> Wgmma:
-        reader = self.reader
-        token = reader.advance()
-        shape = WGMMA_SHAPE.fullmatch(token.text)
-        if shape is None:
-            raise token.error(f"expected WGMMA.m64n<n>k<k>.<dtype>, found {token}")
-        dtype = known(token, shape[3], DTYPES, "dtype")
-        acc = self.access()
-        reader.expect(",")
-        a = self.descriptor()
-        reader.expect(",")
-        b = self.descriptor()
-        reader.expect(",")
-        reader.expect("accumulate")
-        return Wgmma(int(shape[1]), int(shape[2]), acc, a, b, reader.expression(), dtype)
-
-    def st_matrix(self) -> StMatrix:
-        return StMatrix(*self.transfer())
 
     def shuffle(self) -> Shuffle:
         out, source = self.transfer()

@@ -29,6 +29,8 @@ from taskfuse.kir.nodes import (
     Immediate,
     IndexOf,
     InitBarrier,
+    LdMatrix,
+    Mma,
     Operand,
     Retire,
     ScalarValue,
@@ -103,21 +105,23 @@ def accesses(stmt: Stmt) -> tuple[Accesses, Accesses]:
     """The elements that a statement itself (not the statements inside it) writes and reads.
 
     An access of an operation on many elements is its first element: ``width`` for a vector copy, the box for TMA, ``n/2`` accumulators and
-    the operand tiles for wgmma, eight registers for stmatrix. wgmma reads its accumulators too.
+    the operand tiles for wgmma, the registers and the rows of a lane for ldmatrix and stmatrix. wgmma and mma read their accumulators too.
     """
     match stmt:
         case Compute():
             return (stmt.out,), tuple(o for o in stmt.operands if isinstance(o, Access))
         case Choose():
             return (stmt.out,), tuple(c.operand for c in stmt.cases if isinstance(c.operand, Access))
-        case VectorCopy() | StMatrix() | Shuffle():
+        case VectorCopy() | LdMatrix() | StMatrix() | Shuffle():
             return (stmt.out,), (stmt.source,)
         case TmaLoad():
             return (stmt.out,), ()
         case TmaStore():
             return (), (stmt.source,)
         case Wgmma():
-            return (stmt.acc,), (stmt.a.base, stmt.b.base, stmt.acc)
+            return (stmt.acc,), (stmt.a if isinstance(stmt.a, Access) else stmt.a.base, stmt.b.base, stmt.acc)
+        case Mma():
+            return (stmt.acc,), (stmt.a, stmt.b, stmt.acc)
         case _:
             return (), ()
 
@@ -140,9 +144,9 @@ def expressions(stmt: Stmt) -> Iterator[Expr]:
             for case in cases:
                 yield from _operand_expressions(case.operand)
                 yield case.cond
-        case VectorCopy(out=out, source=source) | StMatrix(out=out, source=source) | Shuffle(out=out, source=source):
-            yield from out.index
-            yield from source.index
+        case VectorCopy() | LdMatrix() | StMatrix() | Shuffle():
+            yield from stmt.out.index
+            yield from stmt.source.index
         case Barrier(threads=threads, id=number):
             if number is not None:
                 yield number
@@ -166,8 +170,11 @@ def expressions(stmt: Stmt) -> Iterator[Expr]:
             yield from source.index
         case Wgmma(acc=acc, a=a, b=b, accumulate=accumulate):
             yield from acc.index
-            yield from (*a.base.index, a.offset, *b.base.index, b.offset)
+            yield from a.index if isinstance(a, Access) else (*a.base.index, a.offset)
+            yield from (*b.base.index, b.offset)
             yield accumulate
+        case Mma(acc=acc, a=a, b=b):
+            yield from (*acc.index, *a.index, *b.index)
         case CursorInit() | FenceInit() | Commit() | Retire() | WgmmaFence() | FenceProxyAsync() | SetMaxNReg():
             return
 
@@ -224,7 +231,7 @@ def map_expressions(stmt: Stmt, f: ExprMap) -> Stmt:
             return replace(stmt, out=access(stmt.out), operands=tuple(map_operand(o, f) for o in stmt.operands))
         case Choose():
             return replace(stmt, out=access(stmt.out), cases=tuple(Case(f(c.cond), map_operand(c.operand, f)) for c in stmt.cases))
-        case VectorCopy() | StMatrix() | Shuffle():
+        case VectorCopy() | LdMatrix() | StMatrix() | Shuffle():
             return replace(stmt, out=access(stmt.out), source=access(stmt.source))
         case Barrier():
             return replace(stmt, threads=f(stmt.threads), id=None if stmt.id is None else f(stmt.id))
@@ -243,7 +250,10 @@ def map_expressions(stmt: Stmt, f: ExprMap) -> Stmt:
         case TmaStore():
             return TmaStore(stmt.map, coordinates(stmt.coords), access(stmt.source))
         case Wgmma():
-            return replace(stmt, acc=access(stmt.acc), a=descriptor(stmt.a), b=descriptor(stmt.b), accumulate=f(stmt.accumulate))
+            a = access(stmt.a) if isinstance(stmt.a, Access) else descriptor(stmt.a)
+            return replace(stmt, acc=access(stmt.acc), a=a, b=descriptor(stmt.b), accumulate=f(stmt.accumulate))
+        case Mma():
+            return replace(stmt, acc=access(stmt.acc), a=access(stmt.a), b=access(stmt.b))
         case CursorInit() | FenceInit() | Commit() | Retire() | WgmmaFence() | FenceProxyAsync() | SetMaxNReg():
             return stmt
 

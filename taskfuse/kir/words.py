@@ -37,6 +37,8 @@ class Keyword(Enum):
     COMMIT = "COMMIT"
     RETIRE = "RETIRE"
     WGMMA = "WGMMA"
+    MMA = "MMA"
+    LDMATRIX = "LDMATRIX"
     STMATRIX = "STMATRIX"
     SHUFFLE = "SHUFFLE"
     SETMAXNREG = "SETMAXNREG"
@@ -45,6 +47,7 @@ class Keyword(Enum):
 KEYWORDS: dict[str, Keyword] = {k.value: k for k in Keyword}
 VALUES: dict[str, float | bool] = {"true": True, "false": False, "inf": float("inf"), "nan": float("nan")}
 EXPRESSION_FUNCTIONS = ("min", "max", "xor", "ceildiv", "select", "table")
+TF32 = "tf32"  # how tensor cores multiply float32
 OPERAND_WORDS = ("index", "otherwise", "if", "desc")
 
 RESERVED: frozenset[str] = frozenset((*KEYWORDS, *VALUES, *EXPRESSION_FUNCTIONS, *OPERAND_WORDS))

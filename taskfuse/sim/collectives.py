@@ -9,12 +9,11 @@ import numpy as np
 
 from taskfuse.ir.types import MemoryType
 from taskfuse.kir.limits import WARP
-from taskfuse.kir.nodes import Shuffle, StMatrix
+from taskfuse.kir.nodes import Shuffle
 from taskfuse.sim.agent import Agent, Signal
 from taskfuse.sim.fault import Fault, TornWarp
 from taskfuse.sim.lanes import Lanes, LaneTable
-from taskfuse.sim.layouts import stmatrix_sources
-from taskfuse.sim.memory import Place, Site, check_registers, read, stamp, write
+from taskfuse.sim.memory import Site, read, write
 from taskfuse.sim.synchronization import Path, assemble, pause, selected
 
 if TYPE_CHECKING:
@@ -51,42 +50,6 @@ def check_warps(agent: Agent, what: str) -> None:
         torn = next(w for w in warps if warps.count(w) != WARP)
         thread = int(agent.lanes.ids[warps.index(torn)])
         raise TornWarp(f"{what} executed by {warps.count(torn)} threads of warp {torn}", thread=thread, help=f"all {WARP} threads must execute it together")
-
-
-def stmatrix(program: Program, stmt: StMatrix) -> Callable[[Agent], Signal | None]:
-    """``stmatrix.x4`` by every warp of the agent."""
-    out, source = program.site(stmt.out, width=8), program.site(stmt.source)
-
-    def run(agent: Agent) -> Signal:
-        lanes, env, memory = agent.lanes, agent.env, agent.block.memory
-        check_warps(agent, "stmatrix")
-        check_alignment(agent, out, 8 * memory.regions[out.buffer].dtype.itemsize)
-        registers, target = memory.regions[source.buffer], memory.stores[out.buffer]
-        first = source.offset(lanes, env, registers)
-        if not isinstance(first, int) or first + 8 > registers.elements:
-            raise Fault(f"stmatrix reads 8 registers from {registers}, which does not have them", notes=(f"first register {first}",))
-        lane, register = stmatrix_sources()
-        threads = (lanes.ids[::WARP, None, None] + lane).reshape(-1, 8)
-        held = Place((first + np.tile(register, (len(threads) // WARP, 1))) * registers.threads + threads, unique=True)
-        store = memory.stores[source.buffer]
-        assert store.valid is not None
-        assert target.valid is not None
-        if (store.valid[held.index] != store.full).any():
-            raise Fault(f"read of uninitialized {registers}")
-        if memory.busy and store.owned is not None:
-            check_registers(store, held, registers)
-        place = out.place(lanes, env, memory.regions[out.buffer])
-        if not place.unique:
-            raise Fault("stmatrix rows overlap")
-        if memory.observer is not None:
-            memory.observer.access(memory, memory.regions[out.buffer], place.index, write=True)
-        if target.proxy is not None:
-            stamp(memory, target.proxy, place, lanes, memory.regions[out.buffer])
-        target.data[place.index] = store.data[held.index]
-        target.valid[place.index] = target.full
-        return Signal.POINT
-
-    return run
 
 
 def by_warps(lanes: Lanes, table: LaneTable) -> list[Lanes]:

@@ -161,8 +161,9 @@ class Launch:
                     stores.append(self.globals[region.number])
                 case MemoryType.Local:
                     cells = region.elements * region.threads
-                    owned = np.zeros(cells, np.uint16) if region.number in code.accumulators else None
-                    stores.append(Store(np.zeros(cells, values.storage(region.dtype)), np.zeros(cells, np.uint8), owned=owned))
+                    is_factor = region.number in code.factors
+                    owned = np.zeros(cells, np.int16) if is_factor or region.number in code.accumulators else None
+                    stores.append(Store(np.zeros(cells, values.storage(region.dtype)), np.zeros(cells, np.uint8), owned=owned, is_factor=is_factor))
                 case MemoryType.Shared:
                     stores.append(_shared(region, arena, marks, proxy, self.ring))
         return Memory(self.regions, stores, -(-self.table.threads // WARP), number, observer)

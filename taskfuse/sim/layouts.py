@@ -1,6 +1,6 @@
-"""Where asynchronous engines and collectives find the elements of a tile: byte addresses and register fragments.
+"""Where asynchronous engines find the elements of a tile in Shared memory.
 
-Sources: PTX ISA, "Asynchronous Warpgroup Level Matrix Shared Memory Layout", "Matrix Fragments for wgmma", "Tensor swizzling modes".
+Sources: PTX ISA, "Asynchronous Warpgroup Level Matrix Shared Memory Layout", "Tensor swizzling modes".
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from functools import cache
 import numpy as np
 import numpy.typing as npt
 
-from taskfuse.kir.limits import WARPGROUP
 from taskfuse.kir.nodes import Major
 
 Ints = npt.NDArray[np.int64]
@@ -46,23 +45,3 @@ def operand_offsets(rows: int, k: int, itemsize: int, swizzle: int, lbo: int, sb
         return r % span * itemsize + r // span * lbo + c % 8 * swizzle + c // 8 * sbo
     span = _CHUNK // itemsize
     return r % span * itemsize + r // span * sbo + c % 8 * _CHUNK + c // 8 * lbo
-
-
-@cache
-def accumulator_fragment(n: int) -> tuple[Ints, Ints]:
-    """Row and column [128, n/2] of register v of thread t in the 64 x n accumulator of a wgmma."""
-    t = np.arange(WARPGROUP)[:, None]
-    v = np.arange(n // 2)[None, :]
-    rows = 16 * (t // 32) + t % 32 // 4 + 8 * (v // 2 % 2)
-    columns = 8 * (v // 4) + 2 * (t % 4) + v % 2
-    return rows, columns
-
-
-@cache
-def stmatrix_sources() -> tuple[Ints, Ints]:
-    """For row l%8 of matrix l/8, whose address lane l gives: lane and register [32, 8] that hold its elements."""
-    address_lane = np.arange(32)[:, None]
-    element = np.arange(8)[None, :]
-    lanes = address_lane % 8 * 4 + element // 2
-    registers = 2 * (address_lane // 8) + element % 2
-    return lanes, registers

@@ -98,7 +98,8 @@ class Store:
         valid: ``full`` where the element was written; ``None``: everything is valid and nothing may be written (an input).
         dtype: what elements read as, if cells are wider.
         proxy: for Shared memory that asynchronous engines use: what they and the threads must know of each other.
-        owned: for accumulators: number of wgmmas in flight that own the register.
+        owned: for registers that wgmmas use: number of those in flight that own the register.
+        is_factor: wgmmas read these registers as an operand; else they are accumulators.
     """
 
     data: Array
@@ -107,6 +108,7 @@ class Store:
     dtype: np.dtype[Any] | None = None
     proxy: Proxy | None = None
     owned: Array | None = None
+    is_factor: bool = False
 
 
 @dataclass(slots=True, eq=False)
@@ -130,7 +132,7 @@ class Memory:
         known: places found valid.
         clock: number of generic writes to Shared memory and of proxy fences so far.
         busy: wgmmas in flight, times the warps that have not retired them.
-        unfenced: warps whose accumulators were written, or that never fenced, since their last ``wgmma.fence``.
+        unfenced: warps whose registers for wgmma were written, or that never fenced, since their last ``wgmma.fence``.
         number: linear id of the block.
     """
 
@@ -325,8 +327,8 @@ def check_registers(store: Store, place: Place, region: Region) -> None:
     assert store.owned is not None
     if np.any(store.owned[place.index]):
         raise Fault(
-            f"{region} accessed while a wgmma that writes it is in flight",
-            help="retire the wgmma before its accumulators are touched",
+            f"{region} accessed while a wgmma that {'reads' if store.is_factor else 'writes'} it is in flight",
+            help=f"retire the wgmma before its {'operand registers' if store.is_factor else 'accumulators'} are touched",
         )
 
 

@@ -35,6 +35,8 @@ from taskfuse.kir.nodes import (
     HostParam,
     If,
     InitBarrier,
+    LdMatrix,
+    Mma,
     Operand,
     Retire,
     ScalarParam,
@@ -52,7 +54,7 @@ from taskfuse.kir.nodes import (
     WgmmaFence,
 )
 from taskfuse.kir.walk import walk
-from taskfuse.sim import collectives, computation, engines, synchronization, tma, wgmma
+from taskfuse.sim import collectives, computation, engines, matrices, synchronization, tma, wgmma
 from taskfuse.sim.agent import Agent, Detour, Signal
 from taskfuse.sim.fault import Fault
 from taskfuse.sim.lanes import Code, groups
@@ -82,7 +84,7 @@ class Program:
         unit: threads that must be together for collective instructions: a warp, or 1 if there are none.
         fixed: symbols that no statement changes.
         uses_engines: asynchronous engines read or write Shared memory.
-        accumulators: numbers of the buffers that wgmmas write.
+        accumulators, factors: numbers of the Local buffers that wgmmas write, and of those that they read alone.
     """
 
     def __init__(self, kernel: Kernel, values: Values) -> None:
@@ -100,9 +102,11 @@ class Program:
         self.numbers = {name: number for number, name in enumerate(self.dtypes)}
         self.fixed = frozenset((*(e.name for e in kernel.extents), *(p.name for p in kernel.params if isinstance(p, HostParam))))
         statements = tuple(walk(kernel))
-        self.unit = WARP if _has(statements, Wgmma) or _has(statements, StMatrix) else 1
+        self.unit = WARP if any(isinstance(s, Wgmma | Mma | LdMatrix | StMatrix) for s in statements) else 1
         self.uses_engines = any(_has(statements, kind) for kind in (TmaLoad, TmaStore, Wgmma))
-        self.accumulators = frozenset(self.numbers[s.acc.buffer] for s in statements if isinstance(s, Wgmma))
+        multiplies = [s for s in statements if isinstance(s, Wgmma)]
+        self.accumulators = frozenset(self.numbers[s.acc.buffer] for s in multiplies)
+        self.factors = frozenset(self.numbers[s.a.buffer] for s in multiplies if isinstance(s.a, Access))
         visible = {p.name for p in tensors if p.is_output} | {b.name for b in kernel.buffers if b.memory is not MemoryType.Local}
         self._visible = frozenset(visible)
         self._codes: dict[Expr, Code] = {}
@@ -183,7 +187,11 @@ class Program:
             case Wgmma():
                 self._emit(wgmma.multiply(self, stmt), point=True)
             case StMatrix():
-                self._emit(collectives.stmatrix(self, stmt), point=True)
+                self._emit(matrices.stmatrix(self, stmt), point=True)
+            case LdMatrix():
+                self._emit(matrices.ldmatrix(self, stmt), point=True)
+            case Mma():
+                self._emit(matrices.mma(self, stmt))
             case Shuffle():
                 self._shuffle(stmt)
             case FenceProxyAsync():

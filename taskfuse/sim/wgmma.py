@@ -9,17 +9,19 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from taskfuse.dtypes import float32
-from taskfuse.ir.elementwise import ELEMENTWISE
+from taskfuse.dtypes import DType
+from taskfuse.ir.elementwise import ELEMENTWISE, Array
+from taskfuse.kir.fragments import WGMMA_M, wgmma_a, wgmma_accumulator
 from taskfuse.kir.limits import WARP, WARPGROUP
-from taskfuse.kir.nodes import Descriptor, Queue, Wgmma
+from taskfuse.kir.nodes import Access, Descriptor, Queue, Wgmma
 from taskfuse.sim.agent import Agent, Signal
 from taskfuse.sim.collectives import check_warps
-from taskfuse.sim.engines import Claim, Progress
+from taskfuse.sim.engines import Claim, Engines, Progress
 from taskfuse.sim.fault import Fault
 from taskfuse.sim.lanes import Code, Lanes
-from taskfuse.sim.layouts import accumulator_fragment, operand_offsets, swizzled
+from taskfuse.sim.layouts import operand_offsets, swizzled
 from taskfuse.sim.memory import Region, Site
+from taskfuse.sim.registers import Registers, factor
 from taskfuse.sim.synchronization import assemble, pause
 
 if TYPE_CHECKING:
@@ -31,13 +33,31 @@ Instruction = Callable[[Agent], Signal | None]
 _ADD = ELEMENTWISE["add"]
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Tile:
+    """An operand in Shared memory.
+
+    Attributes:
+        addresses: byte addresses ``[rows, k]``.
+        claim: keeps others from writing it.
+    """
+
+    engines: Engines
+    region: Region
+    addresses: Ints
+    claim: Claim
+
+    def matrix(self) -> Array:
+        """Its elements, read now."""
+        return np.asarray(self.engines.gather(self.region, self.addresses))
+
+
 @dataclass(slots=True, eq=False)
 class WgmmaOperation:
     """A wgmma of one warpgroup.
 
     Attributes:
-        accumulators: index [128, n/2] into the store of the registers.
-        a, b: byte addresses of the operands [64, k] and [n, k].
+        a, b: operands ``[64, k]`` and ``[n, k]``, read when it is executed.
         holders: warps that have not retired it.
     """
 
@@ -46,41 +66,40 @@ class WgmmaOperation:
     thread: int
     stmt: Wgmma
     program: Program
-    registers: Region
-    accumulators: Ints
-    a: tuple[Region, Ints]
-    b: tuple[Region, Ints]
+    accumulators: Registers
+    a: Tile | Registers
+    b: Tile
     accumulate: bool
-    claims: list[Claim]
     holders: int = WARPGROUP // WARP
     progress: Progress = Progress.ISSUED
 
+    def hold(self, change: int, threads: slice = slice(None)) -> None:
+        """Registers of some threads of the warpgroup belong to it (1), or do no longer (-1)."""
+        for registers in (self.accumulators, self.a):
+            if isinstance(registers, Registers):
+                owned = registers.store.owned
+                assert owned is not None
+                owned[registers.index[0, threads]] += change
+
     def retire(self, owner: int, wanted: Progress) -> None:
-        memory = self.block.memory
-        owned = memory.stores[self.registers.number].owned
-        assert owned is not None
         first = owner * WARP - self.thread
-        owned[self.accumulators[first : first + WARP]] -= 1
-        memory.busy -= 1
+        self.hold(-1, slice(first, first + WARP))
+        self.block.memory.busy -= 1
         self.holders -= 1
         if not self.holders:
-            for claim in self.claims:
-                claim.drop()
+            for operand in (self.a, self.b):
+                if isinstance(operand, Tile):
+                    operand.claim.drop()
 
     def execute(self) -> None:
         engines, values, stmt = self.block.engines, self.program.values, self.stmt
-        a, b = (values.cast(engines.gather(*operand), stmt.dtype, float32) for operand in (self.a, self.b))
-        product = values.matmul(a, b.T, float32)
-        rows, columns = accumulator_fragment(stmt.n)
-        result = product[rows, columns]
-        store = self.block.memory.stores[self.registers.number]
-        assert store.valid is not None
+        dtype = self.accumulators.region.dtype
+        a = self.a.matrix() if isinstance(self.a, Tile) else self.a.matrices()[0]
+        factors = factor(values, a, stmt.dtype, dtype), factor(values, self.b.matrix(), stmt.b_dtype or stmt.dtype, dtype).T
+        result = values.matmul(*factors, dtype)
         if self.accumulate:
-            if (store.valid[self.accumulators] != store.full).any():
-                raise Fault(f"read of uninitialized {self.registers}")
-            result = values.apply(_ADD, (store.data[self.accumulators], result), (float32, float32), float32, float32)
-        store.data[self.accumulators] = result
-        store.valid[self.accumulators] = store.full
+            result = values.apply(_ADD, (self.accumulators.matrices()[0], result), (dtype, dtype), dtype, dtype)
+        self.accumulators.put(result[None])
         self.progress = Progress.DONE
         queue = engines.tensor[self.thread // WARPGROUP]
         queue.pop(0)
@@ -89,52 +108,59 @@ class WgmmaOperation:
         engines.progressed()
 
 
-def _operand(agent: Agent, program: Program, descriptor: Descriptor, site: Site, offset: Code, rows: int, stmt: Wgmma, lanes: Lanes) -> tuple[Region, Ints]:
+def _tile(agent: Agent, descriptor: Descriptor, site: Site, offset: Code, shape: tuple[int, int], dtype: DType, lanes: Lanes) -> Tile:
+    engines = agent.block.engines
     region = agent.block.memory.regions[site.buffer]
     first = site.offset(lanes, agent.env, region)
     shift = offset.at(lanes, agent.env)
     if not isinstance(first, int) or not isinstance(shift, int):
         raise Fault(f"the threads of a warpgroup give different addresses in {region} to wgmma", thread=lanes.first)
-    if region.dtype is not stmt.dtype:
-        raise Fault(f"wgmma of {stmt.dtype} on {region}, which has {region.dtype}")
+    if region.dtype is not dtype:
+        raise Fault(f"wgmma of {dtype} on {region}, which has {region.dtype}")
     base = region.origin + first * region.dtype.itemsize + shift
     if base % 16:
         raise Fault(f"wgmma operand at byte {base} of Shared memory, no multiple of 16")
-    offsets = operand_offsets(rows, stmt.k, region.dtype.itemsize, descriptor.swizzle, descriptor.lbo, descriptor.sbo, descriptor.major)
-    return region, swizzled(base + offsets, descriptor.swizzle)
+    offsets = operand_offsets(*shape, region.dtype.itemsize, descriptor.swizzle, descriptor.lbo, descriptor.sbo, descriptor.major)
+    addresses = swizzled(base + offsets, descriptor.swizzle)
+    return Tile(engines, region, addresses, engines.claim(region, addresses))
+
+
+def _operand(program: Program, operand: Descriptor | Access, rows: int, k: int, dtype: DType) -> Callable[[Agent, Lanes], Tile | Registers]:
+    """How a warpgroup's operand is found when a wgmma is issued."""
+    if isinstance(operand, Access):
+        held = program.site(operand)
+        fragment = wgmma_a(dtype.itemsize)
+        return lambda agent, lanes: Registers.of(agent.block.memory, held, lanes, agent.env, fragment, "wgmma")
+    site, offset = program.site(operand.base), program.expr(operand.offset)
+    return lambda agent, lanes: _tile(agent, operand, site, offset, (rows, k), dtype, lanes)
 
 
 def multiply(program: Program, stmt: Wgmma) -> Instruction:
     """``wgmma.mma_async`` by every warpgroup of the agent."""
-    acc, accumulate = program.site(stmt.acc), program.expr(stmt.accumulate)
-    operands = [(d, program.site(d.base), program.expr(d.offset), rows) for d, rows in ((stmt.a, 64), (stmt.b, stmt.n))]
+    acc, accumulate, fragment = program.site(stmt.acc), program.expr(stmt.accumulate), wgmma_accumulator(stmt.n)
+    find_a = _operand(program, stmt.a, WGMMA_M, stmt.k, stmt.dtype)
+    find_b = _operand(program, stmt.b, stmt.n, stmt.k, stmt.b_dtype or stmt.dtype)
 
     def run(agent: Agent) -> Signal:
         block, memory, env = agent.block, agent.block.memory, agent.env
-        engines, store = block.engines, memory.stores[acc.buffer]
-        registers = memory.regions[acc.buffer]
-        assert store.owned is not None
+        engines = block.engines
         for group in _warpgroups(agent, "wgmma"):
             if not memory.unfenced.isdisjoint(range(group * WARPGROUP // WARP, (group + 1) * WARPGROUP // WARP)):
                 raise Fault(
                     "missing wgmma.fence: a warp has not fenced its registers",
                     thread=group * WARPGROUP,
-                    help="wgmma.fence comes before the first wgmma and after every write to accumulators",
+                    help="wgmma.fence comes before the first wgmma and after every write to accumulators or operand registers",
                 )
             lanes = block.machine.table.span(group * WARPGROUP, (group + 1) * WARPGROUP)
-            first = acc.offset(lanes, env, registers)
-            if not isinstance(first, int) or first + stmt.n // 2 > registers.elements:
-                raise Fault(f"wgmma needs {stmt.n // 2} registers of {registers}, which does not have them", thread=lanes.first)
-            index = (first + np.arange(stmt.n // 2)[None, :]) * registers.threads + lanes.ids[:, None]
-            a, b = (_operand(agent, program, d, site, offset, rows, stmt, lanes) for d, site, offset, rows in operands)
-            claims = [engines.claim(region, byte_addresses) for region, byte_addresses in (a, b)]
-            flag = bool(accumulate.value(lanes, env))
-            operation = WgmmaOperation(block, agent.pc - 1, lanes.first, stmt, program, registers, index, a, b, flag, claims)
+            accumulators = Registers.of(memory, acc, lanes, env, fragment, "wgmma")
+            a, b = find_a(agent, lanes), find_b(agent, lanes)
+            assert isinstance(b, Tile)
+            operation = WgmmaOperation(block, agent.pc - 1, lanes.first, stmt, program, accumulators, a, b, bool(accumulate.value(lanes, env)))
             if block.machine.observer is not None:
                 block.machine.observer.issue(operation)
             for warp in set((lanes.ids // WARP).tolist()):
                 engines.fifo(Queue.WGMMA, warp).open.append(operation)
-            store.owned[index] += 1
+            operation.hold(1)
             memory.busy += operation.holders
             queue = engines.tensor.setdefault(group, [])
             queue.append(operation)

@@ -9,7 +9,7 @@ import pytest
 
 import taskfuse as tf
 from examples import nested_groups, pipeline, stream
-from taskfuse.cuda import instructions, nvrtc
+from taskfuse.cuda import instructions, matrices, nvrtc
 from taskfuse.cuda.expressions import DIVISOR, FLOOR_DIVIDE, FLOOR_MODULO
 from taskfuse.cuda.names import Names
 from taskfuse.cuda.signature import DivisorArgument, IntegerArgument, PointerArgument, ScalarArgument, StrideArgument, WorkspaceArgument
@@ -17,8 +17,9 @@ from taskfuse.cuda.source import dense, emit, fits
 from taskfuse.cuda.text import Helper
 from taskfuse.cuda.variant import Form, Variant
 from taskfuse.errors import UnsupportedError
+from taskfuse.ir.scalar import const
 from taskfuse.kir import Kernel, parse_kernel
-from taskfuse.kir.nodes import Major
+from taskfuse.kir.nodes import Access, Descriptor, LdMatrix, Major, Mma, StMatrix, Wgmma
 
 ADD = """\
 KERNEL add(x: float32[M, N], y: float32[M, N]) -> (z: float32[M, N])
@@ -121,9 +122,14 @@ FOR for in 0..2 UNROLL:
 
 
 def test_names_of_helpers_are_taken() -> None:
-    helpers = [h for h in vars(instructions).values() if isinstance(h, Helper)]
+    helpers = [h for module in (instructions, matrices) for h in vars(module).values() if isinstance(h, Helper)]
     helpers += [instructions.copy_vector(16), instructions.tma_load(3), instructions.tma_store(1), instructions.set_registers(40, 168)]
-    helpers += [instructions.wgmma(64, 16, tf.bfloat16, Major.K, Major.MN), instructions.cluster_index("x"), FLOOR_DIVIDE, FLOOR_MODULO, DIVISOR]
+    helpers += [instructions.cluster_index("x"), FLOOR_DIVIDE, FLOOR_MODULO, DIVISOR]
+    register = Access("r", (const(0),))
+    tile = Descriptor(register, const(0), 0, 0, 0, Major.MN)
+    helpers += [matrices.wgmma(Wgmma(64, 16, register, a, tile, const(1), tf.bfloat16)) for a in (tile, register)]
+    helpers += [matrices.mma(Mma(16, register, register, register, tf.bfloat16))]
+    helpers += [matrices.ldmatrix(LdMatrix(register, register, 2)), matrices.stmatrix(StMatrix(register, register, 4, transpose=True))]
     assert len(helpers) > 30
     for helper in helpers:
         for defined in re.findall(r"(?:\w+\*? )(\w+)\([^)]*\) \{", helper.text):

@@ -1,5 +1,7 @@
 """Each rule of the verifier: a kernel that breaks it, with the message, and a twin that does not."""
 
+from inspect import signature
+
 import pytest
 
 from taskfuse import dtypes
@@ -130,7 +132,7 @@ STATEMENTS = [
     ("TMA s[0, 0, 0] <- map_x(0) on full[0]", "'map_x' has 2 axes, the copy 1 coordinates", "TMA map_y(0, 64) <- s[0, 0, 0]"),
     ("TMA low[0, 0] <- map_x(0, 0) on full[0]", "'low' is aligned to 128 bytes; TMA needs 1024", "TMA s[0, 8, 0] <- map_x(0, 0) on full[0]"),
     # wgmma
-    (WGMMA.replace("bfloat16", "float32"), "wgmma does not multiply float32", WGMMA),
+    (WGMMA.replace("bfloat16", "float64"), "wgmma does not multiply float64", WGMMA),
     (WGMMA.replace("n16k", "n12k"), "wgmma has no n of 12: multiples of 8 from 8 to 256 exist", WGMMA.replace("n16k", "n24k")),
     (WGMMA.replace("k16", "k32"), "wgmma has no k of 32 for bfloat16: k spans 32 bytes", WGMMA),
     (WGMMA.replace("acc[0]", "r"), "the accumulator 'r' is not a Local float32 array of one axis", WGMMA),
@@ -155,11 +157,7 @@ STATEMENTS = [
     ),
     # other instructions
     ("STMATRIX y[0, 0] <- half_regs[0]", "stmatrix stores a Local array to Shared memory", "STMATRIX s[0, 0, 0] <- half_regs[0]"),
-    (
-        "STMATRIX f[0] <- acc[0]",
-        "stmatrix stores 16-bit elements without conversion: 'f' is float32, 'acc' is float32",
-        "STMATRIX low[0, 0] <- half_regs[0]",
-    ),
+    ("STMATRIX f[0] <- half_regs[0]", "stmatrix does not convert: 'f' is float32, 'half_regs' is bfloat16", "STMATRIX low[0, 0] <- half_regs[0]"),
     ("STMATRIX low[0, 0] <- half_regs[9]", "registers 9 to 16 of 'half_regs', which has 16", "STMATRIX low[0, 0] <- half_regs[8]"),
     ("SHUFFLE r <- f[0] xor 1", "a shuffle exchanges registers; 'f' is not Local", "SHUFFLE r <- acc[0] xor 1"),
     ("SHUFFLE y[0, 0] <- half_regs[0] xor 1", "a shuffle exchanges registers; 'y' is not Local", "SHUFFLE half_regs[1] <- half_regs[0] xor 1"),
@@ -384,13 +382,14 @@ kernel 'scale': 'i' is not in scope
 
 def test_every_rule_is_in_the_table() -> None:
     import taskfuse.kir.atom_rules as atoms
+    import taskfuse.kir.matrix_rules as matrices
     import taskfuse.kir.statement_rules as statements
 
     defined = {
         f
-        for module in (statements, atoms)
+        for module in (statements, atoms, matrices)
         for name, f in vars(module).items()
-        if callable(f) and getattr(f, "__module__", "") == module.__name__ and name[0].islower()
+        if callable(f) and getattr(f, "__module__", "") == module.__name__ and name[0].islower() and list(signature(f).parameters) == ["subject", "scope"]
     }
     assert set(RULES) == defined
     assert len(STATEMENT_RULES) < len(RULES)

@@ -30,7 +30,7 @@ def test_faults() -> None:
     store = "STMATRIX s[threadIdx.y, 1 + threadIdx.x//8, threadIdx.x % 8, 0] <- a[0]"
     for new, message in (
         (f"IF threadIdx.y == 0:\n  IF threadIdx.x < 8:\n    {store}", "k: stmatrix executed by 8 threads of warp 0"),
-        (store.replace("a[0]", "a[1]"), "k: stmatrix reads 8 registers from Local 'a', which does not have them"),
+        (store.replace("a[0]", "a[1]"), "k: stmatrix needs 8 registers of Local 'a', which does not have them"),
         (store.replace("1 + threadIdx.x//8", "2 + threadIdx.x//8"), "k: Shared 's' accessed out of bounds"),
         (store.replace("threadIdx.x % 8", "threadIdx.x % 4"), "k: stmatrix rows overlap"),
     ):

@@ -147,7 +147,7 @@ def test_texts() -> None:
         "note: block (0, 0, 0), thread (0, 0, 0)",
         "help: retire the wgmma before its accumulators are touched",
     ]
-    assert text("  FENCE wgmma\n", "")[-1] == "help: wgmma.fence comes before the first wgmma and after every write to accumulators"
+    assert text("  FENCE wgmma\n", "")[-1] == "help: wgmma.fence comes before the first wgmma and after every write to accumulators or operand registers"
     assert text("  FENCE wgmma\n", "  FENCE wgmma\n  IF threadIdx.x < 16:\n    COMMIT wgmma\n")[-1] == "help: all 32 threads must execute it together"
 
 

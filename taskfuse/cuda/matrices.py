@@ -1,0 +1,179 @@
+"""The helpers behind tensor-core statements: wgmma, mma, ldmatrix, stmatrix (PTX ISA, the section of each).
+
+A fragment is an array of elements. Where an instruction wants 32-bit registers, elements below 32 bits are put together and taken apart by
+value, which costs nothing where one instruction hands them to another: the compiler then sees through both.
+"""
+
+from __future__ import annotations
+
+from taskfuse.cuda.c_types import c_type
+from taskfuse.cuda.instructions import SHARED_ADDRESS
+from taskfuse.cuda.text import Helper
+from taskfuse.dtypes import DType, bfloat16, float8_e4m3, float8_e5m2, float16, float32, int8, int32, uint8
+from taskfuse.kir.fragments import mma_a, mma_accumulator, mma_b, wgmma_a, wgmma_accumulator
+from taskfuse.kir.nodes import Descriptor, LdMatrix, Major, Mma, StMatrix, Wgmma
+from taskfuse.kir.products import accumulator_dtype
+
+_PTX_TYPES = {bfloat16: "bf16", float16: "f16", float32: "tf32", float8_e4m3: "e4m3", float8_e5m2: "e5m2", int8: "s8", uint8: "u8", int32: "s32"}
+_SWIZZLES = {0: 0, 128: 1, 64: 2, 32: 3}
+
+WORD = Helper(
+    "word",
+    """\
+// the 32-bit register that holds the elements at x, the first in the lowest bits
+template <typename T>
+__device__ __forceinline__ unsigned word(const T* x) {
+  if constexpr (sizeof(T) == 1) return (unsigned char)x[0] | (unsigned char)x[1] << 8 | (unsigned char)x[2] << 16 | (unsigned)(unsigned char)x[3] << 24;
+  else if constexpr (sizeof(T) == 2) return (unsigned short)x[0] | (unsigned)(unsigned short)x[1] << 16;
+  else return (unsigned)x[0];
+}
+__device__ __forceinline__ unsigned word(const float* x) { return __float_as_uint(x[0]); }""",
+)
+SET_WORD = Helper(
+    "set_word",
+    """\
+// the elements at x are those in a 32-bit register
+template <typename T>
+__device__ __forceinline__ void set_word(T* x, unsigned word) {
+#pragma unroll
+  for (int i = 0; i < 4 / (int)sizeof(T); ++i) x[i] = (T)(word >> 8 * sizeof(T) * i);
+}
+__device__ __forceinline__ void set_word(float* x, unsigned word) { x[0] = __uint_as_float(word); }""",
+)
+
+# -- wgmma (PTX ISA, "Asynchronous Warpgroup Level Matrix Instructions") ---------------------------------------------------------------
+
+WGMMA_FENCE = Helper("wgmma_fence", '__device__ __forceinline__ void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }', arch=90)
+WGMMA_COMMIT = Helper(
+    "wgmma_commit", '__device__ __forceinline__ void wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }', arch=90
+)
+WGMMA_WAIT = Helper(
+    "wgmma_wait",
+    'template <int pending>\n__device__ __forceinline__ void wgmma_wait() { asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(pending) : "memory"); }',
+    arch=90,
+)
+MATRIX = Helper(
+    "matrix",
+    """\
+// a wgmma matrix descriptor: the address in bits 0-13 and what is known of the layout above, both in units of 16 bytes
+__device__ __forceinline__ unsigned long long matrix(const void* base, unsigned offset, unsigned long long layout) {
+  return layout | ((shared_address(base) + offset & 0x3ffff) >> 4);
+}""",
+    (SHARED_ADDRESS,),
+    90,
+)
+
+
+def layout_bits(d: Descriptor) -> int:
+    """A descriptor without its address: leading offset in bits 16-29, stride offset in 32-45, swizzle mode in 62-63."""
+    return _SWIZZLES[d.swizzle] << 62 | (d.sbo >> 4 & 0x3FFF) << 32 | (d.lbo >> 4 & 0x3FFF) << 16
+
+
+def _accumulator(a: DType, b: DType) -> DType:
+    found = accumulator_dtype(a, b)
+    assert found is not None, "the verifier refuses products that do not exist"
+    return found
+
+
+def _slots(first: int, count: int) -> str:
+    """Operands of an assembler statement: ``{%4, %5}``."""
+    return f"{{{', '.join(f'%{first + i}' for i in range(count))}}}"
+
+
+def _constraints(kind: str, values: list[str]) -> str:
+    return ", ".join(f'"{kind}"({value})' for value in values)
+
+
+def _words(name: str, dtype: DType, count: int) -> list[str]:
+    """The 32-bit registers of a fragment of ``count`` elements."""
+    packed = 4 // dtype.itemsize
+    return [f"word({name} + {packed * i})" for i in range(count // packed)]
+
+
+def wgmma(stmt: Wgmma) -> Helper:
+    """``d (+)= A @ B^T``, m64 x n x k; A is a descriptor or the registers of its fragment, B a descriptor."""
+    n, k, a, b = stmt.n, stmt.k, stmt.dtype, stmt.b_dtype or stmt.dtype
+    acc = _accumulator(a, b)
+    majors = [d.major for d in (stmt.a, stmt.b) if isinstance(d, Descriptor)]
+    in_registers = len(majors) == 1
+    words = _words("a", a, wgmma_a(a.itemsize).count) if in_registers else []
+    count = wgmma_accumulator(n).count
+    kinds = _PTX_TYPES[a] if a is b else f"{_PTX_TYPES[a]}_{_PTX_TYPES[b]}"
+    layout = "".join("t" if m is Major.MN else "n" for m in majors)
+    name = f"wgmma_m64n{n}k{k}_{kinds}" + ("_rs" if in_registers else "") + (f"_{layout}" if "t" in layout else "")
+
+    at = count + max(len(words), 1)  # of B's descriptor
+    operand = _slots(count, len(words)) if in_registers else f"%{count}"
+    tail = "p" if acc is int32 else "p, 1, 1"
+    if a.itemsize == 2:
+        tail += "".join(f", {int(m is Major.MN)}" for m in majors)
+    outputs = _constraints("+r" if acc is int32 else "+f", [f"d[{i}]" for i in range(count)])
+    inputs = _constraints("r", words) if in_registers else '"l"(a)'
+    parameter = f"const {c_type(a)}* a" if in_registers else "unsigned long long a"
+    shape = f"m64n{n}k{k}.{'s32' if acc is int32 else 'f32'}.{_PTX_TYPES[a]}.{_PTX_TYPES[b]}"
+    return Helper(
+        name,
+        f"__device__ __forceinline__ void {name}({c_type(acc)}* d, {parameter}, unsigned long long b, int accumulate) {{\n"
+        f'  asm volatile("{{ .reg .pred p; setp.ne.b32 p, %{at + 1}, 0; "\n'
+        f'               "wgmma.mma_async.sync.aligned.{shape} {_slots(0, count)}, {operand}, %{at}, {tail}; }}"\n'
+        f'               : {outputs}\n               : {inputs}, "l"(b), "r"(accumulate) : "memory");\n}}',
+        (WORD,) if in_registers else (),
+        90,
+    )
+
+
+# -- mma (PTX ISA, "Warp Level Matrix Instructions") -----------------------------------------------------------------------------------
+
+
+def mma(stmt: Mma) -> Helper:
+    """``d += A @ B``, m16 x n8 x k, all in registers."""
+    k, a, b = stmt.k, stmt.dtype, stmt.b_dtype or stmt.dtype
+    acc = _accumulator(a, b)
+    count = mma_accumulator().count
+    left, right = _words("a", a, mma_a(a.itemsize).count), _words("b", b, mma_b(b.itemsize).count)
+    kinds = _PTX_TYPES[a] if a is b else f"{_PTX_TYPES[a]}_{_PTX_TYPES[b]}"
+    name, out = f"mma_m16n8k{k}_{kinds}", "s32" if acc is int32 else "f32"
+    slots = f"{_slots(0, count)}, {_slots(count, len(left))}, {_slots(count + len(left), len(right))}, {_slots(0, count)}"
+    return Helper(
+        name,
+        f"__device__ __forceinline__ void {name}({c_type(acc)}* d, const {c_type(a)}* a, const {c_type(b)}* b) {{\n"
+        f'  asm volatile("mma.sync.aligned.m16n8k{k}.row.col.{out}.{_PTX_TYPES[a]}.{_PTX_TYPES[b]}.{out} {slots};"\n'
+        f"               : {_constraints('+r' if acc is int32 else '+f', [f'd[{i}]' for i in range(count)])}\n"
+        f"               : {_constraints('r', left)}, {_constraints('r', right)});\n}}",
+        (WORD,),
+        89 if a.is_float and a.bits == 8 else 80,
+    )
+
+
+# -- ldmatrix, stmatrix ------------------------------------------------------------------------------------------------------------------
+
+
+def ldmatrix(stmt: LdMatrix) -> Helper:
+    """Matrices of 8 rows of 16 bytes from Shared memory; every lane gets 32 bits of each."""
+    count, kind = stmt.matrices, f"x{stmt.matrices}{'.trans' if stmt.transpose else ''}"
+    name = f"ldmatrix_{kind.replace('.', '_')}"
+    outputs = _constraints("=r", [f"words[{i}]" for i in range(count)])
+    return Helper(
+        name,
+        f"template <typename T>\n__device__ __forceinline__ void {name}(T* out, const T* source) {{\n"
+        f"  unsigned words[{count}];\n"
+        f'  asm volatile("ldmatrix.sync.aligned.m8n8.{kind}.shared.b16 {_slots(0, count)}, [%{count}];"\n'
+        f'               : {outputs} : "r"(shared_address(source)) : "memory");\n'
+        f"#pragma unroll\n  for (int i = 0; i < {count}; ++i) set_word(out + 4 / sizeof(T) * i, words[i]);\n}}",
+        (SHARED_ADDRESS, SET_WORD),
+    )
+
+
+def stmatrix(stmt: StMatrix) -> Helper:
+    """Matrices of 8 rows of 16 bytes to Shared memory, of which every lane holds 32 bits."""
+    count, kind = stmt.matrices, f"x{stmt.matrices}{'.trans' if stmt.transpose else ''}"
+    name = f"stmatrix_{kind.replace('.', '_')}"
+    values = [f"word(source + {'4 / sizeof(T)' if i == 1 else f'{4 * i} / sizeof(T)'})" if i else "word(source)" for i in range(count)]
+    return Helper(
+        name,
+        f"template <typename T>\n__device__ __forceinline__ void {name}(T* out, const T* source) {{\n"
+        f'  asm volatile("stmatrix.sync.aligned.m8n8.{kind}.shared.b16 [%0], {_slots(1, count)};"\n'
+        f'               ::"r"(shared_address(out)), {_constraints("r", values)} : "memory");\n}}',
+        (SHARED_ADDRESS, WORD),
+        90,
+    )

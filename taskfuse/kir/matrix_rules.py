@@ -1,0 +1,135 @@
+"""Rules of tensor-core instructions: wgmma, mma, ldmatrix, stmatrix. Limits are those of the PTX ISA."""
+
+from __future__ import annotations
+
+from taskfuse.dtypes import DType
+from taskfuse.ir.scalar import Const
+from taskfuse.ir.types import MemoryType
+from taskfuse.kir.declaration_rules import SWIZZLES
+from taskfuse.kir.fragments import K_BYTES, MATRIX_COUNTS, matrices, mma_a, mma_accumulator, mma_b, wgmma_a, wgmma_accumulator
+from taskfuse.kir.nodes import Access, Buffer, Descriptor, LdMatrix, Major, Mma, StMatrix, Wgmma
+from taskfuse.kir.products import accumulator_dtype, wgmma_widths
+from taskfuse.kir.scope import Declarations, Scope
+from taskfuse.kir.statement_rules import StatementRule, Subject
+from taskfuse.kir.walk import walk
+
+
+def is_shared(d: Declarations, access: Access) -> bool:
+    """True for an element in Shared memory."""
+    return d.memory(access.buffer) is MemoryType.Shared
+
+
+def swizzle_period(swizzle: int) -> int:
+    """Bytes after which a swizzle pattern repeats: eight spans; a tile must be aligned to it."""
+    return 8 * swizzle
+
+
+def fits_alignment(d: Declarations, name: str, needed: int, what: str) -> str | None:
+    """A message if a buffer is not aligned to ``needed`` bytes."""
+    buffer = d.storage[name]
+    if isinstance(buffer, Buffer) and buffer.align < needed:
+        return f"'{name}' is aligned to {buffer.align} bytes; {what} needs {needed}"
+    return None
+
+
+def _registers(d: Declarations, first: Access, dtype: DType | None, count: int, what: str) -> str | None:
+    """A message unless ``first`` begins ``count`` registers of ``dtype``, as far as constants tell."""
+    if d.memory(first.buffer) is not MemoryType.Local or d.dtype(first.buffer) is not dtype or len(first.index) != 1:
+        return f"the {what} '{first.buffer}' is not a Local {dtype} array of one axis"
+    size, start = d.shape(first.buffer)[-1], first.index[-1]
+    if isinstance(size, Const) and isinstance(start, Const) and start.value + count > size.value:
+        return f"registers {start} to {start.value + count - 1} of '{first.buffer}', which has {size}"
+    return None
+
+
+def products_exist(subject: Subject, scope: Scope) -> str | None:
+    """PTX ISA, "wgmma.mma_async", "mma": the operand types, and the shapes for them."""
+    match subject:
+        case Wgmma() | Mma():
+            name = "wgmma" if isinstance(subject, Wgmma) else "mma"
+            a, b, k = subject.dtype, subject.b_dtype or subject.dtype, subject.k
+            if accumulator_dtype(a, b) is None:
+                return f"{name} does not multiply {a}" + ("" if a is b else f" by {b}")
+            if isinstance(subject, Wgmma) and subject.n not in wgmma_widths(a):
+                return f"wgmma has no n of {subject.n}: multiples of 8 from 8 to 256 exist" + ("" if a.is_float else f"; for {a}, of 16 above 32")
+            return f"{name} has no k of {k} for {a}: k spans {K_BYTES} bytes" if k * a.itemsize != K_BYTES else None
+        case _:
+            return None
+
+
+def products_accumulate_in_registers(subject: Subject, scope: Scope) -> str | None:
+    """The accumulators are consecutive registers of the type in which such products are summed."""
+    match subject:
+        case Wgmma() | Mma():
+            dtype = accumulator_dtype(subject.dtype, subject.b_dtype or subject.dtype)
+            count = (wgmma_accumulator(subject.n) if isinstance(subject, Wgmma) else mma_accumulator()).count
+            return _registers(scope.declarations, subject.acc, dtype, count, "accumulator")
+        case _:
+            return None
+
+
+def operands_are_tiles_or_fragments(subject: Subject, scope: Scope) -> str | None:
+    """Operands are tiles in Shared memory that a matrix descriptor can express, or fragments in registers of their own."""
+    d = scope.declarations
+    match subject:
+        case Wgmma(a=a, b=b, dtype=dtype, b_dtype=b_dtype):
+            first = _fragment_problem(d, subject, a) if isinstance(a, Access) else _tile_problem(d, a, dtype)
+            return first or _tile_problem(d, b, b_dtype or dtype)
+        case Mma(a=a, b=b, dtype=dtype, b_dtype=b_dtype):
+            size = dtype.itemsize
+            return _registers(d, a, dtype, mma_a(size).count, "mma operand") or _registers(d, b, b_dtype or dtype, mma_b(size).count, "mma operand")
+        case _:
+            return None
+
+
+def _fragment_problem(d: Declarations, stmt: Wgmma, a: Access) -> str | None:
+    if any(isinstance(s, Wgmma) and s.acc.buffer == a.buffer for s in walk(d.kernel)):
+        return f"the wgmma operand '{a.buffer}' is also an accumulator of wgmma"
+    return _registers(d, a, stmt.dtype, wgmma_a(stmt.dtype.itemsize).count, "wgmma operand")
+
+
+def _tile_problem(d: Declarations, tile: Descriptor, dtype: DType) -> str | None:
+    name = tile.base.buffer
+    if not is_shared(d, tile.base) or d.dtype(name) is not dtype:
+        return f"the wgmma operand '{name}' is not {dtype} in Shared memory"
+    if tile.swizzle not in SWIZZLES:
+        return f"a swizzle of {tile.swizzle} bytes: 0, 32, 64 and 128 are possible"
+    if tile.lbo % 16 or tile.sbo % 16:
+        return f"the byte offsets of a descriptor are multiples of 16, not {tile.lbo} and {tile.sbo}"
+    if isinstance(tile.offset, Const) and tile.offset.value % 16:
+        return f"the descriptor of '{name}' starts at byte {tile.offset}, not a multiple of 16"
+    if tile.major is Major.MN and dtype.itemsize != 2:
+        return f"a wgmma operand of {dtype} must be K-major"
+    return fits_alignment(d, name, max(16, swizzle_period(tile.swizzle)), "its swizzle")
+
+
+def matrices_move_without_conversion(subject: Subject, scope: Scope) -> str | None:
+    """ldmatrix and stmatrix move rows of 16 bytes between Shared memory and registers; only 16-bit elements can be transposed."""
+    match subject:
+        case LdMatrix(out=registers, source=rows):
+            name, does = "ldmatrix", "ldmatrix loads a Local array from Shared memory"
+        case StMatrix(out=rows, source=registers):
+            name, does = "stmatrix", "stmatrix stores a Local array to Shared memory"
+        case _:
+            return None
+    d = scope.declarations
+    if not is_shared(d, rows) or d.memory(registers.buffer) is not MemoryType.Local or len(registers.index) != 1:
+        return does
+    there, here = d.dtype(rows.buffer), d.dtype(registers.buffer)
+    if here is not there or here is None:
+        return f"{name} does not convert: '{rows.buffer}' is {there}, '{registers.buffer}' is {here}"
+    if here.itemsize not in (1, 2, 4):
+        return f"{name} moves elements of 8, 16 or 32 bits, not {here}"
+    if subject.transpose and here.itemsize != 2:
+        return f"{name} transposes 16-bit elements, not {here}"
+    if subject.matrices not in MATRIX_COUNTS:
+        return f"{name} moves 1, 2 or 4 matrices, not {subject.matrices}"
+    return _registers(d, registers, here, matrices(subject.matrices, here.itemsize).count, "fragment")
+
+
+MATRIX_RULES: tuple[StatementRule, ...] = (
+    products_exist,
+    products_accumulate_in_registers,
+    operands_are_tiles_or_fragments,
+    matrices_move_without_conversion,
+)

@@ -1,0 +1,114 @@
+"""Matrices and the registers of a warp: ldmatrix, stmatrix, mma (PTX ISA, the section of each)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from taskfuse.ir.elementwise import ELEMENTWISE
+from taskfuse.kir import fragments
+from taskfuse.kir.limits import WARP
+from taskfuse.kir.nodes import LdMatrix, Mma, StMatrix
+from taskfuse.sim.agent import Agent, Signal
+from taskfuse.sim.collectives import check_alignment, check_warps
+from taskfuse.sim.fault import Fault
+from taskfuse.sim.lanes import Lanes
+from taskfuse.sim.memory import Place, Site, check_incoming, stamp
+from taskfuse.sim.registers import Registers, factor
+
+if TYPE_CHECKING:
+    from taskfuse.sim.program import Program
+
+Instruction = Callable[[Agent], Signal | None]
+_ADD = ELEMENTWISE["add"]
+
+
+def _addressing(agent: Agent, count: int) -> Lanes:
+    """The lanes whose addresses an instruction on ``count`` matrices uses: the first eight of each warp per matrix."""
+    lanes = agent.lanes
+    used = fragments.MATRIX_ROWS * count
+    return lanes if used == WARP else agent.block.machine.table.get(lanes.ids[lanes.ids % WARP < used])
+
+
+def _rows(agent: Agent, site: Site, stmt: LdMatrix | StMatrix, name: str) -> Place:
+    """The rows that the lanes of whole warps address, index ``[rows, elements]``."""
+    check_warps(agent, name)
+    region = agent.block.memory.regions[site.buffer]
+    check_alignment(agent, site, fragments.MATRIX_ROW_BYTES)
+    return site.place(_addressing(agent, stmt.matrices), agent.env, region)
+
+
+def stmatrix(program: Program, stmt: StMatrix) -> Instruction:
+    """``stmatrix`` by every warp of the agent."""
+    size = program.dtypes[stmt.out.buffer].itemsize
+    out, source = program.site(stmt.out, width=fragments.MATRIX_ROW_BYTES // size), program.site(stmt.source)
+    fragment = fragments.matrices(stmt.matrices, size, transpose=stmt.transpose)
+
+    def run(agent: Agent) -> Signal:
+        memory = agent.block.memory
+        place = _rows(agent, out, stmt, "stmatrix")
+        held = Registers.of(memory, source, agent.lanes, agent.env, fragment, "stmatrix")
+        region, target = memory.regions[out.buffer], memory.stores[out.buffer]
+        assert target.valid is not None
+        held.check_free()
+        matrices = held.matrices()
+        if not place.unique:
+            raise Fault("stmatrix rows overlap")
+        if memory.observer is not None:
+            memory.observer.access(memory, region, place.index, write=True)
+        if target.proxy is not None:
+            stamp(memory, target.proxy, place, _addressing(agent, stmt.matrices), region)
+        target.data[place.index] = matrices.reshape(-1, fragment.shape[1])
+        target.valid[place.index] = target.full
+        return Signal.POINT
+
+    return run
+
+
+def ldmatrix(program: Program, stmt: LdMatrix) -> Instruction:
+    """``ldmatrix`` by every warp of the agent."""
+    size = program.dtypes[stmt.out.buffer].itemsize
+    out, source = program.site(stmt.out), program.site(stmt.source, width=fragments.MATRIX_ROW_BYTES // size)
+    fragment = fragments.matrices(stmt.matrices, size, transpose=stmt.transpose)
+
+    def run(agent: Agent) -> Signal:
+        memory = agent.block.memory
+        place = _rows(agent, source, stmt, "ldmatrix")
+        held = Registers.of(memory, out, agent.lanes, agent.env, fragment, "ldmatrix")
+        region, store = memory.regions[source.buffer], memory.stores[source.buffer]
+        assert store.valid is not None
+        held.check_free()
+        if memory.observer is not None:
+            memory.observer.access(memory, region, place.index, write=False)
+        if store.proxy is not None:
+            check_incoming(store.proxy, place.index, region)
+        if (store.valid[place.index] != store.full).any():
+            raise Fault(f"read of uninitialized {region}")
+        found = store.data[place.index] if store.dtype is None else store.data[place.index].astype(store.dtype)
+        held.put(np.asarray(found).reshape(-1, *fragment.shape))
+        held.note_write(agent.lanes)
+        return Signal.POINT
+
+    return run
+
+
+def mma(program: Program, stmt: Mma) -> Instruction:
+    """``mma.sync`` by every warp of the agent."""
+    values, size = program.values, stmt.dtype.itemsize
+    dtype = program.dtypes[stmt.acc.buffer]
+    sites = [program.site(access) for access in (stmt.acc, stmt.a, stmt.b)]
+    parts = (fragments.mma_accumulator(), fragments.mma_a(size), fragments.mma_b(size))
+
+    def run(agent: Agent) -> None:
+        check_warps(agent, "mma")
+        memory = agent.block.memory
+        acc, a, b = (Registers.of(memory, site, agent.lanes, agent.env, f, "mma") for site, f in zip(sites, parts, strict=True))
+        for operand in (acc, a, b):
+            operand.check_free()
+        factors = factor(values, a.matrices(), stmt.dtype, dtype), factor(values, b.matrices(), stmt.b_dtype or stmt.dtype, dtype)
+        acc.put(values.apply(_ADD, (acc.matrices(), values.matmul(*factors, dtype)), (dtype, dtype), dtype, dtype))
+        acc.note_write(agent.lanes)
+
+    return run
