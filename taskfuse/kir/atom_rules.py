@@ -1,4 +1,4 @@
-"""Rules of the instructions of more than one thread, and of Hopper's: shuffles, TMA, wgmma, stmatrix, queues, register budgets.
+"""Rules of the instructions of more than one thread, and of asynchronous ones: shuffles, cp.async, TMA, wgmma, stmatrix, queues, register budgets.
 
 Limits are those of the PTX ISA for sm_90a.
 """
@@ -10,7 +10,7 @@ from taskfuse.ir.scalar import Const
 from taskfuse.ir.types import MemoryType
 from taskfuse.kir.declaration_rules import SWIZZLES
 from taskfuse.kir.limits import WARP
-from taskfuse.kir.nodes import Access, Buffer, Descriptor, Major, Queue, Retire, SetMaxNReg, Shuffle, StMatrix, TmaLoad, TmaStore, Wgmma
+from taskfuse.kir.nodes import Access, AsyncCopy, Buffer, Descriptor, Major, Queue, Retire, SetMaxNReg, Shuffle, StMatrix, TmaLoad, TmaStore, Wgmma
 from taskfuse.kir.printer import block_threads
 from taskfuse.kir.scope import Declarations, Scope
 from taskfuse.kir.statement_rules import StatementRule, Subject
@@ -20,6 +20,7 @@ WGMMA_K_BYTES = 32
 STMATRIX_REGISTERS = 8
 SHUFFLE_MASKS = (1, 2, 4, 8, 16)
 TMA_ALIGNMENT = 128
+ASYNC_COPY_BYTES = (4, 8, 16)
 REGISTERS = range(24, 257, 8)
 MAX_PENDING = 7
 
@@ -38,6 +39,25 @@ def _fits_alignment(d: Declarations, name: str, needed: int, what: str) -> str |
     if isinstance(buffer, Buffer) and buffer.align < needed:
         return f"'{name}' is aligned to {buffer.align} bytes; {what} needs {needed}"
     return None
+
+
+def async_copies_fill_shared_memory(subject: Subject, scope: Scope) -> str | None:
+    """PTX ISA, "cp.async": 4, 8 or 16 bytes from Global to Shared memory, without conversion."""
+    match subject:
+        case AsyncCopy(out=out, source=source, width=width):
+            d = scope.declarations
+            if not _is_shared(d, out) or d.memory(source.buffer) is not MemoryType.Global:
+                return f"an asynchronous copy is from Global to Shared memory, not from '{source.buffer}' to '{out.buffer}'"
+            to, of = d.dtype(out.buffer), d.dtype(source.buffer)
+            if to is None or to is not of:
+                return f"an asynchronous copy does not convert: '{out.buffer}' is {to}, '{source.buffer}' is {of}"
+            if width < 1 or width * to.itemsize not in ASYNC_COPY_BYTES:
+                return f"an asynchronous copy of {width} {to}: 4, 8 or 16 bytes are possible"
+            if width > 1 and not (out.index and source.index):
+                return "an asynchronous copy of several elements needs an axis on both sides"
+            return _fits_alignment(d, out.buffer, width * to.itemsize, "the copy")
+        case _:
+            return None
 
 
 def tma_copies_between_global_and_shared(subject: Subject, scope: Scope) -> str | None:
@@ -156,8 +176,8 @@ def shuffles_exchange_registers(subject: Subject, scope: Scope) -> str | None:
 def retires_are_possible(subject: Subject, scope: Scope) -> str | None:
     """A queue holds a few batches; only bulk copies tell reading from finishing."""
     match subject:
-        case Retire(queue=Queue.WGMMA, read_only=True):
-            return "wgmma has no retire of reads only"
+        case Retire(queue=Queue.WGMMA | Queue.COPY as queue, read_only=True):
+            return f"{queue.value} has no retire of reads only"
         case Retire(pending=pending) if not 0 <= pending <= MAX_PENDING:
             return f"a retire to {pending} unfinished batches: 0 to {MAX_PENDING} are possible"
         case _:
@@ -174,6 +194,7 @@ def register_budgets_are_possible(subject: Subject, scope: Scope) -> str | None:
 
 
 ATOM_RULES: tuple[StatementRule, ...] = (
+    async_copies_fill_shared_memory,
     tma_copies_between_global_and_shared,
     wgmma_shapes_exist,
     wgmma_accumulates_in_registers,

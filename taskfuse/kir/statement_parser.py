@@ -13,6 +13,8 @@ from taskfuse.kir.nodes import (
     Access,
     Advance,
     Arrive,
+    ArriveAsync,
+    AsyncCopy,
     Barrier,
     BarrierScope,
     Bind,
@@ -51,6 +53,7 @@ SCOPES = {s.value: s for s in BarrierScope}
 QUEUES = {q.value: q for q in Queue}
 FENCES = {"mbarrier_init": FenceInit(), "wgmma": WgmmaFence(), "proxy.async": FenceProxyAsync()}
 READ_ONLY = ".read"
+ASYNC = ".async"
 ADVANCE = ".advance"
 WGMMA_SHAPE = re.compile(r"WGMMA\.m64n(\d+)k(\d+)\.(\w+)")
 
@@ -61,7 +64,7 @@ class StatementParser(OperandParser):
     def __init__(self, reader: Reader, names: Names) -> None:
         super().__init__(reader, names)
         self.statements: dict[Keyword, Callable[[], Stmt]] = {
-            Keyword.COPY: self.vector_copy,
+            Keyword.COPY: self.copy,
             Keyword.INIT: self.init_barrier,
             Keyword.FENCE: self.fence,
             Keyword.ARRIVE: self.arrive,
@@ -262,9 +265,21 @@ class StatementParser(OperandParser):
 
     # -- instructions ---------------------------------------------------------------------------------------------------------------
 
-    def vector_copy(self) -> VectorCopy:
+    def copy(self) -> VectorCopy | AsyncCopy:
+        is_async = self.is_async(Keyword.COPY)
         out, source = self.transfer()
-        return VectorCopy(out, source, self.reader.number("width"))
+        width = self.reader.number("width")
+        if not is_async:
+            return VectorCopy(out, source, width)
+        return AsyncCopy(out, source, width, self.reader.expression() if self.reader.take("if") else TRUE)
+
+    def is_async(self, keyword: Keyword) -> bool:
+        """True if the next token is ``keyword`` with ``.async``."""
+        token = self.reader.token
+        suffix = token.text.removeprefix(keyword.value)
+        if suffix not in ("", ASYNC):
+            raise token.error(f"expected {keyword.value} or {keyword.value}{ASYNC}, found {token}")
+        return suffix == ASYNC
 
     def transfer(self) -> tuple[Access, Access]:
         """A keyword, then ``out <- source``."""
@@ -290,9 +305,10 @@ class StatementParser(OperandParser):
         token = self.reader.word("what is fenced")
         return known(token, token.text, FENCES, "fence")
 
-    def arrive(self) -> Arrive:
+    def arrive(self) -> Arrive | ArriveAsync:
+        kind = ArriveAsync if self.is_async(Keyword.ARRIVE) else Arrive
         self.reader.advance()
-        return Arrive(self.slot())
+        return kind(self.slot())
 
     def expect_bytes(self) -> Expect:
         self.reader.advance()
