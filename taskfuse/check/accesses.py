@@ -9,17 +9,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from taskfuse.check.program import Context, Node, Program
+from taskfuse.check.program import Context, Node, Program, conjuncts
 from taskfuse.ir.scalar import Const, Expr, const, le, not_, prove, sym
 from taskfuse.ir.types import MemoryType
 from taskfuse.kir.nodes import (
     Access,
+    AsyncCopy,
     Buffer,
     Choose,
     Compute,
     Descriptor,
     Major,
     Operand,
+    Queue,
     StMatrix,
     TensorMapParam,
     TensorParam,
@@ -37,14 +39,28 @@ class Engine(Enum):
     """Who makes an access: the thread itself, or an engine at a later time."""
 
     THREAD = "the thread"
+    COPY = "an asynchronous copy"
     LOAD = "the copy engine"
     STORE = "the copy engine (store)"
     TENSOR = "the tensor core"
 
     @property
     def is_async(self) -> bool:
-        """Made by the asynchronous proxy."""
+        """Made at any time after the statement, up to a retire or the completion of a barrier."""
         return self is not Engine.THREAD
+
+    @property
+    def is_async_proxy(self) -> bool:
+        """Made by the asynchronous proxy."""
+        return self in (Engine.LOAD, Engine.STORE, Engine.TENSOR)
+
+    @property
+    def queue(self) -> Queue | None:
+        """The queue whose retires wait for it."""
+        return _QUEUES.get(self)
+
+
+_QUEUES = {Engine.COPY: Queue.COPY, Engine.STORE: Queue.BULK, Engine.TENSOR: Queue.WGMMA}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -111,13 +127,16 @@ class Uses:
         if isinstance(operand, Access):
             self._add(node, operand.buffer, operand.index, False, Engine.THREAD, context)
 
-    def _vector(self, node: Node, access: Access, width: int, write: bool) -> None:
+    def _vector(self, node: Node, access: Access, width: int, write: bool, engine: Engine = Engine.THREAD, context: Context | None = None) -> None:
+        context = context or node.context
         if access.buffer not in self.memory:
             return
+        if width == 1:
+            self._add(node, access.buffer, access.index, write, engine, context)
+            return
         name = f"element.n{node.number}"
-        context = node.context
         spread = Context(context.conditions, context.loops, context.ranges.with_span(sym(name), (0, width - 1)), context.role, context.kernel, context, None)
-        self._add(node, access.buffer, (*access.index[:-1], access.index[-1] + sym(name)), write, Engine.THREAD, spread, (name,))
+        self._add(node, access.buffer, (*access.index[:-1], access.index[-1] + sym(name)), write, engine, spread, (name,))
 
     def _collect(self, node: Node) -> None:
         context = node.context
@@ -134,6 +153,9 @@ class Uses:
             case VectorCopy(out=out, source=source, width=width):
                 self._vector(node, source, width, False)
                 self._vector(node, out, width, True)
+            case AsyncCopy(out=out, source=source, width=width, valid=valid):
+                self._vector(node, source, width, False, Engine.COPY, context.under(conjuncts(valid)))
+                self._vector(node, out, width, True, Engine.COPY)
             case StMatrix(out=out):
                 self._vector(node, out, STMATRIX_ROW, True)
             case TmaLoad(out=out, map=name, coords=coords):

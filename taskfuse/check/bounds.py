@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 from taskfuse.check.certificate import Layer, Obligation, Verdict
 from taskfuse.check.enumeration import extremes
-from taskfuse.check.program import Context, Node, Program
+from taskfuse.check.program import Context, Node, Program, conjuncts
 from taskfuse.ir.scalar import Expr, FloorDiv, Mod, Sum, ge, lt, not_, prove
 from taskfuse.ir.types import MemoryType
-from taskfuse.kir.nodes import Access, Choose, Compute, Shuffle, StMatrix, TensorParam, TmaLoad, TmaStore, VectorCopy, Wgmma
+from taskfuse.kir.nodes import Access, AsyncCopy, Choose, Compute, Shuffle, StMatrix, TensorParam, TmaLoad, TmaStore, VectorCopy, Wgmma
 
 STMATRIX_ROW = 8
 
@@ -79,6 +79,9 @@ def _accesses(node: Node) -> Iterator[tuple[Access, int, Context]]:
             yield out, 1, context
         case VectorCopy(out=out, source=source, width=width):
             yield source, width, context
+            yield out, width, context
+        case AsyncCopy(out=out, source=source, width=width, valid=valid):
+            yield source, width, context.under(conjuncts(valid))
             yield out, width, context
         case StMatrix(out=out, source=source):
             yield source, STMATRIX_ROW, context

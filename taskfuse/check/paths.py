@@ -16,6 +16,7 @@ from taskfuse.ir.scalar import Expr
 from taskfuse.kir.nodes import (
     Advance,
     Arrive,
+    ArriveAsync,
     Barrier,
     Commit,
     Expect,
@@ -31,7 +32,23 @@ from taskfuse.kir.nodes import (
     WgmmaFence,
 )
 
-SYNCHRONIZING = (Barrier, Arrive, Expect, Wait, Advance, TmaLoad, Commit, Retire, FenceProxyAsync, FenceInit, Wgmma, WgmmaFence, StMatrix, SetMaxNReg)
+SYNCHRONIZING = (
+    Barrier,
+    Arrive,
+    ArriveAsync,
+    Expect,
+    Wait,
+    Advance,
+    TmaLoad,
+    Commit,
+    Retire,
+    FenceProxyAsync,
+    FenceInit,
+    Wgmma,
+    WgmmaFence,
+    StMatrix,
+    SetMaxNReg,
+)
 
 
 class Region(Enum):

@@ -18,6 +18,8 @@ from taskfuse.kir.nodes import (
     Access,
     Advance,
     Arrive,
+    ArriveAsync,
+    AsyncCopy,
     Barrier,
     Bind,
     Choose,
@@ -231,6 +233,14 @@ class Trace:
             case VectorCopy(out=out, source=source, width=width):
                 self._access(stmt, source, ids, write=False, width=width)
                 self._access(stmt, out, ids, write=True, width=width)
+            case AsyncCopy(out=out, source=source, width=width, valid=valid):
+                holds = self._value(valid, ids).astype(np.bool_)
+                reads = dict(zip(ids[holds].tolist(), self._elements(source, ids[holds], width).tolist(), strict=True))
+                values = [
+                    (out.buffer, np.arange(f, f + width), source.buffer, np.arange(reads[t], reads[t] + width) if t in reads else np.arange(0))
+                    for t, f in zip(ids.tolist(), self._elements(out, ids, width).tolist(), strict=True)
+                ]
+                self._emit(stmt, ids, [Queue.COPY] * len(ids), values, write=True)
             case StMatrix(out=out):
                 self._access(stmt, out, ids, write=True, width=8)
             case Shuffle(out=out, source=source):
@@ -242,7 +252,7 @@ class Trace:
                 self._emit(stmt, ids, [(scope, n) for n in numbers], self._value(stmt.threads, ids).tolist())
             case InitBarrier(barrier=slot, count=count):
                 self._emit(stmt, ids, [(slot.name, s) for s in self._value(slot.slot, ids).tolist()], self._value(count, ids).tolist())
-            case Arrive(barrier=slot):
+            case Arrive(barrier=slot) | ArriveAsync(barrier=slot):
                 self._emit(stmt, ids, [(slot.name, s) for s in self._value(slot.slot, ids).tolist()])
             case Expect(barrier=slot, bytes=size):
                 self._emit(stmt, ids, [(slot.name, s) for s in self._value(slot.slot, ids).tolist()], self._value(size, ids).tolist())
@@ -292,17 +302,18 @@ class Trace:
             found = self._extents[buffer] = tuple(int(evaluate(e, self.env)) for e in self.shapes[buffer])
         return found
 
-    def _elements(self, access: Access, ids: Ints) -> Ints:
-        """Row-major places. Raises :class:`Refuted` outside of the buffer."""
+    def _elements(self, access: Access, ids: Ints, width: int = 1) -> Ints:
+        """Row-major places of the first of ``width`` elements. Raises :class:`Refuted` outside of the buffer."""
         place = np.zeros(len(ids), np.int64)
         for axis, (e, extent) in enumerate(zip(access.index, self._shape(access.buffer), strict=True)):
             values = self._value(e, ids)
-            bad = (values < 0) | (values >= extent)
+            last = values + (width - 1 if axis == len(access.index) - 1 else 0)
+            bad = (values < 0) | (last >= extent)
             if bad.any():
                 t = int(ids[int(np.argmax(bad))])
                 raise Refuted(
                     access.buffer,
-                    f"index {values[bad][0]} of axis {axis} is outside of 0..{extent}",
+                    f"index {last[bad][0] if values[bad][0] >= 0 else values[bad][0]} of axis {axis} is outside of 0..{extent}",
                     f"thread {t}" + (f" in {self._role}" if self._role else ""),
                 )
             place = place * extent + values
