@@ -13,19 +13,28 @@ from taskfuse.ir.types import ParallelType
 
 
 class Completion(Enum):
-    """When an atom's effect is done."""
+    """When an atom's effect is done.
+
+    IMMEDIATE: at once. FIFO: when its batch is retired from a queue. BYTES: when its bytes have arrived at a barrier. ARRIVAL: when the thread
+    that issued it has retired it, or when an arrival of the thread that waits for it has been counted at a barrier.
+    """
 
     IMMEDIATE = "immediate"
     FIFO = "fifo"
     BYTES = "bytes"
+    ARRIVAL = "arrival"
 
 
 class Bounds(Enum):
-    """What an atom does out of bounds: nothing (needs a predicate), reads a fill value, or clips its writes."""
+    """What an atom does out of bounds: nothing (needs a predicate), reads a fill value, clips its writes, or writes zeros as a whole.
+
+    ZERO: its elements are all inside or all outside, and outside it writes zeros where storage has room for them.
+    """
 
     PREDICATE = "predicate"
     FILL = "fill"
     CLIP = "clip"
+    ZERO = "zero"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +52,7 @@ class Atom:
         bounds: what it does out of bounds.
         copies_only: the definition must be a plain copy.
         is_async: it reads and writes Shared memory through the asynchronous proxy.
+        min_bytes: bytes of one access at least.
     """
 
     name: str
@@ -55,12 +65,15 @@ class Atom:
     bounds: Bounds
     copies_only: bool
     is_async: bool = False
+    min_bytes: int = 1
 
 
 SCALAR = Atom("scalar", (0, 0), None, 1, 8, False, Completion.IMMEDIATE, Bounds.PREDICATE, False)
 VECTOR = Atom("vector", (1, 1), ParallelType.Vectorize, 1, 16, True, Completion.IMMEDIATE, Bounds.PREDICATE, True)
+# Copies of each thread from Global to Shared memory (PTX ISA, "cp.async"), made in the generic proxy.
+CP_ASYNC = Atom("cp_async", (0, 1), ParallelType.Vectorize, 1, 16, True, Completion.ARRIVAL, Bounds.ZERO, True, min_bytes=4)
 # Bulk tensor copies (PTX ISA, "cp.async.bulk.tensor"): one thread starts them, the copy engine makes them.
 TMA_LOAD = Atom("tma_load", (1, 5), ParallelType.Bulk, 1, 1 << 17, False, Completion.BYTES, Bounds.FILL, True, is_async=True)
 TMA_STORE = Atom("tma_store", (1, 5), ParallelType.Bulk, 1, 1 << 17, False, Completion.FIFO, Bounds.CLIP, True, is_async=True)
 
-ATOMS: dict[str, Atom] = {a.name: a for a in (SCALAR, VECTOR, TMA_LOAD, TMA_STORE)}
+ATOMS: dict[str, Atom] = {a.name: a for a in (SCALAR, VECTOR, CP_ASYNC, TMA_LOAD, TMA_STORE)}

@@ -128,6 +128,8 @@ class Environment:
     """The indices around one tensor's code, in local form.
 
     Attributes:
+        tails: those of the guards that cut off the remainder of a split, if the tensor's atom writes zeros there.
+        beyond: what is known without them (``None`` without such an atom).
         values: axis -> index, for loop axes and all axes that follow from them.
         facts: ranges of the symbols in ``values``, guards included.
         guards: conditions under which the code runs.
@@ -136,3 +138,5 @@ class Environment:
     values: dict[Axis, Expr]
     facts: Facts
     guards: tuple[Expr, ...]
+    tails: tuple[Expr, ...] = ()
+    beyond: Facts | None = None

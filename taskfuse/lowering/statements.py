@@ -6,6 +6,7 @@ accumulators of threads and blocks after that loop and stores the result. Everyt
 
 from __future__ import annotations
 
+from dataclasses import replace
 from enum import Enum
 
 from taskfuse.dtypes import DType, int64
@@ -13,12 +14,13 @@ from taskfuse.ir.atoms import Completion
 from taskfuse.ir.axes import Axis
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.expr import Assemble, IndexValue, Literal, MathExpr, Pointwise, Read, Reduction, ScalarRead, Select, View
-from taskfuse.ir.scalar import FALSE, TRUE, Expr, const, is_multiple, prove, simplify, substitute
+from taskfuse.ir.scalar import FALSE, TRUE, Const, Expr, Facts, and_, const, ge, is_multiple, lt, prove, simplify, substitute
 from taskfuse.ir.storage import storage_operands
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import MemoryType, ParallelType
 from taskfuse.kir.nodes import (
     Access,
+    AsyncCopy,
     BarrierSlot,
     Case,
     Choose,
@@ -35,7 +37,7 @@ from taskfuse.kir.nodes import (
     VectorCopy,
 )
 from taskfuse.lowering.bulk import NoBulkCopyError, derive
-from taskfuse.lowering.domains import refused
+from taskfuse.lowering.domains import product, refused
 from taskfuse.lowering.indexing import ATOM, Indexer, atom_symbols
 from taskfuse.lowering.plan import Environment, PStmt
 
@@ -152,6 +154,8 @@ class Statements:
         operands, valid = self._operands(tv, env)
         if tv.schedule.atom is not None and tv.schedule.atom.binds is ParallelType.Bulk:
             return self._bulk_copy(tv, env, out, operands[0])
+        if tv.schedule.atom is not None and tv.schedule.atom.completion is Completion.ARRIVAL:
+            return self._async_copy(tv, env, out, operands[0])
         if self._vector(tv) is not None:
             return self._vector_copy(tv, env, out, operands, isinstance(expr, View) or (isinstance(expr, Pointwise) and expr.op is COPY))
         match expr:
@@ -199,18 +203,50 @@ class Statements:
         if not is_copy or not isinstance(source, Access):
             raise refused(tv, "a vector axis needs a plain copy", f"{tv.name}.cache_before() or cache_after() makes one")
         width = int(str(axis.extent))
+        env = self._check_vectors(tv, env, out, source, width)
+        stmt = VectorCopy(_first(out, env.facts), _first(source, env.facts), width, self.definition(tv).location)
+        return self.statement(tv, stmt, env, env.guards)
+
+    def _check_vectors(self, tv: TensorView, env: Environment, out: Access, source: Access, width: int) -> Environment:
+        """Both sides of a copy are consecutive and aligned. Returns the environment with the guards of the first element."""
         for access in (out, source):
             self._check_contiguous(tv, access, width, env)
         env = self._whole_vectors(tv, env, width)
-        at = {ATOM: const(0)}
-
         for access, owner in ((out, tv), (source, self._source(tv))):
             self._check_aligned(tv, access, owner, width, env)
+        return env
 
-        def first(access: Access) -> Access:
-            return Access(access.buffer, tuple(simplify(substitute(e, at), env.facts) for e in access.index))
+    def _async_copy(self, tv: TensorView, env: Environment, out: Access, source: Operand) -> PStmt:
+        """One asynchronous copy. Where a tail of a split has room in Shared memory, it is filled with zeros; else the copy is guarded."""
+        atom = tv.schedule.atom
+        assert atom is not None
+        assert isinstance(source, Access)
+        origin = self._source(tv)
+        if self.indexer.memory[tv] is not MemoryType.Shared or (origin not in self.indexer.placed and self.indexer.memory[origin] is not MemoryType.Global):
+            raise refused(tv, f"the atom {atom.name} copies from Global to Shared memory", f"set_memory_type(Shared), and copy an input: {tv.name} is {self.indexer.memory[tv].value}, {origin.name} {self.indexer.memory[origin].value}")
+        width = product(tv.schedule.atom_axes)
+        assert isinstance(width, Const)
+        if width.value > 1:
+            env = self._check_vectors(tv, env, out, source, width.value)
+        at = {ATOM: const(0)}
+        tails, guards = tuple(substitute(g, at) for g in env.tails), tuple(substitute(g, at) for g in env.guards)
+        valid: Expr = TRUE
+        stored = _first(out, env.facts)
+        if tails and env.beyond is not None:
+            wide = Environment(env.values, env.beyond, ())
+            anywhere = _first(self.indexer.write(tv, wide), env.beyond)
+            if self._has_room(tv, anywhere, width.value, env.beyond):
+                valid, guards, stored = and_(*tails), tuple(g for g in guards if g not in tails), anywhere
+                env = wide
+        stmt = AsyncCopy(stored, _first(source, env.facts), width.value, valid, self.definition(tv).location)
+        return self.statement(tv, stmt, env, guards)
 
-        return self.statement(tv, VectorCopy(first(out), first(source), width, self.definition(tv).location), env, env.guards)
+    def _has_room(self, tv: TensorView, access: Access, width: int, facts: Facts) -> bool:
+        """True if an access to the storage of ``tv`` is within its extents."""
+        kept = self.indexer.kept_axes(tv)
+        own = access.index[len(access.index) - len(kept) :]
+        ends = [*own[:-1], *(e + (width - 1) for e in own[-1:])]
+        return all(prove(ge(e, 0), facts) and prove(lt(end, a.extent), facts) for e, end, a in zip(own, ends, kept, strict=True))
 
     def _whole_vectors(self, tv: TensorView, env: Environment, width: int) -> Environment:
         """The environment with the guards of a vector's first element, where they are those of all its elements."""
@@ -221,7 +257,7 @@ class Statements:
             if ATOM in g.free and not all(prove(substitute(g, {ATOM: const(v)}), facts) for v in range(1, width)):
                 raise refused(tv, f"its vector axis of {width} does not divide what it splits", "declare tf.dim(..., multiple_of=...) or use another width")
             guards.append(first)
-        return Environment(env.values, env.facts, tuple(dict.fromkeys(guards)))
+        return replace(env, guards=tuple(dict.fromkeys(guards)))
 
     def _bulk_copy(self, tv: TensorView, env: Environment, out: Access, source: Operand) -> PStmt:
         """One bulk tensor copy between an argument and Shared memory."""
@@ -294,7 +330,7 @@ class Statements:
                 writes, reads = (stmt.out,), tuple(o for o in stmt.operands if isinstance(o, Access))
             case Choose():
                 writes, reads = (stmt.out,), tuple(c.operand for c in stmt.cases if isinstance(c.operand, Access))
-            case VectorCopy() | Shuffle():
+            case VectorCopy() | AsyncCopy() | Shuffle():
                 writes, reads = (stmt.out,), (stmt.source,)
             case TmaLoad():
                 writes = (stmt.out,)
@@ -307,3 +343,9 @@ class Statements:
             if g not in env.guards:
                 facts = facts.with_assumption(g)
         return PStmt(tv, self.indexer.tree.place[tv], stmt, guards, facts, writes, reads)
+
+
+def _first(access: Access, facts: Facts) -> Access:
+    """The first element of what an atom accesses."""
+    at = {ATOM: const(0)}
+    return Access(access.buffer, tuple(simplify(substitute(e, at), facts) for e in access.index))

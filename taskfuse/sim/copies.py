@@ -119,7 +119,7 @@ class ArriveOperation:
             for copy in self.covered:
                 copy.retire(owner, Progress.DONE)
             queue = engines.fifo(Queue.COPY, owner)
-            queue.open = [op for op in queue.open if op.progress is not Progress.DONE]
+            queue.open = [op for op in queue.open if op not in self.covered]
         engines.arrivals.remove(self)
         self.barrier.arrive(len(self.owners), block.machine.wake)
 
