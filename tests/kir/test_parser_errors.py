@@ -90,7 +90,7 @@ def test_headers(text: str, message: str) -> None:
         ("COPY s[0] <- x[0]", 18, "expected 'width', found end of text"),
         ("TMA s[0] <- map_y(0) on full[0]", 13, "there is no tensor map 'map_y'\nhelp: did you mean 'map_x'?"),
         ("TMA s[0] <- map_x(0)", 21, "expected 'on', found end of text"),
-        ("COMMIT cp", 8, "there is no queue 'cp'"),
+        ("COMMIT tma", 8, "there is no queue 'tma'"),
         ("RETIRE bulk.write <= 0", 8, "there is no queue 'bulk.write'"),
         ("RETIRE bulk 0", 13, "expected '<=', found '0'"),
         ("WGMMA.m32n8k16.bfloat16 acc", 1, "expected WGMMA.m64n<n>k<k>.<dtype>, found 'WGMMA.m32n8k16.bfloat16'"),
