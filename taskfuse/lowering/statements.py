@@ -223,7 +223,12 @@ class Statements:
         assert isinstance(source, Access)
         origin = self._source(tv)
         if self.indexer.memory[tv] is not MemoryType.Shared or (origin not in self.indexer.placed and self.indexer.memory[origin] is not MemoryType.Global):
-            raise refused(tv, f"the atom {atom.name} copies from Global to Shared memory", f"set_memory_type(Shared), and copy an input: {tv.name} is {self.indexer.memory[tv].value}, {origin.name} {self.indexer.memory[origin].value}")
+            raise refused(
+                tv,
+                f"the atom {atom.name} copies from Global to Shared memory: {origin.name} is in {self.indexer.memory[origin].value}, "
+                f"{tv.name} in {self.indexer.memory[tv].value} memory",
+                "copy an input (cache_after), and set_memory_type(Shared)",
+            )
         width = product(tv.schedule.atom_axes)
         assert isinstance(width, Const)
         if width.value > 1:

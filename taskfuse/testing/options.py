@@ -84,7 +84,20 @@ EXACT = CaseOptions(ops=6, sizes=(1, 2, 3, 4, 5, 7, 8, 9), dtypes=(float32, floa
 
 # Mostly chains whose loops can be shared, so that what crosses tasks travels through rings.
 PIPELINES = CaseOptions(
-    ops=8, views=3, selects=2, reductions=6, matmuls=1, composites=0, unclaimed=2, block_types=8, transforms=25, caches=15, memory=4, distributed=60, stages=100, copies=70
+    ops=8,
+    views=3,
+    selects=2,
+    reductions=6,
+    matmuls=1,
+    composites=0,
+    unclaimed=2,
+    block_types=8,
+    transforms=25,
+    caches=15,
+    memory=4,
+    distributed=60,
+    stages=100,
+    copies=70,
 )
 
 # Mostly pipelines of persistent kernels: tiles or rows dealt out to a few blocks.

@@ -122,7 +122,14 @@ FOR for in 0..2 UNROLL:
 
 def test_names_of_helpers_are_taken() -> None:
     helpers = [h for h in vars(instructions).values() if isinstance(h, Helper)]
-    helpers += [instructions.copy_vector(16), instructions.async_copy(4, fills=True), instructions.async_copy(16, fills=False), instructions.tma_load(3), instructions.tma_store(1), instructions.set_registers(40, 168)]
+    helpers += [
+        instructions.copy_vector(16),
+        instructions.async_copy(4, fills=True),
+        instructions.async_copy(16, fills=False),
+        instructions.tma_load(3),
+        instructions.tma_store(1),
+        instructions.set_registers(40, 168),
+    ]
     helpers += [instructions.wgmma(64, 16, tf.bfloat16, Major.K, Major.MN), instructions.cluster_index("x"), FLOOR_DIVIDE, FLOOR_MODULO, DIVISOR]
     assert len(helpers) > 30
     for helper in helpers:

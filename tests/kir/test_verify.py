@@ -120,7 +120,11 @@ STATEMENTS = [
         "COPY.async f[0] <- b[0] width 1",
     ),
     ("COPY.async f[0] <- x[0, 0] width 2", "an asynchronous copy does not convert: 'f' is float32, 'x' is bfloat16", "COPY.async f[0] <- b[0] width 2"),
-    ("COPY.async s[0, 0, 0] <- x[0, 0] width 1", "an asynchronous copy of 1 bfloat16: 4, 8 or 16 bytes are possible", "COPY.async s[0, 0, 0] <- x[0, 0] width 2"),
+    (
+        "COPY.async s[0, 0, 0] <- x[0, 0] width 1",
+        "an asynchronous copy of 1 bfloat16: 4, 8 or 16 bytes are possible",
+        "COPY.async s[0, 0, 0] <- x[0, 0] width 2",
+    ),
     ("COPY.async f[0] <- b[0] width 8", "an asynchronous copy of 8 float32: 4, 8 or 16 bytes are possible", "COPY.async s[0, 0, 0] <- x[0, 0] width 8"),
     # synchronization
     ("SYNC block 64", "a block barrier of 64 threads in blocks of 128", "SYNC block 128"),
