@@ -45,7 +45,6 @@ from taskfuse.kir.nodes import (
     Wgmma,
 )
 
-
 _OPERATIONS = {Queue.WGMMA: "a wgmma", Queue.BULK: "a TMA store", Queue.COPY: "an asynchronous copy"}
 
 

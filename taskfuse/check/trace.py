@@ -234,12 +234,13 @@ class Trace:
                 self._access(stmt, source, ids, write=False, width=width)
                 self._access(stmt, out, ids, write=True, width=width)
             case AsyncCopy(out=out, source=source, width=width, valid=valid):
-                holds = self._value(valid, ids).astype(np.bool_)
-                reads = dict(zip(ids[holds].tolist(), self._elements(source, ids[holds], width).tolist(), strict=True))
-                values = [
-                    (out.buffer, np.arange(f, f + width), source.buffer, np.arange(reads[t], reads[t] + width) if t in reads else np.arange(0))
-                    for t, f in zip(ids.tolist(), self._elements(out, ids, width).tolist(), strict=True)
-                ]
+                reads = ids[self._value(valid, ids).astype(np.bool_)]
+                sources = dict(zip(reads.tolist(), self._elements(source, reads, width).tolist(), strict=True))
+                targets: list[int] = self._elements(out, ids, width).tolist()
+                values: list[Any] = []
+                for t, first in zip(ids.tolist(), targets, strict=True):
+                    at = sources.get(t)
+                    values.append((out.buffer, np.arange(first, first + width), source.buffer, np.arange(0) if at is None else np.arange(at, at + width)))
                 self._emit(stmt, ids, [Queue.COPY] * len(ids), values, write=True)
             case StMatrix(out=out):
                 self._access(stmt, out, ids, write=True, width=8)

@@ -112,7 +112,7 @@ class Endpoints:
         if end is ch.producer and ch.transfers:
             starter, expect = self._expect(ch, BarrierSlot(arrive, slot), issued)
             where = [eq(hardware_index(p), self.regions.region(starter, p).start) for p in THREAD_TYPES if self.regions.region(end.node, p).extent is not ONE]
-            # Where the engine alone fills slots, the other threads do not arrive, so they must not wait either: nothing would keep them within a phase of the ring.
+            # Where the engine alone fills slots, the others do not arrive, so they must not wait either: nothing would keep them within a phase of the ring.
             together = (expect,) if ch.is_filled_by_threads else (acquire, expect)
             announced = PSync((If((Branch(and_(*where), together),)),) if where else together)
             start = [*start, announced] if ch.is_filled_by_threads else [announced]

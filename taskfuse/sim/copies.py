@@ -20,7 +20,7 @@ from taskfuse.sim.agent import Agent, Signal
 from taskfuse.sim.engines import Progress
 from taskfuse.sim.fault import Fault
 from taskfuse.sim.lanes import Env, Lanes, LaneTable, groups
-from taskfuse.sim.memory import Place, Proxy, Region, Site, stamp
+from taskfuse.sim.memory import Place, Region, Site, stamp
 from taskfuse.sim.synchronization import cell
 
 if TYPE_CHECKING:

@@ -396,7 +396,8 @@ def test_only_to_shared_memory() -> None:
     fusion, a = copied()
     a.set_atom(COPY, ())
     assert refused(lambda: tf.lower(fusion)) == (
-        "cannot lower tv1: the atom cp_async copies from Global to Shared memory: x is in Global, tv1 in Local memory\nhelp: copy an input (cache_after), and set_memory_type(Shared)"
+        "cannot lower tv1: the atom cp_async copies from Global to Shared memory: x is in Global, tv1 in Local memory\n"
+        "help: copy an input (cache_after), and set_memory_type(Shared)"
     )
 
 
