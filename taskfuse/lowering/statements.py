@@ -37,7 +37,8 @@ from taskfuse.kir.nodes import (
 )
 from taskfuse.lowering.bulk import NoBulkCopyError, derive
 from taskfuse.lowering.domains import refused
-from taskfuse.lowering.indexing import ATOM, Indexer, atom_symbols
+from taskfuse.lowering.fragments import ATOM, atom_symbols
+from taskfuse.lowering.indexing import Indexer
 from taskfuse.lowering.plan import Environment, PStmt
 
 COPY = ELEMENTWISE["copy"]
@@ -176,6 +177,8 @@ class Statements:
 
     def _is_gathered(self, tv: TensorView) -> bool:
         """True if an atom reads all registers of ``tv``, also those of elements that do not exist."""
+        if self.indexer.memory[tv] is not MemoryType.Local:
+            return False
         users = (u.output for u in storage_uses(self.fusion, tv))
         return any(u.schedule.atom is not None and u.schedule.atom.bounds is Bounds.COVER for u in users)
 
@@ -197,7 +200,7 @@ class Statements:
     def fills(self, tv: TensorView) -> bool:
         """True if a reduction's accumulators are set before its loops; an atom's first step sets them instead, if there is a first step."""
         expr, atom = self.definition(tv), tv.schedule.atom
-        if atom is None or atom.contraction is None:
+        if atom is None or not atom.sets_first:
             return True
         assert isinstance(expr, Reduction)
         loops = [a for a in tv.loop if a.is_reduction and tv.schedule.ptype(a).is_loop]
