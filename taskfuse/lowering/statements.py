@@ -14,7 +14,7 @@ from taskfuse.ir.atoms import Bounds, Completion, Instruction
 from taskfuse.ir.axes import Axis
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.expr import Assemble, IndexValue, Literal, MathExpr, Pointwise, Read, Reduction, ScalarRead, Select, View
-from taskfuse.ir.scalar import FALSE, TRUE, Expr, const, ge, is_multiple, prove, simplify, substitute
+from taskfuse.ir.scalar import FALSE, TRUE, Expr, const, ge, is_multiple, prove, simplify, substitute, sym
 from taskfuse.ir.storage import storage_operands, storage_uses
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import MemoryType
@@ -37,9 +37,9 @@ from taskfuse.kir.nodes import (
 )
 from taskfuse.lowering.bulk import NoBulkCopyError, derive
 from taskfuse.lowering.domains import refused
-from taskfuse.lowering.fragments import ATOM, atom_symbols
+from taskfuse.lowering.fragments import ATOM, atom_symbols, result
 from taskfuse.lowering.indexing import Indexer
-from taskfuse.lowering.plan import Environment, PStmt
+from taskfuse.lowering.plan import Environment, PLoop, PNode, PStmt
 
 COPY = ELEMENTWISE["copy"]
 
@@ -206,7 +206,7 @@ class Statements:
         loops = [a for a in tv.loop if a.is_reduction and tv.schedule.ptype(a).is_loop]
         return expr.init.value != 0 or not all(prove(ge(a.extent, 1), self.indexer.regions.facts) for a in loops)
 
-    def init(self, tv: TensorView, loops: dict[Axis, Expr]) -> list[PStmt]:
+    def init(self, tv: TensorView, loops: dict[Axis, Expr]) -> list[PNode]:
         """The accumulator set to the reduction's initial value."""
         if not self.fills(tv):
             return []
@@ -214,7 +214,14 @@ class Statements:
         assert isinstance(expr, Reduction)
         env = self.indexer.variant(tv, loops, MemoryType.Local, outside=True)
         out = self.indexer.write(tv, env, MemoryType.Local, self.accumulator(tv))
-        return [self.statement(tv, Compute(out, COPY, (Immediate(expr.init.value, expr.init.dtype),), tv.dtype, expr.location), env, env.guards)]
+        value = (Immediate(expr.init.value, expr.init.dtype),)
+        if tv.schedule.atom is None or not tv.schedule.atom.spreads:
+            return [self.statement(tv, Compute(out, COPY, value, tv.dtype, expr.location), env, env.guards)]
+        register, tile = f"{tv.name}.r", dict.fromkeys(atom_symbols(tv).values(), const(0))
+        (place,) = out.index
+        every = Access(out.buffer, (simplify(substitute(place, tile) + sym(register), env.facts),))
+        count = const(result(tv).fragment.count)
+        return [PLoop(register, count, True, [self.statement(tv, Compute(every, COPY, value, tv.dtype, expr.location), env, env.guards)])]
 
     def store(self, tv: TensorView, loops: dict[Axis, Expr]) -> PStmt:
         """The result of a reduction stored from its accumulator, at the first index of what replicates it."""
