@@ -10,8 +10,9 @@ from taskfuse.cuda import matrices
 from taskfuse.cuda.c_types import c_type, literal
 from taskfuse.cuda.conversions import convert
 from taskfuse.cuda.debug import WaitPoint
-from taskfuse.cuda.expressions import Indices, Level
+from taskfuse.cuda.expressions import Indices, Level, Text
 from taskfuse.cuda.functions import call, result_dtype
+from taskfuse.cuda.hoisting import Divisions
 from taskfuse.cuda.names import Names
 from taskfuse.cuda.ranges import Range, cursor_ranges
 from taskfuse.cuda.storage import Place, constant_elements, declared_in
@@ -20,7 +21,7 @@ from taskfuse.cuda.variant import Form
 from taskfuse.dtypes import DType, bool_, int64
 from taskfuse.errors import UnsupportedError
 from taskfuse.ir.elementwise import DTypeRule
-from taskfuse.ir.scalar import ONE, TRUE, And, Compare, CompareOp, Const, Expr, Facts, and_, const, eq, is_multiple, prove, sym
+from taskfuse.ir.scalar import ONE, TRUE, And, Compare, CompareOp, Const, Expr, Facts, FloorDiv, and_, const, eq, is_multiple, prove, sym
 from taskfuse.kir import Kernel
 from taskfuse.kir.limits import MAX_THREADS, WARP, launch_registers
 from taskfuse.kir.nodes import (
@@ -102,6 +103,7 @@ class Statements:
         counters: texts of the addresses of counters.
         fast_math: approximate functions.
         debug: bounded waits.
+        uniform: symbols whose values are the launch's.
         chaos: seed of random delays around synchronization; ``None``: none.
 
     Attributes:
@@ -120,9 +122,11 @@ class Statements:
         helpers: set[Helper],
         fast_math: bool,
         debug: bool,
+        uniform: frozenset[str],
         chaos: int | None = None,
     ) -> None:
         self.kernel = kernel
+        self._divisions = Divisions(kernel, uniform)
         self.names = names
         self.places = places
         self.mbarriers = mbarriers
@@ -156,8 +160,19 @@ class Statements:
         """The statements of a body, the registers that live in it first."""
         for buffer in self._declared.get(id(body), ()):
             self._line(scope, self._local(buffer))
+        scope = self._named(body, scope)
         for stmt in body:
             self._statement(stmt, scope)
+
+    def _named(self, body: tuple[Stmt, ...], scope: Scope) -> Scope:
+        """Variables for the divisions that ``body`` begins with, and a scope that knows them."""
+        for e in self._divisions.of(body, scope.indices.named):
+            text = scope.indices.print(e)
+            name = self.names.reserve("quotient" if isinstance(e, FloorDiv) else "rest")
+            self._line(scope, f"const {'long long' if text.wide else 'int'} {name} = {text.text};")
+            named = {**scope.indices.named, e: Text(name, Level.ATOM, text.wide)}
+            scope = replace(scope, indices=replace(scope.indices, named=named))
+        return scope
 
     def _local(self, buffer: Buffer) -> str:
         place = self.places[buffer.name]

@@ -50,6 +50,8 @@ class Instruction(Enum):
     TMA_LOAD = "tma_load"
     TMA_STORE = "tma_store"
     WGMMA = "wgmma"
+    MMA = "mma"
+    LDMATRIX = "ldmatrix"
     STMATRIX = "stmatrix"
 
 
@@ -81,7 +83,8 @@ class Atom:
         contraction: what it computes; ``None``: an elementwise function. Its last axis is a reduction axis.
         spreads: its result lies in the registers of its lanes as tensor cores hold a matrix: the last two axes of the allocation domain are
             spread over TIDx (:func:`taskfuse.schedule.layouts.fragment`).
-        gathers: it takes its operand from registers that hold it in that layout.
+        gathers: it takes operands from registers that hold them in such a layout (:mod:`taskfuse.lowering.fragments`).
+        sets_first: the first step of a reduction can set the accumulators instead of adding to them.
         min_bytes: bytes of one access at least.
     """
 
@@ -100,6 +103,7 @@ class Atom:
     contraction: Contraction | None = None
     spreads: bool = False
     gathers: bool = False
+    sets_first: bool = False
     min_bytes: int = 1
 
 
@@ -114,8 +118,12 @@ TMA_STORE = Atom("tma_store", Instruction.TMA_STORE, (1, 5), _P.Bulk, 1, 1 << 17
 # A warp stores a 16 x 16 tile of 16-bit elements from registers (PTX ISA, "stmatrix").
 STMATRIX_X4 = Atom("stmatrix_x4", Instruction.STMATRIX, (2, 2), _P.Mma, 32, 512, True, Completion.IMMEDIATE, Bounds.COVER, True, tile=(16, 16), gathers=True)
 
+# A warp loads such a tile into registers (PTX ISA, "ldmatrix").
+LDMATRIX_X4 = Atom("ldmatrix_x4", Instruction.LDMATRIX, (2, 2), _P.Mma, 32, 512, True, Completion.IMMEDIATE, Bounds.COVER, True, tile=(16, 16), spreads=True)
+
 SUM_OF_PRODUCTS = Contraction("add", "mul")
 WGMMA_ROWS = 64
+MMA_ROWS, MMA_COLUMNS = 16, 8
 
 
 def wgmma(m: int, n: int, k: int) -> Atom:
@@ -146,19 +154,52 @@ def wgmma(m: int, n: int, k: int) -> Atom:
         tile=(m, n, k),
         contraction=SUM_OF_PRODUCTS,
         spreads=True,
+        gathers=True,
+        sets_first=True,
     )
 
 
-ATOMS: dict[str, Atom] = {a.name: a for a in (SCALAR, VECTOR, CP_ASYNC, TMA_LOAD, TMA_STORE, STMATRIX_X4)}
-_WGMMA = re.compile(r"wgmma_m(\d+)n(\d+)k(\d+)")
+def mma(m: int, n: int, k: int) -> Atom:
+    """The row of ``mma.sync.m16n8kK`` (PTX ISA, "Warp Level Matrix Multiply-Accumulate Instructions"): axes (m, n, k), k reduced.
+
+    Args:
+        m: 16.
+        n: 8.
+        k: 32 bytes of an operand's dtype.
+
+    Raises:
+        ValueError: there is no such instruction.
+    """
+    if (m, n) != (MMA_ROWS, MMA_COLUMNS) or k not in (8, 16, 32):
+        raise ValueError(f"there is no mma m{m}n{n}k{k}: m is {MMA_ROWS}, n is {MMA_COLUMNS}, k 32 bytes")
+    return Atom(
+        f"mma_m{m}n{n}k{k}",
+        Instruction.MMA,
+        (3, 3),
+        _P.Mma,
+        32,
+        1 << 20,
+        False,
+        Completion.IMMEDIATE,
+        Bounds.COVER,
+        False,
+        tile=(m, n, k),
+        contraction=SUM_OF_PRODUCTS,
+        spreads=True,
+        gathers=True,
+    )
+
+
+ATOMS: dict[str, Atom] = {a.name: a for a in (SCALAR, VECTOR, CP_ASYNC, TMA_LOAD, TMA_STORE, STMATRIX_X4, LDMATRIX_X4)}
+_CONTRACTION = re.compile(r"(wgmma|mma)_m(\d+)n(\d+)k(\d+)")
 
 
 def find(name: str) -> Atom | None:
     """The row of a printed name, or ``None``."""
-    shape = _WGMMA.fullmatch(name)
-    if shape is None:
+    found = _CONTRACTION.fullmatch(name)
+    if found is None:
         return ATOMS.get(name)
     try:
-        return wgmma(*map(int, shape.groups()))
+        return {"wgmma": wgmma, "mma": mma}[found[1]](*map(int, found.groups()[1:]))
     except ValueError:
         return None

@@ -45,7 +45,12 @@ def retire_reads(queue: Queue, pending: int) -> Retire:
 def open_batch(nodes: list[PNode], at: int, queue: Queue) -> int:
     """Open a batch before the node at ``at``. Returns the new place of that node."""
     before = _BEFORE[queue]
-    if not before or (at > 0 and isinstance(node := nodes[at - 1], PSync) and node.stmts == before):
+    waits = at
+    while waits > 0 and isinstance(node := nodes[waits - 1], PSync):
+        waits -= 1
+        if node.stmts == before:
+            return at
+    if not before:
         return at
     nodes.insert(at, PSync(before))
     return at + 1

@@ -72,7 +72,7 @@ def owner_digits(tv: TensorView, ptype: ParallelType) -> tuple[Axis, ...]:
     """The digits of the index that holds an element: those that compute it, unless an atom spreads it over those of the allocation domain."""
     if tv.schedule.atom is None or not tv.schedule.atom.spreads:
         return digits(tv, ptype)
-    spread = tuple(a for a in tv.schedule.allocation or () if a not in tv.schedule.loop and tv.schedule.ptype(a) is ptype)
+    spread = tuple(a for a in tv.schedule.allocation or () if tv.schedule.ptype(a) is ptype)
     return spread or digits(tv, ptype)
 
 

@@ -15,7 +15,7 @@ from taskfuse.ir.scalar import Const, Expr, and_, const, eq, ge, is_multiple, mi
 from taskfuse.ir.storage import storage_operands
 from taskfuse.ir.tasks import Group, Node, Task
 from taskfuse.ir.tensor import TensorView
-from taskfuse.ir.types import INDEX_TYPES, THREAD_TYPES
+from taskfuse.ir.types import INDEX_TYPES, THREAD_TYPES, MemoryType
 from taskfuse.kir.limits import WARP
 from taskfuse.kir.nodes import (
     Advance,
@@ -34,10 +34,9 @@ from taskfuse.kir.nodes import (
     Shuffle,
     Stmt,
     Wait,
-    WgmmaFence,
 )
 from taskfuse.lowering.channels import Channel, Channels, Endpoint, Turns, has_copies_of_threads
-from taskfuse.lowering.completion import close_batch, drain_at_exit, open_batch, queues, retire_reads
+from taskfuse.lowering.completion import close_batch, drain_at_exit, open_batch, queue_of, queues, retire_reads
 from taskfuse.lowering.copies import RETIRE_COPIES
 from taskfuse.lowering.domains import ancestors
 from taskfuse.lowering.plan import PBind, PDispatch, PLoop, PNode, PScope, PStmt, PSync, base_name, children, statements
@@ -108,11 +107,6 @@ class Endpoints:
         batches = {} if end is ch.producer else queues(issued)
         lag = min(batches.values(), default=0)
         self._release(plan, ch, end, last, batches, lag, BarrierSlot(arrive, slot))
-        for queue in batches:
-            first = first[0], open_batch(first[0], first[1], queue)
-            if queue is Queue.BULK:
-                drain_at_exit(plan, issued[0], queue)
-        first = first[0], first[1] - sum(isinstance(n, PSync) and n.stmts == (WgmmaFence(),) for n in first[0][first[1] - 1 : first[1]])
         acquire = Wait(BarrierSlot(wait, slot), sym(f"{c}.parity"))
         start = [_sync(end, acquire)]
         if end is ch.producer and ch.transfers:
@@ -123,6 +117,12 @@ class Endpoints:
             announced = PSync((If((Branch(and_(*where), together),)),) if where else together)
             start = [*start, announced] if ch.is_filled_by_threads else [announced]
         first[0][first[1] : first[1]] = start
+        for queue in batches:
+            self._check_registers(ch, [s for s in issued if queue_of(s.tv) is queue])
+            users = [k for k, n in enumerate(first[0]) if any(queue_of(s.tv) is queue for s in _below(n))]
+            open_batch(first[0], users[0], queue)
+            if queue is Queue.BULK:
+                drain_at_exit(plan, issued[0], queue)
         inits = [CursorInit(c, ch.stages, 0, parity)]
         if lag:
             inits.append(CursorInit(_behind(end), ch.stages, 0, parity))
@@ -130,6 +130,24 @@ class Endpoints:
             inits.append(CursorInit(f"{c}.turn", 1, 0, 0))
             self._take_turns(plan, end, end.turns, touches, ch.loop)
         _frame(plan, ch.group, end.node, self.tree).insert(0, PSync(tuple(inits)))
+
+    def _check_registers(self, ch: Channel, issued: list[PStmt]) -> None:
+        """Operands in registers of a batch are written again only after the batch is retired. Raises :class:`LoweringError`."""
+        for tv in dict.fromkeys(s.tv for s in issued):
+            for source in {r.tensor for r in self._reads(tv)}:
+                if self.statements.indexer.memory.get(source) is not MemoryType.Local:
+                    continue
+                inside = 0 if ch.loop is None else ch.loop.depth + 1
+                shared = [a for a in source.loop[inside : source.schedule.inline] if source.schedule.ptype(a).is_loop]
+                if shared or tv.schedule.in_flight:
+                    raise LoweringError(
+                        what=source.name,
+                        reason=f"{tv.name} reads its registers asynchronously, and the next "
+                        + (f"iteration over its axis of {shared[0].extent}" if shared else "batch")
+                        + " writes them again before that is done",
+                        help=f"inline {source.name} no deeper than the loop of the ring" if shared else f"{tv.name}.in_flight(0)",
+                        location=source.location,
+                    )
 
     def _release(
         self, plan: list[PNode], ch: Channel, end: Endpoint, last: tuple[list[PNode], int], batches: dict[Queue, int], lag: int, slot: BarrierSlot
@@ -160,7 +178,7 @@ class Endpoints:
             retired = [n for n in retired if not (isinstance(n, PSync) and n.stmts == node.stmts)]
             after += 1
         trips = simplify(minimum(loop.extent, lag), self.regions.facts)
-        drain = [_sync(end, *give)] if trips is ONE else [PLoop(f"{behind}.k", trips, False, [_sync(end, *give)])]
+        drain: list[PNode] = [_sync(end, *give)] if trips is ONE else [PLoop(f"{behind}.k", trips, False, [_sync(end, *give)])]
         turns = end.turns
         if turns is not None:
             if turns.depth > 1:

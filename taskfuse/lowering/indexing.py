@@ -20,20 +20,12 @@ from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import INDEX_TYPES, THREAD_TYPES, MemoryType, ParallelType
 from taskfuse.kir.nodes import Access
 from taskfuse.lowering.domains import allocation_axes, ancestors, backward, digit_values, digits, forward, owner_digits, product, refused
-from taskfuse.lowering.fragments import fragment_thread
+from taskfuse.lowering.fragments import atom_symbols, operand
 from taskfuse.lowering.plan import Environment, base_name
 from taskfuse.lowering.regions import Regions, Span, hardware_index
 from taskfuse.lowering.work import WorkLoops
 from taskfuse.schedule.joins import Joins, Loop
 from taskfuse.schedule.order import Tree
-
-ATOM = "v"
-
-
-def atom_symbols(tv: TensorView) -> dict[Axis, str]:
-    """The symbols of the axes that an atom covers: not loops, but points of one instruction."""
-    return {a: ATOM if k == 0 else f"{ATOM}{k}" for k, a in enumerate(tv.schedule.atom_axes)}
-
 
 ZERO = const(0)
 
@@ -150,7 +142,7 @@ class Indexer:
             return False
         env = self.reading_environment(consumer)
         base = sym(base_name(p, other))
-        index = theirs.start + self._lane(consumer, p, base)
+        index = theirs.start + self._lane(consumer, read, p, base)
         kept = [a for a in own if not a.is_reduction]
         if not kept:
             reach = Span(mine.start, mine.extent)
@@ -171,13 +163,10 @@ class Indexer:
                 return True
         return any(a.is_reduction for a in own) and not prove(eq(theirs.start, mine.start), env.facts)
 
-    def _lane(self, consumer: TensorView, p: ParallelType, base: Expr) -> Expr:
+    def _lane(self, consumer: TensorView, read: Read, p: ParallelType, base: Expr) -> Expr:
         """The index that reads registers: the thread's own, or the lane that an atom takes the element from."""
-        atom = consumer.schedule.atom
-        if atom is None or not atom.gathers or p is not THREAD_TYPES[0]:
-            return base
-        m, n = (sym(name) for name in atom_symbols(consumer).values())
-        return base // atom.lanes * atom.lanes + fragment_thread(m, n)
+        held = operand(consumer, read) if p is THREAD_TYPES[0] else None
+        return base if held is None else base // held.fragment.threads * held.fragment.threads + held.lane()
 
     def _logical(self, consumer: TensorView, read: Read) -> tuple[Expr, ...]:
         env = self.reading_environment(consumer)

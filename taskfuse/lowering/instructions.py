@@ -16,5 +16,7 @@ BUILDERS: dict[Instruction, Callable[[Statements, TensorView], list[PStmt]]] = {
     Instruction.TMA_LOAD: Statements.bulk_copy,
     Instruction.TMA_STORE: Statements.bulk_copy,
     Instruction.WGMMA: tensor_cores.wgmma,
+    Instruction.MMA: tensor_cores.mma,
+    Instruction.LDMATRIX: tensor_cores.ldmatrix,
     Instruction.STMATRIX: tensor_cores.stmatrix,
 }

@@ -121,7 +121,7 @@ def _phases(offset: Expr, atoms: dict[str, int], period: int, facts: Facts) -> l
 def _fit(linear: Points, swizzle: int, itemsize: int) -> tuple[int, int, Major] | None:
     """(LBO, SBO, major) such that the instruction's address of every element is ``linear``, or ``None``."""
     rows, depth = linear.shape
-    r, k = np.meshgrid(np.arange(rows), np.arange(depth), indexing="ij")
+    r, k = np.indices((rows, depth), np.int64)
     rb, kb = r * itemsize, k * itemsize
 
     def step(row: int, column: int) -> int:

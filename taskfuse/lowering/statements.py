@@ -14,7 +14,7 @@ from taskfuse.ir.atoms import Bounds, Completion, Instruction
 from taskfuse.ir.axes import Axis
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.expr import Assemble, IndexValue, Literal, MathExpr, Pointwise, Read, Reduction, ScalarRead, Select, View
-from taskfuse.ir.scalar import FALSE, TRUE, Expr, const, ge, prove, simplify, substitute
+from taskfuse.ir.scalar import FALSE, TRUE, Expr, const, ge, prove, simplify, substitute, sym
 from taskfuse.ir.storage import storage_operands, storage_uses
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import MemoryType
@@ -38,8 +38,9 @@ from taskfuse.kir.nodes import (
 )
 from taskfuse.lowering.bulk import NoBulkCopyError, derive
 from taskfuse.lowering.domains import refused
-from taskfuse.lowering.indexing import Indexer, atom_symbols
-from taskfuse.lowering.plan import Environment, PStmt
+from taskfuse.lowering.fragments import atom_symbols, result
+from taskfuse.lowering.indexing import Indexer
+from taskfuse.lowering.plan import Environment, PLoop, PNode, PStmt
 
 COPY = ELEMENTWISE["copy"]
 
@@ -179,6 +180,8 @@ class Statements:
 
     def _is_gathered(self, tv: TensorView) -> bool:
         """True if an atom reads all registers of ``tv``, also those of elements that do not exist."""
+        if self.indexer.memory[tv] is not MemoryType.Local:
+            return False
         users = (u.output for u in storage_uses(self.fusion, tv))
         return any(u.schedule.atom is not None and u.schedule.atom.bounds is Bounds.COVER for u in users)
 
@@ -200,13 +203,13 @@ class Statements:
     def fills(self, tv: TensorView) -> bool:
         """True if a reduction's accumulators are set before its loops; an atom's first step sets them instead, if there is a first step."""
         expr, atom = self.definition(tv), tv.schedule.atom
-        if atom is None or atom.contraction is None:
+        if atom is None or not atom.sets_first:
             return True
         assert isinstance(expr, Reduction)
         loops = [a for a in tv.loop if a.is_reduction and tv.schedule.ptype(a).is_loop]
         return expr.init.value != 0 or not all(prove(ge(a.extent, 1), self.indexer.regions.facts) for a in loops)
 
-    def init(self, tv: TensorView, loops: dict[Axis, Expr]) -> list[PStmt]:
+    def init(self, tv: TensorView, loops: dict[Axis, Expr]) -> list[PNode]:
         """The accumulator set to the reduction's initial value."""
         if not self.fills(tv):
             return []
@@ -214,7 +217,14 @@ class Statements:
         assert isinstance(expr, Reduction)
         env = self.indexer.variant(tv, loops, MemoryType.Local, outside=True)
         out = self.indexer.write(tv, env, MemoryType.Local, self.accumulator(tv))
-        return [self.statement(tv, Compute(out, COPY, (Immediate(expr.init.value, expr.init.dtype),), tv.dtype, expr.location), env, env.guards)]
+        value = (Immediate(expr.init.value, expr.init.dtype),)
+        if tv.schedule.atom is None or not tv.schedule.atom.spreads:
+            return [self.statement(tv, Compute(out, COPY, value, tv.dtype, expr.location), env, env.guards)]
+        register, tile = f"{tv.name}.r", dict.fromkeys(atom_symbols(tv).values(), const(0))
+        (place,) = out.index
+        every = Access(out.buffer, (simplify(substitute(place, tile) + sym(register), env.facts),))
+        count = const(result(tv).fragment.count)
+        return [PLoop(register, count, True, [self.statement(tv, Compute(every, COPY, value, tv.dtype, expr.location), env, env.guards)])]
 
     def store(self, tv: TensorView, loops: dict[Axis, Expr]) -> PStmt:
         """The result of a reduction stored from its accumulator, at the first index of what replicates it."""

@@ -1,4 +1,4 @@
-"""Statements of tensor-core atoms: wgmma and stmatrix.
+"""Statements of tensor-core atoms: wgmma, mma.sync, ldmatrix and stmatrix.
 
 Each builder reads an operand's place off the domains, evaluates it on every point of the atom's tile, and compares it with what the
 instruction does: matrix descriptors for Shared operands, the fragment layout for registers. What no instruction executes is an error.
@@ -6,21 +6,18 @@ instruction does: matrix descriptors for Shared operands, the fragment layout fo
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 from numpy.typing import NDArray
 
-from taskfuse.ir.expr import Read, Reduction
+from taskfuse.ir.expr import Read
 from taskfuse.ir.scalar import FALSE, TRUE, Const, Expr, Facts, const, evaluate, ge, prove, simplify, substitute, sym
 from taskfuse.ir.storage import storage_operands
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import THREAD_TYPES, MemoryType
 from taskfuse.kir.limits import WARP
-from taskfuse.kir.nodes import Access, Descriptor, StMatrix, Wgmma
+from taskfuse.kir.nodes import Access, Descriptor, LdMatrix, Mma, StMatrix, Wgmma
 from taskfuse.lowering.domains import owner_digits, product, refused
-from taskfuse.lowering.fragments import fragment_register, fragment_thread
-from taskfuse.lowering.indexing import atom_symbols
+from taskfuse.lowering.fragments import Held, atom_symbols, factor, operand, result
 from taskfuse.lowering.matrix import NoDescriptorError, derive
 from taskfuse.lowering.plan import Environment, PStmt, base_name
 from taskfuse.lowering.statements import Statements
@@ -30,53 +27,118 @@ TIDX = THREAD_TYPES[0]
 
 def wgmma(st: Statements, tv: TensorView) -> list[PStmt]:
     """``acc (+)= A @ B^T`` on one tile by a warpgroup; the first of a sum sets the accumulators."""
-    atom, expr = tv.schedule.atom, st.definition(tv)
+    env, acc, factors = _contraction(st, tv)
+    atom = tv.schedule.atom
     assert atom is not None
-    assert isinstance(expr, Reduction)
     assert atom.tile is not None
-    env = st.indexer.reading_environment(tv)
-    _check_lanes(st, tv, env)
-    m, n, k = atom_symbols(tv).values()
-    sizes = dict(zip((m, n, k), atom.tile, strict=True))
-    a, b = _factors(st, tv, env, m, n)
-    acc = _accumulators(st, tv, env, (m, n), sizes)
     loops = [env.values[x] for x in tv.loop if x.is_reduction and tv.schedule.ptype(x).is_loop]
     started = TRUE if st.fills(tv) else ge(sum(loops, const(0)), 1) if loops else FALSE
-    first = Access(acc.buffer, tuple(simplify(substitute(e, {m: const(0), n: const(0)}), env.facts) for e in acc.index))
-    descriptors = [_descriptor(st, tv, env, source, access, (row, sizes[row]), (k, sizes[k])) for (source, access), row in ((a, m), (b, n))]
-    stmt = Wgmma(sizes[n], sizes[k], first, *descriptors, started, a[0].dtype)
-    return [PStmt(tv, st.indexer.tree.place[tv], stmt, env.guards, env.facts, (acc,), (a[1], b[1], acc))]
+    names = list(atom_symbols(tv).values())
+    sizes = dict(zip(names, atom.tile, strict=True))
+    (a, a_place), (b, b_place) = factors
+    held = st.indexer.memory.get(a.tensor) is MemoryType.Local
+    left = _registers(tv, a, a_place, env) if held else _descriptor(st, tv, env, a.tensor, a_place, (names[0], sizes[names[0]]), (names[2], sizes[names[2]]))
+    right = _descriptor(st, tv, env, b.tensor, b_place, (names[1], sizes[names[1]]), (names[2], sizes[names[2]]))
+    stmt = Wgmma(atom.tile[1], atom.tile[2], _first(tv, acc, env), left, right, started, a.tensor.dtype, b.tensor.dtype)
+    return [PStmt(tv, st.indexer.tree.place[tv], stmt, env.guards, env.facts, (acc,), (a_place, b_place, acc))]
+
+
+def mma(st: Statements, tv: TensorView) -> list[PStmt]:
+    """``acc += A @ B`` on one tile by a warp, all in registers."""
+    env, acc, factors = _contraction(st, tv)
+    atom = tv.schedule.atom
+    assert atom is not None
+    assert atom.tile is not None
+    for read, _ in factors:
+        memory = st.indexer.memory.get(read.tensor, MemoryType.Global)
+        if memory is not MemoryType.Local:
+            reason = f"the atom {atom.name} takes its factors from registers, and {read.tensor.name} lives in {memory.value} memory"
+            raise refused(tv, reason, f"{read.tensor.name}.cache_after() with tf.atoms.LDMATRIX_X4")
+    (a, a_place), (b, b_place) = factors
+    registers = (_registers(tv, a, a_place, env), _registers(tv, b, b_place, env))
+    stmt = Mma(atom.tile[2], _first(tv, acc, env), *registers, a.tensor.dtype, b.tensor.dtype, st.definition(tv).location)
+    return [PStmt(tv, st.indexer.tree.place[tv], stmt, env.guards, env.facts, (acc,), (a_place, b_place, acc))]
+
+
+def ldmatrix(st: Statements, tv: TensorView) -> list[PStmt]:
+    """A 16 x 16 tile of 16-bit elements from Shared memory to the registers of a warp."""
+    env, out, _read, source = _moved(st, tv, MemoryType.Local, MemoryType.Shared)
+    (index,) = out.index
+    m, n = atom_symbols(tv).values()
+    points = _points(simplify(index - substitute(index, {m: const(0), n: const(0)}), env.facts), result(tv), tv)
+    order = [int(points[8 * (g % 2), 8 * (g // 2)]) // 2 for g in range(4)]  # of the matrices at (g % 2, g / 2)
+    rows, columns = np.meshgrid(np.arange(16), np.arange(16), indexing="ij")
+    wanted = 2 * np.asarray(order)[rows // 8 + 2 * (columns // 8)] + columns % 2
+    if order not in ([0, 1, 2, 3], [0, 2, 1, 3]) or not np.array_equal(points, wanted):
+        raise refused(tv, "its registers are not in an order that ldmatrix fills", "set_allocation_domain(tf.layouts.fragment()), or with halves_first=True")
+    _check_lanes_hold(tv, result(tv), env)
+    return [PStmt(tv, st.indexer.tree.place[tv], LdMatrix(_first(tv, out, env), _rows(st, tv, source, order, env)), env.guards, env.facts, (out,), (source,))]
 
 
 def stmatrix(st: Statements, tv: TensorView) -> list[PStmt]:
     """A 16 x 16 tile of 16-bit elements from the registers of a warp to Shared memory."""
+    env, out, read, source = _moved(st, tv, MemoryType.Shared, MemoryType.Local)
+    st.alignments[tv.name] = max(st.alignments.get(tv.name, 1), 16)
+    stmt = StMatrix(_rows(st, tv, out, [0, 1, 2, 3], env), _registers(tv, read, source, env))
+    return [PStmt(tv, st.indexer.tree.place[tv], stmt, env.guards, env.facts, (out,), (source,))]
+
+
+def _contraction(st: Statements, tv: TensorView) -> tuple[Environment, Access, list[tuple[Read, Access]]]:
+    """The environment of a contraction, its accumulators, and its factors: the one with the rows of the result, the one with its columns."""
+    env = st.indexer.reading_environment(tv)
+    _check_lanes(st, tv, env)
+    acc = st.indexer.write(tv, env, MemoryType.Local, st.accumulator(tv))
+    if st.indexer.memory[tv] is not MemoryType.Local or st.accumulator(tv) != tv.name:
+        raise refused(tv, "the atom accumulates in registers", "leave its memory type unset, and copy the result with cache_before()")
+    _check_order(tv, acc, result(tv), env)
+    _check_lanes_hold(tv, result(tv), env)
+    found: dict[int, tuple[Read, Access]] = {}
+    for source in storage_operands(st.fusion, st.definition(tv)):
+        access = st.indexer.read(tv, env, source)[0] if isinstance(source, Read) else None
+        which = factor(tv, source) if isinstance(source, Read) else None
+        if not isinstance(source, Read) or not isinstance(access, Access) or which is None or which in found:
+            raise refused(
+                tv, "its two factors are no tensors of which one has the atom's rows and one its columns", "cover with the atom one axis of each factor"
+            )
+        found[which] = source, access
+    return env, acc, [found[0], found[1]]
+
+
+def _moved(st: Statements, tv: TensorView, to: MemoryType, of: MemoryType) -> tuple[Environment, Access, Read, Access]:
+    """The environment of a copy of a tile of matrices, and its two sides."""
     atom = tv.schedule.atom
     assert atom is not None
-    assert atom.tile is not None
     env = st.indexer.environment(tv)
     _check_lanes(st, tv, env)
-    m, n = atom_symbols(tv).values()
-    sizes = dict(zip((m, n), atom.tile, strict=True))
     out = st.indexer.write(tv, env)
     (read,) = (o for o in storage_operands(st.fusion, st.definition(tv)) if isinstance(o, Read))
     source = st.indexer.read(tv, env, read)[0]
-    assert isinstance(source, Access)
-    inside, held = st.indexer.memory[tv], st.indexer.memory[read.tensor]
-    if inside is not MemoryType.Shared or held is not MemoryType.Local or tv.dtype.itemsize != 2:
+    memories = st.indexer.memory[tv], st.indexer.memory.get(read.tensor, MemoryType.Global)
+    if memories != (to, of) or tv.dtype.itemsize != 2:
         raise refused(
             tv,
-            f"the atom {atom.name} copies 16-bit elements from registers to Shared memory, not {tv.dtype.name} from {held.value} to {inside.value}",
-            f"spread the loop axes of {read.tensor.name} with fragment(), so that its elements lie with the lanes that store them",
+            f"the atom {atom.name} copies 16-bit elements from {of.value} to {to.value} memory, "
+            f"not {tv.dtype.name} from {memories[1].value} to {memories[0].value}",
+            "spread the tensor in registers with fragment(), so that its elements lie with the lanes of the atom",
         )
-    _check_registers(tv, source, (m, n), sizes, env.facts)
-    _check_rows(tv, out, n, env.facts)
+    return env, out, read, source
+
+
+def _first(tv: TensorView, access: Access, env: Environment) -> Access:
+    """The access at the first point of the atom's tile."""
+    start = dict.fromkeys(atom_symbols(tv).values(), const(0))
+    return Access(access.buffer, tuple(simplify(substitute(e, start), env.facts) for e in access.index))
+
+
+def _rows(st: Statements, tv: TensorView, access: Access, order: list[int], env: Environment) -> Access:
+    """The row that each lane addresses: row l % 8 of matrix l / 8, ``order[g]`` being the number of the matrix at (g % 2, g / 2) of the tile."""
+    m, n = atom_symbols(tv).values()
+    _check_rows(tv, access, n, env.facts)
     lane = sym(base_name(TIDX, st.indexer.tree.place[tv])) % WARP
-    at = {m: lane % 16, n: lane // 16 * 8}
-    start = {m: const(0), n: const(0)}
-    place = Access(out.buffer, tuple(simplify(substitute(e, at), env.facts) for e in out.index))
-    registers = Access(source.buffer, tuple(simplify(substitute(e, start), env.facts) for e in source.index))
-    st.alignments[tv.name] = max(st.alignments.get(tv.name, 1), 16)
-    return [PStmt(tv, st.indexer.tree.place[tv], StMatrix(place, registers), env.guards, env.facts, (out,), (source,))]
+    low, high = lane // 8 % 2, lane // 16
+    upper, right = (low, high) if order == [0, 1, 2, 3] else (high, low)
+    at = {m: upper * 8 + lane % 8, n: right * 8}
+    return Access(access.buffer, tuple(simplify(substitute(e, at), env.facts) for e in access.index))
 
 
 def _check_lanes(st: Statements, tv: TensorView, env: Environment) -> None:
@@ -93,22 +155,6 @@ def _check_lanes(st: Statements, tv: TensorView, env: Environment) -> None:
     split = next((g for g in env.guards if base in g.free), None)
     if split is not None:
         raise refused(tv, f"the atom {atom.name} would run under the guard {split}, which splits its lanes", "split by divisors")
-
-
-def _factors(st: Statements, tv: TensorView, env: Environment, m: str, n: str) -> tuple[tuple[TensorView, Access], tuple[TensorView, Access]]:
-    """The operands with rows m and with rows n: tensor and access."""
-    found: dict[str, tuple[TensorView, Access]] = {}
-    for operand in storage_operands(st.fusion, st.definition(tv)):
-        access = st.indexer.read(tv, env, operand)[0] if isinstance(operand, Read) else None
-        if not isinstance(operand, Read) or not isinstance(access, Access):
-            raise refused(tv, "a factor of its products is no tensor", "multiply tensors")
-        free = {name for e in access.index for name in e.free} & {m, n}
-        if len(free) != 1 or free <= found.keys():
-            raise refused(tv, f"{operand.tensor.name} does not run over one of the atom's two result axes", "cover with the atom one axis of each factor")
-        found[free.pop()] = operand.tensor, access
-    if len(found) != 2:
-        raise refused(tv, "the atom multiplies two tensors", "use the atom on a matrix product")
-    return found[m], found[n]
 
 
 def _descriptor(st: Statements, tv: TensorView, env: Environment, source: TensorView, access: Access, rows: tuple[str, int], k: tuple[str, int]) -> Descriptor:
@@ -128,41 +174,44 @@ def _descriptor(st: Statements, tv: TensorView, env: Environment, source: Tensor
     return Descriptor(Access(access.buffer, tile.start), const(0), tile.swizzle, tile.lbo, tile.sbo, tile.major)
 
 
-def _accumulators(st: Statements, tv: TensorView, env: Environment, tile: tuple[str, str], sizes: dict[str, int]) -> Access:
-    """The access of the accumulators, whose place is the instruction's for every element of the tile."""
-    acc = st.indexer.write(tv, env, MemoryType.Local, st.accumulator(tv))
-    if st.indexer.memory[tv] is not MemoryType.Local or st.accumulator(tv) != tv.name:
-        raise refused(tv, "the atom accumulates in registers", "leave its memory type unset, and copy the result with cache_before()")
-    _check_registers(tv, acc, tile, sizes, env.facts)
+def _registers(tv: TensorView, read: Read, access: Access, env: Environment) -> Access:
+    """The first register of an operand, which lies as the instruction takes it."""
+    held = operand(tv, read)
+    assert held is not None
+    _check_order(tv, access, held, env)
+    return _first(tv, access, env)
+
+
+def _check_order(tv: TensorView, access: Access, held: Held, env: Environment) -> None:
+    """Every element of a tile lies in the register, counted from the first element's, where the instruction has it."""
+    (index,) = access.index
+    moved = simplify(index - substitute(index, dict.fromkeys((held.row, held.column), const(0))), env.facts)
+    if not np.array_equal(_points(moved, held, tv), held.fragment.owners()[1]):
+        raise refused(
+            tv, f"the registers of {access.buffer} are not in the order of the instruction", "spread the tensor with fragment(), or the atom's layout"
+        )
+
+
+def _check_lanes_hold(tv: TensorView, held: Held, env: Environment) -> None:
+    """Every element of a tile lies with the lane where the instruction puts it."""
     own = owner_digits(tv, TIDX)
     owner = const(0)
     for k, a in enumerate(own):
         owner = owner + env.values[a] * product(own[k + 1 :])
-    m, n = (sym(name) for name in tile)
-    if any(_points(simplify(owner - fragment_thread(m, n), env.facts), tile, sizes, tv).ravel()):
+    threads = held.fragment.threads
+    if not np.array_equal(_points(simplify(owner % threads, env.facts), held, tv), held.fragment.owners()[0]):
         raise refused(tv, "its allocation domain is not how the atom holds a matrix in registers", "leave the allocation domain that set_atom gives it")
-    return acc
 
 
-def _check_registers(tv: TensorView, access: Access, tile: tuple[str, str], sizes: dict[str, int], facts: Facts) -> None:
-    """Every element of a tile lies in the register, counted from the first element's, where the instruction has it."""
-    m, n = (sym(name) for name in tile)
-    (index,) = access.index
-    moved = simplify(index - substitute(index, dict.fromkeys(tile, const(0))), facts)
-    if not moved.free <= set(tile) or any(_points(moved - fragment_register(m, n), tile, sizes, tv).ravel()):
-        raise refused(
-            tv, f"the registers of {access.buffer} are not in the order of the instruction", "spread both tensors with fragment() or the atom's layout"
-        )
-
-
-def _points(e: Expr, tile: Sequence[str], sizes: dict[str, int], tv: TensorView) -> NDArray[np.int64]:
+def _points(e: Expr, held: Held, tv: TensorView) -> NDArray[np.int64]:
     """An expression on every point of a tile."""
-    grid = dict(zip(tile, np.meshgrid(*(np.arange(sizes[name], dtype=np.int64) for name in tile), indexing="ij"), strict=True))
-    if not e.free <= set(tile):
+    shape = held.fragment.shape
+    if not e.free <= {held.row, held.column}:
         raise refused(
             tv, "the place of its elements in registers depends on more than the atom's axes", "bind the axes around the atom to loops or index types"
         )
-    return np.broadcast_to(np.asarray(evaluate(e, grid), np.int64), tuple(sizes[name] for name in tile))
+    rows, columns = np.meshgrid(*(np.arange(n, dtype=np.int64) for n in shape), indexing="ij")
+    return np.broadcast_to(np.asarray(evaluate(e, {held.row: rows, held.column: columns}), np.int64), shape)
 
 
 def _check_rows(tv: TensorView, out: Access, n: str, facts: Facts) -> None:

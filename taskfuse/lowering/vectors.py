@@ -11,7 +11,7 @@ from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import MemoryType
 from taskfuse.kir.nodes import Access, AsyncCopy, VectorCopy
 from taskfuse.lowering.domains import product, refused
-from taskfuse.lowering.indexing import ATOM
+from taskfuse.lowering.fragments import ATOM
 from taskfuse.lowering.plan import Environment, PStmt
 from taskfuse.lowering.statements import Statements
 

@@ -69,12 +69,16 @@ def swizzled(span_bytes: int) -> AllocationLayout:
     return layout
 
 
-def fragment() -> AllocationLayout:
+def fragment(halves_first: bool = False) -> AllocationLayout:
     """How tensor cores hold an m x n matrix in registers: the last two axes, spread over TIDx.
 
     Rows go 16 to a warp; there, lane 4 * (m % 8) + n % 8 / 2 holds of row m % 8 and of row m % 8 + 8 two columns of every 8 (PTX ISA, "Matrix
     Fragments for wgmma.mma_async.m64nNk16"). So the element (m, n) lies with thread 32 * (m / 16) + 4 * (m % 8) + n % 8 / 2 in register
     4 * (n / 8) + 2 * (m % 16 / 8) + n % 2. m must be a constant multiple of 16, n of 8.
+
+    Args:
+        halves_first: the two halves of 8 rows lie one after the other, each with all of its columns: as ``mma.sync`` takes two tiles of its
+            second factor, which has 8 rows.
     """
 
     def layout(tensor: TensorView) -> tuple[Axis, ...]:
@@ -85,7 +89,8 @@ def fragment() -> AllocationLayout:
         builder.split(-2, FRAGMENT_ROWS).split(-2, FRAGMENT_HALF).split(-1, FRAGMENT_COLUMNS).split(
             -1, FRAGMENT_PAIR
         )  # [..., w, half, row, column/8, pair, element]
-        builder.reorder({-5: -2, -4: -5, -3: -3, -2: -4})  # [..., w, row, pair, column/8, half, element]
+        # from [..., w, half, row, column/8, pair, element] to [..., w, row, pair, column/8, half, element], or with the halves before the columns
+        builder.reorder({-5: -3, -4: -5, -3: -2, -2: -4} if halves_first else {-5: -2, -4: -5, -3: -3, -2: -4})
         for k in (-6, -5, -4):
             builder.parallelize(k, ParallelType.TIDx)
         return builder(tensor)
