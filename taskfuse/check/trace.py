@@ -240,9 +240,9 @@ class Trace:
             case AsyncCopy(out=out, source=source, width=width, valid=valid):
                 reads = ids[self._value(valid, ids).astype(np.bool_)]
                 sources = dict(zip(reads.tolist(), self._elements(source, reads, width).tolist(), strict=True))
-                written: list[int] = self._elements(out, ids, width).tolist()
+                firsts: list[int] = self._elements(out, ids, width).tolist()
                 values: list[Any] = []
-                for t, first in zip(ids.tolist(), written, strict=True):
+                for t, first in zip(ids.tolist(), firsts, strict=True):
                     at = sources.get(t)
                     values.append((out.buffer, np.arange(first, first + width), source.buffer, np.arange(0) if at is None else np.arange(at, at + width)))
                 self._emit(stmt, ids, [Queue.COPY] * len(ids), values, write=True)
