@@ -103,8 +103,10 @@ def test_addresses_that_are_not_used_do_not_count(matrices: int) -> None:
     assert verdict(moves) is Verdict.PROVED
     assert verdict(moves.replace(f"t[threadIdx.x % {8 * matrices}", f"t[threadIdx.x % {4 * matrices}")) is Verdict.REFUTED
     # a warp comes together at LDMATRIX, but nothing orders the writes of other lanes before it
-    assert verdict(moves.replace("SYNC block\nLDMATRIX", "LDMATRIX")) is not Verdict.PROVED
-    assert verdict(moves.replace("SYNC block\nLDMATRIX", "SYNC warp\nLDMATRIX")) is Verdict.PROVED
+    # nor the writes of STMATRIX before the reads of the lanes that gave its addresses
+    for after in ("LDMATRIX", "FOR i in 0..8:\n  y"):
+        assert verdict(moves.replace(f"SYNC block\n{after}", after)) is not Verdict.PROVED
+        assert verdict(moves.replace(f"SYNC block\n{after}", f"SYNC warp\n{after}")) is Verdict.PROVED
 
 
 def test_a_warp_comes_together_at_every_collective() -> None:
