@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 
 from taskfuse.dtypes import DType
 from taskfuse.ir.scalar import TRUE, Expr, const
-from taskfuse.ir.types import MemoryType
+from taskfuse.ir.types import MemoryType, ParallelType
+from taskfuse.kir.clusters import cluster_threads
 from taskfuse.kir.kernel import ONE, Kernel
 from taskfuse.kir.nodes import (
     Access,
@@ -54,6 +55,7 @@ from taskfuse.kir.nodes import (
     WgmmaFence,
 )
 from taskfuse.kir.walk import Body
+from taskfuse.kir.words import ACROSS
 
 INDENT = "  "
 MEMORY_KEYWORDS = {MemoryType.Local: "LOCAL", MemoryType.Shared: "SHARED", MemoryType.Global: "GLOBAL"}
@@ -191,6 +193,8 @@ class _Printer:
                 return "SYNC warp" if stmt.threads is WARP_SIZE else f"SYNC warp {stmt.threads}"
             case BarrierScope.NAMED:
                 return f"SYNC named {stmt.id}, {stmt.threads}"
+            case BarrierScope.CLUSTER:
+                return "SYNC cluster" if stmt.threads is cluster_threads(self.kernel.block, self.kernel.cluster) else f"SYNC cluster {stmt.threads}"
             case BarrierScope.GRID:
                 return f"SYNC grid {stmt.counter}, {stmt.threads}"
 
@@ -213,7 +217,7 @@ class _Printer:
             case FenceInit():
                 return "FENCE mbarrier_init"
             case Arrive():
-                return f"ARRIVE {_slot(stmt.barrier)}"
+                return f"ARRIVE {_slot(stmt.barrier)}{_across(stmt.across)}"
             case Expect():
                 return f"EXPECT {_slot(stmt.barrier)} bytes {stmt.bytes}"
             case Wait():
@@ -223,7 +227,7 @@ class _Printer:
             case Advance():
                 return f"{stmt.cursor}.advance({stmt.count})"
             case TmaLoad():
-                return f"TMA {self.access(stmt.out)} <- {stmt.map}({_list(stmt.coords)}) on {_slot(stmt.barrier)}"
+                return f"TMA {self.access(stmt.out)} <- {stmt.map}({_list(stmt.coords)}) on {_slot(stmt.barrier)}{_across(stmt.across)}"
             case TmaStore():
                 return f"TMA {stmt.map}({_list(stmt.coords)}) <- {self.access(stmt.source)}"
             case Commit():
@@ -312,6 +316,10 @@ def _buffer(buffer: Buffer) -> str:
 
 def _slot(barrier: BarrierSlot) -> str:
     return f"{barrier.name}[{barrier.slot}]"
+
+
+def _across(types: tuple[ParallelType, ...]) -> str:
+    return f" {ACROSS} {', '.join(p.value for p in types)}" if types else ""
 
 
 def _dim3(dim: Dim3) -> str:

@@ -231,7 +231,7 @@ def map_expressions(stmt: Stmt, f: ExprMap) -> Stmt:
         case InitBarrier():
             return InitBarrier(slot(stmt.barrier), f(stmt.count))
         case Arrive():
-            return Arrive(slot(stmt.barrier))
+            return replace(stmt, barrier=slot(stmt.barrier))
         case Expect():
             return Expect(slot(stmt.barrier), f(stmt.bytes))
         case Wait():
@@ -239,7 +239,7 @@ def map_expressions(stmt: Stmt, f: ExprMap) -> Stmt:
         case Advance():
             return Advance(stmt.cursor, f(stmt.count))
         case TmaLoad():
-            return TmaLoad(access(stmt.out), stmt.map, coordinates(stmt.coords), slot(stmt.barrier))
+            return replace(stmt, out=access(stmt.out), coords=coordinates(stmt.coords), barrier=slot(stmt.barrier))
         case TmaStore():
             return TmaStore(stmt.map, coordinates(stmt.coords), access(stmt.source))
         case Wgmma():

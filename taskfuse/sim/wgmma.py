@@ -55,6 +55,10 @@ class WgmmaOperation:
     holders: int = WARPGROUP // WARP
     progress: Progress = Progress.ISSUED
 
+    @property
+    def target(self) -> Block:
+        return self.block
+
     def retire(self, owner: int, wanted: Progress) -> None:
         memory = self.block.memory
         owned = memory.stores[self.registers.number].owned
