@@ -9,7 +9,7 @@ import pytest
 
 import taskfuse as tf
 from examples import nested_groups, pipeline, stream
-from taskfuse.cuda import instructions, nvrtc
+from taskfuse.cuda import cluster_instructions, instructions, nvrtc
 from taskfuse.cuda.expressions import DIVISOR, FLOOR_DIVIDE, FLOOR_MODULO
 from taskfuse.cuda.names import Names
 from taskfuse.cuda.signature import DivisorArgument, IntegerArgument, PointerArgument, ScalarArgument, StrideArgument, WorkspaceArgument
@@ -123,7 +123,9 @@ FOR for in 0..2 UNROLL:
 def test_names_of_helpers_are_taken() -> None:
     helpers = [h for h in vars(instructions).values() if isinstance(h, Helper)]
     helpers += [instructions.copy_vector(16), instructions.tma_load(3), instructions.tma_store(1), instructions.set_registers(40, 168)]
-    helpers += [instructions.wgmma(64, 16, tf.bfloat16, Major.K, Major.MN), instructions.cluster_index("x"), FLOOR_DIVIDE, FLOOR_MODULO, DIVISOR]
+    helpers += [h for h in vars(cluster_instructions).values() if isinstance(h, Helper)]
+    helpers += [cluster_instructions.cluster_index("x"), cluster_instructions.tma_multicast(2)]
+    helpers += [instructions.wgmma(64, 16, tf.bfloat16, Major.K, Major.MN), FLOOR_DIVIDE, FLOOR_MODULO, DIVISOR]
     assert len(helpers) > 30
     for helper in helpers:
         for defined in re.findall(r"(?:\w+\*? )(\w+)\([^)]*\) \{", helper.text):
