@@ -19,8 +19,9 @@ from taskfuse.ir.scalar import Const, Expr, const, eq, ge, is_multiple, lt, maxi
 from taskfuse.ir.storage import has_code, made_from, storage_uses
 from taskfuse.ir.tasks import Group, Node, Task
 from taskfuse.ir.tensor import TensorView
-from taskfuse.ir.types import BLOCK_TYPES, THREAD_TYPES, MemoryType, ParallelType
+from taskfuse.ir.types import GRID_TYPES, THREAD_TYPES, MemoryType, ParallelType
 from taskfuse.kir.limits import WARP
+from taskfuse.lowering.clusters import is_multicast, shared_types
 from taskfuse.lowering.dispatch import has_copies
 from taskfuse.lowering.domains import digit_values, digits, product
 from taskfuse.lowering.regions import Regions, hardware_index
@@ -73,6 +74,7 @@ class Channel:
     Attributes:
         group: the vertical group.
         loop: each iteration fills one slot; ``None``: one trip.
+        across: the cluster types whose blocks share a copy into it; a slot is then empty when it is empty in all of them.
     """
 
     name: str
@@ -82,6 +84,7 @@ class Channel:
     producer: Endpoint
     consumers: list[Endpoint]
     stages: int
+    across: tuple[ParallelType, ...] = ()
 
     @property
     def transfers(self) -> list[TensorView]:
@@ -197,12 +200,15 @@ class Channels:
         turns = [self._turns(serial, e, {u for u in users if e in self.tree.path(u)}) for e in ends]
         key = (group, source, tuple(ends), loop, tuple(None if t is None else t.loop for t in turns))
         channel = found.get(key)
-        if channel is None or not self._fills_first([*channel.tensors, tv]):
+        across = shared_types(self.regions, source, tv) if is_multicast(tv) else ()
+        apart = channel is not None and bool(across) and bool(channel.across) and across != channel.across
+        if channel is None or apart or not self._fills_first([*channel.tensors, tv]):
             name = f"ch{len(self.channels)}"
             consumers = [Endpoint(e, f"{name}.c" if len(ends) == 1 else f"{name}.c{k}", t) for k, (e, t) in enumerate(zip(ends, turns, strict=True))]
             channel = found[key] = Channel(name, group, [], loop, Endpoint(source, f"{name}.p"), consumers, 1)
             self.channels.append(channel)
         channel.tensors.append(tv)
+        channel.across = channel.across or across
         channel.stages = max(channel.stages, tv.schedule.stages if loop is not None else 1)
         self._of[tv] = channel
 
@@ -261,7 +267,7 @@ class Channels:
 
     def _check_blocks(self, tv: TensorView, source: Node, end: Node) -> None:
         """A ring is one block's: both ends run in the same blocks."""
-        for p in BLOCK_TYPES:
+        for p in GRID_TYPES:
             mine, theirs = self.regions.region(source, p), self.regions.region(end, p)
             if not (prove(eq(mine.start, theirs.start), self.regions.facts) and prove(eq(mine.extent, theirs.extent), self.regions.facts)):
                 raise LoweringError(
@@ -400,7 +406,7 @@ class Channels:
         for ch in self.channels:
             empty = const(0)
             for end in ch.consumers:
-                empty = empty + self.arrivals(end)
+                empty = empty + self.arrivals(end) * self.regions.count(end.node, ch.across)
             full = (self.arrivals(ch.producer) if ch.stores else const(0)) + (1 if ch.transfers else 0)
             found += [(f"{ch.name}.full", ch.stages, full), (f"{ch.name}.empty", ch.stages, simplify(empty, self.regions.facts))]
             for end in ch.consumers:

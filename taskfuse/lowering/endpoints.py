@@ -16,7 +16,7 @@ from taskfuse.ir.scalar import Const, Expr, and_, const, eq, is_multiple, select
 from taskfuse.ir.storage import storage_operands
 from taskfuse.ir.tasks import Group, Node, Task
 from taskfuse.ir.tensor import TensorView
-from taskfuse.ir.types import INDEX_TYPES, THREAD_TYPES
+from taskfuse.ir.types import INDEX_TYPES, THREAD_TYPES, ParallelType
 from taskfuse.kir.limits import WARP
 from taskfuse.kir.nodes import (
     Advance,
@@ -103,7 +103,7 @@ class Endpoints:
         level = end.turns.outer if end.turns is not None and end.turns.loop is ch.loop else ch.loop
         first, last = self._span(_level_blocks(plan, end.node, level), touches, end.turns is not None)
         issued = [s for blocks in _level_blocks(plan, end.node, level) for n in blocks for s in _below(n) if touches(s)]
-        release = (*self._retire(plan, ch, end, issued), *self.arrive(end, BarrierSlot(arrive, slot))) if end is not ch.producer or ch.stores else ()
+        release = (*self._retire(plan, ch, end, issued), *self.arrive(end, BarrierSlot(arrive, slot), () if end is ch.producer else ch.across)) if end is not ch.producer or ch.stores else ()
         last[0][last[1] + 1 : last[1] + 1] = [_sync(end, *self._publish(ch, end), *release, Advance(c, const(1)))]
         acquire = Wait(BarrierSlot(wait, slot), sym(f"{c}.parity"))
         start = [_sync(end, acquire)]
@@ -219,12 +219,12 @@ class Endpoints:
         first[0].insert(start - 1 if own else start, take)
         self.held.append((take, give, end))
 
-    def arrive(self, end: Endpoint, slot: BarrierSlot) -> tuple[Stmt, ...]:
-        """The statements with which an endpoint arrives."""
+    def arrive(self, end: Endpoint, slot: BarrierSlot, across: tuple[ParallelType, ...] = ()) -> tuple[Stmt, ...]:
+        """The statements with which an endpoint arrives, in all blocks that share a copy ``across`` some cluster types."""
         if not self.channels.by_warp(end):
-            return (Arrive(slot),)
+            return (Arrive(slot, across),)
         lane = simplify(linear_thread(self.regions) % WARP, self.regions.facts)
-        return (Barrier(BarrierScope.WARP, const(WARP), note="before one lane arrives for the warp"), If((Branch(eq(lane, 0), (Arrive(slot),)),)))
+        return (Barrier(BarrierScope.WARP, const(WARP), note="before one lane arrives for the warp"), If((Branch(eq(lane, 0), (Arrive(slot, across),)),)))
 
 
 def _flat(nodes: list[PNode]) -> Iterator[PSync | PStmt]:

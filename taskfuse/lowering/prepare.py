@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from taskfuse.errors import LoweringError, UnsupportedError
+from taskfuse.errors import LoweringError
 from taskfuse.ir.axes import Axis, AxisKind, axis, iteration_symbol
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.expr import Assemble, MathExpr, Pointwise, Read, View
@@ -17,7 +17,7 @@ from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.storage import has_code, storage_operands
 from taskfuse.ir.tasks import Group
 from taskfuse.ir.tensor import TensorSchedule, TensorView
-from taskfuse.ir.types import CLUSTER_TYPES, MemoryType
+from taskfuse.ir.types import MemoryType
 from taskfuse.kir.words import RESERVED
 from taskfuse.schedule.copy import copy_fusion
 from taskfuse.schedule.order import Tree, complete, is_vertical
@@ -29,17 +29,11 @@ _INDEX = re.compile(r"i[0-9]+[nf]?")  # loop variables and iteration symbols
 
 
 def check_supported(fusion: Fusion) -> None:
-    """The laws of tasks and groups, and that nothing is bound to what this version has no code for. Raises :class:`UnsupportedError`."""
+    """The laws of tasks and groups, names that a kernel can have, turns that can be taken. Raises :class:`TaskfuseError`."""
     fusion.check()
     check_names(fusion)
-    bound = {p: tv.name for tv in fusion.tensors() for p in tv.schedule.ptypes.values()}
     for group in fusion.tasks.groups():
         check_turns(group)
-        if group.ptype is not None:
-            bound.setdefault(group.ptype, group.name)
-    for p in CLUSTER_TYPES:
-        if p in bound:
-            raise UnsupportedError(what=f"{p.value} in {bound[p]}", reason="clusters are not built yet", help="use a block index type")
 
 
 def check_names(fusion: Fusion) -> None:
