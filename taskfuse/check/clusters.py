@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from taskfuse.check.program import BLOCK_NAMES, Node, Program
-from taskfuse.ir.scalar import Expr, Facts, simplify, substitute, sym
+from taskfuse.ir.scalar import Expr, Facts, const, simplify, substitute, sym
 from taskfuse.ir.types import CLUSTER_TYPES, ParallelType
 from taskfuse.kir.clusters import constant_shape
 from taskfuse.kir.nodes import For
@@ -16,15 +16,21 @@ class Clusters:
 
     Attributes:
         shape: extents (x, y, z); ``None`` if they are not constant.
+        grid: blocks of the grid.
     """
 
     def __init__(self, program: Program) -> None:
         self.shape = constant_shape(program.kernel.cluster)
+        self.grid = program.kernel.grid
 
     def _named(self, across: Types) -> dict[str, Expr]:
         """Block indices on some types, written as a cluster's index times its extent plus the block's place in it."""
         assert self.shape is not None
-        return {b: sym(f"{b}.cluster") * n + sym(f"{b}.place") for b, n, p in zip(BLOCK_NAMES, self.shape, CLUSTER_TYPES, strict=True) if p in across}
+        return {
+            b: (sym(f"{b}.cluster") * n if g is not const(n) else const(0)) + sym(f"{b}.place")
+            for b, n, g, p in zip(BLOCK_NAMES, self.shape, self.grid, CLUSTER_TYPES, strict=True)
+            if p in across
+        }
 
     def _facts(self, across: Types) -> Facts:
         assert self.shape is not None

@@ -87,7 +87,7 @@ class Part:
 
 
 def part(regions: Regions, tv: TensorView, task: Task, coords: Sequence[Expr], place: Sequence[Expr], atoms: dict[str, int]) -> Part:
-    """A block's part of a copy, in local indices: an equal share of its outermost Bulk axis.
+    """A block's part of a copy, in local indices: an equal share of its outermost Bulk axis; all of it, if clusters are of one block.
 
     Args:
         coords, place, atoms: of the whole copy.
@@ -98,6 +98,8 @@ def part(regions: Regions, tv: TensorView, task: Task, coords: Sequence[Expr], p
     atom = tv.schedule.atom
     assert atom is not None
     across = shared_types(regions, task, tv)
+    if all(regions.launch[p] is ONE for p in CLUSTER_TYPES):
+        return Part(tuple(coords), tuple(place), atoms, (), 1)
     if not across:
         raise refused(
             tv,
