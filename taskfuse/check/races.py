@@ -293,7 +293,8 @@ class Races:
             return "other blocks of the cluster may write it at any time"
         assert one is not None
         assert two is not None
-        if one.visit is two.visit and apart(self.rings.clusters, a, b, self.uses.shapes[a.buffer], one.visit.advance.loops):
+        once = all(u.node.loops == one.visit.advance.loops for u in (a, b))  # in a position
+        if one.visit is two.visit and once and apart(self.rings.clusters, a, b, self.uses.shapes[a.buffer]):
             return ""
         return "copies from different blocks of the cluster may overlap"
 

@@ -12,7 +12,7 @@ for rings to it. It asks, besides what it asks of every ring:
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from itertools import product
+from itertools import pairwise, product
 from math import prod
 
 from taskfuse.check.accesses import Use
@@ -21,14 +21,10 @@ from taskfuse.check.clusters import Clusters, Types
 from taskfuse.check.forms import NotRing, Visit
 from taskfuse.check.meetings import Meetings
 from taskfuse.check.paths import Paths
-from taskfuse.check.program import BLOCK_NAMES, Node, Program
-from taskfuse.ir.scalar import Const, Expr, const, evaluate
+from taskfuse.check.program import BLOCK_NAMES, Program
+from taskfuse.ir.scalar import Expr, const, evaluate
 from taskfuse.ir.types import CLUSTER_TYPES
-from taskfuse.kir.nodes import Arrive, BarrierScope, For, TensorMapParam, TmaLoad
-
-MOST_COPIES = 1024
-"""Copies of one position that are looked at."""
-
+from taskfuse.kir.nodes import Arrive, BarrierScope, TensorMapParam, TmaLoad
 
 def joined(clusters: Clusters, full: str, producer: Sequence[Visit], releases: Sequence[Visit], waits: Sequence[Visit]) -> Types:
     """The types across which a ring's blocks are joined; none for a ring of one block. Raises :class:`NotRing`.
@@ -58,25 +54,24 @@ def joined(clusters: Clusters, full: str, producer: Sequence[Visit], releases: S
     return across
 
 
-def apart(clusters: Clusters, a: Use, b: Use, shape: Sequence[Expr], around: Sequence[Node]) -> bool:
+def apart(clusters: Clusters, a: Use, b: Use, shape: Sequence[Expr]) -> bool:
     """True only if copies of one position, from any blocks, land in different elements of a buffer: all are looked at.
 
     What a copy touches is the box's number of elements from its first one on (a swizzle moves them inside of whole rows).
 
     Args:
         shape: of the buffer, the ring's slots first.
-        around: the loops whose iterations are other positions.
     """
-    one, two = (_landings(clusters, u, shape, around) for u in (a, b))
+    one, two = (_landings(clusters, u, shape) for u in (a, b))
     if one is None or two is None:
         return False
     if a is b:
         first, size = sorted(one[0]), one[1]
-        return all(y - x >= size for x, y in zip(first, first[1:], strict=False))
+        return all(y - x >= size for x, y in pairwise(first))
     return all(x + one[1] <= y or y + two[1] <= x for x in one[0] for y in two[0])
 
 
-def _landings(clusters: Clusters, u: Use, shape: Sequence[Expr], around: Sequence[Node]) -> tuple[list[int], int] | None:
+def _landings(clusters: Clusters, u: Use, shape: Sequence[Expr]) -> tuple[list[int], int] | None:
     """First elements of the copies that a statement issues at one position in all blocks, without the slot, and the elements of each."""
     stmt = u.node.stmt
     assert isinstance(stmt, TmaLoad)
@@ -88,13 +83,7 @@ def _landings(clusters: Clusters, u: Use, shape: Sequence[Expr], around: Sequenc
     across = stmt.across or CLUSTER_TYPES
     place = clusters.placed(place, across)
     ranges = {f"{b}.place": range(n) for b, n, p in zip(BLOCK_NAMES, clusters.shape, CLUSTER_TYPES, strict=True) if p in across}
-    for loop in u.node.loops[len(around) :]:
-        match loop.stmt:
-            case For(var=var, start=Const(value=start), stop=Const(value=stop), step=Const(value=step)):
-                ranges[var] = range(start, stop, step)
-            case _:
-                return None
-    if not place.free <= ranges.keys() or prod(map(len, ranges.values())) > MOST_COPIES:
+    if not place.free <= ranges.keys():
         return None
     boxes = {p.name: p.box for p in u.context.kernel.params if isinstance(p, TensorMapParam)}
     points = [dict(zip(ranges, values, strict=True)) for values in product(*ranges.values())]

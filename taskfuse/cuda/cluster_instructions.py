@@ -25,13 +25,18 @@ __device__ __forceinline__ void cluster_barrier() {
 }""",
     arch=90,
 )
-# "mapa", "mbarrier.arrive": the release is at cluster scope, and so is the acquire of the waits for such arrivals
+# "mapa", "mbarrier.arrive": one fence at cluster scope makes the arrivals at all blocks a release; the waits for them acquire at that scope
+FENCE_CLUSTER = Helper(
+    "fence_cluster",
+    '__device__ __forceinline__ void fence_cluster() { asm volatile("fence.acq_rel.cluster;" ::: "memory"); }',
+    arch=90,
+)
 ARRIVE_AT = Helper(
     "mbarrier_arrive_at",
     """\
 // at the barrier's place in the block of this rank in the cluster
 __device__ __forceinline__ void mbarrier_arrive_at(unsigned long long* barrier, unsigned rank) {
-  asm volatile("{ .reg .b32 there; mapa.shared::cluster.u32 there, %0, %1; mbarrier.arrive.release.cluster.shared::cluster.b64 _, [there]; }"
+  asm volatile("{ .reg .b32 there; mapa.shared::cluster.u32 there, %0, %1; mbarrier.arrive.relaxed.cluster.shared::cluster.b64 _, [there]; }"
                ::"r"(shared_address(barrier)), "r"(rank) : "memory");
 }""",
     (SHARED_ADDRESS,),

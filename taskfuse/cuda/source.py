@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from taskfuse.cuda import instructions as ptx
-from taskfuse.cuda.cluster_instructions import cluster_index
 from taskfuse.cuda.c_types import c_type
+from taskfuse.cuda.cluster_instructions import cluster_index
 from taskfuse.cuda.expressions import Divisors, Indices
 from taskfuse.cuda.names import Names
 from taskfuse.cuda.ranges import INT32, kernel_ranges

@@ -234,6 +234,7 @@ class Statements:
                 self._call(scope, ptx.ARRIVE, self._slot(slot, scope))
             case Arrive(barrier=slot, across=across):
                 first, others = self._reached(across)
+                self._call(scope, cluster.FENCE_CLUSTER)
                 for other in others:
                     self._call(scope, cluster.ARRIVE_AT, self._slot(slot, scope), scope.indices.text(first + other))
             case Expect(barrier=slot, bytes=size):

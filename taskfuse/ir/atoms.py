@@ -63,7 +63,9 @@ SCALAR = Atom("scalar", (0, 0), None, 1, 8, False, Completion.IMMEDIATE, Bounds.
 VECTOR = Atom("vector", (1, 1), ParallelType.Vectorize, 1, 16, True, Completion.IMMEDIATE, Bounds.PREDICATE, True)
 # Bulk tensor copies (PTX ISA, "cp.async.bulk.tensor"): one thread starts them, the copy engine makes them.
 TMA_LOAD = Atom("tma_load", (1, 5), ParallelType.Bulk, 1, 1 << 17, False, Completion.BYTES, Bounds.FILL, True, is_async=True)
-TMA_LOAD_MULTICAST = Atom("tma_load_multicast", (1, 5), ParallelType.Bulk, 1, 1 << 17, False, Completion.BYTES, Bounds.FILL, True, is_async=True, multicast=True)
+TMA_LOAD_MULTICAST = Atom(
+    "tma_load_multicast", (1, 5), ParallelType.Bulk, 1, 1 << 17, False, Completion.BYTES, Bounds.FILL, True, is_async=True, multicast=True
+)
 TMA_STORE = Atom("tma_store", (1, 5), ParallelType.Bulk, 1, 1 << 17, False, Completion.FIFO, Bounds.CLIP, True, is_async=True)
 
 ATOMS: dict[str, Atom] = {a.name: a for a in (SCALAR, VECTOR, TMA_LOAD, TMA_LOAD_MULTICAST, TMA_STORE)}

@@ -45,9 +45,7 @@ class Names:
     cluster_threads: Expr
 
     @staticmethod
-    def of(
-        params: Sequence[Param], buffers: Sequence[Buffer], mbarriers: Sequence[Mbarrier], counters: Sequence[Counter], block: Dim3, cluster: Dim3
-    ) -> Names:
+    def of(params: Sequence[Param], buffers: Sequence[Buffer], mbarriers: Sequence[Mbarrier], counters: Sequence[Counter], block: Dim3, cluster: Dim3) -> Names:
         """The names of these declarations."""
         storage: dict[str, TensorParam | Buffer] = {p.name: p for p in params if isinstance(p, TensorParam)}
         return Names(

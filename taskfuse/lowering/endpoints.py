@@ -103,7 +103,8 @@ class Endpoints:
         level = end.turns.outer if end.turns is not None and end.turns.loop is ch.loop else ch.loop
         first, last = self._span(_level_blocks(plan, end.node, level), touches, end.turns is not None)
         issued = [s for blocks in _level_blocks(plan, end.node, level) for n in blocks for s in _below(n) if touches(s)]
-        release = (*self._retire(plan, ch, end, issued), *self.arrive(end, BarrierSlot(arrive, slot), () if end is ch.producer else ch.across)) if end is not ch.producer or ch.stores else ()
+        across = () if end is ch.producer else ch.across
+        release = (*self._retire(plan, ch, end, issued), *self.arrive(end, BarrierSlot(arrive, slot), across)) if end is not ch.producer or ch.stores else ()
         last[0][last[1] + 1 : last[1] + 1] = [_sync(end, *self._publish(ch, end), *release, Advance(c, const(1)))]
         acquire = Wait(BarrierSlot(wait, slot), sym(f"{c}.parity"))
         start = [_sync(end, acquire)]
