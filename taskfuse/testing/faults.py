@@ -336,10 +336,11 @@ def _counts_one_block(kernel: Kernel) -> Mutants:
     """An mbarrier that other blocks arrive at counts its own block's arrivals only."""
     arrived = {s.barrier.name: reached(kernel.cluster, s.across) for s in walk(kernel) if isinstance(s, Arrive) and s.across}
     for name, blocks in arrived.items():
-        yield replace(
-            kernel,
-            body=map_stmts(kernel.body, lambda s, n=name, b=blocks: replace(s, count=s.count // b) if isinstance(s, InitBarrier) and s.barrier.name == n else s),
-        )
+
+        def recounted(s: Stmt, name: str = name, blocks: Expr = blocks) -> Stmt:
+            return replace(s, count=s.count // blocks) if isinstance(s, InitBarrier) and s.barrier.name == name else s
+
+        yield replace(kernel, body=map_stmts(kernel.body, recounted))
 
 
 def _empty_of_one_block(kernel: Kernel) -> Mutants:
