@@ -26,6 +26,7 @@ from taskfuse.ir.scalar import Expr, const, evaluate
 from taskfuse.ir.types import CLUSTER_TYPES
 from taskfuse.kir.nodes import Arrive, BarrierScope, TensorMapParam, TmaLoad
 
+
 def joined(clusters: Clusters, full: str, producer: Sequence[Visit], releases: Sequence[Visit], waits: Sequence[Visit]) -> Types:
     """The types across which a ring's blocks are joined; none for a ring of one block. Raises :class:`NotRing`.
 

@@ -65,7 +65,7 @@ class Scheduler:
         self.size = size
         self._block_share = options.block_types
         self._rings = False
-        self._clustered: ParallelType | None = None
+        self._clusters = False
         self._widest: dict[ParallelType, int] = {}
         self._threads = chooser.pick(options.tensor_threads)
 
@@ -105,8 +105,9 @@ class Scheduler:
         self._rings = any(is_vertical(g) for g in self.fusion.tasks.groups())
         if self._rings and self.chooser.chance(75):
             self._block_share = 0
-        if self.chooser.chance(self.options.clusters):
-            self._clustered = self.chooser.pick(BLOCK_TYPES)
+        self._clusters = self.chooser.chance(self.options.clusters)
+        if self._clusters:
+            self._block_share = 60
         if self.chooser.chance(self.options.persistent):
             self._persistent(self.computed())
             return
@@ -247,7 +248,7 @@ class Scheduler:
                 found.append(ParallelType.Serial)
                 continue
             ptype = self.chooser.pick(blocks[:2] if self.chooser.chance(self._block_share) else threads[:3])
-            if ptype is self._clustered:
+            if ptype.is_block and self._clusters and self.chooser.chance(60):
                 ptype = CLUSTER_TYPES[BLOCK_TYPES.index(ptype)]
             if ptype in found and not self.chooser.chance(12):
                 ptype = ParallelType.Serial

@@ -29,7 +29,16 @@ ARGUMENTS: dict[str, list[npt.NDArray[Any]]] = {
 }
 BUILT: dict[str, Callable[[], tf.Fusion]] = {"stream": lambda: stream.build(blocks=2, rows=4, columns=32, warps=1, stages=2)}
 TRIED = {
-    "stream": ("drop proxy fence", "proxy fence later", "retire later", "retire sources only", "commit later", "wait later", "barrier later", "barrier earlier"),
+    "stream": (
+        "drop proxy fence",
+        "proxy fence later",
+        "retire later",
+        "retire sources only",
+        "commit later",
+        "wait later",
+        "barrier later",
+        "barrier earlier",
+    ),
     "share": ("drop cluster barrier", "arrive at one block only", "count one block of a cluster", "slot empty in one block", "barrier earlier"),
 }
 

@@ -8,7 +8,7 @@ import taskfuse as tf
 from taskfuse import ParallelType as P
 from taskfuse import atoms
 from taskfuse.errors import LaunchError
-from tests.gpu.device import poisoned, same, to_numpy, to_torch
+from tests.gpu.device import Array, poisoned, same, to_numpy, to_torch
 from tests.gpu.programs import floats, load
 from tests.lowering.test_clusters import grid, pointwise, shared
 
@@ -69,7 +69,7 @@ def test_a_grid_that_is_no_whole_clusters_is_refused() -> None:
         tf.compile(ranks(4), backend="cuda")(torch.rand(6, device="cuda"))
 
 
-def check(kernel: tf.Kernel, *arguments: object, launches: int = LAUNCHES) -> None:
+def check(kernel: tf.Kernel, *arguments: Array, launches: int = LAUNCHES) -> None:
     """Bounded waits; every launch writes poisoned outputs, which must be the simulator's."""
     simulated = kernel.simulate(*arguments)
     run = tf.compile(kernel, backend="cuda", debug=True)

@@ -1,5 +1,6 @@
 """Statements that reach other blocks of a cluster: text, rules, traversal, and which blocks they reach."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -67,7 +68,7 @@ def test_rules(pairs: tuple[tuple[str, str], ...], message: str) -> None:
 
 def test_only_named_barriers_have_an_id() -> None:
     kernel = tf.parse_kernel(TEXT)
-    wrong = tf.Kernel(**{f: getattr(kernel, f) for f in kernel.__dataclass_fields__ if f != "body"}, body=(Barrier(BarrierScope.CLUSTER, const(128), const(1)),))
+    wrong = replace(kernel, body=(Barrier(BarrierScope.CLUSTER, const(128), const(1)),))
     with pytest.raises(VerifyError, match="a cluster barrier has no id"):
         wrong.check_ir()
 

@@ -1,6 +1,7 @@
 """Clusters from a schedule: grids, guards and work loops with CIDx, multicast copies, what is refused; every kernel is proved."""
 
 from collections.abc import Callable
+from random import Random
 
 import numpy as np
 import pytest
@@ -313,6 +314,30 @@ def test_every_interleaving_of_a_small_pipeline(seed: int) -> None:
     kernel = tf.lower(shared(rows=2, blocks=1, stages=1 + seed))
     found = kernel.explore(*arguments(2, 2, rows=2), limit=20_000)
     assert found.holds, found
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_random_pipelines(seed: int) -> None:
+    pick = Random(seed)
+    cluster = pick.choice((1, 2, 4))
+    heads = cluster * pick.choice((1, 2))
+    dtype, columns, swizzle = pick.choice(((tf.float32, 32, 0), (tf.float32, 32, 128), (tf.float16, 32, 64), (tf.float16, 64, 128), (tf.int8, 32, 32)))
+    rows = cluster * pick.choice((1, 2, 8)) * (8 if swizzle else 1)  # parts are whole periods of the swizzle
+    fusion = shared(
+        heads,
+        cluster,
+        rows=rows,
+        columns=columns,
+        blocks=pick.choice((1, 2, 3)),
+        stages=pick.choice((1, 2, 3)),
+        store=pick.random() < 0.5,
+        dtype=dtype,
+        swizzle=swizzle,
+        on=pick.choice((CX, CY)),
+    )
+    kernel = tf.lower(fusion)
+    assert kernel.verify().verdict is Verdict.PROVED
+    agree(kernel, fusion, *arguments(pick.choice((1, 2, 7)), heads, rows, columns, dtype), schedulers=(pick.choice(tuple(tf.Scheduler)),))
 
 
 def test_results_do_not_depend_on_the_cluster() -> None:
