@@ -85,8 +85,10 @@ class Block:
             return (self,)
         found = tuple(self.cluster.blocks[rank] for rank in peers(self.place, self.cluster.shape, across))
         for block in found:
+            if block is self:
+                continue
             if self.machine.observer is not None:
                 self.machine.observer.reach(block)
-            if block is not self and block.exited == block.threads:
+            if block.exited == block.threads:
                 raise Fault(f"block {block.index} of the cluster is reached after it has exited", help="end the kernel with a barrier of the cluster")
         return found

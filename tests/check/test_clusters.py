@@ -84,7 +84,7 @@ FAULTS: dict[str, tuple[tuple[tuple[str, str], ...], str]] = {
 @pytest.mark.parametrize("name", FAULTS)
 def test_refuted(name: str) -> None:
     pairs, reason = FAULTS[name]
-    kernel = changed(*pairs)
+    kernel = changed(*pairs, ("DIM N", "DIM N max 6"))
     assert verify(kernel).verdict is Verdict.REFUTED
     assert reason in reasons(kernel)
 
@@ -119,7 +119,7 @@ OUTSIDE: dict[str, tuple[tuple[tuple[str, str], ...], str]] = {
 @pytest.mark.parametrize("name", OUTSIDE)
 def test_not_accepted(name: str) -> None:
     pairs, reason = OUTSIDE[name]
-    kernel = changed(*pairs)
+    kernel = changed(*pairs, ("DIM N", "DIM N max 3"))
     assert verify(kernel).verdict is not Verdict.PROVED
     assert reason in reasons(kernel)
 
