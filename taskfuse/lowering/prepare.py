@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from taskfuse.errors import LoweringError
+from taskfuse.errors import LoweringError, UnsupportedError
 from taskfuse.ir.axes import Axis, AxisKind, axis, iteration_symbol
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.expr import Assemble, MathExpr, Pointwise, Read, View
@@ -29,11 +29,18 @@ _INDEX = re.compile(r"i[0-9]+[nf]?")  # loop variables and iteration symbols
 
 
 def check_supported(fusion: Fusion) -> None:
-    """The laws of tasks and groups, names that a kernel can have, turns that can be taken. Raises :class:`TaskfuseError`."""
+    """The laws of tasks and groups, names that a kernel can have, turns that can be taken, no roles in blocks of a cluster. Raises :class:`TaskfuseError`."""
     fusion.check()
     check_names(fusion)
     for group in fusion.tasks.groups():
         check_turns(group)
+        if group.ptype is not None and group.ptype.is_cluster and is_vertical(group):
+            raise UnsupportedError(
+                what=f"vertical group {group.name} on {group.ptype.value}",
+                reason="rings between blocks are not built yet",
+                help="parallelize it on a thread index type",
+                location=group.location,
+            )
 
 
 def check_names(fusion: Fusion) -> None:
