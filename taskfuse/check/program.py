@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from taskfuse.check.ranges import Ranges, terms_of
-from taskfuse.ir.scalar import TRUE, And, Const, Expr, Facts, FloorDiv, ge, le, lt, not_, prove, substitute, sym
+from taskfuse.ir.scalar import ONE, TRUE, And, Const, Expr, Facts, FloorDiv, ge, le, lt, not_, prove, simplify, substitute, sym
 from taskfuse.ir.types import BLOCK_TYPES, CLUSTER_TYPES, THREAD_TYPES
-from taskfuse.kir import Kernel, expressions, map_expressions, map_stmts, stmt_text, walk
+from taskfuse.kir import Kernel, map_expressions, map_stmts, stmt_text, walk
 from taskfuse.kir.nodes import Bind, Commit, CursorInit, For, HostParam, If, LdMatrix, Mma, Queue, Retire, StMatrix, Stmt, TmaLoad, TmaStore, Wgmma
 
 THREAD_NAMES = tuple(p.index_name for p in THREAD_TYPES)
@@ -257,11 +257,16 @@ def _outermost(kernel: Kernel) -> Context:
 
 
 def _in_blocks(kernel: Kernel) -> tuple[Stmt, ...]:
-    """The body with a block's place in its cluster written as what it is: a remainder of its place in the grid."""
-    if all(not e.free & CLUSTERS for s in walk(kernel) for e in expressions(s)):
+    """The body with a block's place in its cluster written as what it is: a remainder of its place in the grid, the place itself in one of one cluster."""
+    if all(e is ONE for e in kernel.cluster):
         return kernel.body
     places = {name: sym(b) % c for name, b, c in zip(CLUSTER_NAMES, BLOCK_NAMES, kernel.cluster, strict=True)}
-    return map_stmts(kernel.body, lambda s: map_expressions(s, lambda e: substitute(e, places)))
+    facts = _outermost(kernel).facts
+
+    def written(e: Expr) -> Expr:
+        return e if e.free.isdisjoint(BLOCKS | CLUSTERS) else simplify(substitute(e, places), facts)
+
+    return map_stmts(kernel.body, lambda s: map_expressions(s, written))
 
 
 def _unrolled(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:

@@ -11,6 +11,7 @@ from taskfuse.check.paths import Paths
 from taskfuse.check.program import Program
 from taskfuse.check.races import Races
 from taskfuse.check.registers import budgets, in_flight
+from taskfuse.check.remote import before_exit
 from taskfuse.check.rings import Rings
 from taskfuse.check.threads import Threads
 from taskfuse.check.trace import Budget, TooLarge, samples
@@ -44,6 +45,7 @@ def verify(kernel: Kernel) -> Certificate:
         *meetings.obligations,
         *initialization(program, rings),
         *deadlocks(program, paths, rings),
+        *before_exit(program, paths, meetings, (name for r in rings.rings if r.across for name in (r.full, r.empty))),
         *in_flight(program, paths, threads),
         *budgets(program, threads),
         *races.retired_at_exit(),

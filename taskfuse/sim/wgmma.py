@@ -73,6 +73,10 @@ class WgmmaOperation:
     holders: int = WARPGROUP // WARP
     progress: Progress = Progress.ISSUED
 
+    @property
+    def target(self) -> Block:
+        return self.block
+
     def hold(self, change: int, threads: slice = slice(None)) -> None:
         """Registers of some threads of the warpgroup belong to it (1), or do no longer (-1)."""
         for registers in (self.accumulators, self.a):
