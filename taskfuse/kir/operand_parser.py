@@ -1,4 +1,4 @@
-"""The operands of kernel text: accesses, constants, slots of mbarriers, matrix descriptors; and the names that they may use."""
+"""The operands of kernel text: accesses, constants, slots of mbarriers and semaphores, matrix descriptors; and the names that they may use."""
 
 from __future__ import annotations
 
@@ -22,6 +22,8 @@ from taskfuse.kir.nodes import (
     Param,
     ScalarParam,
     ScalarValue,
+    Semaphore,
+    SemaphoreSlot,
     TensorMapParam,
     TensorParam,
 )
@@ -40,10 +42,18 @@ class Names:
     maps: dict[str, TensorMapParam]
     mbarriers: dict[str, Mbarrier]
     counters: dict[str, Counter]
+    semaphores: dict[str, Semaphore]
     threads: Expr
 
     @staticmethod
-    def of(params: Sequence[Param], buffers: Sequence[Buffer], mbarriers: Sequence[Mbarrier], counters: Sequence[Counter], block: Dim3) -> Names:
+    def of(
+        params: Sequence[Param],
+        buffers: Sequence[Buffer],
+        mbarriers: Sequence[Mbarrier],
+        counters: Sequence[Counter],
+        semaphores: Sequence[Semaphore],
+        block: Dim3,
+    ) -> Names:
         """The names of these declarations."""
         storage: dict[str, TensorParam | Buffer] = {p.name: p for p in params if isinstance(p, TensorParam)}
         return Names(
@@ -52,6 +62,7 @@ class Names:
             {p.name: p for p in params if isinstance(p, TensorMapParam)},
             {m.name: m for m in mbarriers},
             {c.name: c for c in counters},
+            {s.name: s for s in semaphores},
             block_threads(block),
         )
 
@@ -96,6 +107,12 @@ class OperandParser:
         slot = reader.expression()
         reader.expect("]")
         return BarrierSlot(name, slot)
+
+    def semaphore(self) -> SemaphoreSlot:
+        reader = self.reader
+        token = reader.word("a semaphore")
+        name = known(token, token.text, self.names.semaphores, "semaphore").name
+        return SemaphoreSlot(name, reader.expressions("[", "]"))
 
     def descriptor(self) -> Descriptor:
         reader = self.reader

@@ -12,6 +12,7 @@ from taskfuse.ir.types import MemoryType
 from taskfuse.kir.kernel import ONE, Kernel
 from taskfuse.kir.nodes import (
     Access,
+    Acquire,
     Advance,
     Arrive,
     Barrier,
@@ -37,9 +38,12 @@ from taskfuse.kir.nodes import (
     IndexOf,
     InitBarrier,
     Operand,
+    Release,
     Retire,
     ScalarParam,
     ScalarValue,
+    Semaphore,
+    SemaphoreSlot,
     SetMaxNReg,
     Shuffle,
     StMatrix,
@@ -144,6 +148,8 @@ class _Printer:
             self.declare(f"{INDENT}MBARRIER {', '.join(f'{m.name}[{m.slots}]' for m in kernel.mbarriers)}", (m.name for m in kernel.mbarriers))
         if kernel.counters:
             self.declare(f"{INDENT}COUNTER {', '.join(c.name for c in kernel.counters)}", (c.name for c in kernel.counters))
+        if kernel.semaphores:
+            self.declare(f"{INDENT}SEMAPHORE {', '.join(map(_semaphore, kernel.semaphores))}", (s.name for s in kernel.semaphores))
         if kernel.body:
             self.lines.append("")
 
@@ -218,6 +224,10 @@ class _Printer:
                 return f"EXPECT {_slot(stmt.barrier)} bytes {stmt.bytes}"
             case Wait():
                 return f"WAIT {_slot(stmt.barrier)} parity {stmt.parity}"
+            case Release():
+                return f"RELEASE {_counter(stmt.semaphore)}"
+            case Acquire():
+                return f"ACQUIRE {_counter(stmt.semaphore)} phases {stmt.phases}"
             case CursorInit():
                 return f"{stmt.name} = CURSOR(slots {stmt.slots}, slot {stmt.slot}, parity {stmt.parity})"
             case Advance():
@@ -312,6 +322,14 @@ def _buffer(buffer: Buffer) -> str:
 
 def _slot(barrier: BarrierSlot) -> str:
     return f"{barrier.name}[{barrier.slot}]"
+
+
+def _semaphore(semaphore: Semaphore) -> str:
+    return f"{semaphore.name}[{_list(semaphore.shape)}] count {semaphore.count}"
+
+
+def _counter(slot: SemaphoreSlot) -> str:
+    return f"{slot.name}[{_list(slot.index)}]"
 
 
 def _dim3(dim: Dim3) -> str:

@@ -12,6 +12,7 @@ from taskfuse.kir.declaration_rules import MAX_MBARRIER_COUNT
 from taskfuse.kir.limits import WARP
 from taskfuse.kir.nodes import (
     Access,
+    Acquire,
     Advance,
     Barrier,
     BarrierScope,
@@ -26,6 +27,7 @@ from taskfuse.kir.nodes import (
     Immediate,
     InitBarrier,
     Operand,
+    Release,
     ScalarValue,
     Stmt,
     TensorParam,
@@ -35,7 +37,7 @@ from taskfuse.kir.nodes import (
     Wgmma,
 )
 from taskfuse.kir.printer import block_threads
-from taskfuse.kir.scope import Scope
+from taskfuse.kir.scope import CURSOR_PARTS, Scope
 from taskfuse.kir.walk import accesses, barrier_slots, expressions
 
 Subject = Stmt | Branch
@@ -64,7 +66,7 @@ def _operands(subject: Subject) -> tuple[Operand, ...]:
 
 
 def names_are_declared(subject: Subject, scope: Scope) -> str | None:
-    """Buffers, scalars, mbarriers, tensor maps, counters."""
+    """Buffers, scalars, mbarriers, tensor maps, counters, semaphores."""
     d = scope.declarations
     for access in _subject_accesses(subject):
         if access.buffer not in d.storage:
@@ -82,6 +84,8 @@ def names_are_declared(subject: Subject, scope: Scope) -> str | None:
             return None if name in d.maps else f"there is no tensor map '{name}'"
         case Barrier(counter=str(name)):
             return None if name in d.counters else f"there is no counter '{name}'"
+        case Release(semaphore=slot) | Acquire(semaphore=slot):
+            return None if slot.name in d.semaphores else f"there is no semaphore '{slot.name}'"
         case _:
             return None
 
@@ -101,7 +105,7 @@ def symbols_are_in_scope(subject: Subject, scope: Scope) -> str | None:
         if not e.free <= scope.symbols:
             name = min(e.free - scope.symbols)
             kind, dot, member = name.rpartition(".")
-            return f"cursor '{kind}' is not initialized here" if dot and member in ("slot", "parity") else f"'{name}' is not in scope"
+            return f"cursor '{kind}' is not initialized here" if dot and member in CURSOR_PARTS else f"'{name}' is not in scope"
     return None
 
 

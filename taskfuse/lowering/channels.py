@@ -1,8 +1,8 @@
 """Channels of vertical groups: endpoints, rings, and the waits and arrivals of each role (docs/channels.md).
 
 A boundary tensor is made in one member of a parallelized vertical group and read in others. Boundary tensors with the same endpoints and
-loop form one channel: a ring of ``stages`` slots with a ``full`` and an ``empty`` mbarrier each. All threads of an endpoint's region wait,
-arrive and carry its cursor, whether or not they touch data.
+loop form one channel: a ring of ``stages`` slots with a ``full`` and an ``empty`` mbarrier each (between blocks: semaphore, see
+:mod:`taskfuse.lowering.semaphores`). All threads of an endpoint's region wait, arrive and carry its cursor, whether or not they touch data.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
 
-from taskfuse.errors import LoweringError, UnsupportedError
+from taskfuse.errors import LoweringError
 from taskfuse.ir.atoms import Completion
 from taskfuse.ir.expr import Assemble
 from taskfuse.ir.fusion import Fusion
@@ -24,6 +24,7 @@ from taskfuse.kir.limits import WARP
 from taskfuse.lowering.dispatch import has_copies
 from taskfuse.lowering.domains import digit_values, digits, product
 from taskfuse.lowering.regions import Regions, hardware_index
+from taskfuse.lowering.ring_instances import check_between_blocks, own_rings
 from taskfuse.schedule.joins import Loop
 from taskfuse.schedule.order import Item, Tree, is_vertical, positions
 
@@ -73,6 +74,7 @@ class Channel:
     Attributes:
         group: the vertical group.
         loop: each iteration fills one slot; ``None``: one trip.
+        instances: of a ring between blocks, the block types along which each index has a ring of its own.
     """
 
     name: str
@@ -82,6 +84,12 @@ class Channel:
     producer: Endpoint
     consumers: list[Endpoint]
     stages: int
+    instances: tuple[ParallelType, ...] = ()
+
+    @property
+    def is_between_blocks(self) -> bool:
+        """True if the ring lies in Global memory, and semaphores guard it."""
+        return self.group.ptype in BLOCK_TYPES
 
     @property
     def transfers(self) -> list[TensorView]:
@@ -150,13 +158,6 @@ class Channels:
             group = boundary(self.tree, self.fusion, tv)
             if group is None:
                 continue
-            if group.ptype not in THREAD_TYPES:
-                raise UnsupportedError(
-                    what=f"vertical group {group.name} on {group.ptype.value if group.ptype else ''}",
-                    reason="rings between blocks are not built yet",
-                    help="parallelize it on a thread index type",
-                    location=group.location,
-                )
             self._add(tv, group, paths, found)
 
     def _check_assemblies(self) -> None:
@@ -191,16 +192,21 @@ class Channels:
         source = self._descend(mine, {tv}, shared, serial, paths)[0]
         ends = [e for m, touched in members.items() for e in self._descend(m, touched, shared, serial, paths)]
         self._check_bindings(tv, users, paths)
-        for end in ends:
-            self._check_blocks(tv, source, end)
+        between_blocks = group.ptype in BLOCK_TYPES
+        if between_blocks:
+            check_between_blocks(tv, serial, users)
+        else:
+            for end in ends:
+                self._check_blocks(tv, source, end)
+        instances = own_rings(self.regions, tv, users, [source, *ends], paths[tv][: tv.schedule.inline]) if between_blocks else ()
         loop = serial[-1] if serial else None
         turns = [self._turns(serial, e, {u for u in users if e in self.tree.path(u)}) for e in ends]
-        key = (group, source, tuple(ends), loop, tuple(None if t is None else t.loop for t in turns))
+        key = (group, source, tuple(ends), loop, tuple(None if t is None else t.loop for t in turns), instances)
         channel = found.get(key)
         if channel is None or not self._fills_first([*channel.tensors, tv]):
             name = f"ch{len(self.channels)}"
             consumers = [Endpoint(e, f"{name}.c" if len(ends) == 1 else f"{name}.c{k}", t) for k, (e, t) in enumerate(zip(ends, turns, strict=True))]
-            channel = found[key] = Channel(name, group, [], loop, Endpoint(source, f"{name}.p"), consumers, 1)
+            channel = found[key] = Channel(name, group, [], loop, Endpoint(source, f"{name}.p"), consumers, 1, instances)
             self.channels.append(channel)
         channel.tensors.append(tv)
         channel.stages = max(channel.stages, tv.schedule.stages if loop is not None else 1)
@@ -323,12 +329,12 @@ class Channels:
         return group.ptype is not None and has_copies(group, loop, [t for t in self.regions.tensors(group) if t in loop.axes])
 
     def check_memory(self, memory: dict[TensorView, MemoryType]) -> None:
-        """A boundary of a vertical group on threads lives in Shared memory. Raises :class:`LoweringError`."""
-        for tv in self._of:
-            if memory[tv] is not MemoryType.Shared:
+        """A boundary of a vertical group on threads lives in Shared memory, one of a group on blocks in Global. Raises :class:`LoweringError`."""
+        for tv, channel in self._of.items():
+            if not channel.is_between_blocks and memory[tv] is not MemoryType.Shared:
                 raise LoweringError(
                     what=tv.name,
-                    reason=f"it is a boundary of vertical group {self._of[tv].group.name} on threads and would live in {memory[tv].value} memory",
+                    reason=f"it is a boundary of vertical group {channel.group.name} on threads and would live in {memory[tv].value} memory",
                     notes=("the blocks that make it are not those that read it",) if tv.schedule.memory is None else (),
                     help="bind block indices alike on both sides, and leave its memory type unset",
                     location=tv.location,
@@ -398,6 +404,8 @@ class Channels:
         """The mbarrier arrays: name, slots, arrivals per phase."""
         found: list[tuple[str, int, Expr]] = []
         for ch in self.channels:
+            if ch.is_between_blocks:
+                continue
             empty = const(0)
             for end in ch.consumers:
                 empty = empty + self.arrivals(end)

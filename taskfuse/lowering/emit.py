@@ -23,6 +23,7 @@ from taskfuse.kir.nodes import (
     Mbarrier,
     Param,
     ScalarParam,
+    Semaphore,
     Stmt,
     TensorMapParam,
     TensorParam,
@@ -95,6 +96,7 @@ class Emitter:
         buffers: list[Buffer],
         mbarriers: list[tuple[str, int, Expr]],
         counters: list[str],
+        semaphores: list[Semaphore],
         cursors: tuple[Stmt, ...],
         maps: tuple[TensorMapParam, ...],
     ) -> Kernel:
@@ -126,4 +128,5 @@ class Emitter:
             mbarriers=tuple(Mbarrier(name, slots) for name, slots, _ in mbarriers),
             counters=tuple(Counter(c) for c in counters),
             body=(*head, *cursors, *self.body(plan, regions.facts)),
+            semaphores=tuple(semaphores),
         )

@@ -40,6 +40,7 @@ from taskfuse.lowering.channels import Channel, Channels, Endpoint, Turns
 from taskfuse.lowering.domains import ancestors
 from taskfuse.lowering.plan import PBind, PDispatch, PLoop, PNode, PScope, PStmt, PSync, base_name, children, statements
 from taskfuse.lowering.regions import Regions, hardware_index
+from taskfuse.lowering.semaphores import acquire, release
 from taskfuse.lowering.statements import Statements
 from taskfuse.schedule.joins import Loop
 from taskfuse.schedule.order import Tree
@@ -103,15 +104,20 @@ class Endpoints:
         level = end.turns.outer if end.turns is not None and end.turns.loop is ch.loop else ch.loop
         first, last = self._span(_level_blocks(plan, end.node, level), touches, end.turns is not None)
         issued = [s for blocks in _level_blocks(plan, end.node, level) for n in blocks for s in _below(n) if touches(s)]
-        release = (*self._retire(plan, ch, end, issued), *self.arrive(end, BarrierSlot(arrive, slot))) if end is not ch.producer or ch.stores else ()
-        last[0][last[1] + 1 : last[1] + 1] = [_sync(end, *self._publish(ch, end), *release, Advance(c, const(1)))]
-        acquire = Wait(BarrierSlot(wait, slot), sym(f"{c}.parity"))
-        start = [_sync(end, acquire)]
+        if ch.is_between_blocks:
+            last[0][last[1] + 1 : last[1] + 1] = [*release(self.regions, ch, end), PSync((Advance(c, const(1)),))]
+            first[0][first[1] : first[1]] = acquire(self.regions, ch, end)
+            _frame(plan, ch.group, end.node, self.tree).insert(0, PSync((CursorInit(c, ch.stages, 0, parity),)))
+            return
+        handed = (*self._retire(plan, ch, end, issued), *self.arrive(end, BarrierSlot(arrive, slot))) if end is not ch.producer or ch.stores else ()
+        last[0][last[1] + 1 : last[1] + 1] = [_sync(end, *self._publish(ch, end), *handed, Advance(c, const(1)))]
+        waiting = Wait(BarrierSlot(wait, slot), sym(f"{c}.parity"))
+        start = [_sync(end, waiting)]
         if end is ch.producer and ch.transfers:
             starter, expect = self._expect(ch, BarrierSlot(arrive, slot), issued)
             where = [eq(hardware_index(p), self.regions.region(starter, p).start) for p in THREAD_TYPES if self.regions.region(end.node, p).extent is not ONE]
             # Without stores the other threads do not arrive, so they must not wait either: nothing would keep them within a phase of the ring.
-            together = (expect,) if ch.stores else (acquire, expect)
+            together = (expect,) if ch.stores else (waiting, expect)
             announced = PSync((If((Branch(and_(*where), together),)),) if where else together)
             start = [*start, announced] if ch.stores else [announced]
         first[0][first[1] : first[1]] = start
