@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from taskfuse.sim.barriers import MbarrierCell
     from taskfuse.sim.block import Block
     from taskfuse.sim.program import Program
+    from taskfuse.sim.semaphores import SemaphoreCell
 
 ENGINES = {TmaLoad: "TMA load", TmaStore: "TMA store", Wgmma: "tensor core"}
 
@@ -72,6 +73,13 @@ class _Row:
         self.slot = -1
 
 
+def _place(barrier: MbarrierCell | SemaphoreCell) -> tuple[str, int]:
+    """The array of a barrier (of the blocks' ring, if they have rings of their own), and its slot."""
+    name, _, index = barrier.name[:-1].rpartition("[")
+    blocks, _, slot = index.rpartition(", ")
+    return f"{name}[{blocks}]" if blocks else name, int(slot)
+
+
 class _Recording(Observer):
     """Records a run. Time is the number of statements executed and operations done so far."""
 
@@ -89,8 +97,8 @@ class _Recording(Observer):
         self.operations: dict[Action, tuple[_Row, int, int]] = {}
         self.parts: defaultdict[Action, int] = defaultdict(int)  # of operations in flight, that engines have still to do
         self.busy: dict[_Row, Action] = {}
-        self.arrivals: dict[tuple[MbarrierCell, int], tuple[_Row, int]] = {}
-        self.pending: list[tuple[MbarrierCell, int]] = []
+        self.arrivals: dict[tuple[MbarrierCell | SemaphoreCell, int], tuple[_Row, int]] = {}
+        self.pending: list[tuple[MbarrierCell | SemaphoreCell, int]] = []
 
     # -- statements -----------------------------------------------------------------------------------------------------------------------
 
@@ -152,7 +160,7 @@ class _Recording(Observer):
             row, pc, since = self.waits.pop(agent)
             self._span(row, Kind.WAIT, self._text(pc), since, self.time)
 
-    def count(self, barrier: MbarrierCell, arrivals: int) -> None:
+    def count(self, barrier: MbarrierCell | SemaphoreCell, arrivals: int) -> None:
         if self.current is not None:
             self.arrivals[barrier, barrier.phases] = self.current
             self.pending.append((barrier, barrier.phases))
@@ -161,15 +169,22 @@ class _Recording(Observer):
         """Note the phases that a step has completed."""
         for barrier, phase in self.pending:
             if barrier.phases > phase:
-                name, slot = barrier.name[:-1].rsplit("[", 1)
-                self.completions.append(Completion(block, name, int(slot), step))
+                name, slot = _place(barrier)
+                self.completions.append(Completion(block, name, slot, step))
         self.pending.clear()
 
     def passed(self, barrier: MbarrierCell) -> None:
+        self._follows(barrier, barrier.phases - 1)
+
+    def acquired(self, semaphore: SemaphoreCell, phases: int) -> None:
+        self._follows(semaphore, phases - 1)
+
+    def _follows(self, barrier: MbarrierCell | SemaphoreCell, phase: int) -> None:
+        """A wait for the end of a phase is over."""
         assert self.current is not None
         row, now = self.current
-        row.slot = int(barrier.name[:-1].rsplit("[", 1)[1])
-        source = self.arrivals.get((barrier, barrier.phases - 1))
+        row.slot = _place(barrier)[1]
+        source = self.arrivals.get((barrier, phase))
         if source is not None:
             self.flows.append((*source, row, now, barrier.name))
 
