@@ -21,6 +21,7 @@ from taskfuse.ir.types import MemoryType
 from taskfuse.kir import Kernel, stmt_text
 from taskfuse.kir.limits import MAX_THREADS, WARP, WARPGROUP
 from taskfuse.kir.nodes import (
+    Acquire,
     Arrive,
     Barrier,
     BarrierScope,
@@ -32,6 +33,7 @@ from taskfuse.kir.nodes import (
     HostParam,
     InitBarrier,
     Queue,
+    Release,
     Retire,
     Shuffle,
     StMatrix,
@@ -54,6 +56,19 @@ class _Cell:
     bytes: int = 0
     done: list[Clock] = field(default_factory=lambda: list[Clock]())
     waits: list[tuple[int, int, int, Event]] = field(default_factory=lambda: list[tuple[int, int, int, Event]]())
+
+
+@dataclass(slots=True, eq=False)
+class _Semaphore:
+    """A counter in Global memory: releases per phase, releases of the current one, and the clock of each completed phase.
+
+    A wait sees the releases that its phases take, in the order of this run, and need not see more: it may have read the counter then.
+    """
+
+    count: int
+    clock: Clock
+    released: int = 0
+    done: list[Clock] = field(default_factory=lambda: list[Clock]())
 
 
 @dataclass(slots=True, eq=False)
@@ -80,6 +95,9 @@ class Run:
         self.clocks = np.zeros((self.size, 2 * self.size), np.int32)
         self.at = [0] * self.size
         self.cells: dict[tuple[int, str, int], _Cell] = {}
+        self.semaphores: dict[tuple[str, tuple[int, ...]], _Semaphore] = {}
+        self.counts = {s.name: int(evaluate(s.count, symbols)) for s in kernel.semaphores}
+        self.extents = {s.name: tuple(int(evaluate(e, symbols)) for e in s.shape) for s in kernel.semaphores}
         self.meetings: dict[Any, _Meeting] = {}
         self.shadow: dict[tuple[int, str], dict[int, _Shadow]] = {}
         self.queues: dict[tuple[int, Queue], list[list[Clock]]] = {}
@@ -128,6 +146,10 @@ class Run:
         return Refuted("deadlock", "no thread can go on", *notes)
 
     def _state(self, t: int, e: Event) -> str:
+        if isinstance(e.stmt, Acquire):
+            semaphore = self._semaphore(t, e)
+            state = f"{len(semaphore.done)} phases complete, {semaphore.released} of {semaphore.count} releases in the next"
+            return f" (thread {t % self.per} of block {t // self.per} waits for {e.values}; {state})"
         if not isinstance(e.stmt, Wait):
             return ""
         name, slot = e.key
@@ -168,6 +190,22 @@ class Run:
                 return True
             case Wait():
                 return self._wait(t, e)
+            case Release():
+                semaphore = self._semaphore(t, e)
+                self._tick(t)
+                np.maximum(semaphore.clock, self.clocks[t], out=semaphore.clock)
+                semaphore.released += 1
+                if semaphore.released == semaphore.count:
+                    semaphore.done.append(semaphore.clock.copy())
+                    semaphore.released = 0
+                return True
+            case Acquire():
+                semaphore = self._semaphore(t, e)
+                if len(semaphore.done) < e.values:
+                    return False
+                if e.values > 0:
+                    np.maximum(self.clocks[t], semaphore.done[e.values - 1], out=self.clocks[t])
+                return True
             case TmaLoad():
                 buffer, elements, size = e.values
                 clock = self._fork(t)
@@ -225,6 +263,15 @@ class Run:
         if not (cell.done[0] <= self.clocks[t]).all():
             raise Refuted(f"{name}[{slot}]", "nothing orders its initialization and this use", self._who(t, e))
         return cell
+
+    def _semaphore(self, t: int, e: Event) -> _Semaphore:
+        name, index = e.key
+        found = self.semaphores.get(e.key)
+        if found is None:
+            if any(not 0 <= i < n for i, n in zip(index, self.extents[name], strict=True)):
+                raise Refuted(name, f"it has no counter {list(index)}", self._who(t, e))
+            found = self.semaphores[e.key] = _Semaphore(self.counts[name], np.zeros(2 * self.size, np.int32))
+        return found
 
     def _arrive(self, t: int, e: Event, cell: _Cell, size: int) -> None:
         name, slot = e.key
@@ -389,7 +436,7 @@ def counterexample(kernel: Kernel, extents: Mapping[str, int], budget: Budget | 
     grid = [int(evaluate(e, symbols)) for e in kernel.grid]
     blocks = [(x, y, z) for z in range(grid[2]) for y in range(grid[1]) for x in range(grid[0])]
     try:
-        if kernel.counters:
+        if kernel.meets_blocks:
             traces = [Trace(kernel, symbols, b, budget) for b in blocks[: BLOCKS + 1]]
             if len(blocks) > BLOCKS or sum(len(t.events) for t in traces) > MAX_THREADS:
                 raise TooLarge

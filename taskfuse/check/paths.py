@@ -14,6 +14,7 @@ from enum import Enum
 from taskfuse.check.program import BLOCKS, THREADS, Block, Node, Program
 from taskfuse.ir.scalar import Expr
 from taskfuse.kir.nodes import (
+    Acquire,
     Advance,
     Arrive,
     Barrier,
@@ -22,6 +23,7 @@ from taskfuse.kir.nodes import (
     FenceInit,
     FenceProxyAsync,
     For,
+    Release,
     Retire,
     SetMaxNReg,
     StMatrix,
@@ -31,7 +33,10 @@ from taskfuse.kir.nodes import (
     WgmmaFence,
 )
 
-SYNCHRONIZING = (Barrier, Arrive, Expect, Wait, Advance, TmaLoad, Commit, Retire, FenceProxyAsync, FenceInit, Wgmma, WgmmaFence, StMatrix, SetMaxNReg)
+SYNCHRONIZING = (
+    *(Barrier, Arrive, Expect, Wait, Release, Acquire, Advance, TmaLoad, Commit, Retire),
+    *(FenceProxyAsync, FenceInit, Wgmma, WgmmaFence, StMatrix, SetMaxNReg),
+)
 
 
 class Region(Enum):

@@ -21,7 +21,7 @@ from taskfuse.check.rings import Endpoint, Ring, Rings
 from taskfuse.check.threads import Threads
 from taskfuse.ir.scalar import Expr, const, sym
 from taskfuse.ir.types import MemoryType
-from taskfuse.kir.nodes import Advance, BarrierScope, Commit, CursorInit, FenceProxyAsync, For, Queue, Retire, TmaLoad, Wait
+from taskfuse.kir.nodes import Acquire, Advance, BarrierScope, Commit, CursorInit, FenceProxyAsync, For, Queue, Retire, TmaLoad, Wait
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +142,8 @@ class Races:
         split = self.threads.split(wait.conditions)
         if not set(split.uniform) <= set(n.conditions) or not self.threads.implies(u.context.conditions, end.threads, u.context):
             return False
+        if isinstance(wait.stmt, Acquire) and (u.engine.is_async or not self.rings.acquired(wait, n, end)):
+            return False
         if u.engine is Engine.LOAD:
             return n in visit.arrivals
         if u.engine is Engine.TENSOR:
@@ -232,6 +234,8 @@ class Races:
     def _conflict(self, a: Use, b: Use) -> tuple[str, Relation | None]:
         """Why two accesses may race, as far as digits and barriers tell."""
         one, two = self._section(a), self._section(b)
+        if one is not None and two is not None and one.ring is two.ring and not self._one_instance(a, one.end, b, two.end):
+            one = two = None
         if one is not None and two is not None and one.ring is two.ring and a.buffer == b.buffer and a.index[0] is not None:
             producers = (one.end is one.ring.producer, two.end is two.ring.producer)
             if producers[0] is not producers[1] and self._slot_axis(a) == self._slot_axis(b):
@@ -282,6 +286,13 @@ class Races:
                 if a is b:
                     break
         return "", None
+
+    def _one_instance(self, a: Use, mine: Endpoint, b: Use, theirs: Endpoint) -> bool:
+        """True only if accesses of one element are made by blocks that use the same one of several rings."""
+        if not mine.instance:
+            return True
+        axes = list(zip(a.index, b.index, strict=True))
+        return a.buffer == b.buffer and all(any(e is x and f is y for x, y in axes) for e, f in zip(mine.instance, theirs.instance, strict=True))
 
     def _exclusive(self, a: Use, b: Use) -> bool:
         """Two arms never run in one iteration: a condition that all threads agree on decides."""

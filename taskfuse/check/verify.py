@@ -12,6 +12,7 @@ from taskfuse.check.program import Program
 from taskfuse.check.races import Races
 from taskfuse.check.registers import accumulators, budgets
 from taskfuse.check.rings import Rings
+from taskfuse.check.semaphores import BlockRings
 from taskfuse.check.threads import Threads
 from taskfuse.check.trace import Budget, TooLarge, samples
 from taskfuse.kir import Kernel
@@ -38,6 +39,8 @@ def verify(kernel: Kernel) -> Certificate:
     paths = Paths(program)
     meetings = Meetings(program, threads)
     rings = Rings(program, threads, meetings, paths)
+    if kernel.semaphores:
+        BlockRings(program, threads, rings)
     races = Races(program, threads, meetings, rings, paths)
     obligations = [
         *rings.obligations,
@@ -50,7 +53,7 @@ def verify(kernel: Kernel) -> Certificate:
         *races.check(),
         *inside(program),
     ]
-    assumptions = (*ASSUMPTIONS, RESIDENT) if kernel.counters else ASSUMPTIONS
+    assumptions = (*ASSUMPTIONS, RESIDENT) if kernel.meets_blocks else ASSUMPTIONS
     if any(o.verdict is Verdict.OUTSIDE for o in obligations):
         obligations = [*_refuted(kernel), *obligations]
     return Certificate(kernel.name, tuple(obligations), assumptions)
