@@ -17,6 +17,7 @@ from taskfuse.check.meetings import Meeting, Meetings, ordered_by, uneven
 from taskfuse.check.paths import Paths, Region, Step, common_loops
 from taskfuse.check.program import BLOCKS, THREADS, Node, Program
 from taskfuse.check.relation import Relation
+from taskfuse.check.ring_instances import same_ring
 from taskfuse.check.rings import Endpoint, Ring, Rings
 from taskfuse.check.threads import Threads
 from taskfuse.ir.scalar import Expr, const, sym
@@ -234,7 +235,7 @@ class Races:
     def _conflict(self, a: Use, b: Use) -> tuple[str, Relation | None]:
         """Why two accesses may race, as far as digits and barriers tell."""
         one, two = self._section(a), self._section(b)
-        if one is not None and two is not None and one.ring is two.ring and not self._one_instance(a, one.end, b, two.end):
+        if one is not None and two is not None and one.ring is two.ring and not same_ring(a, one.end, b, two.end):
             one = two = None
         if one is not None and two is not None and one.ring is two.ring and a.buffer == b.buffer and a.index[0] is not None:
             producers = (one.end is one.ring.producer, two.end is two.ring.producer)
@@ -286,13 +287,6 @@ class Races:
                 if a is b:
                     break
         return "", None
-
-    def _one_instance(self, a: Use, mine: Endpoint, b: Use, theirs: Endpoint) -> bool:
-        """True only if accesses of one element are made by blocks that use the same one of several rings."""
-        if not mine.instance:
-            return True
-        axes = list(zip(a.index, b.index, strict=True))
-        return a.buffer == b.buffer and all(any(e is x and f is y for x, y in axes) for e, f in zip(mine.instance, theirs.instance, strict=True))
 
     def _exclusive(self, a: Use, b: Use) -> bool:
         """Two arms never run in one iteration: a condition that all threads agree on decides."""
