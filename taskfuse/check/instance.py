@@ -204,7 +204,8 @@ class Run:
                 if len(semaphore.done) < e.values:
                     return False
                 if e.values > 0:
-                    np.maximum(self.clocks[t], semaphore.done[e.values - 1], out=self.clocks[t])
+                    seen: Clock = semaphore.done[e.values - 1]
+                    np.maximum(self.clocks[t], seen, out=self.clocks[t])
                 return True
             case TmaLoad():
                 buffer, elements, size = e.values

@@ -27,7 +27,7 @@ def _tells(a: Use, e: Expr, b: Use, f: Expr) -> bool:
     if any(x is e and y is f for x, y in pairs):
         return True
     number = sym(RING)
-    digits = {g for x, y in pairs if (g := _in_terms_of(x, e, a, number)) is _in_terms_of(y, f, b, number) and g.free == {RING}}
+    digits = {g for x, y in pairs if (g := _in_terms_of(x, e, a, number)) is _in_terms_of(y, f, b, number) and g.free == frozenset((RING,))}
     return _determined(number, digits)
 
 

@@ -1,7 +1,8 @@
 """The verifier of kernel IR: what every kernel must satisfy before and after each pass.
 
 The rules are one function each, in two tables: of declarations (:mod:`taskfuse.kir.declaration_rules`) and of statements
-(:mod:`taskfuse.kir.statement_rules`, :mod:`taskfuse.kir.atom_rules`, :mod:`taskfuse.kir.semaphore_rules`). Races, deadlocks and dynamic bounds are the checker's business.
+(:mod:`taskfuse.kir.statement_rules`, :mod:`taskfuse.kir.atom_rules`, :mod:`taskfuse.kir.semaphore_rules`). Races, deadlocks and dynamic bounds
+are the checker's business.
 """
 
 from __future__ import annotations

@@ -76,5 +76,6 @@ def lower(fusion: Fusion, options: LoweringOptions = DEFAULT) -> Kernel:
     endpoints.check_turns(plan)
     Notes(indexer, channels).write(plan)
     mbarriers = [*channels.barriers(), *((name, 1, count) for name, count in sync.mbarriers)]
-    kernel = Emitter(fusion, regions).kernel(plan, storage, mbarriers, sync.counters, semaphores(channels), tuple(sync.cursor_inits()), tuple(statements.maps.values()))
+    cursors, maps = tuple(sync.cursor_inits()), tuple(statements.maps.values())
+    kernel = Emitter(fusion, regions).kernel(plan, storage, mbarriers, sync.counters, semaphores(channels), cursors, maps)
     return run_pipeline(kernel, options.verify)
