@@ -239,7 +239,7 @@ def _advances(loop: For, name: str) -> bool:
 
 def _trips(by: int) -> Callable[[Stmt], Stmt | None]:
     def change(s: Stmt) -> Stmt | None:
-        if not isinstance(s, For) or s.unroll or not any(isinstance(t, (Wait, Arrive)) for t in walk(s.body)):
+        if not isinstance(s, For) or s.unroll or not any(isinstance(t, (Wait, Arrive, Acquire)) for t in walk(s.body)):
             return None
         return replace(s, stop=s.stop + by)
 

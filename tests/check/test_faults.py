@@ -24,11 +24,30 @@ ARGUMENTS: dict[str, list[npt.NDArray[Any]]] = {
     "double": [X.normal(size=(16, 32)).astype(np.float32)],
     "exchange": [X.normal(size=(3, 4, 32)).astype(np.float32)],
     "rotate": [X.normal(size=(3, 32)).astype(np.float32)],
+    "blocks": [X.normal(size=(2, 5, 4)).astype(np.float32)],
     "stream": [X.normal(size=(13, 12)).astype(np.float32)],
 }
 BUILT: dict[str, Callable[[], tf.Fusion]] = {"stream": lambda: stream.build(blocks=2, rows=4, columns=32, warps=1, stages=2)}
 TRIED = {
-    "stream": ("drop proxy fence", "proxy fence later", "retire later", "retire sources only", "commit later", "wait later", "barrier later", "barrier earlier")
+    "stream": (
+        "drop proxy fence",
+        "proxy fence later",
+        "retire later",
+        "retire sources only",
+        "commit later",
+        "wait later",
+        "barrier later",
+        "barrier earlier",
+    ),
+    "blocks": (
+        "flip parity",
+        "drop acquire",
+        "acquire later",
+        "drop barrier after acquire",
+        "release earlier",
+        "warp barrier for a larger one",
+        "advance earlier",
+    ),
 }
 
 
@@ -51,7 +70,7 @@ def test_what_is_proved_behaves(name: str) -> None:
 
 
 def test_every_operator_plants_something() -> None:
-    hosts = ("stream", "ring", "double", "exchange", "rotate", "gemm", "pipeline", "horizontal_fusion")
+    hosts = ("stream", "ring", "double", "exchange", "rotate", "gemm", "pipeline", "horizontal_fusion", "blocks")
     silent = {op.name for op in OPERATORS if all(next(mutants(op, h), None) is None for h in hosts)}
     assert silent <= {"turn to instance 0", "shuffle in half a warp"}  # no example has a distributed ring, or a shuffle
 
@@ -71,6 +90,12 @@ WRONG = {
         "expect fewer bytes", "drop load", "barrier earlier", "one trip less", "drop arrive", "flip parity",
     ),
     "gemm": ("retire one less", "registers of one warpgroup more"),
+    "blocks": (
+        "drop acquire", "acquire one phase less", "acquire one phase more", "acquire later", "drop barrier after acquire", "drop release", "repeat release",
+        "release earlier", "drop barrier before release", "semaphore of one release more", "semaphore of one release less", "all blocks use the first ring",
+        "cursor starts anew", "drop advance", "advance by one more", "one slot less in a cursor", "write the next slot", "read the next slot", "one trip more",
+        "one trip less", "drop block barrier",
+    ),
 }  # fmt: skip
 
 

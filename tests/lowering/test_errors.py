@@ -33,20 +33,6 @@ def lowering(fusion: tf.Fusion) -> str:
 # -- what is not built --------------------------------------------------------------------------------------------------------------
 
 
-def test_vertical_groups_on_blocks() -> None:
-    def build(ptype: P) -> tf.Fusion:
-        fusion, a, b = pair()
-        bind(a, S, TX)
-        bind(b, S, TX)
-        fusion.group([fusion.task([a]), fusion.task([b])], "g").parallelize(ptype)
-        return fusion
-
-    agrees(build(P.TIDz), numbers(4, 8))
-    assert refused(lambda: tf.lower(build(P.BIDx)), UnsupportedError) == (
-        "vertical group g on BIDx is not supported: rings between blocks are not built yet\nhelp: parallelize it on a thread index type"
-    )
-
-
 @pytest.mark.parametrize("where", ["tensor", "group"])
 def test_clusters(where: str) -> None:
     with tf.Fusion("cluster") as fusion:
