@@ -140,15 +140,18 @@ def test_deadlocks_have_a_counterexample(old: str, new: str) -> None:
 
 def test_roles_that_wait_for_each_other_crosswise() -> None:
     """Two rings, filled X then Y in separate loops and read Y then X."""
-    ring = "    IF threadIdx.x == 0:\n      {op} {name}[{c}.slot] phases {c}.phase{plus}\n    SYNC block\n    {body}\n    SYNC block\n    IF threadIdx.x == 0:\n      RELEASE {other}[{c}.slot]\n    {c}.advance(1)\n"
+    ring = (
+        "    IF threadIdx.x == 0:\n      ACQUIRE {name}[{c}.slot] phases {c}.phase{plus}\n    SYNC block\n    {body}\n    SYNC block\n"
+        "    IF threadIdx.x == 0:\n      RELEASE {other}[{c}.slot]\n    {c}.advance(1)\n"
+    )
 
     def fill(r: str) -> str:
         body = f"{r}[{r}p.slot, threadIdx.x] = copy(x[k, threadIdx.x])"
-        return "  FOR k in 0..N:\n" + ring.format(op="ACQUIRE", name=f"{r}empty", c=f"{r}p", plus="", body=body, other=f"{r}full")
+        return "  FOR k in 0..N:\n" + ring.format(name=f"{r}empty", c=f"{r}p", plus="", body=body, other=f"{r}full")
 
     def use(r: str) -> str:
         body = f"y{r}[k, threadIdx.x] = copy({r}[{r}c.slot, threadIdx.x])"
-        return "  FOR k in 0..N:\n" + ring.format(op="ACQUIRE", name=f"{r}full", c=f"{r}c", plus=" + 1", body=body, other=f"{r}empty")
+        return "  FOR k in 0..N:\n" + ring.format(name=f"{r}full", c=f"{r}c", plus=" + 1", body=body, other=f"{r}empty")
 
     def kernel(second: str, third: str) -> str:
         return (

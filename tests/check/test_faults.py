@@ -30,25 +30,12 @@ ARGUMENTS: dict[str, list[npt.NDArray[Any]]] = {
 BUILT: dict[str, Callable[[], tf.Fusion]] = {"stream": lambda: stream.build(blocks=2, rows=4, columns=32, warps=1, stages=2)}
 TRIED = {
     "stream": (
-        "drop proxy fence",
-        "proxy fence later",
-        "retire later",
-        "retire sources only",
-        "commit later",
-        "wait later",
-        "barrier later",
-        "barrier earlier",
+        "drop proxy fence", "proxy fence later", "retire later", "retire sources only", "commit later", "wait later", "barrier later", "barrier earlier",
     ),
     "blocks": (
-        "flip parity",
-        "drop acquire",
-        "acquire later",
-        "drop barrier after acquire",
-        "release earlier",
-        "warp barrier for a larger one",
-        "advance earlier",
+        "flip parity", "drop acquire", "acquire later", "drop barrier after acquire", "release earlier", "warp barrier for a larger one", "advance earlier",
     ),
-}
+}  # fmt: skip
 
 
 @cache
