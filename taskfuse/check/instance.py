@@ -201,11 +201,11 @@ class Run:
                 return True
             case Acquire():
                 semaphore = self._semaphore(t, e)
-                if len(semaphore.done) < e.values:
+                phases: int = e.values
+                if len(semaphore.done) < phases:
                     return False
-                if e.values > 0:
-                    seen: Clock = semaphore.done[e.values - 1]
-                    np.maximum(self.clocks[t], seen, out=self.clocks[t])
+                if phases > 0:
+                    np.maximum(self.clocks[t], semaphore.done[phases - 1], out=self.clocks[t])
                 return True
             case TmaLoad():
                 buffer, elements, size = e.values

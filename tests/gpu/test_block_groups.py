@@ -118,18 +118,18 @@ def test_launches_on_two_streams_have_their_own_semaphores() -> None:
     expected = [run(x)[0].clone() for x in inputs]
     streams = [torch.cuda.Stream() for _ in inputs]
     torch.cuda.synchronize()
-    outs: list[list[torch.Tensor]] = [[], []]
+    wrong = torch.zeros(2, dtype=torch.int64, device="cuda")
     for _ in range(50):
         for k, stream in enumerate(streams):
             with torch.cuda.stream(stream):
-                outs[k].append(run(inputs[k])[0])
+                wrong[k] += (run(inputs[k])[0] != expected[k]).sum()
     torch.cuda.synchronize()
-    assert all(out.equal(expected[k]) for k in range(2) for out in outs[k])
+    assert wrong.tolist() == [0, 0]
 
 
 def test_more_blocks_than_the_device_holds() -> None:
     run = tf.compile(founding(), backend="cuda")
-    with pytest.raises(LaunchError, match="blocks wait for each other, and .* holds"):
+    with pytest.raises(LaunchError, match=r"blocks wait for each other, and .* holds"):
         run(torch.zeros(20_000, 1, 4, 8, device="cuda"))
     x = floats(2, 3, 4, 8)
     assert same(to_numpy(run(to_torch(x))[0]), founding().evaluate(x)[0])  # the next call works
