@@ -60,7 +60,7 @@ def own_rings(regions: Regions, tv: TensorView, users: Sequence[TensorView], end
 
 def _are_paired(regions: Regions, tv: TensorView, users: Sequence[TensorView], ends: Sequence[Node], loops: list[Loop], p: ParallelType) -> bool:
     first, *others = (regions.region(node, p).extent for node in ends)
-    if not loops or any(not prove(eq(first, e), regions.facts) for e in others):
+    if not loops or prove(eq(first, 1), regions.facts) or any(not prove(eq(first, e), regions.facts) for e in others):
         return False
     if any(loop.axes[tv].is_foreign for loop in loops):  # one of its blocks makes what all read
         return False

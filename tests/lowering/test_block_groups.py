@@ -90,6 +90,7 @@ SHARING: dict[str, tuple[Callable[[], tf.Fusion], tuple[int, ...], list[str]]] =
         (3, 2, 5, 32),
         ["ch0.full[6, 2] 1", "ch0.empty[6, 2] 1"],
     ),
+    "one block on each side": (lambda: pair(1, 5, 32, first=(BY, S, TX), second=(BY, S, TX), inline=2), (1, 5, 32), ["ch0.full[2] 1", "ch0.empty[2] 1"]),
     # other blocks read what a block makes: one ring
     "other numbers of blocks": (
         lambda: pair(5, 4, 2, 16, first=(S, S, BX, TX), second=(S, BX, S, TX), inline=1),
