@@ -23,6 +23,7 @@ from taskfuse.kir import Kernel, stmt_text, walk
 from taskfuse.kir.clusters import constant_shape, needs_cluster, peers
 from taskfuse.kir.limits import MAX_THREADS, WARP, WARPGROUP
 from taskfuse.kir.nodes import (
+    Acquire,
     Arrive,
     ArriveAsync,
     AsyncCopy,
@@ -37,6 +38,7 @@ from taskfuse.kir.nodes import (
     InitBarrier,
     LdMatrix,
     Queue,
+    Release,
     Retire,
     Shuffle,
     StMatrix,
@@ -61,6 +63,19 @@ class _Cell:
     bytes: int = 0
     done: list[Clock] = field(default_factory=lambda: list[Clock]())
     waits: list[tuple[int, int, int, Event]] = field(default_factory=lambda: list[tuple[int, int, int, Event]]())
+
+
+@dataclass(slots=True, eq=False)
+class _Semaphore:
+    """A counter in Global memory: releases per phase, releases of the current one, and the clock of each completed phase.
+
+    A wait sees the releases that its phases take, in the order of this run, and need not see more: it may have read the counter then.
+    """
+
+    count: int
+    clock: Clock
+    released: int = 0
+    done: list[Clock] = field(default_factory=lambda: list[Clock]())
 
 
 @dataclass(slots=True, eq=False)
@@ -93,6 +108,9 @@ class Run:
         self.clocks = np.zeros((self.size, parts * self.size), np.int32)
         self.at = [0] * self.size
         self.cells: dict[tuple[int, str, int], _Cell] = {}
+        self.semaphores: dict[tuple[str, tuple[int, ...]], _Semaphore] = {}
+        self.counts = {s.name: int(evaluate(s.count, symbols)) for s in kernel.semaphores}
+        self.extents = {s.name: tuple(int(evaluate(e, symbols)) for e in s.shape) for s in kernel.semaphores}
         self.meetings: dict[Any, _Meeting] = {}
         self.shadow: dict[tuple[int, str], dict[int, _Shadow]] = {}
         self.queues: dict[tuple[int, Queue], list[list[Clock]]] = {}
@@ -148,6 +166,10 @@ class Run:
         return Refuted("deadlock", "no thread can go on", *notes)
 
     def _state(self, t: int, e: Event) -> str:
+        if isinstance(e.stmt, Acquire):
+            semaphore = self._semaphore(t, e)
+            state = f"{len(semaphore.done)} phases complete, {semaphore.released} of {semaphore.count} releases in the next"
+            return f" (thread {t % self.per} of block {t // self.per} waits for {e.values}; {state})"
         if not isinstance(e.stmt, Wait):
             return ""
         name, slot = e.key
@@ -206,6 +228,23 @@ class Run:
                 return True
             case Wait():
                 return self._wait(t, e)
+            case Release():
+                semaphore = self._semaphore(t, e)
+                self._tick(t)
+                np.maximum(semaphore.clock, self.clocks[t], out=semaphore.clock)
+                semaphore.released += 1
+                if semaphore.released == semaphore.count:
+                    semaphore.done.append(semaphore.clock.copy())
+                    semaphore.released = 0
+                return True
+            case Acquire():
+                semaphore = self._semaphore(t, e)
+                phases: int = e.values
+                if len(semaphore.done) < phases:
+                    return False
+                if phases > 0:
+                    np.maximum(self.clocks[t], semaphore.done[phases - 1], out=self.clocks[t])
+                return True
             case TmaLoad():
                 buffer, elements, size = e.values
                 for block in self._reached(t, e):
@@ -278,6 +317,15 @@ class Run:
         if not (cell.done[0] <= self.clocks[t]).all():
             raise Refuted(f"{name}[{slot}]", "nothing orders its initialization and this use", self._who(t, e))
         return cell
+
+    def _semaphore(self, t: int, e: Event) -> _Semaphore:
+        name, index = e.key
+        found = self.semaphores.get(e.key)
+        if found is None:
+            if any(not 0 <= i < n for i, n in zip(index, self.extents[name], strict=True)):
+                raise Refuted(name, f"it has no counter {list(index)}", self._who(t, e))
+            found = self.semaphores[e.key] = _Semaphore(self.counts[name], np.zeros(self.clocks.shape[1], np.int32))
+        return found
 
     def _arrive(self, t: int, e: Event, cell: _Cell, size: int) -> None:
         name, slot = e.key
@@ -470,9 +518,9 @@ def counterexample(kernel: Kernel, extents: Mapping[str, int], budget: Budget | 
     blocks = [(x, y, z) for z in range(grid[2]) for y in range(grid[1]) for x in range(grid[0])]
     try:
         cluster = constant_shape(kernel.cluster) if any(map(needs_cluster, walk(kernel))) else None
-        if kernel.counters and cluster is not None:
+        if kernel.meets_blocks and cluster is not None:
             raise TooLarge  # which blocks meet where would be two questions at once
-        if kernel.counters:
+        if kernel.meets_blocks:
             traces = [Trace(kernel, symbols, b, budget) for b in blocks[: BLOCKS + 1]]
             if len(blocks) > BLOCKS or sum(len(t.events) for t in traces) > MAX_THREADS:
                 raise TooLarge

@@ -294,11 +294,11 @@ def uneven(node: Node, *, grid: bool = False) -> str:
         names = loop.stmt.start.free | loop.stmt.stop.free | loop.stmt.step.free
         if names & THREADS:
             return f"the loop over {loop.stmt.var} has other trips in other threads"
-        if any(n.endswith((".slot", ".parity")) for n in names):
+        if any(n.endswith((".slot", ".parity", ".phase")) for n in names):
             return f"the loop over {loop.stmt.var} depends on a cursor"
         if grid and names & BLOCKS:
             return f"the loop over {loop.stmt.var} has other trips in other blocks"
-    if any(n.endswith((".slot", ".parity")) for c in node.conditions for n in c.free):
+    if any(n.endswith((".slot", ".parity", ".phase")) for c in node.conditions for n in c.free):
         return "a condition around it depends on a cursor"
     return ""
 

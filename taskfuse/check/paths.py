@@ -14,6 +14,7 @@ from enum import Enum
 from taskfuse.check.program import BLOCKS, COLLECTIVE, THREADS, Block, Node, Program
 from taskfuse.ir.scalar import Expr
 from taskfuse.kir.nodes import (
+    Acquire,
     Advance,
     Arrive,
     ArriveAsync,
@@ -23,6 +24,7 @@ from taskfuse.kir.nodes import (
     FenceInit,
     FenceProxyAsync,
     For,
+    Release,
     Retire,
     SetMaxNReg,
     TmaLoad,
@@ -36,6 +38,8 @@ SYNCHRONIZING = (
     ArriveAsync,
     Expect,
     Wait,
+    Release,
+    Acquire,
     Advance,
     TmaLoad,
     Commit,

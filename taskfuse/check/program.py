@@ -244,7 +244,7 @@ def _outermost(kernel: Kernel) -> Context:
             ranges = ranges.with_span(sym(p.name), ranges.of(p.value))
     for s in walk(kernel):
         if isinstance(s, CursorInit):
-            for name, most in ((f"{s.name}.slot", s.slots - 1), (f"{s.name}.parity", 1)):
+            for name, most in ((f"{s.name}.slot", s.slots - 1), (f"{s.name}.parity", 1), (f"{s.name}.phase", None)):
                 facts = facts.with_range(name, 0, most)
                 ranges = ranges.with_span(sym(name), (0, most))
     for names, shape in ((BLOCK_NAMES, kernel.grid), (THREAD_NAMES, kernel.block)):

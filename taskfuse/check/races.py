@@ -18,11 +18,12 @@ from taskfuse.check.paths import Paths, Region, Step, common_loops
 from taskfuse.check.program import BLOCKS, THREADS, Node, Program
 from taskfuse.check.relation import Relation
 from taskfuse.check.remote import apart
+from taskfuse.check.ring_instances import same_ring
 from taskfuse.check.rings import Endpoint, Ring, Rings
 from taskfuse.check.threads import Threads
 from taskfuse.ir.scalar import Expr, const, sym
 from taskfuse.ir.types import MemoryType
-from taskfuse.kir.nodes import Advance, ArriveAsync, BarrierScope, Commit, CursorInit, FenceProxyAsync, For, Queue, Retire, TmaLoad, Wait
+from taskfuse.kir.nodes import Acquire, Advance, ArriveAsync, BarrierScope, Commit, CursorInit, FenceProxyAsync, For, Queue, Retire, TmaLoad, Wait
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +142,8 @@ class Races:
         split = self.threads.split(wait.conditions)
         if not set(split.uniform) <= set(n.conditions) or not self.threads.implies(u.context.conditions, end.threads, u.context):
             return False
+        if isinstance(wait.stmt, Acquire) and (u.engine.is_async or not self.rings.acquired(wait, n, end)):
+            return False
         if u.engine is Engine.LOAD:
             return n in visit.arrivals
         if u.engine is Engine.COPY:
@@ -246,6 +249,8 @@ class Races:
     def _conflict(self, a: Use, b: Use) -> tuple[str, Relation | None]:
         """Why two accesses may race, as far as digits and barriers tell."""
         one, two = self._section(a), self._section(b)
+        if one is not None and two is not None and one.ring is two.ring and not same_ring(a, one.end, b, two.end):
+            one = two = None
         if one is not None and two is not None and one.ring is two.ring and a.buffer == b.buffer and a.index[0] is not None:
             producers = (one.end is one.ring.producer, two.end is two.ring.producer)
             if producers[0] is not producers[1] and self._slot_axis(a) == self._slot_axis(b):

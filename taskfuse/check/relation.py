@@ -335,9 +335,9 @@ def _varying(use: Use) -> set[str]:
         names.add(loop.stmt.var)
     for e in use.index:
         if e is not None:
-            names |= {n for n in e.free if n.endswith((".slot", ".parity"))}
+            names |= {n for n in e.free if n.endswith((".slot", ".parity", ".phase"))}
     for c in use.context.conditions:
-        names |= {n for n in c.free if n.endswith((".slot", ".parity"))}
+        names |= {n for n in c.free if n.endswith((".slot", ".parity", ".phase"))}
     return names
 
 

@@ -56,6 +56,7 @@ class Endpoint:
         threads: conditions that select who waits.
         form: its positions.
         lag: how many positions the release trails.
+        instance: of a ring between blocks, which of several rings a block uses; empty: all blocks share one.
     """
 
     cursor: str
@@ -65,6 +66,7 @@ class Endpoint:
     lag: int = 0
     releases: tuple[Part, ...] = ()
     turns: Turns | None = None
+    instance: tuple[Expr, ...] = ()
 
     def visits(self) -> Iterator[Visit]:
         """All positions in the text."""
@@ -489,6 +491,16 @@ class Rings:
             if m is not None and self._meets(m, e, who):
                 return True
         return False
+
+    def acquired(self, wait: Node, x: Node, e: Endpoint) -> bool:
+        """True only if a thread of the endpoint that comes to ``x`` has waited, or met one that has: of rings between blocks."""
+        who = self.threads.split(wait.conditions).threads
+        if self.threads.implies(tuple(dict.fromkeys((*self.threads.split(x.conditions).threads, *e.threads))), who, None):
+            return True
+        steps = self.paths.forward(wait, x)
+        if steps is None or not self.threads.implies(who, e.threads):
+            return False
+        return any((m := self.meetings.at.get(s.node)) is not None and self._meets(m, e, who) for s in steps)
 
     def covers(self, take: Node, give: Node, who: Conditions, index: Expr) -> bool:
         """True only if whoever takes a turn meets, before it is passed, one of its own instance that passes it."""

@@ -17,6 +17,7 @@ from taskfuse.kir.fragments import MATRIX_ROW_BYTES, MATRIX_ROWS, WGMMA_M, matri
 from taskfuse.kir.limits import MAX_THREADS, WARP
 from taskfuse.kir.nodes import (
     Access,
+    Acquire,
     Advance,
     Arrive,
     ArriveAsync,
@@ -36,7 +37,9 @@ from taskfuse.kir.nodes import (
     LdMatrix,
     Mma,
     Queue,
+    Release,
     Retire,
+    SemaphoreSlot,
     Shuffle,
     StMatrix,
     Stmt,
@@ -188,12 +191,13 @@ class Trace:
                         self.env[var] = outer
                 case CursorInit(name=name, slots=slots, slot=slot, parity=parity):
                     self._slots[name] = slots
-                    for part, value in (("slot", slot), ("parity", parity)):
+                    for part, value in (("slot", slot), ("parity", parity), ("phase", 0)):
                         self._state(f"{name}.{part}")[ids] = value
                 case Advance(cursor=name, count=count):
                     slots, slot, parity = self._slots[name], self._state(f"{name}.slot"), self._state(f"{name}.parity")
                     at = slot[ids] + self._value(count, ids)
                     parity[ids] ^= (at // slots) & 1
+                    self._state(f"{name}.phase")[ids] += at // slots
                     slot[ids] = at % slots
                 case _:
                     self._leaf(stmt, ids)
@@ -271,6 +275,10 @@ class Trace:
                 self._emit(stmt, ids, [(slot.name, s) for s in self._value(slot.slot, ids).tolist()], self._value(size, ids).tolist())
             case Wait(barrier=slot, parity=parity):
                 self._emit(stmt, ids, [(slot.name, s) for s in self._value(slot.slot, ids).tolist()], self._value(parity, ids).tolist())
+            case Release(semaphore=counter):
+                self._emit(stmt, ids, self._counters(counter, ids))
+            case Acquire(semaphore=counter, phases=phases):
+                self._emit(stmt, ids, self._counters(counter, ids), self._value(phases, ids).tolist())
             case TmaLoad(out=out, map=name, barrier=slot):
                 box = self.maps[name]
                 size = int(np.prod(box.box))
@@ -309,6 +317,11 @@ class Trace:
                 self._emit(stmt, ids, [None] * len(ids))
             case _:
                 pass
+
+    def _counters(self, slot: SemaphoreSlot, ids: Ints) -> list[tuple[str, tuple[int, ...]]]:
+        """Name and index of a semaphore, per thread."""
+        index = [self._value(e, ids).tolist() for e in slot.index]
+        return [(slot.name, at) for at in zip(*index, strict=True)]
 
     def _shape(self, buffer: str) -> tuple[int, ...]:
         found = self._extents.get(buffer)

@@ -13,6 +13,7 @@ from taskfuse.check.races import Races
 from taskfuse.check.registers import budgets, in_flight
 from taskfuse.check.remote import before_exit
 from taskfuse.check.rings import Rings
+from taskfuse.check.semaphores import BlockRings
 from taskfuse.check.threads import Threads
 from taskfuse.check.trace import Budget, TooLarge, samples
 from taskfuse.kir import Kernel
@@ -39,6 +40,8 @@ def verify(kernel: Kernel) -> Certificate:
     paths = Paths(program)
     meetings = Meetings(program, threads)
     rings = Rings(program, threads, meetings, paths)
+    if kernel.semaphores:
+        BlockRings(program, threads, rings)
     races = Races(program, threads, meetings, rings, paths)
     obligations = [
         *rings.obligations,
@@ -52,7 +55,7 @@ def verify(kernel: Kernel) -> Certificate:
         *races.check(),
         *inside(program),
     ]
-    assumptions = (*ASSUMPTIONS, RESIDENT) if kernel.counters else ASSUMPTIONS
+    assumptions = (*ASSUMPTIONS, RESIDENT) if kernel.meets_blocks else ASSUMPTIONS
     if any(o.verdict is Verdict.OUTSIDE for o in obligations):
         obligations = [*_refuted(kernel), *obligations]
     return Certificate(kernel.name, tuple(obligations), assumptions)

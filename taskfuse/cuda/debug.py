@@ -19,11 +19,13 @@ class WaitPoint(NamedTuple):
 
     Attributes:
         path: labels of the tasks and groups around it, outermost first.
-        barrier: name of the mbarrier array, or of the counter of a barrier across blocks.
+        barrier: name of the mbarrier array, of the semaphore, or of the counter of a barrier across blocks.
+        awaits: what the number in the report is: the parity of a phase, or a phase.
     """
 
     path: tuple[str, ...]
     barrier: str
+    awaits: str = "phase parity"
 
     @property
     def where(self) -> str:
@@ -41,9 +43,8 @@ class Timeout(NamedTuple):
     thread: tuple[int, int, int]
 
     def __str__(self) -> str:
-        return (
-            f"{self.point.where}: block {self.block}, thread {self.thread} waits at {self.point.barrier}[{self.slot}] for the end of phase parity {self.parity}"
-        )
+        place = f"{self.point.barrier}[{self.slot}]"
+        return f"{self.point.where}: block {self.block}, thread {self.thread} waits at {place} for the end of {self.point.awaits} {self.parity}"
 
 
 def empty_report(limit_ms: int) -> bytes:

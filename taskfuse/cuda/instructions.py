@@ -186,7 +186,11 @@ ARRIVE_AT_COUNTER = Helper(
 __device__ __forceinline__ unsigned long long counter_arrive(unsigned long long* counter, unsigned long long count) {
   __threadfence();
   return (atomicAdd(counter, 1ull) / count + 1) * count;
-}
+}""",
+)
+COUNTER_VALUE = Helper(
+    "counter_value",
+    """\
 __device__ __forceinline__ unsigned long long counter_value(unsigned long long* counter) {
   unsigned long long value;
   asm volatile("ld.acquire.gpu.global.u64 %0, [%1];" : "=l"(value) : "l"(counter) : "memory");
@@ -200,7 +204,7 @@ __device__ __forceinline__ void grid_barrier_of_threads(unsigned long long* coun
   const unsigned long long target = counter_arrive(counter, threads);
   while (counter_value(counter) < target) {}
 }""",
-    (ARRIVE_AT_COUNTER,),
+    (ARRIVE_AT_COUNTER, COUNTER_VALUE),
 )
 GRID_BLOCKS = Helper(
     "grid_barrier_of_blocks",
@@ -213,7 +217,7 @@ __device__ __forceinline__ void grid_barrier_of_blocks(unsigned long long* count
   }
   __syncthreads();
 }""",
-    (ARRIVE_AT_COUNTER,),
+    (ARRIVE_AT_COUNTER, COUNTER_VALUE),
 )
 GRID_THREADS_BOUNDED = Helper(
     "grid_barrier_of_threads_bounded",
@@ -224,7 +228,7 @@ __device__ __forceinline__ void grid_barrier_of_threads_bounded(unsigned long lo
     if (nanoseconds() - start > report->limit) report_timeout(report, point, 0, 0);
   }
 }""",
-    (ARRIVE_AT_COUNTER, REPORT),
+    (ARRIVE_AT_COUNTER, COUNTER_VALUE, REPORT),
 )
 GRID_BLOCKS_BOUNDED = Helper(
     "grid_barrier_of_blocks_bounded",

@@ -298,7 +298,7 @@ class Planner:
     def _check_resident(self, device: Device, function: Function, shape: LaunchShape) -> None:
         blocks = math.prod(shape.grid)
         if not device.cooperative:
-            raise self._refuse(f"it has barriers across blocks, and {device.name} does not launch cooperatively")
+            raise self._refuse(f"its blocks wait for each other, and {device.name} does not launch cooperatively")
         fitting = device.multiprocessors * self._driver.resident_blocks(function, shape.threads, shape.shared_bytes)
         if blocks > fitting:
             reason = f"its {blocks} blocks wait for each other, and {device.name} holds {fitting} of them at once"

@@ -157,6 +157,9 @@ def kernel_ranges(kernel: Kernel, values: Mapping[str, int] | None = None) -> Ra
     return ranges.child(indices)
 
 
+MOST_PHASES = INT32[1] - 1  # a ring is walked around less often
+
+
 def cursor_ranges(cursor: CursorInit) -> dict[str, Range]:
     """Ranges of a ring cursor's symbols."""
-    return {f"{cursor.name}.slot": (0, cursor.slots - 1), f"{cursor.name}.parity": (0, 1)}
+    return {f"{cursor.name}.slot": (0, cursor.slots - 1), f"{cursor.name}.parity": (0, 1), f"{cursor.name}.phase": (0, MOST_PHASES)}

@@ -90,7 +90,7 @@ class Source:
         text: the whole text; includes nothing.
         arguments: the function's parameters.
         shared_bytes: dynamic Shared memory of a block, in bytes.
-        cooperative: all blocks must be resident at once (it has barriers across blocks).
+        cooperative: all blocks must be resident at once (they wait for each other).
         arch: the least compute capability, times ten.
         feature_arch: true if it needs the architecture-specific target (``sm_90a``).
         debug: its waits are bounded and report.

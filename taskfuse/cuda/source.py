@@ -35,7 +35,7 @@ from taskfuse.ir.scalar import ONE, Const, Expr, const, sym
 from taskfuse.ir.types import BLOCK_TYPES, THREAD_TYPES, MemoryType
 from taskfuse.kir import Kernel, accesses, walk
 from taskfuse.kir.limits import MAX_THREADS
-from taskfuse.kir.nodes import Barrier, BarrierScope, HostParam, ScalarParam, SetMaxNReg, TensorMapParam, TensorParam, Wgmma
+from taskfuse.kir.nodes import Acquire, Barrier, BarrierScope, HostParam, ScalarParam, SetMaxNReg, TensorMapParam, TensorParam, Wgmma
 from taskfuse.passes.facts import kernel_facts
 
 COUNTER_BYTES = 8
@@ -97,7 +97,7 @@ class _Emitter:
         wide = frozenset(n for n in uniform if not self._narrow(sym(n))) if variant.wide else frozenset[str]()
         self.indices = Indices(self.used, self.ranges, once(lambda: kernel_facts(kernel)), variant.wide, wide, self.divisors, self.helpers)
         self.wide_symbols = wide
-        self.cooperative = any(isinstance(s, Barrier) and s.scope is BarrierScope.GRID for s in walk(kernel))
+        self.cooperative = any(isinstance(s, Acquire) or (isinstance(s, Barrier) and s.scope is BarrierScope.GRID) for s in walk(kernel))
 
     def _narrow(self, e: Expr) -> bool:
         lo, hi = self.ranges.of(e)
@@ -130,6 +130,9 @@ class _Emitter:
             arguments.append(WorkspaceArgument(identifier, const(COUNTER_BYTES * len(kernel.counters)), zero=True))
             parameters.append(f"unsigned long long* {identifier}")
             counters = {c.name: f"&{identifier}[{i}]" for i, c in enumerate(kernel.counters)}
+        for s in kernel.semaphores:
+            arguments.append(WorkspaceArgument(s.name, const(COUNTER_BYTES) * elements(s.shape), zero=True))
+            parameters.append(f"unsigned long long* {self.names[s.name]}")
         if self.debug:
             arguments.append(ReportArgument())
             parameters.append("Report* report")

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from taskfuse.cuda import cluster_instructions as cluster
 from taskfuse.cuda import instructions as ptx
-from taskfuse.cuda import matrices
+from taskfuse.cuda import matrices, semaphores
 from taskfuse.cuda.c_types import c_type, literal
 from taskfuse.cuda.conversions import convert
 from taskfuse.cuda.debug import WaitPoint
@@ -16,7 +16,7 @@ from taskfuse.cuda.functions import call, result_dtype
 from taskfuse.cuda.hoisting import Divisions
 from taskfuse.cuda.names import Names
 from taskfuse.cuda.ranges import Range, cursor_ranges
-from taskfuse.cuda.storage import Place, constant_elements, declared_in
+from taskfuse.cuda.storage import Place, constant_elements, declared_in, row_major
 from taskfuse.cuda.text import Fragment, Helper
 from taskfuse.cuda.variant import Form
 from taskfuse.dtypes import DType, bool_, int64
@@ -24,11 +24,12 @@ from taskfuse.errors import UnsupportedError
 from taskfuse.ir.elementwise import DTypeRule
 from taskfuse.ir.scalar import ONE, TRUE, ZERO, And, Compare, CompareOp, Const, Expr, Facts, FloorDiv, and_, const, eq, is_multiple, prove, sym
 from taskfuse.ir.types import CLUSTER_TYPES, ParallelType
-from taskfuse.kir import Kernel, walk
+from taskfuse.kir import Kernel, expressions, walk
 from taskfuse.kir.clusters import constant_shape, peers, remote_barriers
 from taskfuse.kir.limits import MAX_THREADS, WARP, launch_registers
 from taskfuse.kir.nodes import (
     Access,
+    Acquire,
     Advance,
     Arrive,
     ArriveAsync,
@@ -56,9 +57,11 @@ from taskfuse.kir.nodes import (
     Mma,
     Operand,
     Queue,
+    Release,
     Retire,
     ScalarParam,
     ScalarValue,
+    SemaphoreSlot,
     SetMaxNReg,
     Shuffle,
     StMatrix,
@@ -73,7 +76,7 @@ from taskfuse.kir.nodes import (
 )
 
 INDENT = "  "
-_DELAYED = Wait | Arrive | ArriveAsync | AsyncCopy | Expect | Barrier | TmaLoad | TmaStore | Commit | Retire | FenceProxyAsync
+_DELAYED = Wait | Arrive | ArriveAsync | AsyncCopy | Release | Acquire | Expect | Barrier | TmaLoad | TmaStore | Commit | Retire | FenceProxyAsync
 """Before and after these a chaos build delays."""
 _COMMITS = {Queue.WGMMA: matrices.WGMMA_COMMIT, Queue.BULK: ptx.BULK_COMMIT, Queue.COPY: ptx.COPY_COMMIT}
 _WAITS = {Queue.WGMMA: matrices.WGMMA_WAIT, Queue.BULK: ptx.BULK_WAIT, Queue.COPY: ptx.COPY_WAIT}
@@ -144,6 +147,8 @@ class Statements:
         self._slots: dict[str, int] = {}
         self._declared = declared_in(kernel)
         self._remote = remote_barriers(walk(kernel))
+        self._semaphores = {s.name: s for s in kernel.semaphores}
+        self._phased = {n.removesuffix(".phase") for s in walk(kernel) for e in expressions(s) for n in e.free if n.endswith(".phase")}
         self._ranks = {p.name: len(p.box) for p in kernel.params if isinstance(p, TensorMapParam)}
         self._scalars: dict[str, DType] = {p.name: p.dtype for p in kernel.params if isinstance(p, ScalarParam)}
 
@@ -267,6 +272,10 @@ class Statements:
                 self._call(scope, ptx.EXPECT, self._slot(slot, scope), scope.indices.text(size))
             case Wait():
                 self._wait(stmt, scope)
+            case Release(semaphore=slot):
+                self._call(scope, semaphores.RELEASE, self._counter(slot, scope))
+            case Acquire():
+                self._acquire(stmt, scope)
             case CursorInit():
                 self._cursor(stmt, scope)
             case Advance():
@@ -493,24 +502,39 @@ class Statements:
         else:
             self._call(scope, cluster.WAIT_CLUSTER if remote else ptx.WAIT, *arguments)
 
+    def _counter(self, slot: SemaphoreSlot, scope: Scope) -> str:
+        return f"&{self.names[slot.name]}[{row_major(slot.index, self._semaphores[slot.name].shape, scope.indices)}]"
+
+    def _acquire(self, stmt: Acquire, scope: Scope) -> None:
+        slot, indices = stmt.semaphore, scope.indices
+        arguments = [self._counter(slot, scope), indices.text(self._semaphores[slot.name].count), indices.text(stmt.phases)]
+        if self.debug:
+            self.waits.append(WaitPoint(scope.path, slot.name, "phase"))
+            self._call(scope, semaphores.BOUNDED_ACQUIRE, *arguments, "report", str(len(self.waits) - 1), indices.text(slot.index[-1]))
+        else:
+            self._call(scope, semaphores.ACQUIRE, *arguments)
+
     def _cursor(self, stmt: CursorInit, scope: Scope) -> None:
         slot, parity = self.names[f"{stmt.name}.slot"], self.names[f"{stmt.name}.parity"]
         kind = "" if stmt.name in scope.cursors else "int "
         scope.cursors.add(stmt.name)
         self._slots[stmt.name] = stmt.slots
-        self._line(scope, f"{kind}{slot} = {stmt.slot}, {parity} = {stmt.parity};")
+        phase = f", {self.names[f'{stmt.name}.phase']} = 0" if stmt.name in self._phased else ""
+        self._line(scope, f"{kind}{slot} = {stmt.slot}, {parity} = {stmt.parity}{phase};")
         scope.indices.ranges = scope.indices.ranges.child(cursor_ranges(stmt))
 
     def _advance(self, stmt: Advance, scope: Scope) -> None:
         slot, parity = self.names[f"{stmt.cursor}.slot"], self.names[f"{stmt.cursor}.parity"]
         slots = self._slots[stmt.cursor]
+        phase = self.names[f"{stmt.cursor}.phase"] if stmt.cursor in self._phased else ""
         if slots == 1:
-            self._line(scope, f"{parity} ^= {scope.indices.text(stmt.count, Level.BIT_AND)}{'' if stmt.count is ONE else ' & 1'};")
+            moved = f", {phase} += {scope.indices.text(stmt.count)}" if phase else ""
+            self._line(scope, f"{parity} ^= {scope.indices.text(stmt.count, Level.BIT_AND)}{'' if stmt.count is ONE else ' & 1'}{moved};")
         elif stmt.count is ONE:
-            self._line(scope, f"if (++{slot} == {slots}) {slot} = 0, {parity} ^= 1;")
+            self._line(scope, f"if (++{slot} == {slots}) {slot} = 0, {parity} ^= 1{f', ++{phase}' if phase else ''};")
         else:
             self._line(scope, f"{slot} += {scope.indices.text(stmt.count)};")
-            self._line(scope, f"{parity} ^= {slot} / {slots} & 1, {slot} %= {slots};")
+            self._line(scope, f"{parity} ^= {slot} / {slots} & 1, {f'{phase} += {slot} / {slots}, ' if phase else ''}{slot} %= {slots};")
 
     # -- matrices -------------------------------------------------------------------------------------------------------------------
 

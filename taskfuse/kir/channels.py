@@ -1,7 +1,8 @@
-"""The channels of a kernel, read from its statements: which mbarriers, buffers and roles make a ring (docs/channels.md).
+"""The channels of a kernel, read from its statements: which mbarriers or semaphores, buffers and roles make a ring (docs/channels.md).
 
 A producer waits for an empty slot with a cursor whose parity starts at 1, which a fresh mbarrier lets pass, and with the same cursor fills the
 slot and arrives at another mbarrier, or lets the copy engine do so. These two mbarriers are a channel; its consumers wait for the second one.
+Between blocks semaphores are in their place: a producer waits for as many phases as its cursor has been around the ring.
 """
 
 from __future__ import annotations
@@ -11,22 +12,22 @@ from dataclasses import dataclass, field
 from itertools import product
 from math import prod
 
-from taskfuse.ir.scalar import Expr, const, simplify
+from taskfuse.ir.scalar import Const, Expr, const, simplify, sym
 from taskfuse.ir.types import MemoryType
 from taskfuse.kir.kernel import Kernel
-from taskfuse.kir.nodes import CursorInit, Expect, If, InitBarrier, Mbarrier, Stmt, Wait
+from taskfuse.kir.nodes import Acquire, CursorInit, Expect, If, InitBarrier, Mbarrier, Release, Stmt, Wait
 from taskfuse.kir.walk import accesses, barrier_slots, bodies
 
 
 @dataclass(frozen=True, slots=True)
 class Channel:
-    """A ring of slots in Shared memory between roles.
+    """A ring of slots between roles, in Shared memory; between blocks, in Global memory.
 
     Attributes:
         name: what the names of its mbarriers have in common, or that of ``full``.
-        full, empty: the mbarrier arrays on which slots are handed over and given back.
+        full, empty: the mbarrier arrays, or semaphores, on which slots are handed over and given back.
         slots: length of the ring.
-        slot_bytes: bytes of Shared memory in a slot, of all ``buffers``.
+        slot_bytes: bytes in a slot, of all ``buffers``; of all rings together where blocks have their own.
         filled: arrivals per phase at ``full``; ``read``: at ``empty``.
         transaction_bytes: bytes per phase that the copy engine brings; ``None``: threads fill the slots.
         producers, consumers: the nodes whose threads wait at ``empty`` and at ``full``, by the labels of the branches around them.
@@ -67,9 +68,12 @@ class ChannelTable:
 
 @dataclass(slots=True)
 class _Cursor:
-    """Where a cursor is used: the mbarriers waited at and arrived at with it, the nodes of the waits, the buffers indexed by its slot."""
+    """Where a cursor is used: the mbarriers waited at and arrived at with it, the nodes of the waits, the buffers indexed by its slot.
 
-    parity: int
+    ``fills``: it goes one phase ahead, as a producer's does.
+    """
+
+    fills: bool
     waits: dict[str, None] = field(default_factory=dict[str, None])
     arrivals: dict[str, None] = field(default_factory=dict[str, None])
     nodes: dict[str, None] = field(default_factory=dict[str, None])
@@ -77,10 +81,10 @@ class _Cursor:
 
 
 def channels(kernel: Kernel) -> ChannelTable:
-    """The channels of ``kernel``, in the order of its mbarriers."""
+    """The channels of ``kernel``, in the order of its mbarriers and semaphores."""
     statements = list(_labelled(kernel.body, kernel.name))
-    cursors = {s.name: _Cursor(s.parity) for _, s in statements if isinstance(s, CursorInit)}
-    counts: dict[str, Expr] = {}
+    cursors = {s.name: _Cursor(s.parity == 1) for _, s in statements if isinstance(s, CursorInit)}
+    counts = {s.name: s.count for s in kernel.semaphores}
     expected: dict[str, Expr] = {}
     for label, s in statements:
         match s:
@@ -91,14 +95,16 @@ def channels(kernel: Kernel) -> ChannelTable:
             case _:
                 pass
         for name, cursor in cursors.items():
-            _note(s, label, cursor, f"{name}.slot")
+            _note(s, label, cursor, name)
     rings: dict[tuple[str, str], list[_Cursor]] = {}
     for cursor in cursors.values():
         for empty, full in product(cursor.waits, cursor.arrivals):
-            if cursor.parity == 1 and empty != full:
+            if cursor.fills and empty != full:
                 rings.setdefault((full, empty), []).append(cursor)
-    arrays = {m.name: m for m in kernel.mbarriers}
-    made = [_channel(kernel, arrays[full], empty, producers, list(cursors.values()), counts, expected) for (full, empty), producers in rings.items()]
+    arrays = {m.name: m.slots for m in kernel.mbarriers}
+    arrays |= {s.name: s.shape[-1].value for s in kernel.semaphores if s.shape and isinstance(s.shape[-1], Const)}
+    found = [(full, empty, producers) for (full, empty), producers in rings.items() if full in arrays]
+    made = [_channel(kernel, full, arrays[full], empty, producers, list(cursors.values()), counts, expected) for full, empty, producers in found]
     order = list(arrays)
     members = {name for ch in made for name in (ch.full, ch.empty)}
     return ChannelTable(tuple(sorted(made, key=lambda ch: order.index(ch.full))), tuple(m for m in kernel.mbarriers if m.name not in members))
@@ -113,8 +119,18 @@ def _labelled(body: tuple[Stmt, ...], label: str) -> Iterator[tuple[str, Stmt]]:
             yield from _labelled(inner, name)
 
 
-def _note(stmt: Stmt, label: str, cursor: _Cursor, slot: str) -> None:
-    """What a statement itself does with the symbol ``slot`` of a cursor."""
+def _note(stmt: Stmt, label: str, cursor: _Cursor, name: str) -> None:
+    """What a statement itself does with the symbols of a cursor."""
+    slot = f"{name}.slot"
+    match stmt:
+        case Acquire(semaphore=semaphore, phases=phases) if any(slot in e.free for e in semaphore.index):
+            cursor.fills = phases is sym(f"{name}.phase")
+            cursor.waits[semaphore.name] = None
+            cursor.nodes[label] = None
+        case Release(semaphore=semaphore) if any(slot in e.free for e in semaphore.index):
+            cursor.arrivals[semaphore.name] = None
+        case _:
+            pass
     for barrier in barrier_slots(stmt):
         if slot in barrier.slot.free:
             if isinstance(stmt, Wait):
@@ -129,23 +145,24 @@ def _note(stmt: Stmt, label: str, cursor: _Cursor, slot: str) -> None:
 
 
 def _channel(
-    kernel: Kernel, full: Mbarrier, empty: str, producers: list[_Cursor], cursors: list[_Cursor], counts: dict[str, Expr], expected: dict[str, Expr]
+    kernel: Kernel, full: str, slots: int, empty: str, producers: list[_Cursor], cursors: list[_Cursor], counts: dict[str, Expr], expected: dict[str, Expr]
 ) -> Channel:
-    consumers = [c for c in cursors if full.name in c.waits]
+    consumers = [c for c in cursors if full in c.waits]
     touched = {name for c in (*producers, *consumers) for name in c.buffers}
-    held = [b for b in kernel.buffers if b.memory is MemoryType.Shared and b.name in touched]
+    memory = MemoryType.Shared if any(m.name == full for m in kernel.mbarriers) else MemoryType.Global
+    held = [b for b in kernel.buffers if b.memory is memory and b.name in touched]
     size = sum((const(b.dtype.itemsize) * prod(b.shape, start=const(1)) for b in held), const(0))
-    prefix = full.name.rpartition(".")[0]
+    prefix = full.rpartition(".")[0]
     return Channel(
-        name=prefix if prefix and prefix == empty.rpartition(".")[0] else full.name,
-        full=full.name,
+        name=prefix if prefix and prefix == empty.rpartition(".")[0] else full,
+        full=full,
         empty=empty,
-        slots=full.slots,
+        slots=slots,
         buffers=tuple(b.name for b in held),
-        slot_bytes=simplify(size // full.slots),
-        filled=counts.get(full.name, const(0)),
+        slot_bytes=simplify(size // slots),
+        filled=counts.get(full, const(0)),
         read=counts.get(empty, const(0)),
-        transaction_bytes=expected.get(full.name),
+        transaction_bytes=expected.get(full),
         producers=tuple(dict.fromkeys(node for c in producers for node in c.nodes)),
         consumers=tuple(dict.fromkeys(node for c in consumers for node in c.nodes)),
     )

@@ -25,7 +25,7 @@ SWIZZLES = (0, 32, 64, 128)
 def declared_names(d: Declarations) -> Iterator[str]:
     """Every name that the kernel declares, in the order of the text."""
     kernel = d.kernel
-    for declared in (*kernel.params, *kernel.extents, *kernel.buffers, *kernel.mbarriers, *kernel.counters):
+    for declared in (*kernel.params, *kernel.extents, *kernel.buffers, *kernel.mbarriers, *kernel.counters, *kernel.semaphores):
         yield declared.name
 
 
@@ -188,6 +188,17 @@ def mbarriers_have_slots(d: Declarations) -> Problem | None:
     return None
 
 
+def semaphores_are_known(d: Declarations) -> Problem | None:
+    """Shape and count of a semaphore are known at launch, and a phase takes at least one release."""
+    for s in d.kernel.semaphores:
+        name = _foreign((*s.shape, s.count), d.launch_symbols)
+        if name is not None:
+            return s.name, f"semaphore '{s.name}' uses '{name}', which is neither an extent nor a host parameter"
+        if isinstance(s.count, Const) and s.count.value < 1:
+            return s.name, f"a phase of semaphore '{s.name}' takes {s.count} releases; it needs at least 1"
+    return None
+
+
 DECLARATION_RULES: tuple[DeclarationRule, ...] = (
     names_are_names,
     names_are_declared_once,
@@ -202,4 +213,5 @@ DECLARATION_RULES: tuple[DeclarationRule, ...] = (
     buffers_are_aligned,
     offsets_are_shared_and_aligned,
     mbarriers_have_slots,
+    semaphores_are_known,
 )

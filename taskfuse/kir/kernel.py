@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from taskfuse.ir.scalar import const
-from taskfuse.kir.nodes import Buffer, Counter, Dim3, Extent, Mbarrier, Param, Stmt, TensorParam
+from taskfuse.kir.nodes import Buffer, Counter, Dim3, Extent, Mbarrier, Param, Semaphore, Stmt, TensorParam
 
 if TYPE_CHECKING:
     from taskfuse.check import Certificate
@@ -45,6 +45,12 @@ class Kernel:
     counters: tuple[Counter, ...]
     body: tuple[Stmt, ...]
     cluster: Dim3 = ONE
+    semaphores: tuple[Semaphore, ...] = ()
+
+    @property
+    def meets_blocks(self) -> bool:
+        """True if threads wait for threads of other blocks of the grid: all blocks must then be resident at once."""
+        return bool(self.counters or self.semaphores)
 
     @property
     def inputs(self) -> tuple[TensorParam, ...]:

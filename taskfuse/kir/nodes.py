@@ -107,6 +107,23 @@ class Counter:
     name: str
 
 
+@dataclass(frozen=True, slots=True)
+class Semaphore:
+    """An array of monotone counters in Global memory, zero when the launch begins: barriers between blocks that only some of them wait for.
+
+    ``count`` releases complete a phase. Unlike an mbarrier's, the phases are numbered, and never begin anew: a wait names how many must be
+    complete.
+
+    Attributes:
+        shape: extents, known at launch.
+        count: releases per phase, known at launch.
+    """
+
+    name: str
+    shape: tuple[Expr, ...]
+    count: Expr
+
+
 # -- operands -----------------------------------------------------------------------------------------------------------------------
 
 
@@ -153,6 +170,14 @@ class BarrierSlot:
 
     name: str
     slot: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class SemaphoreSlot:
+    """One counter of an array."""
+
+    name: str
+    index: tuple[Expr, ...]
 
 
 class Major(Enum):
@@ -369,8 +394,23 @@ class Wait:
 
 
 @dataclass(frozen=True, slots=True)
+class Release:
+    """``red.release.gpu.add`` of 1: each executing thread counts once, after what it did before."""
+
+    semaphore: SemaphoreSlot
+
+
+@dataclass(frozen=True, slots=True)
+class Acquire:
+    """``ld.acquire.gpu`` in a loop: each executing thread goes on once ``phases`` phases of the semaphore are complete."""
+
+    semaphore: SemaphoreSlot
+    phases: Expr
+
+
+@dataclass(frozen=True, slots=True)
 class CursorInit:
-    """A ring cursor, a per-thread state: symbols ``name.slot`` and ``name.parity`` from here on."""
+    """A ring cursor, a per-thread state: symbols ``name.slot``, ``name.parity`` and ``name.phase`` (wraps so far) from here on."""
 
     name: str
     slots: int
@@ -380,7 +420,7 @@ class CursorInit:
 
 @dataclass(frozen=True, slots=True)
 class Advance:
-    """Move a cursor ``count`` slots on; the parity flips at every wrap."""
+    """Move a cursor ``count`` slots on; at every wrap the parity flips, and the phase grows by one."""
 
     cursor: str
     count: Expr
@@ -577,6 +617,8 @@ Stmt = (
     | ArriveAsync
     | Expect
     | Wait
+    | Release
+    | Acquire
     | CursorInit
     | Advance
     | TmaLoad

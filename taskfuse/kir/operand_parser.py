@@ -1,4 +1,4 @@
-"""The operands of kernel text: accesses, constants, slots of mbarriers, matrix descriptors; and the names that they may use."""
+"""The operands of kernel text: accesses, constants, slots of mbarriers and semaphores, matrix descriptors; and the names that they may use."""
 
 from __future__ import annotations
 
@@ -23,6 +23,8 @@ from taskfuse.kir.nodes import (
     Param,
     ScalarParam,
     ScalarValue,
+    Semaphore,
+    SemaphoreSlot,
     TensorMapParam,
     TensorParam,
 )
@@ -41,11 +43,20 @@ class Names:
     maps: dict[str, TensorMapParam]
     mbarriers: dict[str, Mbarrier]
     counters: dict[str, Counter]
+    semaphores: dict[str, Semaphore]
     threads: Expr
     cluster_threads: Expr
 
     @staticmethod
-    def of(params: Sequence[Param], buffers: Sequence[Buffer], mbarriers: Sequence[Mbarrier], counters: Sequence[Counter], block: Dim3, cluster: Dim3) -> Names:
+    def of(
+        params: Sequence[Param],
+        buffers: Sequence[Buffer],
+        mbarriers: Sequence[Mbarrier],
+        counters: Sequence[Counter],
+        semaphores: Sequence[Semaphore],
+        block: Dim3,
+        cluster: Dim3,
+    ) -> Names:
         """The names of these declarations."""
         storage: dict[str, TensorParam | Buffer] = {p.name: p for p in params if isinstance(p, TensorParam)}
         return Names(
@@ -54,6 +65,7 @@ class Names:
             {p.name: p for p in params if isinstance(p, TensorMapParam)},
             {m.name: m for m in mbarriers},
             {c.name: c for c in counters},
+            {s.name: s for s in semaphores},
             block_threads(block),
             cluster_threads(block, cluster),
         )
@@ -112,6 +124,12 @@ class OperandParser:
         if not (reader.at("<") and reader.tokens[reader.position + 1].text == "-"):
             raise reader.fail("'<-'")
         reader.position += 2
+
+    def semaphore(self) -> SemaphoreSlot:
+        reader = self.reader
+        token = reader.word("a semaphore")
+        name = known(token, token.text, self.names.semaphores, "semaphore").name
+        return SemaphoreSlot(name, reader.expressions("[", "]"))
 
     def descriptor(self) -> Descriptor:
         reader = self.reader

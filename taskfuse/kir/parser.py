@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from taskfuse.ir.types import MemoryType
 from taskfuse.kir.kernel import ONE, Kernel
-from taskfuse.kir.nodes import Buffer, Counter, Dim3, Extent, HostParam, Mbarrier, Param, ScalarParam, TensorMapParam, TensorParam
+from taskfuse.kir.nodes import Buffer, Counter, Dim3, Extent, HostParam, Mbarrier, Param, ScalarParam, Semaphore, TensorMapParam, TensorParam
 from taskfuse.kir.operand_parser import Names
 from taskfuse.kir.reader import Reader
 from taskfuse.kir.statement_parser import StatementParser
@@ -20,7 +20,8 @@ def parse_kernel(text: str) -> Kernel:
     """The kernel that ``text`` denotes. Comments are dropped, except labels of branches and notes of barriers.
 
     Raises:
-        ParseError: the text is not in the grammar, or names an op, dtype, buffer, mbarrier, tensor map, scalar or counter that there is not.
+        ParseError: the text is not in the grammar, or names an op, dtype, buffer, mbarrier, tensor map, scalar, counter or
+            semaphore that there is not.
     """
     reader = Reader(text)
     parser = _Header(reader)
@@ -29,7 +30,7 @@ def parse_kernel(text: str) -> Kernel:
     if parser.launch is None:
         raise reader.fail("GRID and BLOCK")
     grid, block, cluster = parser.launch
-    names = Names.of(parser.params, parser.buffers, parser.mbarriers, parser.counters, block, cluster)
+    names = Names.of(parser.params, parser.buffers, parser.mbarriers, parser.counters, parser.semaphores, block, cluster)
     body = StatementParser(reader, names).block(parser.column)
     if reader.token.text:
         raise reader.token.error("the indentation matches no enclosing block")
@@ -44,6 +45,7 @@ def parse_kernel(text: str) -> Kernel:
         counters=tuple(parser.counters),
         body=body,
         cluster=cluster,
+        semaphores=tuple(parser.semaphores),
     )
 
 
@@ -59,6 +61,7 @@ class _Header:
         self.buffers: list[Buffer] = []
         self.mbarriers: list[Mbarrier] = []
         self.counters: list[Counter] = []
+        self.semaphores: list[Semaphore] = []
         self.launch: tuple[Dim3, Dim3, Dim3] | None = None
 
     def signature(self) -> None:
@@ -118,6 +121,9 @@ class _Header:
                 case Keyword.COUNTER:
                     reader.advance()
                     self.counters += self.line(lambda: Counter(reader.name("a counter")))
+                case Keyword.SEMAPHORE:
+                    reader.advance()
+                    self.semaphores += self.line(self.semaphore)
                 case _:
                     return
             if start.column <= self.column:
@@ -187,3 +193,10 @@ class _Header:
         slots = reader.integer()
         reader.expect("]")
         return Mbarrier(name, slots)
+
+    def semaphore(self) -> Semaphore:
+        reader = self.reader
+        name = reader.name("a semaphore")
+        shape = reader.expressions("[", "]")
+        reader.expect("count")
+        return Semaphore(name, shape, reader.expression())

@@ -13,6 +13,7 @@ from taskfuse.kir.clusters import cluster_threads
 from taskfuse.kir.kernel import ONE, Kernel
 from taskfuse.kir.nodes import (
     Access,
+    Acquire,
     Advance,
     Arrive,
     ArriveAsync,
@@ -42,9 +43,12 @@ from taskfuse.kir.nodes import (
     LdMatrix,
     Mma,
     Operand,
+    Release,
     Retire,
     ScalarParam,
     ScalarValue,
+    Semaphore,
+    SemaphoreSlot,
     SetMaxNReg,
     Shuffle,
     StMatrix,
@@ -150,6 +154,8 @@ class _Printer:
             self.declare(f"{INDENT}MBARRIER {', '.join(f'{m.name}[{m.slots}]' for m in kernel.mbarriers)}", (m.name for m in kernel.mbarriers))
         if kernel.counters:
             self.declare(f"{INDENT}COUNTER {', '.join(c.name for c in kernel.counters)}", (c.name for c in kernel.counters))
+        if kernel.semaphores:
+            self.declare(f"{INDENT}SEMAPHORE {', '.join(map(_semaphore, kernel.semaphores))}", (s.name for s in kernel.semaphores))
         if kernel.body:
             self.lines.append("")
 
@@ -231,6 +237,10 @@ class _Printer:
                 return f"EXPECT {_slot(stmt.barrier)} bytes {stmt.bytes}"
             case Wait():
                 return f"WAIT {_slot(stmt.barrier)} parity {stmt.parity}"
+            case Release():
+                return f"RELEASE {_counter(stmt.semaphore)}"
+            case Acquire():
+                return f"ACQUIRE {_counter(stmt.semaphore)} phases {stmt.phases}"
             case CursorInit():
                 return f"{stmt.name} = CURSOR(slots {stmt.slots}, slot {stmt.slot}, parity {stmt.parity})"
             case Advance():
@@ -345,6 +355,14 @@ def _slot(barrier: BarrierSlot) -> str:
 
 def _across(types: tuple[ParallelType, ...]) -> str:
     return f" {ACROSS} {', '.join(p.value for p in types)}" if types else ""
+
+
+def _semaphore(semaphore: Semaphore) -> str:
+    return f"{semaphore.name}[{_list(semaphore.shape)}] count {semaphore.count}"
+
+
+def _counter(slot: SemaphoreSlot) -> str:
+    return f"{slot.name}[{_list(slot.index)}]"
 
 
 def _dim3(dim: Dim3) -> str:

@@ -9,9 +9,10 @@ from taskfuse.dtypes import DType
 from taskfuse.ir.scalar import Expr, Facts
 from taskfuse.ir.types import INDEX_TYPES, MemoryType
 from taskfuse.kir.kernel import Kernel
-from taskfuse.kir.nodes import Buffer, HostParam, ScalarParam, TensorMapParam, TensorParam
+from taskfuse.kir.nodes import Buffer, HostParam, ScalarParam, Semaphore, TensorMapParam, TensorParam
 
 INDEX_SYMBOLS = frozenset(p.index_name for p in INDEX_TYPES)
+CURSOR_PARTS = ("slot", "parity", "phase")
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +32,7 @@ class Declarations:
     maps: Mapping[str, TensorMapParam]
     mbarriers: Mapping[str, int]
     counters: frozenset[str]
+    semaphores: Mapping[str, Semaphore]
     extents: frozenset[str]
     launch_symbols: frozenset[str]
     facts: Facts
@@ -61,7 +63,8 @@ class Declarations:
                 facts = facts.with_multiple(extent.name, extent.multiple_of)
         slots = {m.name: m.slots for m in kernel.mbarriers}
         counters = frozenset(c.name for c in kernel.counters)
-        return Declarations(kernel, storage, scalars, maps, slots, counters, extents, extents | host, facts)
+        semaphores = {s.name: s for s in kernel.semaphores}
+        return Declarations(kernel, storage, scalars, maps, slots, counters, semaphores, extents, extents | host, facts)
 
     def memory(self, name: str) -> MemoryType | None:
         """Where the named storage is; ``None`` if nothing is declared by that name."""
@@ -83,8 +86,9 @@ class Declarations:
         return self.storage[name].shape
 
     def is_declared(self, name: str) -> bool:
-        """True for the name of a parameter, an extent, a buffer, an mbarrier array or a counter."""
-        return any(name in names for names in (self.storage, self.scalars, self.maps, self.mbarriers, self.counters, self.launch_symbols))
+        """True for the name of a parameter, an extent, a buffer, an mbarrier array, a counter or a semaphore."""
+        kinds = (self.storage, self.scalars, self.maps, self.mbarriers, self.counters, self.semaphores, self.launch_symbols)
+        return any(name in names for names in kinds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,4 +117,4 @@ class Scope:
 
     def with_cursor(self, name: str) -> Scope:
         """The scope after a cursor is initialized."""
-        return replace(self, symbols=self.symbols | {f"{name}.slot", f"{name}.parity"}, cursors=self.cursors | {name})
+        return replace(self, symbols=self.symbols | {f"{name}.{part}" for part in CURSOR_PARTS}, cursors=self.cursors | {name})

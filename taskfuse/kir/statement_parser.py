@@ -11,6 +11,7 @@ from taskfuse.ir.types import ParallelType
 from taskfuse.kir.matrix_parser import MatrixParser
 from taskfuse.kir.nodes import (
     Access,
+    Acquire,
     Advance,
     Arrive,
     ArriveAsync,
@@ -31,6 +32,7 @@ from taskfuse.kir.nodes import (
     If,
     InitBarrier,
     Queue,
+    Release,
     Retire,
     SetMaxNReg,
     Shuffle,
@@ -67,6 +69,8 @@ class StatementParser(MatrixParser):
             Keyword.ARRIVE: self.arrive,
             Keyword.EXPECT: self.expect_bytes,
             Keyword.WAIT: self.wait,
+            Keyword.RELEASE: self.release,
+            Keyword.ACQUIRE: self.acquire,
             Keyword.TMA: self.tma,
             Keyword.COMMIT: self.commit,
             Keyword.RETIRE: self.retire,
@@ -318,6 +322,16 @@ class StatementParser(MatrixParser):
         slot = self.slot()
         self.reader.expect("parity")
         return Wait(slot, self.reader.expression())
+
+    def release(self) -> Release:
+        self.reader.advance()
+        return Release(self.semaphore())
+
+    def acquire(self) -> Acquire:
+        self.reader.advance()
+        slot = self.semaphore()
+        self.reader.expect("phases")
+        return Acquire(slot, self.reader.expression())
 
     def tma(self) -> TmaLoad | TmaStore:
         reader = self.reader

@@ -13,6 +13,7 @@ from taskfuse.kir.declaration_rules import MAX_MBARRIER_COUNT
 from taskfuse.kir.limits import MAX_CLUSTER, WARP
 from taskfuse.kir.nodes import (
     Access,
+    Acquire,
     Advance,
     Arrive,
     AsyncCopy,
@@ -29,6 +30,7 @@ from taskfuse.kir.nodes import (
     Immediate,
     InitBarrier,
     Operand,
+    Release,
     ScalarValue,
     Stmt,
     TensorParam,
@@ -38,7 +40,7 @@ from taskfuse.kir.nodes import (
     Wgmma,
 )
 from taskfuse.kir.printer import block_threads
-from taskfuse.kir.scope import Scope
+from taskfuse.kir.scope import CURSOR_PARTS, Scope
 from taskfuse.kir.walk import accesses, barrier_slots, expressions
 
 Subject = Stmt | Branch
@@ -67,7 +69,7 @@ def _operands(subject: Subject) -> tuple[Operand, ...]:
 
 
 def names_are_declared(subject: Subject, scope: Scope) -> str | None:
-    """Buffers, scalars, mbarriers, tensor maps, counters."""
+    """Buffers, scalars, mbarriers, tensor maps, counters, semaphores."""
     d = scope.declarations
     for access in _subject_accesses(subject):
         if access.buffer not in d.storage:
@@ -85,6 +87,8 @@ def names_are_declared(subject: Subject, scope: Scope) -> str | None:
             return None if name in d.maps else f"there is no tensor map '{name}'"
         case Barrier(counter=str(name)):
             return None if name in d.counters else f"there is no counter '{name}'"
+        case Release(semaphore=slot) | Acquire(semaphore=slot):
+            return None if slot.name in d.semaphores else f"there is no semaphore '{slot.name}'"
         case _:
             return None
 
@@ -104,7 +108,7 @@ def symbols_are_in_scope(subject: Subject, scope: Scope) -> str | None:
         if not e.free <= scope.symbols:
             name = min(e.free - scope.symbols)
             kind, dot, member = name.rpartition(".")
-            return f"cursor '{kind}' is not initialized here" if dot and member in ("slot", "parity") else f"'{name}' is not in scope"
+            return f"cursor '{kind}' is not initialized here" if dot and member in CURSOR_PARTS else f"'{name}' is not in scope"
     return None
 
 

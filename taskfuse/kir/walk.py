@@ -9,6 +9,7 @@ from taskfuse.ir.scalar import Expr
 from taskfuse.kir.kernel import Kernel
 from taskfuse.kir.nodes import (
     Access,
+    Acquire,
     Advance,
     Arrive,
     ArriveAsync,
@@ -34,8 +35,10 @@ from taskfuse.kir.nodes import (
     LdMatrix,
     Mma,
     Operand,
+    Release,
     Retire,
     ScalarValue,
+    SemaphoreSlot,
     SetMaxNReg,
     Shuffle,
     StMatrix,
@@ -166,6 +169,11 @@ def expressions(stmt: Stmt) -> Iterator[Expr]:
             yield from (barrier.slot, size)
         case Wait(barrier=barrier, parity=parity):
             yield from (barrier.slot, parity)
+        case Release(semaphore=semaphore):
+            yield from semaphore.index
+        case Acquire(semaphore=semaphore, phases=phases):
+            yield from semaphore.index
+            yield phases
         case Advance(count=count):
             yield count
         case TmaLoad(out=out, coords=coords, barrier=barrier):
@@ -221,6 +229,9 @@ def map_expressions(stmt: Stmt, f: ExprMap) -> Stmt:
     def slot(b: BarrierSlot) -> BarrierSlot:
         return BarrierSlot(b.name, f(b.slot))
 
+    def semaphore(s: SemaphoreSlot) -> SemaphoreSlot:
+        return SemaphoreSlot(s.name, tuple(f(e) for e in s.index))
+
     def descriptor(d: Descriptor) -> Descriptor:
         return replace(d, base=access(d.base), offset=f(d.offset))
 
@@ -254,6 +265,10 @@ def map_expressions(stmt: Stmt, f: ExprMap) -> Stmt:
             return Expect(slot(stmt.barrier), f(stmt.bytes))
         case Wait():
             return Wait(slot(stmt.barrier), f(stmt.parity))
+        case Release():
+            return Release(semaphore(stmt.semaphore))
+        case Acquire():
+            return Acquire(semaphore(stmt.semaphore), f(stmt.phases))
         case Advance():
             return Advance(stmt.cursor, f(stmt.count))
         case TmaLoad():

@@ -1,8 +1,8 @@
 """Channels of vertical groups: endpoints, rings, and the waits and arrivals of each role (docs/channels.md).
 
 A boundary tensor is made in one member of a parallelized vertical group and read in others. Boundary tensors with the same endpoints and
-loop form one channel: a ring of ``stages`` slots with a ``full`` and an ``empty`` mbarrier each. All threads of an endpoint's region wait,
-arrive and carry its cursor, whether or not they touch data.
+loop form one channel: a ring of ``stages`` slots with a ``full`` and an ``empty`` mbarrier each (between blocks: semaphore, see
+:mod:`taskfuse.lowering.semaphores`). All threads of an endpoint's region wait, arrive and carry its cursor, whether or not they touch data.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from taskfuse.errors import LoweringError, UnsupportedError
+from taskfuse.errors import LoweringError
 from taskfuse.ir.atoms import Completion
 from taskfuse.ir.expr import Assemble
 from taskfuse.ir.fusion import Fusion
@@ -19,12 +19,13 @@ from taskfuse.ir.scalar import Const, Expr, const, eq, ge, is_multiple, lt, maxi
 from taskfuse.ir.storage import has_code, made_from, storage_uses
 from taskfuse.ir.tasks import Group, Node, Task
 from taskfuse.ir.tensor import TensorView
-from taskfuse.ir.types import GRID_TYPES, THREAD_TYPES, MemoryType, ParallelType
+from taskfuse.ir.types import BLOCK_TYPES, GRID_TYPES, THREAD_TYPES, MemoryType, ParallelType
 from taskfuse.kir.limits import WARP
 from taskfuse.lowering.clusters import is_multicast, shared_types
 from taskfuse.lowering.dispatch import has_copies
 from taskfuse.lowering.domains import digit_values, digits, product
 from taskfuse.lowering.regions import Regions, hardware_index
+from taskfuse.lowering.ring_instances import check_between_blocks, own_rings
 from taskfuse.schedule.joins import Loop
 from taskfuse.schedule.order import Item, Tree, is_vertical, positions
 
@@ -80,6 +81,7 @@ class Channel:
         copies: the tensors whose asynchronous copies an arrival of each thread waits for, so that the thread need not. What an atom reads
             through the asynchronous proxy is not among them: its writers see their copies done, and fence them.
         across: the cluster types whose blocks share a copy into it; a slot is then empty when it is empty in all of them.
+        instances: of a ring between blocks, the block types along which each index has a ring of its own.
     """
 
     name: str
@@ -91,6 +93,12 @@ class Channel:
     stages: int
     copies: list[TensorView] = field(default_factory=lambda: list[TensorView]())
     across: tuple[ParallelType, ...] = ()
+    instances: tuple[ParallelType, ...] = ()
+
+    @property
+    def is_between_blocks(self) -> bool:
+        """True if the ring lies in Global memory, and semaphores guard it."""
+        return self.group.ptype in BLOCK_TYPES
 
     @property
     def transfers(self) -> list[TensorView]:
@@ -169,13 +177,6 @@ class Channels:
             group = boundary(self.tree, self.fusion, tv)
             if group is None:
                 continue
-            if group.ptype not in THREAD_TYPES:
-                raise UnsupportedError(
-                    what=f"vertical group {group.name} on {group.ptype.value if group.ptype else ''}",
-                    reason="rings between blocks are not built yet",
-                    help="parallelize it on a thread index type",
-                    location=group.location,
-                )
             self._add(tv, group, paths, found)
 
     def _check_assemblies(self) -> None:
@@ -210,18 +211,23 @@ class Channels:
         source = self._descend(mine, {tv}, shared, serial, paths)[0]
         ends = [e for m, touched in members.items() for e in self._descend(m, touched, shared, serial, paths)]
         self._check_bindings(tv, users, paths)
-        for end in ends:
-            self._check_blocks(tv, source, end)
+        between_blocks = group.ptype in BLOCK_TYPES
+        if between_blocks:
+            check_between_blocks(tv, serial, users)
+        else:
+            for end in ends:
+                self._check_blocks(tv, source, end)
+        instances = own_rings(self.regions, tv, users, [source, *ends], paths[tv][: tv.schedule.inline]) if between_blocks else ()
         loop = serial[-1] if serial else None
         turns = [self._turns(serial, e, {u for u in users if e in self.tree.path(u)}) for e in ends]
-        key = (group, source, tuple(ends), loop, tuple(None if t is None else t.loop for t in turns))
+        key = (group, source, tuple(ends), loop, tuple(None if t is None else t.loop for t in turns), instances)
         channel = found.get(key)
         across = shared_types(self.regions, source, tv) if is_multicast(tv) else ()
         apart = channel is not None and bool(across) and bool(channel.across) and across != channel.across
         if channel is None or apart or not self._fills_first([*channel.tensors, tv]):
             name = f"ch{len(self.channels)}"
             consumers = [Endpoint(e, f"{name}.c" if len(ends) == 1 else f"{name}.c{k}", t) for k, (e, t) in enumerate(zip(ends, turns, strict=True))]
-            channel = found[key] = Channel(name, group, [], loop, Endpoint(source, f"{name}.p"), consumers, 1)
+            channel = found[key] = Channel(name, group, [], loop, Endpoint(source, f"{name}.p"), consumers, 1, instances=instances)
             self.channels.append(channel)
         channel.tensors.append(tv)
         if has_copies_of_threads(tv) and not any(u.schedule.atom is not None and u.schedule.atom.is_async for u in users):
@@ -358,12 +364,12 @@ class Channels:
         return group.ptype is not None and has_copies(group, loop, [t for t in self.regions.tensors(group) if t in loop.axes])
 
     def check_memory(self, memory: dict[TensorView, MemoryType]) -> None:
-        """A boundary of a vertical group on threads lives in Shared memory. Raises :class:`LoweringError`."""
-        for tv in self._of:
-            if memory[tv] is not MemoryType.Shared:
+        """A boundary of a vertical group on threads lives in Shared memory, one of a group on blocks in Global. Raises :class:`LoweringError`."""
+        for tv, channel in self._of.items():
+            if not channel.is_between_blocks and memory[tv] is not MemoryType.Shared:
                 raise LoweringError(
                     what=tv.name,
-                    reason=f"it is a boundary of vertical group {self._of[tv].group.name} on threads and would live in {memory[tv].value} memory",
+                    reason=f"it is a boundary of vertical group {channel.group.name} on threads and would live in {memory[tv].value} memory",
                     notes=("the blocks that make it are not those that read it",) if tv.schedule.memory is None else (),
                     help="bind block indices alike on both sides, and leave its memory type unset",
                     location=tv.location,
@@ -437,6 +443,8 @@ class Channels:
         """The mbarrier arrays: name, slots, arrivals per phase."""
         found: list[tuple[str, int, Expr]] = []
         for ch in self.channels:
+            if ch.is_between_blocks:
+                continue
             empty = const(0)
             for end in ch.consumers:
                 empty = empty + self.arrivals(end) * self.regions.count(end.node, ch.across)

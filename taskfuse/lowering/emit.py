@@ -23,6 +23,7 @@ from taskfuse.kir.nodes import (
     Mbarrier,
     Param,
     ScalarParam,
+    Semaphore,
     Stmt,
     TensorMapParam,
     TensorParam,
@@ -96,6 +97,7 @@ class Emitter:
         buffers: list[Buffer],
         mbarriers: list[tuple[str, int, Expr]],
         counters: list[str],
+        semaphores: list[Semaphore],
         cursors: tuple[Stmt, ...],
         maps: tuple[TensorMapParam, ...],
     ) -> Kernel:
@@ -131,4 +133,5 @@ class Emitter:
             counters=tuple(Counter(c) for c in counters),
             body=in_grid((*head, *cursors, *body, *tail), cluster),
             cluster=cluster,
+            semaphores=tuple(semaphores),
         )

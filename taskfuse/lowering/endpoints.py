@@ -41,6 +41,7 @@ from taskfuse.lowering.copies import RETIRE_COPIES
 from taskfuse.lowering.domains import ancestors
 from taskfuse.lowering.plan import PBind, PDispatch, PLoop, PNode, PScope, PStmt, PSync, base_name, children, statements
 from taskfuse.lowering.regions import Regions, hardware_index
+from taskfuse.lowering.semaphores import acquire, release
 from taskfuse.lowering.statements import Statements
 from taskfuse.schedule.joins import Loop
 from taskfuse.schedule.order import Tree
@@ -104,16 +105,22 @@ class Endpoints:
         level = end.turns.outer if end.turns is not None and end.turns.loop is ch.loop else ch.loop
         first, last = self._span(_level_blocks(plan, end.node, level), touches, end.turns is not None)
         issued = [s for blocks in _level_blocks(plan, end.node, level) for n in blocks for s in _below(n) if touches(s)]
+        if ch.is_between_blocks:
+            copied = [PSync(RETIRE_COPIES)] if end is not ch.producer and any(has_copies_of_threads(s.tv) for s in issued) else []
+            last[0][last[1] + 1 : last[1] + 1] = [*copied, *release(self.regions, ch, end), PSync((Advance(c, const(1)),))]
+            first[0][first[1] : first[1]] = acquire(self.regions, ch, end)
+            _frame(plan, ch.group, end.node, self.tree).insert(0, PSync((CursorInit(c, ch.stages, 0, parity),)))
+            return
         batches = {} if end is ch.producer else queues(issued)
         lag = min(batches.values(), default=0)
         self._release(plan, ch, end, last, batches, lag, BarrierSlot(arrive, slot))
-        acquire = Wait(BarrierSlot(wait, slot), sym(f"{c}.parity"))
-        start = [_sync(end, acquire)]
+        waiting = Wait(BarrierSlot(wait, slot), sym(f"{c}.parity"))
+        start = [_sync(end, waiting)]
         if end is ch.producer and ch.transfers:
             starter, expect = self._expect(ch, BarrierSlot(arrive, slot), issued)
             where = [eq(hardware_index(p), self.regions.region(starter, p).start) for p in THREAD_TYPES if self.regions.region(end.node, p).extent is not ONE]
             # Where the engine alone fills slots, the others do not arrive, so they must not wait either: nothing would keep them within a phase of the ring.
-            together = (expect,) if ch.is_filled_by_threads else (acquire, expect)
+            together = (expect,) if ch.is_filled_by_threads else (waiting, expect)
             announced = PSync((If((Branch(and_(*where), together),)),) if where else together)
             start = [*start, announced] if ch.is_filled_by_threads else [announced]
         first[0][first[1] : first[1]] = start

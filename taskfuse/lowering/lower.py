@@ -19,6 +19,7 @@ from taskfuse.lowering.prepare import check_supported, prepare
 from taskfuse.lowering.regions import Regions
 from taskfuse.lowering.registers import Registers
 from taskfuse.lowering.rings import Rings
+from taskfuse.lowering.semaphores import semaphores
 from taskfuse.lowering.statements import Statements
 from taskfuse.lowering.storage import buffers, lay_out, unroll_for_registers
 from taskfuse.lowering.sync import Synchronizer
@@ -78,5 +79,6 @@ def lower(fusion: Fusion, options: LoweringOptions = DEFAULT) -> Kernel:
     endpoints.check_turns(plan)
     Notes(indexer, channels).write(plan)
     mbarriers = [*channels.barriers(), *((name, 1, count) for name, count in sync.mbarriers)]
-    kernel = Emitter(fusion, regions).kernel(plan, storage, mbarriers, sync.counters, tuple(sync.cursor_inits()), tuple(statements.maps.values()))
+    cursors, maps = tuple(sync.cursor_inits()), tuple(statements.maps.values())
+    kernel = Emitter(fusion, regions).kernel(plan, storage, mbarriers, sync.counters, semaphores(channels), cursors, maps)
     return run_pipeline(kernel, options.verify)

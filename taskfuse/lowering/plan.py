@@ -82,11 +82,18 @@ class PStmt:
 
 @dataclass(slots=True, eq=False)
 class PSync:
-    """Statements of synchronization, executed by the whole enclosing scope."""
+    """Statements of synchronization, executed by the whole enclosing scope.
+
+    Attributes:
+        node: a barrier of the threads of this node's region in one block, whose form the sync pass has yet to choose.
+        note: why it is there.
+    """
 
     stmts: tuple[Stmt, ...]
     is_barrier: bool = False
     types: frozenset[ParallelType] = field(default_factory=frozenset["ParallelType"])
+    node: Node | None = None
+    note: str = ""
 
 
 PNode = PLoop | PBind | PScope | PDispatch | PStmt | PSync

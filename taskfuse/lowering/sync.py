@@ -121,6 +121,7 @@ class Synchronizer:
         Tensors are in single assignment: a statement does not conflict with itself (where a loop reuses its storage, the reads between
         are ordered on both sides), and the statements that write one output (the parts of an assembly) write different elements.
         """
+        self._choose_forms(plan)
         for name in outputs:
             self._memory.setdefault(name, MemoryType.Global)
         uses: dict[str, list[_Use]] = {}
@@ -142,6 +143,14 @@ class Synchronizer:
             close_batch(block.nodes, at, use.queue)
             if use.queue is Queue.BULK:
                 drain_at_exit(plan, use.stmt, use.queue)
+
+    def _choose_forms(self, nodes: list[PNode]) -> None:
+        """The form of each barrier that is in the plan already."""
+        for n in nodes:
+            if isinstance(n, PSync) and n.node is not None:
+                n.stmts = self._meeting(n.node, n.note).stmts
+            for block in children(n):
+                self._choose_forms(block)
 
     def _block(self, nodes: list[PNode], node: Node) -> _Block:
         self._blocks += 1
@@ -299,9 +308,11 @@ class Synchronizer:
                 self.counters.append(counter)
             total = simplify(threads * self.regions.count(node, GRID_TYPES), self.regions.facts)
             return PSync((Barrier(BarrierScope.GRID, total, counter=counter, note=note),), True, all_threads | frozenset(GRID_TYPES))
-        sliced = self._slice(node, types, note)
-        if sliced is not None:
-            return sliced
+        return self._slice(node, types, note) or self._meeting(node, note)
+
+    def _meeting(self, node: Node, note: str) -> PSync:
+        """A barrier of all threads of a node's region in one block."""
+        threads, all_threads = self.regions.count(node), frozenset(THREAD_TYPES)
         if self.regions.is_whole_block(node):
             return PSync((Barrier(BarrierScope.BLOCK, self.regions.threads, note=note),), True, all_threads)
         if self.regions.is_aligned(node) and isinstance(threads, Const):

@@ -39,6 +39,7 @@ from taskfuse.sim.agent import Agent
 from taskfuse.sim.barriers import MbarrierCell
 from taskfuse.sim.memory import Index
 from taskfuse.sim.observer import Observer
+from taskfuse.sim.semaphores import SemaphoreCell
 
 if TYPE_CHECKING:
     from taskfuse.sim.barriers import Meeting
@@ -48,7 +49,8 @@ if TYPE_CHECKING:
     from taskfuse.sim.memory import Memory, Region
     from taskfuse.sim.stepper import Option
 
-Object = tuple[str, int] | MbarrierCell  # what steps use: a memory of a block or the grid, its visibility to engines, an mbarrier's state
+Barrier = MbarrierCell | SemaphoreCell
+Object = tuple[str, int] | Barrier  # what steps use: a memory of a block or the grid, its visibility to engines, the state of a barrier
 Steps = int  # a set of steps, as the bits of an integer
 Name = tuple[int, ...]  # who takes a step, equal in all runs: (block, thread) or (block, thread, statement, how many before, part)
 
@@ -70,7 +72,7 @@ class Step:
         prior: steps that come before it in every run: program order.
         past: steps that happen before it, and itself.
         reads, writes: what it uses, as bit sets per object.
-        phases: (mbarrier, phase) of what it counted.
+        phases: (barrier, phase) of what it counted.
     """
 
     name: Name
@@ -78,7 +80,7 @@ class Step:
     past: Steps
     reads: dict[Object, int] = field(default_factory=lambda: dict[Object, int]())
     writes: dict[Object, int] = field(default_factory=lambda: dict[Object, int]())
-    phases: list[tuple[MbarrierCell, int]] = field(default_factory=lambda: list[tuple[MbarrierCell, int]]())
+    phases: list[tuple[Barrier, int]] = field(default_factory=lambda: list[tuple[Barrier, int]]())
 
     def conflicts(self, other: Step) -> bool:
         """True if one writes what the other uses."""
@@ -106,7 +108,7 @@ class Race:
 
 @dataclass(slots=True)
 class _History:
-    """Steps at one mbarrier, by phase: arrivals counted, and waits that passed while it was the current one."""
+    """Steps at one mbarrier or semaphore, by phase: arrivals counted, and waits that passed while it was the current one."""
 
     arrivals: defaultdict[int, Steps] = field(default_factory=lambda: defaultdict[int, Steps](int))
     waits: defaultdict[int, Steps] = field(default_factory=lambda: defaultdict[int, Steps](int))
@@ -143,7 +145,7 @@ class HappensBefore(Observer):
         self._causes: dict[Any, int] = {}
         self._parts: defaultdict[Any, list[int]] = defaultdict(list)
         self._dropped: set[tuple[Any, Name]] = set()
-        self._mbarriers: defaultdict[MbarrierCell, _History] = defaultdict(_History)
+        self._mbarriers: defaultdict[Barrier, _History] = defaultdict(_History)
         self._rounds: defaultdict[Meeting, _Rounds] = defaultdict(_Rounds)
         self._exits: defaultdict[int, Steps] = defaultdict(int)
         self._last_exit: int | None = None
@@ -267,10 +269,10 @@ class HappensBefore(Observer):
     def initialize(self, barrier: MbarrierCell) -> None:
         self.steps[-1].writes[barrier] = 1
 
-    def use(self, barrier: MbarrierCell) -> None:
+    def use(self, barrier: Barrier) -> None:
         self.steps[-1].reads[barrier] = 1
 
-    def count(self, barrier: MbarrierCell, arrivals: int) -> None:
+    def count(self, barrier: Barrier, arrivals: int) -> None:
         number, step, phase = len(self.steps) - 1, self.steps[-1], barrier.phases
         self.use(barrier)
         history = self._mbarriers[barrier]
@@ -309,6 +311,11 @@ class HappensBefore(Observer):
             self._race(early.bit_length() - 1, number)
         step.past |= self._past(history.arrivals[phase - 1])
         history.waits[phase] |= 1 << number
+
+    def acquired(self, semaphore: SemaphoreCell, phases: int) -> None:
+        if phases > 0:  # a counter never goes back: the wait would pass as well later, and needs these releases alone
+            step = self.steps[-1]
+            step.past |= self._past(self._mbarriers[semaphore].arrivals[phases - 1])
 
     # -- barriers of threads, exit ----------------------------------------------------------------------------------------------------
 

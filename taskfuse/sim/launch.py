@@ -28,6 +28,7 @@ from taskfuse.sim.memory import Memory, Proxy, Region, Store
 from taskfuse.sim.observer import Observer
 from taskfuse.sim.program import Program, program
 from taskfuse.sim.schedule import Policy
+from taskfuse.sim.semaphores import SemaphoreArray
 
 Array = npt.NDArray[Any]
 Argument = npt.NDArray[Any] | float | int
@@ -116,7 +117,9 @@ class Launch:
         """A machine for one run, with fresh Global memory. Its blocks are :meth:`blocks`."""
         kept = {number: store for number, store in self.globals.items() if store.valid is None}
         self.globals = {r.number: kept.get(r.number) or self._global(r) for r in self.regions if r.memory is MemoryType.Global}
-        return Machine(self.code, self.table, policy, self.scalars, max_steps, observer)
+        machine = Machine(self.code, self.table, policy, self.scalars, max_steps, observer)
+        machine.semaphores = {s.name: SemaphoreArray(s.name, tuple(map(self.value, s.shape)), self.value(s.count)) for s in self.kernel.semaphores}
+        return machine
 
     def value(self, expr: Expr) -> int:
         """The value of an expression over extents and host parameters."""

@@ -18,6 +18,7 @@ from taskfuse.sim.lanes import Env, Lanes, LaneTable
 from taskfuse.sim.observer import Observer
 from taskfuse.sim.program import Program
 from taskfuse.sim.schedule import Policy, Timing
+from taskfuse.sim.semaphores import SemaphoreArray
 
 REPORTED_AGENTS = 24
 Description = Callable[[], str]
@@ -56,6 +57,7 @@ class Machine:
         waiting: agents that wait for anything else: at which statement, and for what, in words.
         scalars: values of the run-time scalars, as stored.
         counters: grid barriers.
+        semaphores: counters in Global memory, by name (set by the launch).
         code: the program's instructions, or those of the observer.
         observer: who watches, if anybody does.
     """
@@ -76,6 +78,7 @@ class Machine:
         self.parked: dict[Join, None] = {}
         self.waiting: dict[Agent, tuple[int, Description]] = {}
         self.counters = {c.name: Meeting(f"grid barrier '{c.name}'") for c in program.kernel.counters}
+        self.semaphores: dict[str, SemaphoreArray] = {}
 
     # -- agents -----------------------------------------------------------------------------------------------------------------------
 

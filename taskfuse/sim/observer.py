@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from taskfuse.sim.machine import Action
     from taskfuse.sim.memory import Memory, Region
     from taskfuse.sim.program import Program
+    from taskfuse.sim.semaphores import SemaphoreCell
 
 
 class Observer:
@@ -47,11 +48,14 @@ class Observer:
     def use(self, barrier: MbarrierCell) -> None:
         """It was looked up whether an mbarrier is initialized and visible to the asynchronous proxy."""
 
-    def count(self, barrier: MbarrierCell, arrivals: int) -> None:
-        """Arrivals are about to be counted; none: bytes of a copy."""
+    def count(self, barrier: MbarrierCell | SemaphoreCell, arrivals: int) -> None:
+        """Arrivals, or releases, of the current phase are about to be counted; none: bytes of a copy."""
 
     def passed(self, barrier: MbarrierCell) -> None:
         """A wait succeeded."""
+
+    def acquired(self, semaphore: SemaphoreCell, phases: int) -> None:
+        """A wait for so many phases of a semaphore succeeded."""
 
     def meet(self, agent: Agent, meeting: Meeting, complete: bool) -> None:
         """An agent comes to a barrier of threads; if that completes it, ``meeting.agents`` are those that waited."""

@@ -18,6 +18,7 @@ from taskfuse.kir.kernel import Kernel
 from taskfuse.kir.limits import WARP
 from taskfuse.kir.nodes import (
     Access,
+    Acquire,
     Advance,
     Arrive,
     ArriveAsync,
@@ -40,6 +41,7 @@ from taskfuse.kir.nodes import (
     LdMatrix,
     Mma,
     Operand,
+    Release,
     Retire,
     ScalarParam,
     SetMaxNReg,
@@ -55,8 +57,9 @@ from taskfuse.kir.nodes import (
     Wgmma,
     WgmmaFence,
 )
-from taskfuse.kir.walk import walk
-from taskfuse.sim import collectives, computation, copies, engines, matrices, synchronization, tma, wgmma
+from taskfuse.kir.scope import CURSOR_PARTS
+from taskfuse.kir.walk import expressions, walk
+from taskfuse.sim import collectives, computation, copies, engines, matrices, semaphores, synchronization, tma, wgmma
 from taskfuse.sim.agent import Agent, Detour, Signal
 from taskfuse.sim.fault import Fault
 from taskfuse.sim.lanes import Code, groups
@@ -111,6 +114,7 @@ class Program:
         self.factors = frozenset(self.numbers[s.a.buffer] for s in multiplies if isinstance(s.a, Access))
         visible = {p.name for p in tensors if p.is_output} | {b.name for b in kernel.buffers if b.memory is not MemoryType.Local}
         self._visible = frozenset(visible)
+        self._phased = {n.removesuffix(".phase") for s in statements for e in expressions(s) for n in e.free if n.endswith(".phase")}
         self._codes: dict[Expr, Code] = {}
         self._stmt: Stmt | None = None
         self._label: str | None = None
@@ -178,10 +182,16 @@ class Program:
             case Wait():
                 exprs = (stmt.barrier.slot, stmt.parity)
                 self._agreeing(exprs, lambda: synchronization.wait(self, stmt), point=True, guard=synchronization.may_pass(self, stmt))
+            case Release():
+                self._emit(semaphores.release(self, stmt), point=True)
+            case Acquire():
+                exprs = (*stmt.semaphore.index, stmt.phases)
+                self._agreeing(exprs, lambda: semaphores.acquire(self, stmt), point=True, guard=semaphores.may_acquire(self, stmt))
             case CursorInit():
-                self._emit(_cursor_init(stmt))
+                self._emit(_cursor_init(stmt, stmt.name in self._phased))
             case Advance():
-                self._agreeing((stmt.count,), lambda: _advance(stmt, self.expr(stmt.count), self._slots(stmt.cursor)))
+                phased = stmt.cursor in self._phased
+                self._agreeing((stmt.count,), lambda: _advance(stmt, self.expr(stmt.count), self._slots(stmt.cursor), phased))
             case TmaLoad():
                 self._emit(tma.load(self, stmt), point=True)
             case TmaStore():
@@ -373,31 +383,37 @@ def _has(statements: tuple[Stmt, ...], kind: type) -> bool:
 
 def _waits(stmt: Stmt) -> bool:
     """True for statements before or after which threads of one agent may be at different places or in different states."""
-    return isinstance(stmt, Barrier | Wait | Retire | CursorInit | Advance | Shuffle)
+    return isinstance(stmt, Barrier | Wait | Acquire | Retire | CursorInit | Advance | Shuffle)
 
 
 def _defines(stmt: Stmt) -> tuple[str, ...]:
     """The symbols that a statement brings into scope."""
-    return (f"{stmt.name}.slot", f"{stmt.name}.parity") if isinstance(stmt, CursorInit) else ()
+    return tuple(f"{stmt.name}.{part}" for part in CURSOR_PARTS) if isinstance(stmt, CursorInit) else ()
 
 
-def _cursor_init(stmt: CursorInit) -> Instruction:
+def _cursor_init(stmt: CursorInit, phased: bool) -> Instruction:
+    """``phased``: its phase is asked for somewhere."""
     slot_name, parity_name, slot, parity = f"{stmt.name}.slot", f"{stmt.name}.parity", stmt.slot, stmt.parity
+    phase_name = f"{stmt.name}.phase"
 
     def init(agent: Agent) -> None:
         agent.env[slot_name] = slot
         agent.env[parity_name] = parity
+        if phased:
+            agent.env[phase_name] = 0
 
     return init
 
 
-def _advance(stmt: Advance, count: Code, slots: int) -> Instruction:
-    slot_name, parity_name = f"{stmt.cursor}.slot", f"{stmt.cursor}.parity"
+def _advance(stmt: Advance, count: Code, slots: int, phased: bool) -> Instruction:
+    slot_name, parity_name, phase_name = (f"{stmt.cursor}.{part}" for part in CURSOR_PARTS)
 
     def advance(agent: Agent) -> None:
         env = agent.env
         wraps, env[slot_name] = divmod(env[slot_name] + count.value(agent.lanes, env), slots)
         env[parity_name] ^= wraps & 1
+        if phased:
+            env[phase_name] += wraps
 
     return advance
 

@@ -14,6 +14,7 @@ from taskfuse.kir.limits import WARP
 from taskfuse.kir.nodes import ArriveAsync, AsyncCopy, Bind, For, If, TmaLoad, TmaStore, Wgmma
 from taskfuse.kir.printer import stmt_text
 from taskfuse.sim.agent import Agent, Signal
+from taskfuse.sim.barriers import MbarrierCell
 from taskfuse.sim.fault import Fault
 from taskfuse.sim.launch import Argument, prepare
 from taskfuse.sim.machine import Action, threads_text
@@ -23,9 +24,9 @@ from taskfuse.sim.simulate import run
 from taskfuse.sim.timeline import Completion, Flow, Kind, Lane, Span, Timeline
 
 if TYPE_CHECKING:
-    from taskfuse.sim.barriers import MbarrierCell
     from taskfuse.sim.block import Block
     from taskfuse.sim.program import Program
+    from taskfuse.sim.semaphores import SemaphoreCell
 
 ENGINES = {TmaLoad: "TMA load", TmaStore: "TMA store", Wgmma: "tensor core", AsyncCopy: "async copy", ArriveAsync: "async arrival"}
 
@@ -72,6 +73,13 @@ class _Row:
         self.slot = -1
 
 
+def _place(barrier: MbarrierCell | SemaphoreCell) -> tuple[str, int]:
+    """The array of a barrier (of the blocks' ring, if they have rings of their own), and its slot."""
+    name, _, index = barrier.name[:-1].rpartition("[")
+    blocks, _, slot = index.rpartition(", ")
+    return f"{name}[{blocks}]" if blocks else name, int(slot)
+
+
 class _Recording(Observer):
     """Records a run. Time is the number of statements executed and operations done so far."""
 
@@ -89,8 +97,8 @@ class _Recording(Observer):
         self.operations: dict[Action, tuple[_Row, int, int]] = {}
         self.parts: defaultdict[Action, int] = defaultdict(int)  # of operations in flight, that engines have still to do
         self.busy: dict[_Row, Action] = {}
-        self.arrivals: dict[tuple[MbarrierCell, int], tuple[_Row, int]] = {}
-        self.pending: list[tuple[MbarrierCell, int]] = []
+        self.arrivals: dict[tuple[MbarrierCell | SemaphoreCell, int], tuple[_Row, int]] = {}
+        self.pending: list[tuple[MbarrierCell | SemaphoreCell, int, int]] = []  # and the block
 
     # -- statements -----------------------------------------------------------------------------------------------------------------------
 
@@ -152,24 +160,32 @@ class _Recording(Observer):
             row, pc, since = self.waits.pop(agent)
             self._span(row, Kind.WAIT, self._text(pc), since, self.time)
 
-    def count(self, barrier: MbarrierCell, arrivals: int) -> None:
+    def count(self, barrier: MbarrierCell | SemaphoreCell, arrivals: int) -> None:
         if self.current is not None:
             self.arrivals[barrier, barrier.phases] = self.current
-            self.pending.append((barrier, barrier.phases))
+            block = barrier.block if isinstance(barrier, MbarrierCell) else self.current[0].block
+            self.pending.append((barrier, barrier.phases, block))
 
     def _complete(self, step: int) -> None:
         """Note the phases that a step has completed."""
-        for barrier, phase in self.pending:
+        for barrier, phase, block in self.pending:
             if barrier.phases > phase:
-                name, slot = barrier.name[:-1].rsplit("[", 1)
-                self.completions.append(Completion(barrier.block, name, int(slot), step))
+                name, slot = _place(barrier)
+                self.completions.append(Completion(block, name, slot, step))
         self.pending.clear()
 
     def passed(self, barrier: MbarrierCell) -> None:
+        self._follows(barrier, barrier.phases - 1)
+
+    def acquired(self, semaphore: SemaphoreCell, phases: int) -> None:
+        self._follows(semaphore, phases - 1)
+
+    def _follows(self, barrier: MbarrierCell | SemaphoreCell, phase: int) -> None:
+        """A wait for the end of a phase is over."""
         assert self.current is not None
         row, now = self.current
-        row.slot = int(barrier.name[:-1].rsplit("[", 1)[1])
-        source = self.arrivals.get((barrier, barrier.phases - 1))
+        row.slot = _place(barrier)[1]
+        source = self.arrivals.get((barrier, phase))
         if source is not None:
             self.flows.append((*source, row, now, barrier.name))
 

@@ -26,6 +26,7 @@ def simulate(
     values: Values = NATIVE,
     max_steps: int = 10_000_000,
     extents: Mapping[str, int] | None = None,
+    resident: int | None = None,
 ) -> tuple[Array, ...]:
     """Run a kernel.
 
@@ -39,6 +40,7 @@ def simulate(
         values: NATIVE numbers, or RING words in the place of floats.
         max_steps: statements that all agents together may execute.
         extents: values of the extents that no input's shape gives.
+        resident: blocks that run at a time, another one when one is done, as on a small GPU; ``None``: all where blocks wait for each other.
 
     Returns:
         The outputs, in the order of the parameters.
@@ -48,7 +50,7 @@ def simulate(
         SimulationError: something that a GPU would not forgive; :class:`DeadlockError` if no thread can go on.
     """
     launch = prepare(kernel, args, values, extents)
-    run(launch, seed, scheduler, schedule, in_step, max_steps)
+    run(launch, seed, scheduler, schedule, in_step, max_steps, resident=resident)
     return launch.results()
 
 
@@ -60,6 +62,7 @@ def run(
     in_step: int,
     max_steps: int,
     observer: Observer | None = None,
+    resident: int | None = None,
 ) -> None:
     """Run a launch in the order that the arguments of :func:`simulate` say. Raises :class:`SimulationError`."""
     if schedule is not None:
@@ -67,4 +70,5 @@ def run(
         Stepper(machine, launch.blocks(machine)).replay(schedule)
         return
     machine = launch.machine(policy(by_seed(seed) if scheduler is None else scheduler, seed), max_steps, observer)
-    machine.run(launch.blocks(machine), launch.number_of_blocks if launch.kernel.counters else max(RESIDENT_BLOCKS, launch.blocks_of_a_cluster))
+    enough = launch.number_of_blocks if launch.kernel.meets_blocks else max(RESIDENT_BLOCKS, launch.blocks_of_a_cluster)
+    machine.run(launch.blocks(machine), enough if resident is None else resident)

@@ -30,6 +30,7 @@ def state(machine: Machine, order: HappensBefore) -> int:
     for action in machine.actions:
         blocks[action.block.number] = action.block
     meetings = tuple((name, m.arrived) for name, m in machine.counters.items())
+    semaphores = tuple((name, s.state()) for name, s in machine.semaphores.items())
     return hash(
         (
             tuple(sorted(hash(_agent(a, a in machine.waiting)) for a in agents)),
@@ -37,6 +38,7 @@ def state(machine: Machine, order: HappensBefore) -> int:
             tuple(_block(blocks[number]) for number in sorted(blocks)),
             frozenset(order.name(a) for a in machine.actions),
             meetings,
+            semaphores,
         )
     )
 

@@ -18,6 +18,7 @@ from taskfuse.ir.types import MemoryType
 from taskfuse.kir import Kernel, bodies, map_expressions, map_stmts, walk, with_bodies
 from taskfuse.kir.clusters import reached
 from taskfuse.kir.nodes import (
+    Acquire,
     Advance,
     Arrive,
     ArriveAsync,
@@ -37,6 +38,7 @@ from taskfuse.kir.nodes import (
     If,
     InitBarrier,
     Queue,
+    Release,
     Retire,
     SetMaxNReg,
     Shuffle,
@@ -88,7 +90,7 @@ def _repeat(*kinds: type) -> Callable[[Kernel], Mutants]:
     return apply
 
 
-def _change(kind: type, new: Callable[[Stmt], Stmt | Body | None]) -> Callable[[Kernel], Mutants]:
+def _change(kind: type | tuple[type, ...], new: Callable[[Stmt], Stmt | Body | None]) -> Callable[[Kernel], Mutants]:
     def apply(kernel: Kernel) -> Mutants:
         for s in walk(kernel):
             if isinstance(s, kind):
@@ -240,7 +242,7 @@ def _advances(loop: For, name: str) -> bool:
 
 def _trips(by: int) -> Callable[[Stmt], Stmt | None]:
     def change(s: Stmt) -> Stmt | None:
-        if not isinstance(s, For) or s.unroll or not any(isinstance(t, (Wait, Arrive)) for t in walk(s.body)):
+        if not isinstance(s, For) or s.unroll or not any(isinstance(t, (Wait, Arrive, Acquire)) for t in walk(s.body)):
             return None
         return replace(s, stop=s.stop + by)
 
@@ -411,6 +413,49 @@ def _other_slot(s: Stmt) -> Stmt | None:
     return replace(s, barrier=BarrierSlot(s.barrier.name, const(0))) if s.barrier.name.endswith(("full", "empty")) and s.barrier.slot is not const(0) else None
 
 
+# -- semaphores -----------------------------------------------------------------------------------------------------------------------
+
+
+def _phases(n: int) -> Callable[[Stmt], Stmt]:
+    """A wait for more phases, or fewer."""
+
+    def change(s: Stmt) -> Stmt:
+        assert isinstance(s, Acquire)
+        return replace(s, phases=s.phases + n)
+
+    return change
+
+
+def _first_ring(s: Stmt) -> Stmt:
+    """Of blocks with rings of their own: all use the first one."""
+    assert isinstance(s, (Acquire, Release))
+    slot = s.semaphore
+    return replace(s, semaphore=replace(slot, index=(*(const(0) for _ in slot.index[:-1]), slot.index[-1]))) if len(slot.index) > 1 else s
+
+
+def _semaphore_count(n: int) -> Callable[[Kernel], Mutants]:
+    """A phase that takes more releases, or fewer."""
+
+    def apply(kernel: Kernel) -> Mutants:
+        for k, s in enumerate(kernel.semaphores):
+            yield replace(kernel, semaphores=(*kernel.semaphores[:k], replace(s, count=s.count + n), *kernel.semaphores[k + 1 :]))
+
+    return apply
+
+
+def _beside(kind: type, distance: int) -> Callable[[Kernel], Mutants]:
+    """Without the barrier behind a statement, or before it, that passes it on to other threads."""
+
+    def apply(kernel: Kernel) -> Mutants:
+        for body in _bodies(kernel):
+            for k, s in enumerate(body):
+                j = k + distance
+                if isinstance(_inner(s), kind) and 0 <= j < len(body) and isinstance(body[j], Barrier):
+                    yield _with_body(kernel, body, (*body[:j], *body[j + 1 :]))
+
+    return apply
+
+
 @dataclass(slots=True)
 class Kills:
     """Who finds the mutants of one operator.
@@ -501,6 +546,18 @@ OPERATORS: tuple[Operator, ...] = (
     Operator("shuffle in half a warp", _change(Shuffle, _half)),
     Operator("turn to instance 0", _change(Arrive, _wrong_turn)),
     Operator("registers of one warpgroup more", _change(SetMaxNReg, _budget)),
+    Operator("drop acquire", _drop(Acquire)),
+    Operator("acquire one phase less", _change(Acquire, _phases(-1))),
+    Operator("acquire one phase more", _change(Acquire, _phases(1))),
+    Operator("acquire later", _swapped(Acquire, 1)),
+    Operator("drop barrier after acquire", _beside(Acquire, 1)),
+    Operator("drop release", _drop(Release)),
+    Operator("repeat release", _repeat(Release)),
+    Operator("release earlier", _swapped(Release, -1)),
+    Operator("drop barrier before release", _beside(Release, -1)),
+    Operator("semaphore of one release more", _semaphore_count(1)),
+    Operator("semaphore of one release less", _semaphore_count(-1)),
+    Operator("all blocks use the first ring", _change((Acquire, Release), _first_ring)),
 )
 """Every operator, with the name that reports use."""
 

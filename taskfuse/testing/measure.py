@@ -12,7 +12,7 @@ from taskfuse.ir.tasks import Group, Node
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import MemoryType, ParallelType
 from taskfuse.kir import walk
-from taskfuse.kir.nodes import Barrier, For, Shuffle, TmaLoad, TmaStore, Wait
+from taskfuse.kir.nodes import Acquire, Barrier, For, Shuffle, TmaLoad, TmaStore, Wait
 from taskfuse.testing.case import Case
 from taskfuse.testing.partitions import is_vertical
 
@@ -131,13 +131,16 @@ def _features(case: Case) -> dict[str, bool]:
     return {
         "a parallel vertical group": bool(vertical),
         "a parallel horizontal group": len(vertical) < len(groups),
-        "a horizontal group on a block type": any(g.ptype is not None and g.ptype.is_block for g in groups),
+        "a horizontal group on a block type": any(g.ptype is not None and g.ptype.is_block and not is_vertical(g) for g in groups),
         "both kinds, nested": any(is_vertical(g) != is_vertical(h) and _is_inside(h, g) for g in groups for h in groups),
         "one type at several levels": _repeats(fusion.tasks.root, frozenset()),
         "3 levels of groups or more": _levels(fusion.tasks.root) >= 3,
         "a channel": bool(_channels(case)),
+        "a channel between blocks": bool(kernel.semaphores),
+        "channels between blocks and between threads": bool(kernel.semaphores) and any(m.name.endswith(".full") for m in kernel.mbarriers),
+        "blocks with rings of their own": any(len(s.shape) > 1 for s in kernel.semaphores),
         "a distributed channel": any(m.name.endswith(".turns") for m in kernel.mbarriers),
-        "a ring of 2 slots or more": any(m.name.endswith(".full") and m.slots > 1 for m in kernel.mbarriers),
+        "a ring of 2 slots or more": any(n > 1 for n in _rings(case)),
         "a split that does not divide": any(f > 0 and n % f for n, f in splits),
         "a tile larger than its axis": any(n < f for n, f in splits),
         "a swizzle": any(isinstance(t, Swizzle) for t in transforms),
@@ -181,8 +184,14 @@ def _is_inside(node: Node, group: Group) -> bool:
 
 
 def _channels(case: Case) -> int:
+    return len(_rings(case))
+
+
+def _rings(case: Case) -> list[int]:
+    """The slots of every channel."""
     assert case.kernel is not None
-    return sum(m.name.endswith(".full") for m in case.kernel.mbarriers)
+    found = [m.slots for m in case.kernel.mbarriers if m.name.endswith(".full")]
+    return found + [int(evaluate(s.shape[-1], case.sizes)) for s in case.kernel.semaphores if s.name.endswith(".full")]
 
 
 def _quantities(case: Case) -> dict[str, int]:
@@ -195,9 +204,9 @@ def _quantities(case: Case) -> dict[str, int]:
         "levels of groups": _levels(case.fusion.tasks.root),
         "levels of parallel groups": _parallel_levels(case.fusion.tasks.root),
         "channels": _channels(case),
-        "slots of the longest ring": max((m.slots for m in kernel.mbarriers if m.name.endswith(".full")), default=0),
+        "slots of the longest ring": max(_rings(case), default=0),
         "barriers": sum(isinstance(s, Barrier) for s in statements),
-        "waits": sum(isinstance(s, Wait) for s in statements),
+        "waits": sum(isinstance(s, (Wait, Acquire)) for s in statements),
         "threads": math.prod(int(evaluate(e, case.sizes)) for e in kernel.block),
         "blocks": math.prod(int(evaluate(e, case.sizes)) for e in kernel.grid),
         "statements": len(statements),

@@ -28,6 +28,7 @@ class CaseOptions:
         block_types: share of parallelized horizontal groups, and of bound axes, that are on block types.
         clusters: share of fusions in which axes that would be on a block type may be on the cluster type of that dimension, where their extents
             are small constants; of streams, share in which the blocks of a cluster take neighbouring tiles.
+        block_roles: share of parallelized vertical groups that are on block types.
         tensor_threads: most threads that the axes of one tensor are bound to; which one holds for a fusion is chosen.
         bound_threads: most threads that axes of all tensors are bound to, before groups.
         threads: most threads per block.
@@ -63,6 +64,7 @@ class CaseOptions:
     unclaimed: int = 6
     block_types: int = 30
     clusters: int = 20
+    block_roles: int = 0
     tensor_threads: tuple[int, ...] = (8, 4, 16)
     bound_threads: int = 128
     threads: int = 512
@@ -105,6 +107,9 @@ PIPELINES = CaseOptions(
 
 # Mostly pipelines of persistent kernels: tiles or rows dealt out to a few blocks.
 PERSISTENT = replace(PIPELINES, persistent=75, transforms=10, empty=10)
+
+# Mostly pipelines whose roles are blocks.
+BLOCKS = replace(PIPELINES, block_roles=70, block_types=25, blocks=32)
 
 # Bulk copies (TMA) around pointwise math.
 STREAMS = CaseOptions(
@@ -170,6 +175,7 @@ class Mix(Enum):
     USUAL = "usual"
     PIPELINES = "pipelines"
     PERSISTENT = "persistent"
+    BLOCKS = "blocks"
     STREAMS = "streams"
     EXACT = "exact"
     WARPS = "warps"
@@ -187,6 +193,8 @@ class Mix(Enum):
                 return PIPELINES
             case Mix.PERSISTENT:
                 return PERSISTENT
+            case Mix.BLOCKS:
+                return BLOCKS
             case Mix.STREAMS:
                 return STREAMS
             case Mix.EXACT:

@@ -125,14 +125,17 @@ class _Partitioner:
 
 
 def parallelize(chooser: Chooser, options: CaseOptions, recorder: Recorder, found: Partition, size: Callable[[Expr], int]) -> None:
-    """Parallelize some of the groups: vertical ones on thread types, others on block types, too (rarely inside of vertical ones).
+    """Parallelize some of the groups: on thread types, others than vertical ones also on block types (rarely inside of vertical ones).
 
     A group stays as it is where more threads or blocks than the options allow would come of it.
     """
     for group in reversed(found.groups):
         if not chooser.chance(options.groups):
             continue
-        blocks = not is_vertical(group) and chooser.chance(options.block_types) and (not _inside_vertical(group) or chooser.chance(10))
+        if is_vertical(group):
+            blocks = options.block_roles > 0 and chooser.chance(options.block_roles)
+        else:
+            blocks = chooser.chance(options.block_types) and (not _inside_vertical(group) or chooser.chance(10))
         ptype = chooser.pick(BLOCK_TYPES if blocks else THREAD_TYPES)
         if launched(recorder.fusion, THREAD_TYPES, size, (group, ptype)) > options.threads:
             ptype = chooser.pick(THREAD_TYPES)

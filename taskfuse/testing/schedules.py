@@ -108,7 +108,7 @@ class Scheduler:
         outer loops mostly stay Serial, so that there is something to ring for.
         """
         self._rings = any(is_vertical(g) for g in self.fusion.tasks.groups())
-        if self._rings and self.chooser.chance(75):
+        if self._rings and not self.options.block_roles and self.chooser.chance(75):
             self._block_share = 0
         self._clusters = self.chooser.chance(self.options.clusters)
         if self._clusters:

@@ -26,6 +26,7 @@ ARGUMENTS: dict[str, list[npt.NDArray[Any]]] = {
     "rotate": [X.normal(size=(3, 32)).astype(np.float32)],
     "async_ring": [X.normal(size=(9, 32)).astype(np.float32)],
     "async_tile": [X.normal(size=(5, 32)).astype(np.float32)],
+    "blocks": [X.normal(size=(2, 5, 4)).astype(np.float32)],
     "stream": [X.normal(size=(13, 12)).astype(np.float32)],
     "share": [X.normal(size=(5, 4, 32)).astype(np.float32)],
 }
@@ -42,6 +43,15 @@ TRIED = {
         "barrier earlier",
     ),
     "share": ("drop cluster barrier", "arrive at one block only", "count one block of a cluster", "slot empty in one block", "barrier earlier"),
+    "blocks": (
+        "flip parity",
+        "drop acquire",
+        "acquire later",
+        "drop barrier after acquire",
+        "release earlier",
+        "warp barrier for a larger one",
+        "advance earlier",
+    ),
 }
 
 
@@ -64,7 +74,7 @@ def test_what_is_proved_behaves(name: str) -> None:
 
 
 def test_every_operator_plants_something() -> None:
-    hosts = ("stream", "share", "ring", "async_ring", "double", "exchange", "rotate", "gemm", "pipeline", "horizontal_fusion")
+    hosts = ("stream", "share", "ring", "async_ring", "double", "exchange", "rotate", "gemm", "pipeline", "horizontal_fusion", "blocks")
     silent = {op.name for op in OPERATORS if all(next(mutants(op, h), None) is None for h in hosts)}
     assert silent <= {"turn to instance 0", "shuffle in half a warp"}  # no example has a distributed ring, or a shuffle
 
@@ -93,6 +103,12 @@ WRONG = {
     ),
     "async_tile": ("drop commit", "commit later", "drop retire", "retire one less", "retire later", "drop block barrier", "barrier earlier"),
     "gemm": ("retire one less", "registers of one warpgroup more"),
+    "blocks": (
+        "drop acquire", "acquire one phase less", "acquire one phase more", "acquire later", "drop barrier after acquire", "drop release", "repeat release",
+        "release earlier", "drop barrier before release", "semaphore of one release more", "semaphore of one release less", "all blocks use the first ring",
+        "cursor starts anew", "drop advance", "advance by one more", "one slot less in a cursor", "write the next slot", "read the next slot", "one trip more",
+        "one trip less", "drop block barrier",
+    ),
 }  # fmt: skip
 
 

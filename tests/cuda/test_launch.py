@@ -268,7 +268,7 @@ def test_workspaces_and_barriers_across_blocks(driver: FakeDriver, torch: FakeTo
         "help: use fewer blocks, each with more work, or blocks with fewer threads or less Shared memory"
     )
     driver.devices = (GPU._replace(cooperative=False),)
-    assert case.error(tensor(5, 32)) == "kernel 'k' cannot be launched: it has barriers across blocks, and fake GPU does not launch cooperatively"
+    assert case.error(tensor(5, 32)) == "kernel 'k' cannot be launched: its blocks wait for each other, and fake GPU does not launch cooperatively"
 
 
 def test_clusters(driver: FakeDriver, torch: FakeTorch) -> None:

@@ -16,14 +16,14 @@ import numpy.typing as npt
 import pytest
 
 import taskfuse as tf
-from examples import cat, founding, horizontal_fusion, matmul, nested_groups, pipeline, stream, transpose
+from examples import block_roles, cat, founding, horizontal_fusion, matmul, nested_groups, pipeline, stream, transpose
 from tests.golden import Golden
 
 Array = npt.NDArray[Any]
 # Exact results, each with the size that an ulp is taken at (None: the result itself).
 Expected = Sequence[tuple[Array, Array | None]]
 SEEDS = range(len(tf.Scheduler))
-EXAMPLES = (cat, founding, horizontal_fusion, matmul, nested_groups, pipeline, stream, transpose)
+EXAMPLES = (block_roles, cat, founding, horizontal_fusion, matmul, nested_groups, pipeline, stream, transpose)
 
 
 def sigmoid(x: Array) -> Array:
@@ -75,6 +75,10 @@ def stream_expected(x: Array) -> Expected:
     return [(np.maximum(2 * x - 1, 0), np.maximum(np.abs(x), 1))]
 
 
+def block_roles_expected(g: Array, x: Array) -> Expected:
+    return [(x * np.tanh(np.exp(g))[:, None, :], None)]
+
+
 def transpose_expected(x: Array) -> Expected:
     return [(x.T, None)]
 
@@ -118,6 +122,7 @@ CASES = (
     Case("nested_groups", nested_groups.build, nested_groups_expected, 1, [[(2, 77), (2, 77)], [(1, 1), (1, 1)], [(3, 128), (3, 128)]]),
     Case("pipeline", pipeline.build, pipeline_expected, 4, [[(2, 333), (333,)], [(1, 1), (1,)], [(3, 31), (31,)], [(1, 64), (64,)]]),
     Case("stream", stream.build, stream_expected, 2, [[(37, 200)], [(1, 4)], [(8, 64)], [(70, 260)]]),
+    Case("block_roles", block_roles.build, block_roles_expected, 3, [[(7, 100), (7, 9, 100)], [(1, 1), (1, 1, 1)], [(3, 64), (3, 4, 64)]]),
     Case("transpose", transpose.build, transpose_expected, 0, [[(64, 32)], [(45, 70)], [(1, 3)], [(32, 97)]]),
     Case("matmul", matmul.build, matmul_expected, 4, [[(33, 17), (17, 40)], [(8, 40), (40, 32)], [(1, 1), (1, 1)]]),
 )

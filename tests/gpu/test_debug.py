@@ -32,6 +32,12 @@ except TaskfuseError as error:
 FAULTS = {
     "the producer never arrives": ("ring", "ARRIVE full", ("9x32",), [("consumer", "full[0]", "parity 0"), ("producer", "empty[0]", "parity 0")]),
     "the consumer never arrives": ("ring", "ARRIVE empty", ("9x32",), [("producer", "empty[0]", "parity 0"), ("consumer", "full[0]", "parity 1")]),
+    "the producer's block never releases": (
+        "blocks",
+        "RELEASE full",
+        ("2x9x4",),
+        [("low", "full[0]", "phase 0"), ("high", "full[0]", "phase 0"), ("producer", "empty[0]", "phase 0")],
+    ),
     "the copy is never issued": ("double", "TMA s[0, 0]", ("8x32",), [("the kernel", "full[0]", "parity 0")]),
     "the slots of a gemm are never released": (
         "gemm",

@@ -27,6 +27,7 @@ ULP = {
     "nested_groups": 4,
     "pipeline": 8,
     "stream": 2,
+    "block_roles": 6,
     "transpose": 0,
     "matmul": 4,
 }
@@ -40,6 +41,7 @@ LARGER: dict[str, Sequence[Sequence[tuple[int, ...]]]] = {
     "nested_groups": [[(801, 777), (801, 777)]],
     "pipeline": [[(700, 3333), (3333,)]],
     "stream": [[(1000, 2052)], [(513, 64)]],
+    "block_roles": [[(500, 333), (500, 33, 333)], [(1, 64), (1, 700, 64)]],
     "transpose": [[(1023, 2047)], [(4096, 4096)]],
     "matmul": [[(333, 170), (170, 401)], [(512, 512), (512, 512)]],
 }

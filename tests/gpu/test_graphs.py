@@ -42,6 +42,7 @@ PROGRAMS: dict[str, Program] = {case.name: example(case.name) for case in CASES}
     "exchange": kernel("exchange", 100, 4, 32),
     "double": kernel("double", 4097, 32),
     "rotate": kernel("rotate", 64, 32),
+    "blocks": kernel("blocks", 2, 200, 4),
     "gemm": kernel("gemm", 520, 136, 264),
     "workspace": with_workspace,
 }

@@ -16,6 +16,7 @@ ARGUMENTS: dict[str, list[list[Array]]] = {
     "exchange": [[floats(n, 4, 32)] for n in (0, 1, 5, 500)],
     "ring": [[floats(n, 32)] for n in (0, 1, 2, 3, 100, 2001)],
     "rotate": [[floats(b, 32)] for b in (1, 2, 7, 64)],
+    "blocks": [[floats(2, n, 4)] for n in (0, 1, 2, 3, 100, 2001)],
 }
 SIMULATED = 200_000  # bytes: larger arguments are not simulated
 hopper = pytest.mark.usefixtures("hopper")
@@ -39,7 +40,7 @@ def test_kernel_gives_the_bits_of_the_simulator(name: str) -> None:
             assert out.equal(first)
 
 
-@pytest.mark.parametrize("name", ["ring", "exchange", "rotate", "double"])
+@pytest.mark.parametrize("name", ["ring", "exchange", "rotate", "double", "blocks"])
 def test_debug_builds(name: str) -> None:
     kernel = load(name)
     args = ARGUMENTS[name][1]
