@@ -117,7 +117,8 @@ def _moved(st: Statements, tv: TensorView, to: MemoryType, of: MemoryType) -> tu
     if memories != (to, of) or tv.dtype.itemsize != 2 or not isinstance(source, Access):
         raise refused(
             tv,
-            f"the atom {atom.name} copies 16-bit elements from {of.value} to {to.value} memory, not {tv.dtype.name} from {memories[1].value} to {memories[0].value}",
+            f"the atom {atom.name} copies 16-bit elements from {of.value} to {to.value} memory, "
+            f"not {tv.dtype.name} from {memories[1].value} to {memories[0].value}",
             "spread the tensor in registers with fragment(), so that its elements lie with the lanes of the atom",
         )
     return env, out, read, source
