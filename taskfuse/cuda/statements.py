@@ -28,6 +28,8 @@ from taskfuse.kir.nodes import (
     Access,
     Advance,
     Arrive,
+    ArriveAsync,
+    AsyncCopy,
     Barrier,
     BarrierScope,
     BarrierSlot,
@@ -68,8 +70,10 @@ from taskfuse.kir.nodes import (
 )
 
 INDENT = "  "
-_DELAYED = Wait | Arrive | Expect | Barrier | TmaLoad | TmaStore | Commit | Retire | FenceProxyAsync
+_DELAYED = Wait | Arrive | ArriveAsync | AsyncCopy | Expect | Barrier | TmaLoad | TmaStore | Commit | Retire | FenceProxyAsync
 """Before and after these a chaos build delays."""
+_COMMITS = {Queue.WGMMA: matrices.WGMMA_COMMIT, Queue.BULK: ptx.BULK_COMMIT, Queue.COPY: ptx.COPY_COMMIT}
+_WAITS = {Queue.WGMMA: matrices.WGMMA_WAIT, Queue.BULK: ptx.BULK_WAIT, Queue.COPY: ptx.COPY_WAIT}
 ELEMENT = "vector.element"  # the symbol of an element of a vector that is copied element by element
 
 
@@ -236,6 +240,8 @@ class Statements:
                 self._choose(stmt, scope)
             case VectorCopy():
                 self._vector(stmt, scope)
+            case AsyncCopy():
+                self._async_copy(stmt, scope)
             case Shuffle():
                 self._shuffle(stmt, scope)
             case Barrier():
@@ -246,6 +252,8 @@ class Statements:
                 self._call(scope, ptx.FENCE_INIT)
             case Arrive(barrier=slot):
                 self._call(scope, ptx.ARRIVE, self._slot(slot, scope))
+            case ArriveAsync(barrier=slot):
+                self._call(scope, ptx.ARRIVE_ASYNC, self._slot(slot, scope))
             case Expect(barrier=slot, bytes=size):
                 self._call(scope, ptx.EXPECT, self._slot(slot, scope), scope.indices.text(size))
             case Wait():
@@ -261,10 +269,9 @@ class Statements:
                 inner = [scope.indices.text(c) for c in reversed(coords)]
                 self._call(scope, ptx.tma_store(len(coords)), f"&{self.names[name]}", self._address(source, scope), *inner)
             case Commit(queue=queue):
-                self._call(scope, matrices.WGMMA_COMMIT if queue is Queue.WGMMA else ptx.BULK_COMMIT)
+                self._call(scope, _COMMITS[queue])
             case Retire(queue=queue, pending=pending, read_only=read_only):
-                wait = matrices.WGMMA_WAIT if queue is Queue.WGMMA else ptx.BULK_WAIT_READ if read_only else ptx.BULK_WAIT
-                self._call(scope, wait, template=f"<{pending}>")
+                self._call(scope, ptx.BULK_WAIT_READ if read_only else _WAITS[queue], template=f"<{pending}>")
             case WgmmaFence():
                 self._call(scope, matrices.WGMMA_FENCE)
             case Wgmma():
@@ -348,14 +355,43 @@ class Statements:
         if all(self._whole_vectors(a, stmt.width, scope) for a in (stmt.out, stmt.source)):
             self._call(scope, ptx.copy_vector(stmt.width * dtype.itemsize), self._address(stmt.out, scope), self._address(stmt.source, scope))
             return
+        self._elements(stmt, scope, lambda out, source, inner: f"{self._element(out, inner)} = {self._element(source, inner)};")
+
+    def _elements(self, stmt: VectorCopy | AsyncCopy, scope: Scope, line: Callable[[Access, Access, Scope], str]) -> None:
+        """A copy element by element: ``line`` gives the text of one."""
         var = self.names.alias(ELEMENT, "e")
         each: dict[str, Range] = {ELEMENT: (0, stmt.width - 1)}
         inner = replace(scope, indices=replace(scope.indices, ranges=scope.indices.ranges.child(each)), depth=scope.depth + 1)
         out, source = (Access(a.buffer, (*a.index[:-1], a.index[-1] + sym(ELEMENT))) for a in (stmt.out, stmt.source))
         self.lines.append("#pragma unroll")
         self._line(scope, f"for (int {var} = 0; {var} < {stmt.width}; ++{var}) {{")
-        self._line(inner, f"{self._element(out, inner)} = {self._element(source, inner)};")
+        self._line(inner, line(out, source, inner))
         self._line(scope, "}")
+
+    def _async_copy(self, stmt: AsyncCopy, scope: Scope) -> None:
+        """One instruction; where the variant's tensors have no whole vectors, one per element, or plain stores of elements too small for one."""
+        dtype = self.places[stmt.out.buffer].dtype
+        whole = stmt.width == 1 or all(self._whole_vectors(a, stmt.width, scope) for a in (stmt.out, stmt.source))
+        size = dtype.itemsize * (stmt.width if whole else 1)
+        valid = () if stmt.valid is TRUE else (scope.indices.text(stmt.valid),)
+        if size < ptx.LEAST_ASYNC_COPY:
+            zero = literal(0, dtype)
+
+            def store(out: Access, source: Access, inner: Scope) -> str:
+                text = self._element(source, inner)
+                return f"{self._element(out, inner)} = {f'{scope.indices.text(stmt.valid, Level.OR)} ? {text} : {zero}' if valid else text};"
+
+            self._elements(stmt, scope, store)
+            self._line(scope, "__threadfence_block();  // the thread's next asynchronous arrival publishes these, too")
+            return
+        helper = ptx.async_copy(size, fills=bool(valid))
+        if whole:
+            self._call(scope, helper, self._address(stmt.out, scope), self._address(stmt.source, scope), *valid)
+            return
+        self.helpers.add(helper)
+        self._elements(
+            stmt, scope, lambda out, source, inner: f"{helper.name}({', '.join((self._address(out, inner), self._address(source, inner), *valid))});"
+        )
 
     def _whole_vectors(self, access: Access, width: int, scope: Scope) -> bool:
         """True if the vector at ``access`` is contiguous and aligned in this variant."""

@@ -14,24 +14,31 @@ from taskfuse.ir.types import ParallelType
 
 
 class Completion(Enum):
-    """When an atom's effect is done: at once, when its batch is retired from a queue, or when its bytes have arrived at a barrier."""
+    """When an atom's effect is done.
+
+    IMMEDIATE: at once. FIFO: when its batch is retired from a queue. BYTES: when its bytes have arrived at a barrier. ARRIVAL: when the thread
+    that issued it has retired it, or when an arrival of the thread that waits for it has been counted at a barrier.
+    """
 
     IMMEDIATE = "immediate"
     FIFO = "fifo"
     BYTES = "bytes"
+    ARRIVAL = "arrival"
 
 
 class Bounds(Enum):
     """What an atom does out of bounds.
 
     PREDICATE: nothing, so it needs one. FILL: it reads 0. CLIP: it does not write. COVER: it computes its whole tile; what lies outside of the
-    tensor is read by nobody, and along a reduced axis its operands must be filled with what adds nothing.
+    tensor is read by nobody, and along a reduced axis its operands must be filled with what adds nothing. ZERO: its elements are all inside or
+    all outside, and outside it writes zeros where storage has room for them.
     """
 
     PREDICATE = "predicate"
     FILL = "fill"
     CLIP = "clip"
     COVER = "cover"
+    ZERO = "zero"
 
 
 class Instruction(Enum):
@@ -39,6 +46,7 @@ class Instruction(Enum):
 
     SCALAR = "scalar"
     VECTOR = "vector"
+    CP_ASYNC = "cp_async"
     TMA_LOAD = "tma_load"
     TMA_STORE = "tma_store"
     WGMMA = "wgmma"
@@ -77,6 +85,7 @@ class Atom:
             spread over TIDx (:func:`taskfuse.schedule.layouts.fragment`).
         gathers: it takes operands from registers that hold them in such a layout (:mod:`taskfuse.lowering.fragments`).
         sets_first: the first step of a reduction can set the accumulators instead of adding to them.
+        min_bytes: bytes of one access at least.
     """
 
     name: str
@@ -95,11 +104,14 @@ class Atom:
     spreads: bool = False
     gathers: bool = False
     sets_first: bool = False
+    min_bytes: int = 1
 
 
 _P = ParallelType
 SCALAR = Atom("scalar", Instruction.SCALAR, (0, 0), None, 1, 8, False, Completion.IMMEDIATE, Bounds.PREDICATE, False)
 VECTOR = Atom("vector", Instruction.VECTOR, (1, 1), _P.Vectorize, 1, 16, True, Completion.IMMEDIATE, Bounds.PREDICATE, True)
+# Copies of each thread from Global to Shared memory (PTX ISA, "cp.async"), made in the generic proxy.
+CP_ASYNC = Atom("cp_async", Instruction.CP_ASYNC, (0, 1), _P.Vectorize, 1, 16, True, Completion.ARRIVAL, Bounds.ZERO, True, min_bytes=4)
 # Bulk tensor copies (PTX ISA, "cp.async.bulk.tensor"): one thread starts them, the copy engine makes them.
 TMA_LOAD = Atom("tma_load", Instruction.TMA_LOAD, (1, 5), _P.Bulk, 1, 1 << 17, False, Completion.BYTES, Bounds.FILL, True, is_async=True)
 TMA_STORE = Atom("tma_store", Instruction.TMA_STORE, (1, 5), _P.Bulk, 1, 1 << 17, False, Completion.FIFO, Bounds.CLIP, True, is_async=True)
@@ -178,7 +190,7 @@ def mma(m: int, n: int, k: int) -> Atom:
     )
 
 
-ATOMS: dict[str, Atom] = {a.name: a for a in (SCALAR, VECTOR, TMA_LOAD, TMA_STORE, STMATRIX_X4, LDMATRIX_X4)}
+ATOMS: dict[str, Atom] = {a.name: a for a in (SCALAR, VECTOR, CP_ASYNC, TMA_LOAD, TMA_STORE, STMATRIX_X4, LDMATRIX_X4)}
 _CONTRACTION = re.compile(r"(wgmma|mma)_m(\d+)n(\d+)k(\d+)")
 
 

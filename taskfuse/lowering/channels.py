@@ -8,7 +8,7 @@ arrive and carry its cursor, whether or not they touch data.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 
 from taskfuse.errors import LoweringError, UnsupportedError
@@ -76,6 +76,8 @@ class Channel:
     Attributes:
         group: the vertical group.
         loop: each iteration fills one slot; ``None``: one trip.
+        copies: the tensors whose asynchronous copies an arrival of each thread waits for, so that the thread need not. What an atom reads
+            through the asynchronous proxy is not among them: its writers see their copies done, and fence them.
     """
 
     name: str
@@ -85,6 +87,7 @@ class Channel:
     producer: Endpoint
     consumers: list[Endpoint]
     stages: int
+    copies: list[TensorView] = field(default_factory=lambda: list[TensorView]())
 
     @property
     def transfers(self) -> list[TensorView]:
@@ -93,8 +96,18 @@ class Channel:
 
     @property
     def stores(self) -> list[TensorView]:
-        """The tensors that threads store: they arrive when it is done."""
-        return [tv for tv in self.tensors if tv not in self.transfers]
+        """The tensors that threads store, or see stored: they arrive when it is done."""
+        return [tv for tv in self.tensors if tv not in self.transfers and tv not in self.copies]
+
+    @property
+    def is_filled_by_threads(self) -> bool:
+        """True if the producer's threads arrive, and so must wait; not if the copy engine alone fills the slots."""
+        return bool(self.stores or self.copies)
+
+
+def has_copies_of_threads(tv: TensorView) -> bool:
+    """True if asynchronous copies of each thread make ``tv``, which are done when the thread has retired them, or at an arrival of it."""
+    return tv.schedule.atom is not None and tv.schedule.atom.completion is Completion.ARRIVAL
 
 
 def boundary(tree: Tree, fusion: Fusion, tv: TensorView) -> Group | None:
@@ -206,6 +219,8 @@ class Channels:
             channel = found[key] = Channel(name, group, [], loop, Endpoint(source, f"{name}.p"), consumers, 1)
             self.channels.append(channel)
         channel.tensors.append(tv)
+        if has_copies_of_threads(tv) and not any(u.schedule.atom is not None and u.schedule.atom.is_async for u in users):
+            channel.copies.append(tv)
         channel.stages = max(channel.stages, tv.schedule.stages if loop is not None else 1)
         self._of[tv] = channel
 
@@ -363,6 +378,10 @@ class Channels:
         """The names of the tensors whose accesses channels order."""
         return {tv.name for tv in self._of}
 
+    def copied(self) -> set[str]:
+        """The names of the tensors whose asynchronous copies no thread waits for."""
+        return {tv.name for ch in self.channels for tv in ch.copies}
+
     def slot(self, tv: TensorView, task: Task) -> Expr | None:
         """The slot of ``tv`` that code of ``task`` uses; ``None`` if ``tv`` has no ring of slots."""
         channel = self._of.get(tv)
@@ -416,7 +435,9 @@ class Channels:
             for end in ch.consumers:
                 empty = empty + self.arrivals(end)
             full = (self.arrivals(ch.producer) if ch.stores else const(0)) + (1 if ch.transfers else 0)
-            found += [(f"{ch.name}.full", ch.stages, full), (f"{ch.name}.empty", ch.stages, simplify(empty, self.regions.facts))]
+            if ch.copies:
+                full = full + self.regions.count(ch.producer.node)
+            found += [(f"{ch.name}.full", ch.stages, simplify(full, self.regions.facts)), (f"{ch.name}.empty", ch.stages, simplify(empty, self.regions.facts))]
             for end in ch.consumers:
                 if end.turns is not None:
                     if not isinstance(end.turns.count, Const):

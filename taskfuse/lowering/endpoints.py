@@ -20,6 +20,7 @@ from taskfuse.kir.limits import WARP
 from taskfuse.kir.nodes import (
     Advance,
     Arrive,
+    ArriveAsync,
     Barrier,
     BarrierScope,
     BarrierSlot,
@@ -34,8 +35,9 @@ from taskfuse.kir.nodes import (
     Stmt,
     Wait,
 )
-from taskfuse.lowering.channels import Channel, Channels, Endpoint, Turns
+from taskfuse.lowering.channels import Channel, Channels, Endpoint, Turns, has_copies_of_threads
 from taskfuse.lowering.completion import close_batch, drain_at_exit, open_batch, queue_of, queues, retire_reads
+from taskfuse.lowering.copies import RETIRE_COPIES
 from taskfuse.lowering.domains import ancestors
 from taskfuse.lowering.plan import PBind, PDispatch, PLoop, PNode, PScope, PStmt, PSync, base_name, children, statements
 from taskfuse.lowering.regions import Regions, hardware_index
@@ -110,10 +112,10 @@ class Endpoints:
         if end is ch.producer and ch.transfers:
             starter, expect = self._expect(ch, BarrierSlot(arrive, slot), issued)
             where = [eq(hardware_index(p), self.regions.region(starter, p).start) for p in THREAD_TYPES if self.regions.region(end.node, p).extent is not ONE]
-            # Without stores the other threads do not arrive, so they must not wait either: nothing would keep them within a phase of the ring.
-            together = (expect,) if ch.stores else (acquire, expect)
+            # Where the engine alone fills slots, the others do not arrive, so they must not wait either: nothing would keep them within a phase of the ring.
+            together = (expect,) if ch.is_filled_by_threads else (acquire, expect)
             announced = PSync((If((Branch(and_(*where), together),)),) if where else together)
-            start = [*start, announced] if ch.stores else [announced]
+            start = [*start, announced] if ch.is_filled_by_threads else [announced]
         first[0][first[1] : first[1]] = start
         for queue in batches:
             self._check_registers(ch, [s for s in issued if queue_of(s.tv) is queue])
@@ -155,10 +157,9 @@ class Endpoints:
         at += 1
         for queue in batches:
             at = close_batch(nodes, at - 1, queue)
-        gives = end is not ch.producer or bool(ch.stores)
         publish = (*self._publish(ch, end), *(retire_reads(queue, lag) for queue in batches))
         if not lag:
-            nodes.insert(at, _sync(end, *publish, *(self.arrive(end, slot) if gives else ()), Advance(end.cursor, ONE)))
+            nodes.insert(at, _sync(end, *publish, *self._give(ch, end, slot), Advance(end.cursor, ONE)))
             return
         behind = _behind(end)
         give = (*self.arrive(end, BarrierSlot(slot.name, sym(f"{behind}.slot"))), Advance(behind, ONE))
@@ -239,14 +240,14 @@ class Endpoints:
         return trips * self.statements.transfers[tv]
 
     def _publish(self, ch: Channel, end: Endpoint) -> tuple[Stmt, ...]:
-        """What a producer's threads do before they arrive: their stores come before asynchronous reads of the same bytes."""
+        """What a producer's threads do before they arrive: their stores, and copies, come before asynchronous reads of the same bytes."""
         if end is not ch.producer or not ch.stores:
             return ()
         names = {tv.name for tv in ch.stores}
         for tv in self.tree.place:
             atom = tv.schedule.atom
             if atom is not None and atom.is_async and any(s.tensor.name in names for s in self._reads(tv)):
-                return (FenceProxyAsync(),)
+                return (*(RETIRE_COPIES if any(has_copies_of_threads(made) for made in ch.stores) else ()), FenceProxyAsync())
         return ()
 
     def _reads(self, tv: TensorView) -> list[Read]:
@@ -281,6 +282,12 @@ class Endpoints:
         last[0].insert(at + 1 if own and not turns.late else at, give)
         first[0].insert(start - 1 if own else start, take)
         self.held.append((take, give, end))
+
+    def _give(self, ch: Channel, end: Endpoint, slot: BarrierSlot) -> tuple[Stmt, ...]:
+        """The arrivals with which an endpoint hands a slot on: a producer's threads for their copies, then for what they have stored."""
+        if end is not ch.producer:
+            return self.arrive(end, slot)
+        return (*((ArriveAsync(slot),) if ch.copies else ()), *(self.arrive(end, slot) if ch.stores else ()))
 
     def arrive(self, end: Endpoint, slot: BarrierSlot) -> tuple[Stmt, ...]:
         """The statements with which an endpoint arrives."""

@@ -210,6 +210,7 @@ class Indexer:
         facts: Facts = self.regions.facts
         values: dict[Axis, Expr] = {}
         guards: list[Expr] = []
+        tails: list[Expr] = []
         atoms = atom_symbols(tv)
         for a in tv.loop:
             ptype = tv.schedule.ptype(a)
@@ -268,7 +269,9 @@ class Indexer:
                 case Split(source=source) if source.is_foreign or (outside and source.is_reduction):
                     pass
                 case Split(source=source) if source in values and not self._covers(t):
-                    guards += self._remainder(tv, source, values[source], facts, inside)
+                    rest = self._remainder(tv, source, values[source], facts, inside)
+                    tails += rest
+                    guards += rest
                 case Resize(source=source) if source in values:
                     guards += self._bound(values[source], source.extent, facts)
                     if not prove(ge(values[source], 0), facts):
@@ -278,9 +281,13 @@ class Indexer:
         # The indices are simplified without the guards: which axes storage keeps must not depend on what guards cut off.
         guards = early + guards
         values = {a: simplify(v, facts) for a, v in values.items()}
+        fills = tv.schedule.atom is not None and tv.schedule.atom.bounds is Bounds.ZERO
+        beyond = facts if fills else None
         for guard in guards:
             facts = facts.with_assumption(guard)
-        return Environment(values, facts, tuple(dict.fromkeys(guards)), tuple(early))
+            if beyond is not None and guard not in tails:
+                beyond = beyond.with_assumption(guard)
+        return Environment(values, facts, tuple(dict.fromkeys(guards)), tuple(early), tuple(dict.fromkeys(tails)) if fills else (), beyond)
 
     def _bounded(self, tv: TensorView, loops: dict[Axis, Expr]) -> list[Split]:
         """The splits whose remainder is cut off by the bound of a work loop."""
@@ -378,7 +385,7 @@ class Indexer:
         if atom is not None and atom.bounds is Bounds.COVER and within:
             self._check_neutral(tv, source, value, facts)
             return []
-        if atom is None or atom.bounds is Bounds.PREDICATE:
+        if atom is None or atom.bounds in (Bounds.PREDICATE, Bounds.ZERO):
             within = {}
         elif within and atom.bounds is Bounds.CLIP and source not in tv.logical:
             raise refused(

@@ -8,6 +8,7 @@ from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.types import MemoryType
 from taskfuse.kir import Kernel
 from taskfuse.lowering.channels import Channels
+from taskfuse.lowering.copies import retire_copies
 from taskfuse.lowering.emit import Emitter
 from taskfuse.lowering.endpoints import Endpoints
 from taskfuse.lowering.indexing import Indexer
@@ -67,10 +68,11 @@ def lower(fusion: Fusion, options: LoweringOptions = DEFAULT) -> Kernel:
     endpoints = Endpoints(channels, statements)
     endpoints.insert(plan)
     rings.insert(plan)
+    retire_copies(plan, channels)
     storage = buffers(indexer, statements, rings, plan)
     Registers(regions, storage).insert(plan)
     unroll_for_registers(plan, storage, indexer)
-    storage = lay_out(plan, storage, options.shared_limit, statements.alignments)
+    storage = lay_out(plan, storage, options.shared_limit, {*statements.alignments, *channels.copied()})
     sync = Synchronizer(regions, sequencer.tree.root, [b for b in storage if b.memory is not MemoryType.Local], channels.names(), rings.loops)
     sync.insert(plan, {tv.name for tv in fusion.outputs})
     endpoints.check_turns(plan)

@@ -14,12 +14,13 @@ from taskfuse.ir.atoms import Bounds, Completion, Instruction
 from taskfuse.ir.axes import Axis
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.expr import Assemble, IndexValue, Literal, MathExpr, Pointwise, Read, Reduction, ScalarRead, Select, View
-from taskfuse.ir.scalar import FALSE, TRUE, Expr, const, ge, is_multiple, prove, simplify, substitute, sym
+from taskfuse.ir.scalar import FALSE, TRUE, Expr, const, ge, prove, simplify, substitute, sym
 from taskfuse.ir.storage import storage_operands, storage_uses
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import MemoryType
 from taskfuse.kir.nodes import (
     Access,
+    AsyncCopy,
     BarrierSlot,
     Case,
     Choose,
@@ -37,7 +38,7 @@ from taskfuse.kir.nodes import (
 )
 from taskfuse.lowering.bulk import NoBulkCopyError, derive
 from taskfuse.lowering.domains import refused
-from taskfuse.lowering.fragments import ATOM, atom_symbols, result
+from taskfuse.lowering.fragments import atom_symbols, result
 from taskfuse.lowering.indexing import Indexer
 from taskfuse.lowering.plan import Environment, PLoop, PNode, PStmt
 
@@ -98,7 +99,8 @@ class Statements:
             case IndexValue():
                 return IndexOf(simplify(substitute(operand.index, self.indexer.point(tv, env)), env.facts)), TRUE
 
-    def _operands(self, tv: TensorView, env: Environment) -> tuple[list[Operand], list[Expr]]:
+    def operands(self, tv: TensorView, env: Environment) -> tuple[list[Operand], list[Expr]]:
+        """The operands of a tensor's expression, and the condition of each under which it exists."""
         pairs = [self._operand(tv, env, o) for o in storage_operands(self.fusion, self.definition(tv))]
         return [o for o, _ in pairs], [c for _, c in pairs]
 
@@ -134,12 +136,12 @@ class Statements:
         """The statements inside all loops of ``tv``."""
         expr = self.definition(tv)
         atom = tv.schedule.atom
-        if atom is not None and any(a.extent is not const(1) for a in tv.schedule.atom_axes):
+        if atom is not None:
             return self._builders[atom.instruction](self, tv)
         if not isinstance(expr, Reduction):
-            return self._plain(tv, expr)
+            return self.plain(tv)
         env = self.indexer.reading_environment(tv)
-        operands, valid = self._operands(tv, env)
+        operands, valid = self.operands(tv, env)
         out = self.indexer.write(tv, env, MemoryType.Local, self.accumulator(tv))
         guards = env.guards + tuple(c for c in valid if c is not TRUE)
         dtype = tv.dtype.compute
@@ -153,10 +155,11 @@ class Statements:
             stmts = [Compute(out, ELEMENTWISE["fma"], (*operands, out), dtype, expr.location)]
         return [self.statement(tv, stmt, env, guards) for stmt in stmts]
 
-    def _plain(self, tv: TensorView, expr: MathExpr) -> list[PStmt]:
-        env = self.indexer.environment(tv)
+    def plain(self, tv: TensorView) -> list[PStmt]:
+        """The statement of an elementwise expression, element by element."""
+        env, expr = self.indexer.environment(tv), self.definition(tv)
         out = self.indexer.write(tv, env)
-        operands, valid = self._operands(tv, env)
+        operands, valid = self.operands(tv, env)
         match expr:
             case Select():
                 cases = tuple(Case(c, o if c is not FALSE else self._never(tv, o)) for c, o in zip(valid, operands, strict=True))
@@ -239,50 +242,16 @@ class Statements:
 
     # -- atoms ----------------------------------------------------------------------------------------------------------------------
 
-    def vector_copy(self, tv: TensorView) -> list[PStmt]:
-        """A few consecutive elements, moved as one."""
-        (axis,) = tv.schedule.atom_axes
-        env = self.indexer.environment(tv)
-        out = self.indexer.write(tv, env)
-        source, expr = self._operands(tv, env)[0][0], self.definition(tv)
-        is_copy = isinstance(expr, View) or (isinstance(expr, Pointwise) and expr.op is COPY)
-        if not is_copy or not isinstance(source, Access):
-            raise refused(tv, "a vector axis needs a plain copy", f"{tv.name}.cache_before() or cache_after() makes one")
-        width = int(str(axis.extent))
-        for access in (out, source):
-            self._check_contiguous(tv, access, width, env)
-        env = self._whole_vectors(tv, env, width)
-        at = {ATOM: const(0)}
-
-        for access, owner in ((out, tv), (source, self._source(tv))):
-            self._check_aligned(tv, access, owner, width, env)
-
-        def first(access: Access) -> Access:
-            return Access(access.buffer, tuple(simplify(substitute(e, at), env.facts) for e in access.index))
-
-        return [self.statement(tv, VectorCopy(first(out), first(source), width, self.definition(tv).location), env, env.guards)]
-
-    def _whole_vectors(self, tv: TensorView, env: Environment, width: int) -> Environment:
-        """The environment with the guards of a vector's first element, where they are those of all its elements."""
-        guards: list[Expr] = []
-        for g in env.guards:
-            first = substitute(g, {ATOM: const(0)})
-            facts = env.facts.with_assumption(first)
-            if ATOM in g.free and not all(prove(substitute(g, {ATOM: const(v)}), facts) for v in range(1, width)):
-                raise refused(tv, f"its vector axis of {width} does not divide what it splits", "declare tf.dim(..., multiple_of=...) or use another width")
-            guards.append(first)
-        return Environment(env.values, env.facts, tuple(dict.fromkeys(guards)))
-
     def bulk_copy(self, tv: TensorView) -> list[PStmt]:
         """One bulk tensor copy between an argument and Shared memory."""
         atom = tv.schedule.atom
         assert atom is not None
         env = self.indexer.environment(tv)
-        out, source = self.indexer.write(tv, env), self._operands(tv, env)[0][0]
+        out, source = self.indexer.write(tv, env), self.operands(tv, env)[0][0]
         assert isinstance(source, Access)
         loads = atom.completion is Completion.BYTES
-        inside = tv if loads else self._source(tv)
-        outside = self._source(tv) if loads else tv
+        inside = tv if loads else self.source(tv)
+        outside = self.source(tv) if loads else tv
         shared, there = (out, source) if loads else (source, out)
         if self.indexer.memory.get(inside) is not MemoryType.Shared or there.buffer != outside.name or not (outside.is_input or outside.is_output):
             way = "from an input to Shared memory" if loads else "from Shared memory to an output"
@@ -308,34 +277,10 @@ class Statements:
         stmt = TmaLoad(place, name, box.coords, BarrierSlot(full, shared.index[0])) if full is not None and loads else TmaStore(name, box.coords, place)
         return [PStmt(tv, self.indexer.tree.place[tv], stmt, env.guards, env.facts, (shared,) if loads else (), () if loads else (shared,))]
 
-    def _check_contiguous(self, tv: TensorView, access: Access, width: int, env: Environment) -> None:
-        head = access.index[:-1]
-        if not access.index or any(ATOM in e.free for e in head):
-            raise refused(tv, f"its vector axis is not the last axis of {access.buffer}", "make the vector axis the innermost axis of both tensors")
-        last = access.index[-1]
-        start = substitute(last, {ATOM: const(0)})
-        for v in range(width):
-            if simplify(substitute(last, {ATOM: const(v)}) - start, env.facts) is not const(v):
-                raise refused(tv, f"its vector axis is not contiguous in {access.buffer}", "make the vector axis the innermost axis of both tensors")
-
-    def _source(self, tv: TensorView) -> TensorView:
+    def source(self, tv: TensorView) -> TensorView:
+        """The tensor that a copy reads."""
         read = next(o for o in storage_operands(self.fusion, self.definition(tv)) if isinstance(o, Read))
         return read.tensor
-
-    def _check_aligned(self, tv: TensorView, access: Access, owner: TensorView, width: int, env: Environment) -> None:
-        """The first element of a vector lies at a multiple of its size, if the storage does and rows follow each other without gaps."""
-        while owner in self.indexer.placed:
-            owner = self.indexer.placed[owner][0]
-        shape = tuple(a.extent for a in self.indexer.kept_axes(owner)) if owner in self.indexer.tree.place else owner.shape
-        place = const(0)
-        for e, extent in zip(access.index[len(access.index) - len(shape) :], shape, strict=True):
-            place = place * extent + substitute(e, {ATOM: const(0)})
-        if not is_multiple(simplify(place, env.facts), width, env.facts):
-            raise refused(
-                tv,
-                f"its vectors of {width} elements do not provably start at multiples of {width} in {access.buffer}",
-                "declare extents with tf.dim(..., multiple_of=...), slice at multiples, or use another width",
-            )
 
     def statement(self, tv: TensorView, stmt: Stmt, env: Environment, guards: tuple[Expr, ...]) -> PStmt:
         """A plan statement with its accesses read off."""
@@ -346,7 +291,7 @@ class Statements:
                 writes, reads = (stmt.out,), tuple(o for o in stmt.operands if isinstance(o, Access))
             case Choose():
                 writes, reads = (stmt.out,), tuple(c.operand for c in stmt.cases if isinstance(c.operand, Access))
-            case VectorCopy() | Shuffle():
+            case VectorCopy() | AsyncCopy() | Shuffle():
                 writes, reads = (stmt.out,), (stmt.source,)
             case _:
                 raise AssertionError(stmt)

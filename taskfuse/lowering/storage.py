@@ -128,8 +128,8 @@ def _size(b: Buffer) -> Expr:
 def lay_out(plan: list[PNode], all_buffers: list[Buffer], limit: int, copied: Container[str]) -> list[Buffer]:
     """Give every Shared buffer its byte offset. Memory is reused only where ``limit`` bytes would not do (overlaying blocks is free).
 
-    Buffers of ``copied``, which bulk copies write or read, share bytes with none of the same block: a barrier orders the accesses of
-    threads, not those of the copy engine.
+    Buffers of ``copied``, which bulk copies write or read, or copies that no thread waits for, share bytes with none of the same block: a
+    barrier orders the accesses of threads, not those of the copy engine.
 
     A lifetime is the range of the children of the innermost block that holds all uses, so that a use inside a loop keeps a value from
     before the loop alive to the loop's end.

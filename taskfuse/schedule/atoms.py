@@ -64,6 +64,12 @@ def cover(call: Call, atom: Atom, positions: tuple[int, ...]) -> None:
         raise call.error(
             f"{elements} elements of {tv.dtype.name} are more than the {atom.max_bytes} bytes of the atom {atom.name}", f"use an extent of {most} or less"
         )
+    if elements * tv.dtype.bits < 8 * atom.min_bytes:
+        least = 8 * atom.min_bytes // tv.dtype.bits
+        raise call.error(
+            f"{elements} element{'s' * (elements > 1)} of {tv.dtype.name} are less than the {atom.min_bytes} bytes of the atom {atom.name}",
+            f"let it cover an axis of {least} or more",
+        )
     if atom.copies_only and not _is_copy(tv):
         raise call.error(
             f"the atom {atom.name} copies, but the definition of {tv.name} computes", f"vectorize a copy: {tv.name}.cache_before() or cache_after()"
