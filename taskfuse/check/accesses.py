@@ -63,6 +63,14 @@ class Engine(Enum):
 _QUEUES = {Engine.COPY: Queue.COPY, Engine.STORE: Queue.BULK, Engine.TENSOR: Queue.WGMMA}
 
 
+class Partners(Enum):
+    """With which accesses one is compared. The rows of a ``stmatrix`` are one thing to another one, and another to everything else."""
+
+    ALL = "all"
+    STORES = "rows that lanes of a stmatrix address"
+    OTHERS = "all but the rows of a stmatrix"
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Use:
     """An access of a statement to memory that threads share.
@@ -72,6 +80,7 @@ class Use:
         context: what holds where it happens.
         span: symbols of ``index`` that run over the elements of the instruction.
         number: position among all accesses of the kernel.
+        partners: with which others it is compared.
     """
 
     node: Node
@@ -83,6 +92,13 @@ class Use:
     context: Context
     number: int
     span: tuple[str, ...] = ()
+    partners: Partners = Partners.ALL
+
+    def meets(self, other: Use) -> bool:
+        """True if the two are to be compared: one of them writes, and neither leaves the other out."""
+        if Partners.STORES in (self.partners, other.partners):
+            return self.partners is other.partners
+        return (self.is_write or other.is_write) and Partners.ALL in (self.partners, other.partners)
 
     @property
     def text(self) -> str:
@@ -118,35 +134,45 @@ class Uses:
         for use in self.all:
             self.by_buffer.setdefault(use.buffer, []).append(use)
 
-    def _add(self, node: Node, buffer: str, index: tuple[Expr | None, ...], write: bool, engine: Engine, context: Context, span: tuple[str, ...] = ()) -> None:
+    def _add(
+        self,
+        node: Node,
+        buffer: str,
+        index: tuple[Expr | None, ...],
+        write: bool,
+        engine: Engine,
+        context: Context,
+        span: tuple[str, ...] = (),
+        partners: Partners = Partners.ALL,
+    ) -> None:
         memory = self.memory.get(buffer)
         if memory is not None:
-            self.all.append(Use(node, buffer, memory, index, write, engine, context, len(self.all), span))
+            self.all.append(Use(node, buffer, memory, index, write, engine, context, len(self.all), span, partners))
 
     def _operand(self, node: Node, operand: Operand, context: Context) -> None:
         if isinstance(operand, Access):
             self._add(node, operand.buffer, operand.index, False, Engine.THREAD, context)
 
-    def _loaded_rows(self, node: Node, access: Access, matrices: int) -> None:
-        """Every lane reads of every row whose address a lane of its warp gives: it gets elements of rows that others address."""
-        if access.buffer not in self.memory:
-            return
+    def _warp_rows(self, node: Node, access: Access, matrices: int, write: bool, partners: Partners) -> None:
+        """Every lane reads or writes some of every row whose address a lane of its warp gives: its elements are of rows that others address."""
         across = self.program.kernel.block[0]
         if not isinstance(across, Const) or across.value % WARP:  # a warp has more than one row of the block
-            self._add(node, access.buffer, (None,) * len(access.index), False, Engine.THREAD, node.context)
+            self._add(node, access.buffer, (None,) * len(access.index), write, Engine.THREAD, node.context, (), partners)
             return
         x, lane = sym(THREAD_NAMES[0]), sym(f"lane.n{node.number}")
         context = node.context.with_span(lane, (0, MATRIX_ROWS * matrices - 1))
         index = tuple(simplify(substitute(e, {THREAD_NAMES[0]: x // WARP * WARP + lane}), context.facts) for e in access.index)
-        self._vector(node, Access(access.buffer, index), MATRIX_ROW_BYTES // self.sizes[access.buffer], False, context=context, span=(str(lane),))
+        self._vector(
+            node, Access(access.buffer, index), MATRIX_ROW_BYTES // self.sizes[access.buffer], write, context=context, span=(str(lane),), partners=partners
+        )
 
-    def _stored_rows(self, node: Node, access: Access, matrices: int) -> None:
-        """Every lane whose address is used writes the row there: the first eight of a warp for each matrix."""
+    def _addressed_rows(self, node: Node, access: Access, matrices: int) -> None:
+        """The rows of a store, each by the lane that addresses it, the first eight of a warp for each matrix."""
         used = MATRIX_ROWS * matrices
         context = node.context
         if used < WARP:
             context = context.under((lt(linear_thread(self.program.kernel) % WARP, used),))
-        self._vector(node, access, MATRIX_ROW_BYTES // self.sizes[access.buffer], True, context=context)
+        self._vector(node, access, MATRIX_ROW_BYTES // self.sizes[access.buffer], True, context=context, partners=Partners.STORES)
 
     def _vector(
         self,
@@ -157,16 +183,17 @@ class Uses:
         engine: Engine = Engine.THREAD,
         context: Context | None = None,
         span: tuple[str, ...] = (),
+        partners: Partners = Partners.ALL,
     ) -> None:
         context = context or node.context
         if access.buffer not in self.memory:
             return
         if width == 1:
-            self._add(node, access.buffer, access.index, write, engine, context, span)
+            self._add(node, access.buffer, access.index, write, engine, context, span, partners)
             return
         element = sym(f"element.n{node.number}")
         spread = context.with_span(element, (0, width - 1))
-        self._add(node, access.buffer, (*access.index[:-1], access.index[-1] + element), write, engine, spread, (*span, str(element)))
+        self._add(node, access.buffer, (*access.index[:-1], access.index[-1] + element), write, engine, spread, (*span, str(element)), partners)
 
     def _collect(self, node: Node) -> None:
         context = node.context
@@ -187,9 +214,10 @@ class Uses:
                 self._vector(node, source, width, False, Engine.COPY, context.under(conjuncts(valid)))
                 self._vector(node, out, width, True, Engine.COPY)
             case LdMatrix(source=source, matrices=matrices):
-                self._loaded_rows(node, source, matrices)
+                self._warp_rows(node, source, matrices, False, Partners.ALL)
             case StMatrix(out=out, matrices=matrices):
-                self._stored_rows(node, out, matrices)
+                self._addressed_rows(node, out, matrices)
+                self._warp_rows(node, out, matrices, True, Partners.OTHERS)
             case TmaLoad(out=out, map=name, coords=coords):
                 self._tensor_box(node, self.maps[name], coords, Engine.LOAD, write=False)
                 self._add(node, out.buffer, self._box(out, self.maps[name]), True, Engine.LOAD, context)

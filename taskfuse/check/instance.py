@@ -317,8 +317,8 @@ class Run:
             case BarrierScope.WARP:
                 where = block * 64 + t % self.per // WARP
                 key, needed = ("warp", id(e.stmt), where, e.again), self.expected[(id(e.stmt), where, e.again)]
-                if isinstance(e.stmt, Shuffle) and needed != WARP:
-                    raise Refuted("SHUFFLE", f"{needed} of {WARP} lanes of a warp come to it", self._who(t, e))
+                if isinstance(e.stmt, (Shuffle, *COLLECTIVE)) and needed != WARP:
+                    raise Refuted(self._text(e).split(" ")[0], f"{needed} of {WARP} lanes of a warp come to it", self._who(t, e))
         if t in self.released:
             self.released.discard(t)
             return True

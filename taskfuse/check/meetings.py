@@ -14,7 +14,7 @@ import numpy as np
 
 from taskfuse.check.certificate import Layer, Obligation, Verdict
 from taskfuse.check.enumeration import Pairs
-from taskfuse.check.program import BLOCK_NAMES, BLOCKS, THREADS, Node, Program
+from taskfuse.check.program import BLOCK_NAMES, BLOCKS, COLLECTIVE, THREADS, Node, Program
 from taskfuse.check.threads import Conditions, Threads, box_count
 from taskfuse.ir.scalar import ZERO, Const, Expr, const, eq, prove, simplify, sym
 from taskfuse.kir.limits import WARP
@@ -59,8 +59,8 @@ class Meetings:
         counters: dict[str, list[Meeting]] = {}
         for node in program.leaves():
             stmt = node.stmt
-            if isinstance(stmt, Shuffle):
-                self._shuffle(node)
+            if isinstance(stmt, (Shuffle, *COLLECTIVE)):
+                self._collective(node)
             if not isinstance(stmt, Barrier):
                 continue
             meeting, reason = self._meeting(node, stmt)
@@ -102,8 +102,8 @@ class Meetings:
             return None, reason
         return Meeting(node, stmt.scope, split.threads, split.uniform, stmt.id), ""
 
-    def _shuffle(self, node: Node) -> None:
-        """All lanes of a warp execute a shuffle together, equally often. It orders no memory."""
+    def _collective(self, node: Node) -> None:
+        """All lanes of a warp execute a shuffle, or an instruction of tensor cores, together, equally often. It orders no memory."""
         split = self.threads.split(node.conditions)
         reason = f"which lanes come to it changes: {_text(split.varying)}" if split.varying else uneven(node)
         if not reason and not self.threads.whole_warps(split.threads):

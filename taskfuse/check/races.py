@@ -61,9 +61,7 @@ class Races:
                 continue
             for i, a in enumerate(uses):
                 for b in uses[i:]:
-                    if a.is_write or b.is_write:
-                        if a is b and not a.is_write:
-                            continue
+                    if a.meets(b):
                         pairs += 1
                         reason = self._pair(a, b)
                         if reason:
@@ -71,7 +69,7 @@ class Races:
         for one, two in overlapping(self.program):
             for a in self.uses.by_buffer.get(one, []):
                 for b in self.uses.by_buffer.get(two, []):
-                    if a.is_write or b.is_write:
+                    if a.meets(b):
                         pairs += 1
                         reason = self._pair(*((a, b) if a.number < b.number else (b, a)))
                         if reason:

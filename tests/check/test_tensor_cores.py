@@ -63,6 +63,21 @@ def test_the_twins_are_proved() -> None:
         parse_kernel(good).verify().require()
 
 
+@pytest.mark.parametrize("what", ["LDMATRIX b_r", "MMA"])
+def test_whole_warps_execute_collectives(what: str) -> None:
+    line = next(line for line in SYNC.split("\n") if what in line)
+    spaces = " " * (len(line) - len(line.lstrip()))
+    for condition, expected in (
+        ("threadIdx.x < 16", Verdict.REFUTED),
+        ("threadIdx.x % 2 < threadIdx.y + 1", Verdict.REFUTED),
+        ("threadIdx.y < 2", Verdict.PROVED),
+    ):
+        certificate = parse_kernel(SYNC.replace(line, f"{spaces}IF {condition}:\n  {line}")).verify()
+        assert certificate.verdict is expected, condition
+    half = parse_kernel(SYNC.replace(line, f"{spaces}IF threadIdx.x < 16:\n  {line}")).verify().failures[0]
+    assert str(half).startswith(f"refuted: {line.split()[0]}: 16 of 32 lanes of a warp come to it")
+
+
 MATRICES = """\
 KERNEL k(x: bfloat16[32, 8]) -> (y: bfloat16[32, 8])
   GRID (1, 1, 1)  BLOCK (32, 1, 1)
@@ -88,8 +103,10 @@ def test_addresses_that_are_not_used_do_not_count(matrices: int) -> None:
     assert verdict(moves) is Verdict.PROVED
     assert verdict(moves.replace(f"t[threadIdx.x % {8 * matrices}", f"t[threadIdx.x % {4 * matrices}")) is Verdict.REFUTED
     # a warp comes together at LDMATRIX, but nothing orders the writes of other lanes before it
-    assert verdict(moves.replace("SYNC block\nLDMATRIX", "LDMATRIX")) is not Verdict.PROVED
-    assert verdict(moves.replace("SYNC block\nLDMATRIX", "SYNC warp\nLDMATRIX")) is Verdict.PROVED
+    # nor the writes of STMATRIX before the reads of the lanes that gave its addresses
+    for after in ("LDMATRIX", "FOR i in 0..8:\n  y"):
+        assert verdict(moves.replace(f"SYNC block\n{after}", after)) is not Verdict.PROVED
+        assert verdict(moves.replace(f"SYNC block\n{after}", f"SYNC warp\n{after}")) is Verdict.PROVED
 
 
 def test_a_warp_comes_together_at_every_collective() -> None:

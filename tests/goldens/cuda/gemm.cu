@@ -84,13 +84,19 @@ __device__ __forceinline__ void set_registers_232() { asm volatile("setmaxnreg.i
 
 __device__ __forceinline__ void set_registers_40() { asm volatile("setmaxnreg.dec.sync.aligned.u32 40;"); }
 
-// registers 2i and 2i + 1 of source are a pair of matrix i
-__device__ __forceinline__ void stmatrix_x4(void* out, const unsigned short* source) {
-  unsigned pair[4];
-#pragma unroll
-  for (int i = 0; i < 4; ++i) pair[i] = source[2 * i] | (unsigned)source[2 * i + 1] << 16;
+// the 32-bit register that holds the elements at x, the first in the lowest bits
+template <typename T>
+__device__ __forceinline__ unsigned word(const T* x) {
+  if constexpr (sizeof(T) == 1) return (unsigned char)x[0] | (unsigned char)x[1] << 8 | (unsigned char)x[2] << 16 | (unsigned)(unsigned char)x[3] << 24;
+  else if constexpr (sizeof(T) == 2) return (unsigned short)x[0] | (unsigned)(unsigned short)x[1] << 16;
+  else return (unsigned)x[0];
+}
+__device__ __forceinline__ unsigned word(const float* x) { return __float_as_uint(x[0]); }
+
+template <typename T>
+__device__ __forceinline__ void stmatrix_x4(T* out, const T* source) {
   asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};"
-               ::"r"(shared_address(out)), "r"(pair[0]), "r"(pair[1]), "r"(pair[2]), "r"(pair[3]) : "memory");
+               ::"r"(shared_address(out)), "r"(word(source)), "r"(word(source + 4 / sizeof(T))), "r"(word(source + 8 / sizeof(T))), "r"(word(source + 12 / sizeof(T))) : "memory");
 }
 
 __device__ __forceinline__ void tma_load_2d(void* out, const TensorMap* map, unsigned long long* barrier, int c0, int c1) {
