@@ -28,6 +28,7 @@ from taskfuse.kir.nodes import (
     Commit,
     Compute,
     Expect,
+    FenceInit,
     FenceProxyAsync,
     HostParam,
     InitBarrier,
@@ -46,8 +47,10 @@ from taskfuse.kir.nodes import (
 
 @dataclass(slots=True, eq=False)
 class _Cell:
-    """An mbarrier: its state, the clock of each completed phase, who waited for which."""
+    """An mbarrier: its state, the clock of each completed phase, who waited for which; who initialized it, and when."""
 
+    maker: int
+    made: int
     count: int
     pending: int
     clock: Clock
@@ -85,6 +88,7 @@ class Run:
         self.queues: dict[tuple[int, Queue], list[list[Clock]]] = {}
         self.open: dict[tuple[int, Queue], list[Clock]] = {}
         self.fences: list[list[int]] = [[] for _ in range(self.size)]
+        self.published: list[list[int]] = [[] for _ in range(self.size)]
         self.released: set[int] = set()
         self.issued = [0] * self.size
         self.expected: dict[tuple[int, int, int], int] = {}
@@ -158,8 +162,7 @@ class Run:
                 key = (t // self.per, *e.key)
                 if key in self.cells:
                     raise Refuted(f"{e.key[0]}[{e.key[1]}]", "it is initialized twice", self._who(t, e))
-                self._tick(t)
-                self.cells[key] = _Cell(e.values, e.values, self.clocks[t].copy())
+                self.cells[key] = _Cell(t, self._tick(t), e.values, e.values, self.clocks[t].copy())
                 self.cells[key].done.append(self.clocks[t].copy())
                 return True
             case Arrive() | Expect():
@@ -173,6 +176,9 @@ class Run:
                 clock = self._fork(t)
                 self._touch(t, e, buffer, elements, True, clock, self.size + t)
                 cell = self._cell(t, e)
+                if not self._fenced(self.published, cell.maker, cell.made, clock):
+                    reason = "the copy engine may use it before it sees its initialization: no FENCE mbarrier_init of the initializer comes in between"
+                    raise Refuted(f"{e.key[0]}[{e.key[1]}]", reason, self._who(t, e))
                 np.maximum(cell.clock, clock, out=cell.clock)
                 cell.bytes -= size
                 self._settle(e, cell)
@@ -206,6 +212,9 @@ class Run:
             case FenceProxyAsync():
                 self.fences[t].append(self._tick(t))
                 return True
+            case FenceInit():
+                self.published[t].append(self._tick(t))
+                return True
             case _:
                 return True
 
@@ -216,6 +225,12 @@ class Run:
         clock = self.clocks[t].copy()
         clock[self.size + t] = self.issued[t]
         return clock
+
+    @staticmethod
+    def _fenced(fences: list[list[int]], thread: int, when: int, clock: Clock) -> bool:
+        """A thread has fenced what it did at a time, and that comes before a clock."""
+        later = bisect_right(fences[thread], when)
+        return later < len(fences[thread]) and bool(clock[thread] >= fences[thread][later])
 
     def _cell(self, t: int, e: Event) -> _Cell:
         name, slot = e.key
@@ -330,12 +345,9 @@ class Run:
                 other, when, event, generic = cell.write
                 if clock[other] < when:
                     raise self._race(buffer, t, e, write, other, event, True)
-                if is_async and generic and shared:
-                    fences = self.fences[other]
-                    later = bisect_right(fences, when)
-                    if later == len(fences) or clock[other] < fences[later]:
-                        reason = "an asynchronous engine sees what a thread wrote, without FENCE proxy.async of the writer"
-                        raise Refuted(buffer, reason, self._who(other, event), self._who(t, e))
+                if is_async and generic and shared and not self._fenced(self.fences, other, when, clock):
+                    reason = "an asynchronous engine sees what a thread wrote, without FENCE proxy.async of the writer"
+                    raise Refuted(buffer, reason, self._who(other, event), self._who(t, e))
             if write:
                 if cell.reads:
                     for other, (when, event) in cell.reads.items():

@@ -102,10 +102,14 @@ class Paths:
         steps += [Step(n, Region.BETWEEN) for n in self._within(first.block, first.index + 1, second.index, self._known(a, b))]
         return steps + self._before(two[depth + 1 :])
 
-    def around(self, a: Node, b: Node, loop: Node) -> list[Step]:
-        """From ``a`` to ``b`` in a later iteration of a loop around both, with no statement passed but those of the first and the last one."""
+    def around(self, a: Node, b: Node, loop: Node, between: int = 0) -> list[Step]:
+        """From ``a`` to ``b`` in a later iteration of a loop around both, with at least ``between`` whole iterations between the two."""
         depth = a.path.index(loop) + 1
-        return self._after(a.path[depth:]) + self._before(b.path[depth:])
+        return self._after(a.path[depth:]) + between * self.body(loop) + self._before(b.path[depth:])
+
+    def passed(self, a: Node, b: Node, later: int) -> list[Step] | None:
+        """From ``a`` to ``b``, so many iterations of the innermost loop around ``b`` later; ``None`` if control never goes there."""
+        return self.around(a, b, b.loops[-1], later - 1) if later else self.forward(a, b)
 
     def body(self, loop: Node) -> list[Step]:
         """A whole iteration of a loop."""

@@ -148,18 +148,18 @@ class Races:
             return self._read_released(u, Queue.WGMMA, end, visit)
         if u.engine is Engine.STORE:
             return self._read_released(u, Queue.BULK, end, visit)
-        if end.lag:
-            return False
-        return all(n.number < a.number and self._released(u, a, end) for a in visit.arrivals if not isinstance(a.stmt, TmaLoad)) and bool(visit.arrivals)
+        if end.release != end.cursor:
+            return self._read_released(u, None, end, visit)
+        return any(n.number < a.number and self._released(u, a, end) for a in visit.arrivals if not isinstance(a.stmt, TmaLoad))
 
     def _fenced(self, u: Use, section: Section) -> bool:
         """The writer of a slot fences its write, then arrives, or meets the thread that arrives for it."""
         for a in section.visit.arrivals:
-            steps = self.paths.forward(u.node, a)
-            fence = next((s.node for s in steps or () if isinstance(s.node.stmt, FenceProxyAsync) and self._same_issuer(s.node, u)), None)
-            if fence is None or not (self._arrives(u, a) or self.rings.released(fence, a, section.end)):
-                return False
-        return bool(section.visit.arrivals)
+            steps = self.paths.forward(u.node, a) or ()
+            fence = next((s.node for s in steps if isinstance(s.node.stmt, FenceProxyAsync) and self._same_issuer(s.node, u)), None)
+            if fence is not None and not isinstance(a.stmt, TmaLoad) and (self._arrives(u, a) or self.rings.released(fence, a, section.end)):
+                return True
+        return False
 
     def _arrives(self, u: Use, arrival: Node) -> bool:
         """True only if whoever makes an access makes an arrival, too."""
@@ -168,21 +168,28 @@ class Races:
     def _released(self, u: Use, arrival: Node, end: Endpoint) -> bool:
         return self._arrives(u, arrival) or self.rings.released(u.node, arrival, end)
 
-    def _read_released(self, u: Use, queue: Queue, end: Endpoint, visit: Visit) -> bool:
-        """An asynchronous read of a slot is retired before the slot is released: by whole warps (wgmma), or by the thread that issued it."""
+    def _read_released(self, u: Use, queue: Queue | None, end: Endpoint, visit: Visit) -> bool:
+        """A read of a slot is over before the slot is released.
+
+        An asynchronous one is retired: by whole warps (wgmma), or by the thread that issued it (bulk). One of the thread itself (no queue) comes
+        before its own arrival, or before a meeting with the thread that arrives.
+        """
         forms = {v.wait: r for v, r in zip(end.visits(), visits(end.releases), strict=True)}
         release = forms.get(visit.wait)
         if release is None:
             return False
-        for a in release.arrivals:
-            if end.lag and a.loops == u.node.loops[: len(a.loops)] and len(a.loops) == len(visit.wait.loops if visit.wait else ()):
-                steps = self.paths.around(u.node, a, a.loops[-1]) if a.loops else None
-            else:
-                steps = self.paths.forward(u.node, a)
-            retired = None if steps is None else self._retired(steps, queue, u)
-            if steps is None or retired is None:
+        for a in release.releases:
+            steps = self.paths.passed(u.node, a, release.lag if a in release.arrivals else 0)
+            if steps is None:
                 return False
-            if queue is Queue.BULK and not (self._arrives(u, a) or (not end.lag and self.rings.released(steps[retired].node, a, end))):
+            if queue is None:
+                if not self._arrives(u, a) and not self.rings.met(steps, a, end):
+                    return False
+                continue
+            retired = self._retired(steps, queue, u)
+            if retired is None:
+                return False
+            if queue is Queue.BULK and not (self._arrives(u, a) or self.rings.met(steps[retired + 1 :], a, end)):
                 return False
         return bool(release.arrivals)
 
@@ -272,7 +279,8 @@ class Races:
                 continue
             private = self._private_of(a, b, loop)
             if private is not None:
-                if not self._ordered(private, a, b, equal, whole=True) or not self._ordered(private, b, a, equal, whole=True):
+                between, inner = private
+                if not all(self._ordered(self.paths.around(x.node, y.node, inner, between), x, y, equal) for x, y in ((a, b), (b, a))):
                     return f"nothing orders the uses of a slot that are {self._private[self._slot_of(a)][0]} iterations apart", r
                 continue
             for x, y in ((a, b), (b, a)):
@@ -309,8 +317,8 @@ class Races:
         assert section is not None
         return loop in section.visit.advance.loops
 
-    def _private_of(self, a: Use, b: Use, loop: Node) -> list[Step] | None:
-        """What is passed between two uses of a slot of a ring inside one role, in different positions; ``None`` if the ring does not tell."""
+    def _private_of(self, a: Use, b: Use, loop: Node) -> tuple[int, Node] | None:
+        """Two uses of a slot of a ring inside one role, in different positions: how many positions lie between, each an iteration of which loop."""
         slot = self._slot_of(a)
         if slot == "" or slot != self._slot_of(b) or a.buffer != b.buffer or slot not in self._private:
             return None
@@ -320,11 +328,11 @@ class Races:
             return None
         if loop is not inner and loop not in inner.loops:
             return None
-        return self.paths.body(inner)
+        return slots - 1, inner
 
     # -- order --------------------------------------------------------------------------------------------------------------------------
 
-    def _ordered(self, steps: list[Step], a: Use, b: Use, equal: frozenset[str], *, whole: bool = False) -> bool:
+    def _ordered(self, steps: list[Step], a: Use, b: Use, equal: frozenset[str]) -> bool:
         """True if what stands between ``a`` and a later ``b`` orders them: a retire of ``a``, a fence for ``b``, a meeting of both, in that order."""
         start = 0
         same = equal >= THREADS | BLOCKS
