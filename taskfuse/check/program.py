@@ -1,6 +1,6 @@
 """The kernel as a tree of nodes that know what holds around them: conditions, loops, the statements before and after.
 
-Loops without code vanish, and so do those that never have an iteration; unrolled loops that hold asynchronous operations are copied out, as they
+Loops without code vanish, and so do those that never have an iteration, or always one; unrolled loops that hold asynchronous operations are copied out, as they
 will be; an arm of a chain also carries the negations of the arms before it, where its own condition does not imply them.
 """
 
@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from taskfuse.check.ranges import Ranges, terms_of
-from taskfuse.ir.scalar import TRUE, And, Const, Expr, Facts, FloorDiv, ge, le, lt, not_, prove, substitute, sym
+from taskfuse.ir.scalar import TRUE, And, Const, Expr, Facts, FloorDiv, const, ge, le, lt, not_, prove, substitute, sym
 from taskfuse.ir.types import BLOCK_TYPES, CLUSTER_TYPES, THREAD_TYPES
 from taskfuse.kir import Kernel, expressions, map_expressions, map_stmts, stmt_text, walk
 from taskfuse.kir.nodes import Bind, Commit, CursorInit, For, HostParam, If, Retire, StMatrix, Stmt, TmaLoad, TmaStore, Wgmma
@@ -178,6 +178,9 @@ class Program:
                 continue
             if isinstance(stmt, For) and block.context.ranges.refutes(lt(stmt.start, stmt.stop)):
                 continue
+            if isinstance(stmt, For) and block.context.ranges.of(stmt.stop - stmt.start) == (1, 1):
+                self._fill(block, _at(stmt, stmt.start))
+                continue
             node = Node(stmt, block, len(self.nodes), len(block.nodes))
             self.nodes.append(node)
             block.nodes.append(node)
@@ -252,16 +255,21 @@ def _in_blocks(kernel: Kernel) -> tuple[Stmt, ...]:
     return map_stmts(kernel.body, lambda s: map_expressions(s, lambda e: substitute(e, places)))
 
 
+def _at(loop: For, value: Expr) -> tuple[Stmt, ...]:
+    """A loop's body in one iteration."""
+    return map_stmts(loop.body, lambda s: map_expressions(s, lambda e: substitute(e, {loop.var: value})))
+
+
 def _unrolled(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
     """Unrolled loops that hold asynchronous operations, copied out: how many batches are in flight depends on the copy."""
 
     def copies(stmt: Stmt) -> Stmt | tuple[Stmt, ...]:
         match stmt:
-            case For(var=var, start=Const(value=start), stop=Const(value=stop), step=Const(value=step), unroll=True):
+            case For(start=Const(value=start), stop=Const(value=stop), step=Const(value=step), unroll=True):
                 values = range(start, stop, step)
                 if len(values) > UNROLL_LIMIT or not any(isinstance(s, QUEUED) for s in walk(stmt.body)):
                     return stmt
-                return tuple(s for v in values for s in map_stmts(stmt.body, lambda s, v=v: map_expressions(s, lambda e: substitute(e, {var: v}))))
+                return tuple(s for v in values for s in _at(stmt, const(v)))
             case _:
                 return stmt
 
