@@ -14,12 +14,12 @@ from taskfuse.kir.nodes import Access, Choose, Compute, Shuffle, StMatrix, Tenso
 STMATRIX_ROW = 8
 
 
-def inside(program: Program) -> list[Obligation]:
-    """Every index of every access is at least 0 and less than its extent."""
+def inside(program: Program) -> Iterator[Obligation]:
+    """Every index of every access is at least 0 and less than its extent: those that may not be, one by one; or one obligation for all."""
     kernel = program.kernel
     shapes = {p.name: p.shape for p in kernel.params if isinstance(p, TensorParam)} | {b.name: b.shape for b in kernel.buffers}
     local = {b.name for b in kernel.buffers if b.memory is MemoryType.Local}
-    found: list[Obligation] = []
+    failed = False
     count = 0
     for node in program.leaves():
         for access, width, context in _accesses(node):
@@ -32,9 +32,11 @@ def inside(program: Program) -> list[Obligation]:
                 if not _within(e, last, extent, context):
                     text = f"{access.buffer}[{', '.join(map(str, access.index))}]"
                     reason = f"index {last} of axis {axis} is not known to be in 0..{extent}"
-                    found.append(Obligation(Layer.ADDRESS, text, Verdict.OUTSIDE, reason, (node.text + (f" in {node.role}" if node.role else ""),)))
+                    failed = True
+                    yield Obligation(Layer.ADDRESS, text, Verdict.OUTSIDE, reason, (node.text + (f" in {node.role}" if node.role else ""),))
                     break
-    return found or [Obligation(Layer.ADDRESS, "bounds", Verdict.PROVED, f"{count} accesses stay inside of their extents")]
+    if not failed:
+        yield Obligation(Layer.ADDRESS, "bounds", Verdict.PROVED, f"{count} accesses stay inside of their extents")
 
 
 def _within(e: Expr, last: Expr, extent: Expr, context: Context) -> bool:

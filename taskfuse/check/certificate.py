@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import cached_property
+from threading import RLock
 
 from taskfuse.errors import ProofError
 
@@ -52,19 +53,40 @@ def no_search() -> tuple[Obligation, ...]:
     return ()
 
 
+class Argument:
+    """Obligations, looked at one after another as they are asked for, once. Safe for several threads."""
+
+    def __init__(self, obligations: Iterable[Obligation]) -> None:
+        self._rest = iter(obligations)
+        self._known: list[Obligation] = []
+        self._lock = RLock()
+
+    def __iter__(self) -> Iterator[Obligation]:
+        k = 0
+        while True:
+            with self._lock:
+                if k == len(self._known):
+                    found = next(self._rest, None)
+                    if found is None:
+                        return
+                    self._known.append(found)
+            yield self._known[k]
+            k += 1
+
+
 @dataclass(frozen=True)
 class Certificate:
     """The result of :func:`taskfuse.check.verify`. ``str`` lists what was shown, and what was not.
 
     Attributes:
-        argued: what the three layers of the argument say, in the order in which it was looked at.
+        argument: what the three layers say. Whether the kernel is proved is known with the first gap; the rest is looked at for who reads it.
         assumptions: what the launch must see to, or what holds of the machine.
         extents: what the extents are, if the kernel was looked at for these alone.
         search: looks for a counterexample. It takes longer than the argument, and is called only if that has gaps and somebody asks which.
     """
 
     kernel: str
-    argued: tuple[Obligation, ...]
+    argument: Argument
     assumptions: tuple[str, ...] = ()
     extents: tuple[tuple[str, int], ...] = ()
     search: Callable[[], tuple[Obligation, ...]] = field(default=no_search, repr=False, compare=False)
@@ -72,12 +94,13 @@ class Certificate:
     @property
     def is_proved(self) -> bool:
         """The argument has no gap."""
-        return all(o.verdict is Verdict.PROVED for o in self.argued)
+        return all(o.verdict is Verdict.PROVED for o in self.argument)
 
     @cached_property
     def obligations(self) -> tuple[Obligation, ...]:
         """All of them; what the search for a counterexample says first."""
-        return self.argued if self.is_proved else (*self.search(), *self.argued)
+        found = () if self.is_proved else self.search()
+        return (*found, *self.argument)
 
     @property
     def verdict(self) -> Verdict:

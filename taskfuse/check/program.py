@@ -1,7 +1,7 @@
 """The kernel as a tree of nodes that know what holds around them: conditions, loops, the statements before and after.
 
-Loops without code vanish, and so do those that never have an iteration, or always one; unrolled loops that hold asynchronous operations are copied out, as they
-will be; an arm of a chain also carries the negations of the arms before it, where its own condition does not imply them.
+Loops without code vanish, and so do those that never have an iteration, or always one; unrolled loops that hold asynchronous operations or mbarriers are copied out,
+as they will be; an arm of a chain also carries the negations of the arms before it, where its own condition does not imply them.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from taskfuse.check.ranges import Ranges, terms_of
 from taskfuse.ir.scalar import TRUE, And, Const, Expr, Facts, FloorDiv, const, ge, le, lt, not_, prove, substitute, sym
 from taskfuse.ir.types import BLOCK_TYPES, CLUSTER_TYPES, THREAD_TYPES
 from taskfuse.kir import Kernel, expressions, map_expressions, map_stmts, stmt_text, walk
-from taskfuse.kir.nodes import Bind, Commit, CursorInit, For, HostParam, If, Retire, StMatrix, Stmt, TmaLoad, TmaStore, Wgmma
+from taskfuse.kir.nodes import Arrive, Bind, Commit, CursorInit, Expect, For, HostParam, If, Retire, StMatrix, Stmt, TmaLoad, TmaStore, Wait, Wgmma
 
 THREAD_NAMES = tuple(p.index_name for p in THREAD_TYPES)
 BLOCK_NAMES = tuple(p.index_name for p in BLOCK_TYPES)
@@ -22,7 +22,7 @@ BLOCKS = frozenset(BLOCK_NAMES)
 CLUSTER_NAMES = tuple(p.index_name for p in CLUSTER_TYPES)
 CLUSTERS = frozenset(CLUSTER_NAMES)
 UNROLL_LIMIT = 64
-QUEUED = (Commit, Retire, StMatrix, TmaLoad, TmaStore, Wgmma)
+COPIED = (Arrive, Commit, Expect, Retire, StMatrix, TmaLoad, TmaStore, Wait, Wgmma)
 
 
 @dataclass(slots=True, eq=False)
@@ -194,6 +194,9 @@ class Program:
                     for arm in stmt.branches:
                         own = conjuncts(arm.cond)
                         context = block.context.under(own, arm.label)
+                        if context.ranges.empty:  # nobody ever comes here
+                            before.append(not_(arm.cond))
+                            continue
                         left = tuple(n for n in before if not (context.ranges.implies(n) or prove(n, context.facts)))
                         if left:
                             context = block.context.under((*own, *left), arm.label)
@@ -261,13 +264,13 @@ def _at(loop: For, value: Expr) -> tuple[Stmt, ...]:
 
 
 def _unrolled(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
-    """Unrolled loops that hold asynchronous operations, copied out: how many batches are in flight depends on the copy."""
+    """Unrolled loops that hold asynchronous operations or mbarriers, copied out: how many batches are in flight depends on the copy."""
 
     def copies(stmt: Stmt) -> Stmt | tuple[Stmt, ...]:
         match stmt:
             case For(start=Const(value=start), stop=Const(value=stop), step=Const(value=step), unroll=True):
                 values = range(start, stop, step)
-                if len(values) > UNROLL_LIMIT or not any(isinstance(s, QUEUED) for s in walk(stmt.body)):
+                if len(values) > UNROLL_LIMIT or not any(isinstance(s, COPIED) for s in walk(stmt.body)):
                     return stmt
                 return tuple(s for v in values for s in _at(stmt, const(v)))
             case _:

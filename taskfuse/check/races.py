@@ -7,6 +7,7 @@ the proxy fence of its writer.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from taskfuse.check.accesses import Engine, Use, Uses, overlapping
@@ -51,9 +52,9 @@ class Races:
         self._private = self._private_rings()
         self._pairs: tuple[Pairs | None] | None = None
 
-    def check(self) -> list[Obligation]:
-        """Every pair of conflicting accesses."""
-        found: list[Obligation] = []
+    def check(self) -> Iterator[Obligation]:
+        """Every pair of conflicting accesses: those that may race, one by one; or one obligation for all."""
+        failed = False
         pairs = 0
         for buffer, uses in self.uses.by_buffer.items():
             writes = any(u.is_write for u in uses)
@@ -67,7 +68,8 @@ class Races:
                         pairs += 1
                         reason = self._pair(a, b)
                         if reason:
-                            found.append(self._obligation(buffer, a, b, reason))
+                            failed = True
+                            yield self._obligation(buffer, a, b, reason)
         for one, two in overlapping(self.program):
             for a in self.uses.by_buffer.get(one, []):
                 for b in self.uses.by_buffer.get(two, []):
@@ -75,10 +77,10 @@ class Races:
                         pairs += 1
                         reason = self._pair(*((a, b) if a.number < b.number else (b, a)))
                         if reason:
-                            found.append(self._obligation(f"{one} and {two}", a, b, reason))
-        if not found:
-            found.append(Obligation(Layer.ADDRESS, "races", Verdict.PROVED, f"{pairs} pairs of conflicting accesses are ordered or disjoint"))
-        return found
+                            failed = True
+                            yield self._obligation(f"{one} and {two}", a, b, reason)
+        if not failed:
+            yield Obligation(Layer.ADDRESS, "races", Verdict.PROVED, f"{pairs} pairs of conflicting accesses are ordered or disjoint")
 
     def _obligation(self, subject: str, a: Use, b: Use, reason: str) -> Obligation:
         notes = tuple(
@@ -161,6 +163,11 @@ class Races:
                 return True
         return False
 
+    def _published(self, a: Use, b: Use, one: Section | None, two: Section | None) -> bool:
+        """Uses of a slot by one end, at different positions: the ring orders them, and a generic write is fenced where an engine comes later."""
+        sides = ((a, b, one), (b, a, two))
+        return all(s is not None and self._fenced(x, s) for x, y, s in sides if x.is_write and y.engine.is_async and not x.engine.is_async)
+
     def _arrives(self, u: Use, arrival: Node) -> bool:
         """True only if whoever makes an access makes an arrival, too."""
         return self.threads.implies(u.context.conditions, self.threads.split(arrival.conditions).threads, u.context)
@@ -220,16 +227,11 @@ class Races:
         reason, relation = self._conflict(a, b)
         if not reason or relation is None:
             return reason
-        if relation.apart(a, b):
+        equal = frozenset(relation.equal)
+        pairs = self._enumerated(a, b, equal) if equal >= BLOCKS else None
+        if pairs is not None and (pairs.empty or (not a.engine.is_async and not b.engine.is_async and pairs.one_thread(equal))):
             return ""
-        pairs = self._enumerated(a, b, frozenset(relation.equal))
-        if (
-            pairs is not None
-            and relation.equal >= BLOCKS
-            and (pairs.empty or (not a.engine.is_async and not b.engine.is_async and pairs.one_thread(frozenset(relation.equal))))
-        ):
-            return ""
-        return reason
+        return "" if relation.apart(a, b) else reason
 
     def _enumerated(self, a: Use, b: Use, equal: frozenset[str]) -> Pairs | None:
         if self._pairs is None:
@@ -257,13 +259,16 @@ class Races:
         once = self._after_load(a, b)
         if once:
             return "", None
-        same_position = a.buffer == b.buffer and one is not None and two is not None and one.end is two.end and self._slot_axis(a) == self._slot_axis(b)
+        same_ring = a.buffer == b.buffer and one is not None and two is not None and one.end is two.end and self._slot_axis(a) == self._slot_axis(b)
+        if same_ring and not self._published(a, b, one, two):
+            same_ring = False
+        same_position = same_ring and one is not None and two is not None and one.visit is two.visit
         loops = [loop for loop in common_loops(a.node, b.node) if isinstance(loop.stmt, For) and loop.stmt.var not in equal]
         if a.node is b.node:
             one_load = a.engine is b.engine is Engine.LOAD and same_position and self.threads.alone(a.context.conditions)
             if not one_load and (generic or not equal >= THREADS | BLOCKS):
                 return "different threads may touch one element in one statement", r
-        else:
+        elif same_position or not same_ring:
             steps = self.paths.forward(a.node, b.node)
             if steps is None:
                 back = self.paths.forward(b.node, a.node)
@@ -275,7 +280,7 @@ class Races:
             elif not self._ordered(steps, a, b, equal):
                 return "nothing orders them in one iteration", r
         for loop in loops:
-            if same_position and self._advances(one, loop):
+            if same_ring and self._advances(one, loop):
                 continue
             private = self._private_of(a, b, loop)
             if private is not None:

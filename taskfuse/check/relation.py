@@ -12,7 +12,7 @@ from taskfuse.check.accesses import Use
 from taskfuse.check.program import BLOCKS, THREADS, Context
 from taskfuse.check.ranges import OPEN, Span, join, meet, terms_of
 from taskfuse.check.threads import Threads, bounds_of
-from taskfuse.ir.scalar import Const, Expr, FloorDiv, Max, Min, Mod, Product, Sum, Sym, Xor, const, ge, lt, not_, prove, substitute, sym
+from taskfuse.ir.scalar import Const, Expr, FloorDiv, Max, Min, Mod, Product, Sum, Sym, Xor, const, ge, lt, not_, prove, simplify, substitute, sym
 from taskfuse.ir.types import MemoryType
 from taskfuse.kir.nodes import For
 
@@ -112,6 +112,13 @@ class Relation:
             return False
         return self.known(divisor) and all(prove(ge(d, 1), self.a.facts) for d in (b, c))
 
+    def _reduced(self, e: Expr) -> bool:
+        """True only if an expression, or what it is in both contexts, has one value in both accesses."""
+        if self.known(e):
+            return True
+        simple = simplify(e, self.a.facts)
+        return simple is not e and self.known(simple) and simplify(e, self.b.facts) is simple
+
     def _learn(self, e: Expr) -> None:
         if isinstance(e, Sym):
             self.equal.add(e.name)
@@ -129,11 +136,11 @@ class Relation:
                     self._learn(b)
                 elif self.known(b):
                     self._learn(a)
-            case FloorDiv(a, b) if self.known(b) and e not in self._quotients and self.known(a % b):
+            case FloorDiv(a, b) if self.known(b) and e not in self._quotients and self._reduced(a % b):
                 self._quotients.add(e)
                 self._learn(a)
                 equations.append((a, a))
-            case Mod(a, b) if self.known(b) and e not in self._quotients and self.known(a // b):
+            case Mod(a, b) if self.known(b) and e not in self._quotients and self._reduced(a // b):
                 self._quotients.add(e)
                 self._learn(a)
                 equations.append((a, a))

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from taskfuse.check.bounds import inside
-from taskfuse.check.certificate import Certificate, Layer, Obligation, Verdict
+from taskfuse.check.certificate import Argument, Certificate, Layer, Obligation, Verdict
 from taskfuse.check.instance import counterexample
 from taskfuse.check.meetings import Meetings
 from taskfuse.check.order import deadlocks, initialization
@@ -47,29 +47,31 @@ def verify(kernel: Kernel, extents: Mapping[str, int] | None = None) -> Certific
         return _certificate(specialized(kernel, extents), chosen)
     except (ZeroDivisionError, IndexError) as error:
         reason = f"an expression has no value at these extents: {error}"
-        return Certificate(kernel.name, (Obligation(Layer.ADDRESS, "extents", Verdict.OUTSIDE, reason),), extents=chosen)
+        return Certificate(kernel.name, Argument([Obligation(Layer.ADDRESS, "extents", Verdict.OUTSIDE, reason)]), extents=chosen)
 
 
 def _certificate(kernel: Kernel, extents: tuple[tuple[str, int], ...]) -> Certificate:
+    assumptions = (*ASSUMPTIONS, RESIDENT) if kernel.counters else ASSUMPTIONS
+    return Certificate(kernel.name, Argument(_argument(kernel)), assumptions, extents, lambda: _refuted(kernel))
+
+
+def _argument(kernel: Kernel) -> Iterator[Obligation]:
+    """The three layers, what is cheap first."""
     program = Program.of(kernel)
     threads = Threads(program)
     paths = Paths(program)
     meetings = Meetings(program, threads)
     rings = Rings(program, threads, meetings, paths)
+    yield from rings.obligations
+    yield from meetings.obligations
+    yield from initialization(program, rings)
+    yield from deadlocks(program, paths, rings)
+    yield from accumulators(program, paths, threads)
+    yield from budgets(program, threads)
     races = Races(program, threads, meetings, rings, paths)
-    obligations = [
-        *rings.obligations,
-        *meetings.obligations,
-        *initialization(program, rings),
-        *deadlocks(program, paths, rings),
-        *accumulators(program, paths, threads),
-        *budgets(program, threads),
-        *races.retired_at_exit(),
-        *races.check(),
-        *inside(program),
-    ]
-    assumptions = (*ASSUMPTIONS, RESIDENT) if kernel.counters else ASSUMPTIONS
-    return Certificate(kernel.name, tuple(obligations), assumptions, extents, lambda: _refuted(kernel))
+    yield from races.retired_at_exit()
+    yield from races.check()
+    yield from inside(program)
 
 
 def _refuted(kernel: Kernel) -> tuple[Obligation, ...]:
