@@ -1,7 +1,7 @@
 """The kernel as a tree of nodes that know what holds around them: conditions, loops, the statements before and after.
 
-Loops without code vanish, and so do those that never have an iteration, or always one; unrolled loops that hold asynchronous operations or mbarriers are copied out,
-as they will be; an arm of a chain also carries the negations of the arms before it, where its own condition does not imply them.
+Loops without code vanish, and so do those that never have an iteration, or always one; unrolled loops that hold asynchronous operations are copied out, as they
+will be; an arm of a chain also carries the negations of the arms before it, where its own condition does not imply them.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from taskfuse.check.ranges import Ranges, terms_of
 from taskfuse.ir.scalar import TRUE, And, Const, Expr, Facts, FloorDiv, const, ge, le, lt, not_, prove, substitute, sym
 from taskfuse.ir.types import BLOCK_TYPES, CLUSTER_TYPES, THREAD_TYPES
-from taskfuse.kir import Kernel, expressions, map_expressions, map_stmts, stmt_text, walk
-from taskfuse.kir.nodes import Arrive, Bind, Commit, CursorInit, Expect, For, HostParam, If, Retire, StMatrix, Stmt, TmaLoad, TmaStore, Wait, Wgmma
+from taskfuse.kir import Kernel, barrier_slots, bodies, expressions, map_expressions, map_stmts, stmt_text, walk, with_bodies
+from taskfuse.kir.nodes import Bind, Commit, CursorInit, For, HostParam, If, Retire, StMatrix, Stmt, TmaLoad, TmaStore, Wgmma
 
 THREAD_NAMES = tuple(p.index_name for p in THREAD_TYPES)
 BLOCK_NAMES = tuple(p.index_name for p in BLOCK_TYPES)
@@ -22,7 +22,7 @@ BLOCKS = frozenset(BLOCK_NAMES)
 CLUSTER_NAMES = tuple(p.index_name for p in CLUSTER_TYPES)
 CLUSTERS = frozenset(CLUSTER_NAMES)
 UNROLL_LIMIT = 64
-COPIED = (Arrive, Commit, Expect, Retire, StMatrix, TmaLoad, TmaStore, Wait, Wgmma)
+QUEUED = (Commit, Retire, StMatrix, TmaLoad, TmaStore, Wgmma)
 
 
 @dataclass(slots=True, eq=False)
@@ -264,16 +264,38 @@ def _at(loop: For, value: Expr) -> tuple[Stmt, ...]:
 
 
 def _unrolled(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
-    """Unrolled loops that hold asynchronous operations or mbarriers, copied out: how many batches are in flight depends on the copy."""
+    """Unrolled loops that hold asynchronous operations, copied out: how many batches are in flight depends on the copy.
 
-    def copies(stmt: Stmt) -> Stmt | tuple[Stmt, ...]:
-        match stmt:
-            case For(start=Const(value=start), stop=Const(value=stop), step=Const(value=step), unroll=True):
-                values = range(start, stop, step)
-                if len(values) > UNROLL_LIMIT or not any(isinstance(s, COPIED) for s in walk(stmt.body)):
-                    return stmt
-                return tuple(s for v in values for s in _at(stmt, const(v)))
-            case _:
-                return stmt
+    Unrolled loops around the other ends of the mbarriers in them are copied out alike.
+    """
+    loops = [s for s in walk(body) if isinstance(s, For) and _copies(s)]
+    inside = {id(loop): {slot.name for s in walk(loop.body) for slot in barrier_slots(s)} for loop in loops}
+    chosen = {id(loop) for loop in loops if any(isinstance(s, QUEUED) for s in walk(loop.body))}
+    while True:
+        names = {name for loop in chosen for name in inside[loop]}
+        more = {loop for loop, mine in inside.items() if mine & names} | chosen
+        if more == chosen:
+            break
+        chosen = more
 
-    return map_stmts(body, copies)
+    def copied(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+        found: list[Stmt] = []
+        for stmt in body:
+            inner = bodies(stmt)
+            made = with_bodies(stmt, tuple(map(copied, inner))) if inner else stmt
+            if id(stmt) in chosen and isinstance(made, For):
+                found += [s for value in _copies(made) for s in _at(made, const(value))]
+            else:
+                found.append(made)
+        return tuple(found)
+
+    return copied(body) if chosen else body
+
+
+def _copies(loop: For) -> range:
+    """The values of an unrolled loop's variable; none if it is another loop, or a long one."""
+    match loop:
+        case For(start=Const(value=start), stop=Const(value=stop), step=Const(value=step), unroll=True) if 0 < len(range(start, stop, step)) <= UNROLL_LIMIT:
+            return range(start, stop, step)
+        case _:
+            return range(0)
