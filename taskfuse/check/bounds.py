@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from taskfuse.check.certificate import Layer, Obligation, Verdict
 from taskfuse.check.enumeration import extremes
+from taskfuse.check.linear import Linear
 from taskfuse.check.program import Context, Node, Program
 from taskfuse.ir.scalar import Expr, FloorDiv, Mod, Sum, ge, lt, not_, prove
 from taskfuse.ir.types import MemoryType
@@ -44,6 +45,9 @@ def _within(e: Expr, last: Expr, extent: Expr, context: Context) -> bool:
     gap, _ = context.ranges.of(extent - last)
     below, above = lo is None or lo < 0, gap is None or gap <= 0
     if not below and not above:
+        return True
+    linear = Linear.of(context)
+    if (not below or linear.nonnegative(e)) and (not above or linear.nonnegative(extent - last - 1)):
         return True
     if (not below or _nonnegative(e, context)) and (not above or prove(lt(last, extent), context.facts)):
         return True

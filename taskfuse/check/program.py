@@ -8,12 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from taskfuse.check.ranges import Ranges, terms_of
 from taskfuse.ir.scalar import TRUE, And, Const, Expr, Facts, FloorDiv, const, ge, le, lt, not_, prove, substitute, sym
 from taskfuse.ir.types import BLOCK_TYPES, CLUSTER_TYPES, THREAD_TYPES
 from taskfuse.kir import Kernel, barrier_slots, bodies, expressions, map_expressions, map_stmts, stmt_text, walk, with_bodies
 from taskfuse.kir.nodes import Bind, Commit, CursorInit, For, HostParam, If, Retire, StMatrix, Stmt, TmaLoad, TmaStore, Wgmma
+
+if TYPE_CHECKING:
+    from taskfuse.check.linear import Linear
 
 THREAD_NAMES = tuple(p.index_name for p in THREAD_TYPES)
 BLOCK_NAMES = tuple(p.index_name for p in BLOCK_TYPES)
@@ -34,6 +38,7 @@ class Context:
         loops: the loops around it, outermost first.
         ranges: constant bounds that follow.
         role: label of the innermost labelled arm.
+        linear: what linear arithmetic has found here, for :class:`~taskfuse.check.linear.Linear`.
     """
 
     conditions: tuple[Expr, ...]
@@ -45,6 +50,7 @@ class Context:
     _base: Facts | None
     _added: tuple[Expr, ...] = ()
     _facts: Facts | None = None
+    linear: Linear | None = None
 
     @property
     def facts(self) -> Facts:
