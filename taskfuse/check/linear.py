@@ -17,6 +17,7 @@ from taskfuse.ir.scalar import Const, Expr, FloorDiv, Max, Min, Mod, Product, Sy
 ROWS = 160
 ATOMS = 40
 DEPTH = 3
+QUOTIENTS = 6
 
 Row = tuple[dict[Expr, int], int]
 """``sum of k*atom + constant >= 0``."""
@@ -55,7 +56,7 @@ class Linear:
         for atom, k in terms:
             if (isinstance(atom, Min) and k > 0) or (isinstance(atom, Max) and k < 0):
                 return all(self.nonnegative(form + (arg - atom) * k, depth) for arg in atom.args)
-        return _contradict([_row(-form - 1), *map(_row, self._inequalities(form, depth))])
+        return _contradict([_row(e) for e in (-form - 1, *self._inequalities(form, depth))])
 
     def _inequalities(self, form: Expr, depth: int) -> list[Expr]:
         """What is known of the atoms of a form, and of theirs."""
@@ -75,7 +76,7 @@ class Linear:
         products = {t for e in (form, *found) for t, _ in terms_of(e)[0] if isinstance(t, Product)}
         for e in self._lemmas(form, depth):
             found[e] = None
-        simple = [e for e in found if not any(isinstance(t, Product) for t, _ in terms_of(e)[0])]
+        simple = [e for e in (-form - 1, *found) if not any(isinstance(t, Product) for t, _ in terms_of(e)[0])]
         for product in sorted(products, key=lambda p: p.key):
             for k, atom in enumerate(product.factors):
                 rest: Expr = const(1)
@@ -126,9 +127,15 @@ class Linear:
                     yield atom - low
                 if high is not None and high.free:
                     yield high - atom
+                times = self.facts.multiples.get(atom, 1)
+                if times > 1:
+                    rest = atom - (atom // times) * times
+                    yield from (rest, -rest)
             case FloorDiv(a, b) if self.nonnegative(b - 1, depth - 1):
                 yield a - b * atom
                 yield b * atom + b - 1 - a
+                if b.free:
+                    yield from (most - atom for most in self._most(a, b, depth))
             case Mod(a, b) if self.nonnegative(b - 1, depth - 1):
                 rest = a - b * (a // b) - atom
                 yield from (atom, b - 1 - atom, rest, -rest)
@@ -140,9 +147,36 @@ class Linear:
                 yield a + b - atom
             case _:
                 pass
-        for assumed in self.facts.forms:
-            if any(t is atom or (isinstance(t, Product) and atom in t.factors) for t, _ in terms_of(assumed)[0]):
-                yield assumed
+        if atom.free:
+            yield from (assumed for assumed in self.facts.forms if not assumed.free.isdisjoint(atom.free))
+
+    def most(self, quotient: FloorDiv) -> int | None:
+        """The greatest value of a quotient by a symbol, if that is found to be a constant."""
+        if not self.nonnegative(quotient.b - 1):
+            return None
+        return min((e.value for e in self._most(quotient.a, quotient.b, DEPTH) if isinstance(e, Const)), default=None)
+
+    def _most(self, a: Expr, b: Expr, depth: int) -> Iterator[Expr]:
+        """Bounds ``x - 1`` of ``a//b``: where ``a < b*x``. For ``x``, what stands beside ``b`` in the bounds of ``a`` is tried."""
+        beside: dict[Expr, None] = {const(1): None}
+        for term, times in terms_of(a)[0]:
+            names = term.free
+            highs = [h for n in sorted(names) if (h := self.facts.ranges.get(n, (None, None))[1]) is not None]
+            for bound in (*highs, *(f for f in self.facts.forms if not f.free.isdisjoint(names))):
+                for t, k in terms_of(bound)[0]:
+                    for scale in {k, k * times}:
+                        if t is b:
+                            beside[const(scale)] = None
+                        elif isinstance(t, Product) and b in t.factors:
+                            rest = list(t.factors)
+                            rest.remove(b)
+                            x: Expr = const(scale)
+                            for f in rest:
+                                x = x * f
+                            beside[x] = None
+        for x in list(beside)[:QUOTIENTS]:
+            if self.nonnegative(b * x - 1 - a, depth - 1):
+                yield x - 1
 
 
 def _row(e: Expr) -> Row:

@@ -57,6 +57,7 @@ class Paths:
         self._constant = BLOCKS | {e.name for e in program.kernel.extents} | {p.name for p in program.kernel.params}
         self._inner: dict[Block, list[Node]] = {}
         self._holds: set[Node] = set()
+        self._bodies: dict[Node, list[Step]] = {}
         for node in reversed(program.nodes):
             if isinstance(node.stmt, SYNCHRONIZING) or any(n in self._holds for block in node.blocks for n in block.nodes):
                 self._holds.add(node)
@@ -113,8 +114,11 @@ class Paths:
 
     def body(self, loop: Node) -> list[Step]:
         """A whole iteration of a loop."""
-        block = loop.blocks[0]
-        return [Step(n, Region.BETWEEN) for n in self._within(block, 0, len(block.nodes), self._known(loop))]
+        found = self._bodies.get(loop)
+        if found is None:
+            block = loop.blocks[0]
+            found = self._bodies[loop] = [Step(n, Region.BETWEEN) for n in self._within(block, 0, len(block.nodes), self._known(loop))]
+        return found
 
     def to_end(self, a: Node) -> list[Step]:
         """From ``a`` to the end of the kernel."""

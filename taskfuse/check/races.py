@@ -231,7 +231,7 @@ class Races:
         pairs = self._enumerated(a, b, equal) if equal >= BLOCKS else None
         if pairs is not None and (pairs.empty or (not a.engine.is_async and not b.engine.is_async and pairs.one_thread(equal))):
             return ""
-        return "" if relation.apart(a, b) else reason
+        return "" if relation.excluded() or relation.apart(a, b) else reason
 
     def _enumerated(self, a: Use, b: Use, equal: frozenset[str]) -> Pairs | None:
         if self._pairs is None:

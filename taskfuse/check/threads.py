@@ -67,6 +67,7 @@ class Threads:
         self._splits: dict[Conditions, Split] = {}
         self._masks: dict[Expr, Mask] = {}
         self._counts: dict[Conditions, Expr | None] = {}
+        self._fixed: dict[tuple[str, Conditions], Expr | None] = {}
         self.shape: tuple[int, int, int] | None = None
         if all(isinstance(e, Const) for e in kernel.block):
             dx, dy, dz = (e.value for e in kernel.block if isinstance(e, Const))
@@ -251,6 +252,14 @@ class Threads:
             if lo is not None and lo == hi:
                 found.add(n)
         return frozenset(found)
+
+    def fixed_value(self, name: str, context: Context) -> Expr | None:
+        """The value that an equation among the conditions of a context gives an index."""
+        key = name, context.conditions
+        if key not in self._fixed:
+            bounds = (bounds_of(name, context, conditions=(c,)) for c in context.conditions if name in c.free)
+            self._fixed[key] = next((lo for lo, hi in filter(None, bounds) if lo is hi and name not in lo.free), None)
+        return self._fixed[key]
 
     def alone(self, conditions: Conditions) -> bool:
         """True only if at most one thread of a block satisfies the conditions."""
