@@ -36,6 +36,9 @@ faults: $(VENV)/.dev ## plant mistakes in kernels: who finds them, the proof or 
 bench-compile: $(VENV)/.core ## time fusion to kernel text, and simulation
 	$(PY) benchmarks/compile.py
 
+bench-proof: $(VENV)/.core ## what the static proof covers of random kernels, and what it costs (minutes)
+	$(PY) benchmarks/proof.py
+
 gpu: ## all that needs a GPU: tests, sanitizers, benchmarks (GPU_PYTHON=python3: one with torch and pytest, PARTS="tests random")
 	$(GPU_PYTHON) benchmarks/gpu.py $(PARTS)
 
