@@ -10,7 +10,7 @@ PYTEST_ARGS ?=
 GPU_PYTHON ?= python3
 PARTS ?=
 
-.PHONY: help demo test lint types fuzz faults bench-compile gpu golden clean
+.PHONY: help demo test lint types fuzz faults bench-compile bench-proof gpu golden clean
 
 help: ## list these targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1#\2/p' $(MAKEFILE_LIST) | while IFS='#' read -r name text; do printf '%-22s %s\n' "$$name" "$$text"; done

@@ -115,7 +115,10 @@ def main() -> None:
         timed(tf.parse_kernel(path.read_text(encoding="utf-8")))
     rows = [measure(*entry) for entry in corpus(options.seeds)]
     python = ".".join(map(str, sys.version_info[:2]))
-    head = [f"{options.date}, {platform.system()} {platform.machine()}, Python {python}, one process", f"python benchmarks/proof.py --seeds {options.seeds} --write"]
+    head = [
+        f"{options.date}, {platform.system()} {platform.machine()}, Python {python}, one process",
+        f"python benchmarks/proof.py --seeds {options.seeds} --write",
+    ]
     text = "\n".join([*head, "", *report(rows)])
     print(text)
     if options.write:

@@ -40,9 +40,7 @@ class Executable:
 
     __slots__ = ("_arch", "_debug", "_fast_math", "_launcher", "_proof", "_unsafe", "backend", "kernel")
 
-    def __init__(
-        self, kernel: Kernel, backend: Backend, arch: str | None = None, fast_math: bool = False, debug: bool = False, unsafe: bool = False
-    ) -> None:
+    def __init__(self, kernel: Kernel, backend: Backend, arch: str | None = None, fast_math: bool = False, debug: bool = False, unsafe: bool = False) -> None:
         self.kernel = kernel
         self.backend: Backend = backend
         self._arch = arch

@@ -36,7 +36,9 @@ Stage = Literal["fusion", "kernel", "cuda", "ptx", "sass"]
 Backend = Literal["auto", "cuda", "sim"]
 
 PREFIX: Final = "TASKFUSE_"
-VARIABLES: Final = tuple(PREFIX + name for name in ("DUMP", "DUMP_DIR", "CACHE_DIR", "CACHE_BYTES", "ALWAYS_COMPILE", "BACKEND", "VERIFY", "CHAOS", "WATCHDOG_MS"))
+VARIABLES: Final = tuple(
+    PREFIX + name for name in ("DUMP", "DUMP_DIR", "CACHE_DIR", "CACHE_BYTES", "ALWAYS_COMPILE", "BACKEND", "VERIFY", "CHAOS", "WATCHDOG_MS")
+)
 DEFAULT_CACHE_BYTES: Final = 1 << 30
 DEFAULT_WATCHDOG_MS: Final = 2000
 STAGES: Final[tuple[Stage, ...]] = get_args(Stage)
