@@ -29,7 +29,7 @@ class Linear:
     def __init__(self, context: Context) -> None:
         self.ranges = context.ranges
         self.facts = context.facts
-        self._known: dict[Expr, bool] = {}
+        self._known: dict[Expr, tuple[bool, int]] = {}
 
     @staticmethod
     def of(context: Context) -> Linear:
@@ -45,10 +45,11 @@ class Linear:
             return True
         if (hi is not None and hi < 0) or depth == 0:
             return False
-        found = self._known.get(form)
-        if found is None:
-            self._known[form] = False  # while it is being asked
-            found = self._known[form] = self._decide(form, depth)
+        found, tried = self._known.get(form, (False, 0))
+        if not found and tried < depth:
+            self._known[form] = False, depth  # while it is being asked
+            found = self._decide(form, depth)
+            self._known[form] = found, depth
         return found
 
     def _decide(self, form: Expr, depth: int) -> bool:
@@ -134,6 +135,8 @@ class Linear:
             case FloorDiv(a, b) if self.nonnegative(b - 1, depth - 1):
                 yield a - b * atom
                 yield b * atom + b - 1 - a
+                if self.nonnegative(a, depth - 1):
+                    yield atom
                 if b.free:
                     yield from (most - atom for most in self._most(a, b, depth))
             case Mod(a, b) if self.nonnegative(b - 1, depth - 1):

@@ -38,6 +38,7 @@ class Context:
         loops: the loops around it, outermost first.
         ranges: constant bounds that follow.
         role: label of the innermost labelled arm.
+        limits: symbolic bounds of indices and loop variables, as far as they were asked for.
         linear: what linear arithmetic has found here, for :class:`~taskfuse.check.linear.Linear`.
     """
 
@@ -51,6 +52,7 @@ class Context:
     _added: tuple[Expr, ...] = ()
     _facts: Facts | None = None
     linear: Linear | None = None
+    limits: dict[str, tuple[list[Expr], list[Expr]]] = field(default_factory=lambda: dict[str, tuple[list[Expr], list[Expr]]]())
 
     @property
     def facts(self) -> Facts:

@@ -369,16 +369,25 @@ def bounds_of(
     name: str, context: Context, usable: Callable[[Expr], bool] = lambda _: True, *, conditions: Conditions | None = None
 ) -> tuple[Expr, Expr] | None:
     """Inclusive symbolic bounds of an index or loop variable in a context, from usable expressions; from some conditions alone if they are given."""
-    lo: list[Expr] = []
-    hi: list[Expr] = []
-    if conditions is None:
-        low, high = context.facts.ranges.get(name, (None, None))
-        lo += [] if low is None else [low]
-        hi += [] if high is None else [high + 1]
-    for c in context.conditions if conditions is None else conditions:
-        if name in c.free:
-            _bound(c, name, lo, hi)
+    lo, hi = _limits(name, context) if conditions is None else _limits_by(name, conditions, [], [])
     lo, hi = [e for e in lo if usable(e)], [e for e in hi if usable(e)]
     if not lo or not hi:
         return None
     return maximum(*lo), minimum(*hi) - 1
+
+
+def _limits(name: str, context: Context) -> tuple[list[Expr], list[Expr]]:
+    """All symbolic bounds of an index in a context, the upper ones exclusive."""
+    found = context.limits.get(name)
+    if found is None:
+        low, high = context.facts.ranges.get(name, (None, None))
+        lo, hi = [] if low is None else [low], [] if high is None else [high + 1]
+        found = context.limits[name] = _limits_by(name, context.conditions, lo, hi)
+    return found
+
+
+def _limits_by(name: str, conditions: Conditions, lo: list[Expr], hi: list[Expr]) -> tuple[list[Expr], list[Expr]]:
+    for c in conditions:
+        if name in c.free:
+            _bound(c, name, lo, hi)
+    return lo, hi
