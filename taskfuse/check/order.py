@@ -196,7 +196,7 @@ def _first_loop(part: Part) -> Node | None:
 
 def _arrivals(part: Part) -> list[Node]:
     if isinstance(part, Visit):
-        return list(part.arrivals)
+        return list(part.releases)
     return [a for p in part.inner for a in _arrivals(p)]
 
 

@@ -82,6 +82,15 @@ def test_a_drain_of_more_than_there_was_is_not_proved(lag: int, least: int) -> N
     assert not verdict(lagging(lag, lag + 1, least, drain="plain")).is_proved
 
 
+def test_a_drain_that_waits_for_what_needs_it_is_not_proved() -> None:
+    """The consumer drains only after a wait for the next fill of a ring without room for it."""
+    text = lagging(1, 2, 72, drain="plain")
+    wait = "      WAIT full[a.slot] parity a.parity\n"
+    assert wait in text
+    moved = text.replace("    RETIRE wgmma <= 0\n", "    WAIT full[a.slot] parity a.parity\n    RETIRE wgmma <= 0\n")
+    assert not verdict(moved).is_proved
+
+
 STAGED = """\
 KERNEL staged(x: float32[N, 64]) -> (y: float32[N, 64])
   DIM N
