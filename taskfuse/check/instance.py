@@ -31,6 +31,7 @@ from taskfuse.kir.nodes import (
     Commit,
     Compute,
     Expect,
+    FenceInit,
     FenceProxyAsync,
     HostParam,
     InitBarrier,
@@ -52,8 +53,10 @@ _OPERATIONS = {Queue.WGMMA: "a wgmma", Queue.BULK: "a TMA store", Queue.COPY: "a
 
 @dataclass(slots=True, eq=False)
 class _Cell:
-    """An mbarrier: its state, the clock of each completed phase, who waited for which."""
+    """An mbarrier: its state, the clock of each completed phase, who waited for which; who initialized it, and when."""
 
+    maker: int
+    made: int
     count: int
     pending: int
     clock: Clock
@@ -96,6 +99,7 @@ class Run:
         self.open: dict[tuple[int, Queue], list[Clock]] = {}
         self.fences: list[list[tuple[int, int]]] = [[] for _ in range(self.size)]
         self.covered = [0] * self.size
+        self.published: list[list[int]] = [[] for _ in range(self.size)]
         self.released: set[int] = set()
         self.issued = [0] * (parts * self.size)
         self.expected: dict[tuple[int, int, int], int] = {}
@@ -170,8 +174,7 @@ class Run:
                 key = (t // self.per, *e.key)
                 if key in self.cells:
                     raise Refuted(f"{e.key[0]}[{e.key[1]}]", "it is initialized twice", self._who(t, e))
-                self._tick(t)
-                self.cells[key] = _Cell(e.values, e.values, self.clocks[t].copy())
+                self.cells[key] = _Cell(t, self._tick(t), e.values, e.values, self.clocks[t].copy())
                 self.cells[key].done.append(self.clocks[t].copy())
                 return True
             case Arrive() | Expect():
@@ -202,6 +205,9 @@ class Run:
                 clock = self._fork(t)
                 self._touch(t, e, buffer, elements, True, clock, self.size + t)
                 cell = self._cell(t, e)
+                if not self._fenced(self.published, cell.maker, cell.made, clock):
+                    reason = "the copy engine may use it before it sees its initialization: no FENCE mbarrier_init of the initializer comes in between"
+                    raise Refuted(f"{e.key[0]}[{e.key[1]}]", reason, self._who(t, e))
                 np.maximum(cell.clock, clock, out=cell.clock)
                 cell.bytes -= size
                 self._settle(e, cell)
@@ -236,6 +242,9 @@ class Run:
                 tick = self._tick(t)
                 self.fences[t].append((tick, int(self.clocks[t, 2 * self.size + t]) if len(self.clocks[t]) > 2 * self.size else 0))
                 return True
+            case FenceInit():
+                self.published[t].append(self._tick(t))
+                return True
             case _:
                 return True
 
@@ -247,6 +256,12 @@ class Run:
         clock = self.clocks[t].copy()
         clock[component] = self.issued[component]
         return clock
+
+    @staticmethod
+    def _fenced(fences: list[list[int]], thread: int, when: int, clock: Clock) -> bool:
+        """A thread has fenced what it did at a time, and that comes before a clock."""
+        later = bisect_right(fences[thread], when)
+        return later < len(fences[thread]) and bool(clock[thread] >= fences[thread][later])
 
     def _cell(self, t: int, e: Event) -> _Cell:
         name, slot = e.key

@@ -246,6 +246,7 @@ class Indexer:
                     guards.append(eq(sym(name), 0))
         start = values
         values = backward(tv, values)
+        guards += self._first_of_others(tv, values, memory)
         bounded = self._bounded(tv, loops)
         for t in bounded:
             if t.source in values and not t.source.is_foreign:
@@ -288,6 +289,26 @@ class Indexer:
             if beyond is not None and guard not in tails:
                 beyond = beyond.with_assumption(guard)
         return Environment(values, facts, tuple(dict.fromkeys(guards)), tuple(early), tuple(dict.fromkeys(tails)) if fills else (), beyond)
+
+    def _first_of_others(self, tv: TensorView, values: dict[Axis, Expr], memory: MemoryType | None) -> list[Expr]:
+        """Stores to Global memory happen at the first index of a consumer's axis: where it is merged with own axes and bound, and in all loops of a bulk copy.
+
+        Bulk copies of one thread are in no order, so that even equal ones must not overlap.
+        """
+        if memory is not MemoryType.Global:
+            return []
+        types = {a: tv.schedule.ptype(a) for a in tv.loop}
+        is_bulk = ParallelType.Bulk in types.values()
+        shared = [a for a, p in types.items() if (p.is_bound and not memory.is_private_to(p)) or (is_bulk and p.is_loop)]
+        found = {a for a in shared if a.is_foreign and types[a].is_loop}
+        around = ancestors(tv, tuple(shared))
+        for t in tv.schedule.transforms:
+            match t:
+                case Merge(outer=a, inner=b, result=r) if r in around and a.is_foreign is not b.is_foreign:
+                    found.add(a if a.is_foreign else b)
+                case _:
+                    pass
+        return [eq(values[a], 0) for a in values if a in found]
 
     def _bounded(self, tv: TensorView, loops: dict[Axis, Expr]) -> list[Split]:
         """The splits whose remainder is cut off by the bound of a work loop."""
