@@ -199,9 +199,7 @@ def _output(fusion: Fusion, tv: TensorView, places: dict[int, int], result: Tens
     return Output(tv, bulk, row_major and is_multiple(tv.shape[-1], 2, facts))
 
 
-def _paired(
-    fusion: Fusion, epilogue: tuple[TensorView, ...], places: dict[TensorView, dict[int, int]], result: TensorView, n: int
-) -> tuple[TensorView, ...]:
+def _paired(fusion: Fusion, epilogue: tuple[TensorView, ...], places: dict[TensorView, dict[int, int]], result: TensorView, n: int) -> tuple[TensorView, ...]:
     found: dict[TensorView, bool] = {}
     for tv in epilogue:
         expr = fusion.definition(tv)

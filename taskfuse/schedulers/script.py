@@ -9,7 +9,7 @@ from typing import Any, cast
 from taskfuse.ir.atoms import ATOMS, Atom
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.tasks import Node, Task
-from taskfuse.ir.tensor import AxisRef, TensorView
+from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import MemoryType, ParallelType
 from taskfuse.schedule.propagate import parallelize_like
 
@@ -115,9 +115,9 @@ class Script:
 
 
 class Recorded:
-    """A tensor, axis, task or group whose calls are recorded: ``script.on(tv).split(0, 128)``."""
+    """A tensor, task or group whose calls are recorded: ``script.on(tv).split(0, 128)``."""
 
-    def __init__(self, script: Script, name: str, target: TensorView | AxisRef | Node) -> None:
+    def __init__(self, script: Script, name: str, target: TensorView | Node) -> None:
         self.script = script
         self.name = name
         self.target = target
