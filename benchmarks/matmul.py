@@ -11,6 +11,7 @@ terms' sizes. ``--sweep`` measures every candidate of the cost model at each siz
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import math
 import multiprocessing
@@ -264,7 +265,7 @@ def random_sizes(bench: Bench, jobs: Sequence[Job], show: Callable[[str], None],
     show(f"  {len(ratios)} sizes: geometric mean {geomean(ratios):.3f}, worst {min(ratios, default=math.nan):.3f}, wins {sum(r >= 1 for r in ratios)}")
     show("  ratios in order: " + " ".join(f"{r:.2f}" for r in ratios))
     edges = [0.0, *BUCKETS_US, math.inf]
-    for low, high in zip(edges, edges[1:], strict=False):
+    for low, high in itertools.pairwise(edges):
         bucket = [r for t, r in found if low <= t < high]
         if bucket:
             show(f"  torch takes {low:3.0f} to {high:3.0f} us: {len(bucket):3} sizes, mean {geomean(bucket):.3f}, worst {min(bucket):.3f}")
@@ -289,7 +290,7 @@ def sweep(bench: Bench, jobs: Sequence[Job], show: Callable[[str], None], file: 
 def drawn(seed: int, count: int) -> list[Job]:
     """Random sizes."""
     rng = random.Random(seed)
-    return [Job(*(128 * rng.randint(1, 32) for _ in range(3))) for _ in range(count)]
+    return [Job(128 * rng.randint(1, 32), 128 * rng.randint(1, 32), 128 * rng.randint(1, 32)) for _ in range(count)]
 
 
 def arguments() -> argparse.Namespace:
@@ -316,7 +317,8 @@ def main() -> None:
     acts = [Job(*s, act) for act in ACTIVATIONS for s in FUSED]
     orders = [Job(*s, None, layout) for s in ((4096, 4096, 4096), (2048, 2048, 2048)) for layout in ("kn", "mk", "mn")]
     swept: list[Job] = []
-    if options.sweep is not None:
+    file: Path | None = options.sweep
+    if file is not None:
         swept = [c for job in [*(nine if "sizes" in parts else []), *(many if "random" in parts else [])] for c in candidates(job)]
     bench = Bench(options.seconds)
     wanted = {"sizes": nine, "fused": acts, "layouts": orders, "random": many}
@@ -327,8 +329,8 @@ def main() -> None:
         lines.append(line)
         print(line, file=sys.stderr, flush=True)
 
-    if swept:
-        sweep(bench, swept, show, options.sweep)
+    if file is not None:
+        sweep(bench, swept, show, file)
     else:
         if "sizes" in parts:
             sizes(bench, nine, show)
