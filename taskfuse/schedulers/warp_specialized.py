@@ -66,11 +66,9 @@ class WarpSpecialized:
                 tv = staging
             else:
                 self.direct.append((tv, out.is_paired))
-            held = script.new(tv, "cache_before")
             if tv is product.result:
-                self.result = held
-            else:
-                self.registers.append(held)
+                self.result = script.new(tv, "cache_before")
+            self.registers.append(script.new(tv, "cache_before"))
         self.pairs = [script.new(tv, "cache_after") for tv in product.paired]
         for tv in (*(s for s, _ in self.sources), *(s for s, _ in self.staged)):
             script.on(tv).set_memory_type(MemoryType.Shared)
