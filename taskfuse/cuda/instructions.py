@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from taskfuse.cuda.c_types import c_type
 from taskfuse.cuda.text import Helper
 from taskfuse.dtypes import DType, bfloat16, float16
 from taskfuse.errors import UnsupportedError
@@ -350,18 +349,3 @@ def set_registers(count: int, at_launch: int) -> Helper:
     way = "inc" if count > at_launch else "dec"
     name = f"set_registers_{count}"
     return Helper(name, f'__device__ __forceinline__ void {name}() {{ asm volatile("setmaxnreg.{way}.sync.aligned.u32 {count};"); }}', arch=90)
-
-
-def pin(dtype: DType) -> Helper:
-    """An empty instruction that reads and writes an array of registers: the compiler keeps what uses them on its side of it."""
-    letter = "r" if dtype.is_integer else "f"
-    name = f"pin_{dtype.name}"
-    return Helper(
-        name,
-        f"""\
-template <int count>
-__device__ __forceinline__ void {name}({c_type(dtype)}* registers) {{
-#pragma unroll
-  for (int i = 0; i < count; ++i) asm volatile("" : "+{letter}"(registers[i])::"memory");
-}}""",
-    )

@@ -20,7 +20,7 @@ from taskfuse.dtypes import DType, bool_, int64
 from taskfuse.errors import UnsupportedError
 from taskfuse.ir.elementwise import DTypeRule
 from taskfuse.ir.scalar import ONE, TRUE, And, Compare, CompareOp, Const, Expr, Facts, and_, const, eq, is_multiple, prove, sym
-from taskfuse.kir import Kernel, walk
+from taskfuse.kir import Kernel
 from taskfuse.kir.limits import MAX_THREADS, WARP, launch_registers
 from taskfuse.kir.nodes import (
     Access,
@@ -129,8 +129,6 @@ class Statements:
         self.waits: list[WaitPoint] = []
         self._slots: dict[str, int] = {}
         self._declared = declared_in(kernel)
-        self._accumulators = {s.acc.buffer for s in walk(kernel) if isinstance(s, Wgmma)}
-        self._visible: list[Buffer] = []
         self._ranks = {p.name: len(p.box) for p in kernel.params if isinstance(p, TensorMapParam)}
         self._scalars: dict[str, DType] = {p.name: p.dtype for p in kernel.params if isinstance(p, ScalarParam)}
 
@@ -149,20 +147,10 @@ class Statements:
 
     def body(self, body: tuple[Stmt, ...], scope: Scope) -> None:
         """The statements of a body, the registers that live in it first."""
-        declared = self._declared.get(id(body), ())
-        outside = len(self._visible)
-        for buffer in declared:
+        for buffer in self._declared.get(id(body), ()):
             self._line(scope, self._local(buffer))
-        self._visible += declared
         for stmt in body:
             self._statement(stmt, scope)
-        del self._visible[outside:]
-
-    def _pin_accumulators(self, scope: Scope) -> None:
-        """Nothing that reads accumulators moves before the wait that retires their batch: the wait alone orders memory, not registers."""
-        for buffer in self._visible:
-            if buffer.name in self._accumulators:
-                self._call(scope, ptx.pin(buffer.dtype), self.places[buffer.name].identifier, template=f"<{constant_elements(buffer)}>")
 
     def _local(self, buffer: Buffer) -> str:
         place = self.places[buffer.name]
@@ -259,8 +247,6 @@ class Statements:
             case Retire(queue=queue, pending=pending, read_only=read_only):
                 wait = ptx.WGMMA_WAIT if queue is Queue.WGMMA else ptx.BULK_WAIT_READ if read_only else ptx.BULK_WAIT
                 self._call(scope, wait, template=f"<{pending}>")
-                if queue is Queue.WGMMA and not pending:
-                    self._pin_accumulators(scope)
             case WgmmaFence():
                 self._call(scope, ptx.WGMMA_FENCE)
             case Wgmma():
