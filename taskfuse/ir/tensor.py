@@ -408,9 +408,9 @@ class TensorView:
         return self
 
     def fragment(self, axes: Sequence[int]) -> TensorView:
-        """Spread the loop axes ``axes`` (m, n; the innermost two) over TIDx as tensor cores hold a matrix in registers.
+        """Spread the loop axes ``axes`` (m, n; side by side) over TIDx as tensor cores hold a matrix in registers.
 
-        m (a constant multiple of 16) becomes warp, row of 8 and half, n (a multiple of 8) columns of 8, pair and element: the loop axes end in
+        m (a constant multiple of 16) becomes warp, row of 8 and half, n (a multiple of 8) columns of 8, pair and element: in their place stand
         [m/16: TIDx, m%8: TIDx, n%8/2: TIDx, n/8, m%16/8, n%2] (PTX ISA, "Matrix Fragments for wgmma.mma_async.m64nNk16"). Returns the tensor
         itself.
         """

@@ -60,6 +60,19 @@ class Output:
 
 
 @dataclass(frozen=True, slots=True)
+class Side:
+    """An input that the epilogue reads.
+
+    Attributes:
+        tensor: it.
+        is_paired: two neighbors along n are one access.
+    """
+
+    tensor: TensorView
+    is_paired: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Product:
     """A fusion with one contraction.
 
@@ -69,7 +82,7 @@ class Product:
         a, b: the factor with rows m and the one with columns n.
         epilogue: what computes behind the contraction, elementwise; the outputs among it, but for ``result``.
         outputs: in the fusion's order.
-        paired: inputs of the epilogue of which two neighbors along n are one access.
+        sides: the inputs of the epilogue.
     """
 
     result: TensorView
@@ -81,7 +94,7 @@ class Product:
     b: Operand
     epilogue: tuple[TensorView, ...]
     outputs: tuple[Output, ...]
-    paired: tuple[TensorView, ...]
+    sides: tuple[Side, ...]
 
     def extent(self, position: int) -> Expr:
         """The extent of an axis of the iteration space."""
@@ -118,7 +131,7 @@ def find(fusion: Fusion) -> Product:
         raise unsupported(fusion, f"{a.tensor!r} and {b.tensor!r} have two dtypes", "convert one of them before")
     outputs = tuple(_output(fusion, tv, places[tv], result, n) for tv in fusion.outputs)
     batch = tuple(p for p in range(len(result.root)) if p not in (m, n, k))
-    return Product(result, batch, m, n, k, a, b, epilogue, outputs, _paired(fusion, epilogue, places, result, n))
+    return Product(result, batch, m, n, k, a, b, epilogue, outputs, _sides(fusion, epilogue, places, n))
 
 
 def _contraction(fusion: Fusion) -> Reduction:
@@ -199,14 +212,14 @@ def _output(fusion: Fusion, tv: TensorView, places: dict[int, int], result: Tens
     return Output(tv, bulk, row_major and is_multiple(tv.shape[-1], 2, facts))
 
 
-def _paired(fusion: Fusion, epilogue: tuple[TensorView, ...], places: dict[TensorView, dict[int, int]], result: TensorView, n: int) -> tuple[TensorView, ...]:
+def _sides(fusion: Fusion, epilogue: tuple[TensorView, ...], places: dict[TensorView, dict[int, int]], n: int) -> tuple[Side, ...]:
     found: dict[TensorView, bool] = {}
     for tv in epilogue:
         expr = fusion.definition(tv)
         assert expr is not None
         for read in storage_reads(fusion, expr):
-            if read.tensor.is_input and read.index:
-                last = iteration_position(read.index[-1])
+            if read.tensor.is_input:
+                last = iteration_position(read.index[-1]) if read.index else None
                 along = last is not None and places.get(tv, {}).get(last) == n and is_multiple(read.tensor.shape[-1], 2, fusion.facts())
                 found[read.tensor] = along and found.get(read.tensor, True)
-    return tuple(tv for tv, along in found.items() if along)
+    return tuple(Side(tv, along) for tv, along in found.items())

@@ -23,6 +23,8 @@ from taskfuse.schedulers.script import Script, Spelled
 STMATRIX = 16
 """Rows and columns of the tile of ``stmatrix.x4``."""
 WGMMA_K_BYTES = 32
+FRAGMENT_AXES = 6
+"""Loop axes that ``fragment`` makes of a tile."""
 SWIZZLED = Spelled(layouts.swizzled(SPAN), f"tf.layouts.swizzled({SPAN})")
 
 
@@ -69,7 +71,8 @@ class WarpSpecialized:
             if tv is product.result:
                 self.result = script.new(tv, "cache_before")
             self.registers.append(script.new(tv, "cache_before"))
-        self.pairs = [script.new(tv, "cache_after") for tv in product.paired]
+        # only the copies are guarded: what computes on registers needs no guard, and the accumulators are read under no branch
+        self.sides = [(script.new(side.tensor, "cache_after"), side.is_paired) for side in product.sides]
         for tv in (*(s for s, _ in self.sources), *(s for s, _ in self.staged)):
             script.on(tv).set_memory_type(MemoryType.Shared)
 
@@ -86,7 +89,7 @@ class WarpSpecialized:
         acc.reorder([*range(batch), *(batch + d for d in (0, 2, 1, 3, 4, 5))])
         acc.rasterize(tuple(range(batch + 2)), Spelled(tiles.swizzle(config.group), f"tf.tiles.swizzle({config.group})")).split(0, config.blocks)
         acc.bind(1, P.BIDx)
-        self.after = [*self.pairs, *self.registers, *(t for pair in self.staged for t in pair), *(t for t, _ in self.direct)]
+        self.after = [*(t for t, _ in self.sides), *self.registers, *(t for pair in self.staged for t in pair), *(t for t, _ in self.direct)]
         acc.propagate(self.after, 4)
         acc.reorder({4: 2})
         acc.propagate([s for s, _ in self.sources], 3)
@@ -140,10 +143,11 @@ class WarpSpecialized:
                 call.bind(3, P.Unroll)
             call.bind(p, P.Unroll)
         tile = (p + 1, p + 2)
-        for tv in (*self.registers, *self.pairs, *(t for t, _ in self.direct)):
+        for tv in (*self.registers, *(t for t, _ in (*self.sides, *self.direct))):
             script.on(tv).fragment(tile)
-        for tv in (*self.pairs, *(t for t, paired in self.direct if paired)):
-            script.on(tv).bind(-1, P.Vectorize)
+        for tv, paired in (*self.sides, *self.direct):
+            if paired:
+                script.on(tv).bind(-1, P.Vectorize)
         for staging, out in self.staged:
             call = script.on(staging)
             call.set_allocation_domain(SWIZZLED).circular_buffer(STAGING_SLOTS)
@@ -158,9 +162,10 @@ class WarpSpecialized:
         script.on(self.result).inline_at(2)
         held = {r for s, _ in self.staged for r in self.registers if r in _read_by(s)}
         vectors = {r for t, paired in self.direct if paired for r in self.registers if r in _read_by(t)}
-        for tv in (*self.pairs, *self.registers):
-            depth = len(tv.loop)
-            script.on(tv).inline_at(p + 1 if tv in held else depth - 1 if tv in vectors or tv in self.pairs else depth)
+        vectors |= {tv for tv, paired in self.sides if paired}
+        for tv in (*(t for t, _ in self.sides), *self.registers):
+            depth = p + 1 + FRAGMENT_AXES
+            script.on(tv).inline_at(p + 1 if tv in held else depth - 1 if tv in vectors else depth)
         for staging, _ in self.staged:
             script.on(staging).inline_at(p + 1)
 
