@@ -273,6 +273,10 @@ class Indexer:
                     rest = self._remainder(tv, source, values[source], facts, inside)
                     tails += rest
                     guards += rest
+                case Rasterize() if t.has_holes:
+                    for source in t.sources:
+                        if source in values and not (source.is_foreign or (outside and source.is_reduction)):
+                            guards += self._bound(values[source], source.extent, facts)
                 case Resize(source=source) if source in values:
                     guards += self._bound(values[source], source.extent, facts)
                     if not prove(ge(values[source], 0), facts):
@@ -385,12 +389,12 @@ class Indexer:
         """The indices once more, with a symbol of its own for each axis that was merged and whose index, a quotient, stays within its extent.
 
         What is proved of them holds of ``values``; the prover finds in two steps what it does not find in one. Tile axes of a work axis
-        are named, too: its maps are a bijection, so that they stay within their extents.
+        are named, too: its maps are a bijection, so that they stay within their extents where there are as many work items as tiles.
         """
         named: dict[Axis, Expr] = {}
         ranged = facts
         for t in tv.schedule.transforms:
-            if isinstance(t, Rasterize) and t.result in values and prove(lt(values[t.result], t.result.extent), facts):
+            if isinstance(t, Rasterize) and t.result in values and not t.has_holes and prove(lt(values[t.result], t.result.extent), facts):
                 for source in t.sources:
                     named[source] = sym(f"merged.{len(named)}")
                     ranged = ranged.with_range(f"merged.{len(named) - 1}", 0, source.extent - 1)
