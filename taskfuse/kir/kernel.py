@@ -56,6 +56,12 @@ class Kernel:
         """The tensor arguments that are written."""
         return tuple(p for p in self.params if isinstance(p, TensorParam) and p.is_output)
 
+    def __reduce__(self) -> tuple[object, ...]:
+        """Pickled as its text: rows of the tables of dtypes and functions are told apart by identity."""
+        from taskfuse.kir.parser import parse_kernel
+
+        return parse_kernel, (str(self),)
+
     def __str__(self) -> str:
         return readers().text(self)
 
