@@ -10,7 +10,7 @@ PYTEST_ARGS ?=
 GPU_PYTHON ?= python3
 PARTS ?=
 
-.PHONY: help demo test lint types fuzz faults bench-compile gpu golden clean
+.PHONY: help demo test lint types fuzz faults bench-compile bench-proof gpu golden clean
 
 help: ## list these targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1#\2/p' $(MAKEFILE_LIST) | while IFS='#' read -r name text; do printf '%-22s %s\n' "$$name" "$$text"; done
@@ -35,6 +35,9 @@ faults: $(VENV)/.dev ## plant mistakes in kernels: who finds them, the proof or 
 
 bench-compile: $(VENV)/.core ## time fusion to kernel text, and simulation
 	$(PY) benchmarks/compile.py
+
+bench-proof: $(VENV)/.core ## what the static proof covers of random kernels, and what it costs (minutes)
+	$(PY) benchmarks/proof.py
 
 gpu: ## all that needs a GPU: tests, sanitizers, benchmarks (GPU_PYTHON=python3: one with torch and pytest, PARTS="tests random")
 	$(GPU_PYTHON) benchmarks/gpu.py $(PARTS)

@@ -4,7 +4,7 @@ Describe tensor math as a :class:`Fusion`, cut it into tasks, arrange the tasks 
 kernel whose members run side by side, and :func:`compile` a function on arrays. README.md shows the way in.
 """
 
-from taskfuse import errors
+from taskfuse import errors, schedulers, tiles
 from taskfuse.dtypes import (
     DType,
     bfloat16,
@@ -293,6 +293,7 @@ __all__ = [
     "round",
     "rsqrt",
     "scalar",
+    "schedulers",
     "sigmoid",
     "sign",
     "silu",
@@ -309,6 +310,7 @@ __all__ = [
     "sum",
     "tan",
     "tanh",
+    "tiles",
     "transpose",
     "trunc",
     "uint8",

@@ -10,17 +10,19 @@ from taskfuse.dump import dump
 from taskfuse.errors import InputError, LaunchError, UnsupportedError
 from taskfuse.ir.fusion import Fusion
 from taskfuse.kir import Kernel
-from taskfuse.kir.arguments import check_count, wanted
-from taskfuse.kir.nodes import TensorParam
+from taskfuse.kir.arguments import bind_symbols, check_count, check_rank, wanted
+from taskfuse.kir.nodes import ScalarParam, TensorParam
 from taskfuse.location import caller
 from taskfuse.lowering import LoweringOptions, lower
 from taskfuse.options import Backend, read_options
 from taskfuse.sim import simulate
 
 if TYPE_CHECKING:
+    from taskfuse.check import Certificate
     from taskfuse.cuda.launch import Launcher
     from taskfuse.cuda.nvrtc import Binary
     from taskfuse.cuda.signature import Source
+    from taskfuse.proving import Proof
 
 BACKENDS: Final[tuple[Backend, ...]] = get_args(Backend)
 
@@ -31,17 +33,35 @@ class Executable:
     Attributes:
         kernel: the kernel.
         backend: ``"auto"``, ``"cuda"`` or ``"sim"``.
+
+    Raises:
+        ProofError: see :func:`compile`.
     """
 
-    __slots__ = ("_arch", "_debug", "_fast_math", "_launcher", "backend", "kernel")
+    __slots__ = ("_arch", "_debug", "_fast_math", "_launcher", "_proof", "_unsafe", "backend", "kernel")
 
-    def __init__(self, kernel: Kernel, backend: Backend, arch: str | None = None, fast_math: bool = False, debug: bool = False) -> None:
+    def __init__(self, kernel: Kernel, backend: Backend, arch: str | None = None, fast_math: bool = False, debug: bool = False, unsafe: bool = False) -> None:
         self.kernel = kernel
         self.backend: Backend = backend
         self._arch = arch
         self._fast_math = fast_math
         self._debug = debug
+        self._unsafe = unsafe
         self._launcher: Launcher | None = None
+        self._proof = self._prove()
+
+    def _prove(self) -> Proof | None:
+        settings = read_options()
+        if self._unsafe or not settings.verify:
+            return None
+        from taskfuse.proving import Proof  # only who asks for a proof pays for its import
+
+        return Proof(self.kernel, settings)
+
+    @property
+    def certificate(self) -> Certificate:
+        """What was proved of the kernel for all extents, and what was not; made when it is asked for."""
+        return self.kernel.verify() if self._proof is None else self._proof.certificate
 
     def __call__(self, *args: Any, out: Any = None, stream: Any = None, seed: int = 0) -> tuple[Any, ...]:
         """Run it.
@@ -64,6 +84,7 @@ class Executable:
             CudaUnavailableError: no driver, no GPU, or no NVRTC.
             CudaError: a call of the driver failed.
             HangError: a wait of a debug build took too long.
+            ProofError: the kernel is not proved for all extents, and for those of this call it is not either.
             SimulationError: in the simulator, the kernel did something that a GPU would not forgive.
         """
         launcher = self._launcher
@@ -88,6 +109,8 @@ class Executable:
         check_count(self.kernel, len(args))
         params = wanted(self.kernel)
         taken = [self._to_numpy(k, p, a) if isinstance(p, TensorParam) else a for k, (p, a) in enumerate(zip(params, args, strict=True))]
+        if self._proof is not None and self._proof.is_open:
+            self._proof.admit(self._extents(params, taken))
         if out is None:
             return simulate(self.kernel, taken, seed=seed)
         from taskfuse.cuda.outputs import check_host_outputs, outputs_given, store
@@ -96,6 +119,18 @@ class Executable:
         check_host_outputs(self.kernel, [a for p, a in zip(params, taken, strict=True) if isinstance(p, TensorParam)], given)
         store(self.kernel, simulate(self.kernel, taken, seed=seed), given)
         return given
+
+    def _extents(self, params: tuple[TensorParam | ScalarParam, ...], args: list[Any]) -> dict[str, int]:
+        """Values of the extents. Raises :class:`InputError` for arguments that do not fit."""
+        shapes: dict[str, tuple[int, ...]] = {}
+        for index, (param, arg) in enumerate(zip(params, args, strict=True)):
+            if isinstance(param, TensorParam):
+                check_rank(self.kernel, index, param, arg.ndim)
+                shapes[param.name] = arg.shape
+        try:
+            return bind_symbols(self.kernel, shapes, {})
+        except (ZeroDivisionError, IndexError) as error:
+            raise LaunchError(kernel=self.kernel.name, reason=f"an extent or a host parameter has no value: {error}") from None
 
     def _to_numpy(self, index: int, param: TensorParam, array: Any) -> Any:
         try:
@@ -108,7 +143,8 @@ class Executable:
         from taskfuse.cuda.arrays import kinds
         from taskfuse.cuda.launch import Launcher
 
-        return Launcher(self.kernel, kinds(), arch=self._arch, fast_math=self._fast_math, debug=self._debug, on_compile=self._dump)
+        admit = None if self._proof is None else self._proof.admit
+        return Launcher(self.kernel, kinds(), arch=self._arch, fast_math=self._fast_math, debug=self._debug, on_compile=self._dump, admit=admit)
 
     def _dump(self, source: Source, binary: Binary, arch: str) -> None:
         from taskfuse.cuda.disassembly import sass
@@ -120,7 +156,7 @@ class Executable:
         dump("sass", source.name, lambda: sass(binary.code), options)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Executable, (self.kernel, self.backend, self._arch, self._fast_math, self._debug)
+        return Executable, (self.kernel, self.backend, self._arch, self._fast_math, self._debug, self._unsafe)
 
     def __repr__(self) -> str:
         return f"Executable({self.kernel.name!r}, backend={self.backend!r})"
@@ -133,9 +169,13 @@ def compile(
     arch: str | None = None,
     fast_math: bool = False,
     debug: bool = False,
+    unsafe: bool = False,
     options: LoweringOptions | None = None,
 ) -> Executable:
-    """Lower ``fusion`` and return a function on arrays. CUDA is loaded, and machine code made, by the first call that needs them.
+    """Lower ``fusion``, prove its kernel, and return a function on arrays. CUDA is loaded, and machine code made, by the first call that needs them.
+
+    The kernel is proved free of deadlock and race for all extents (docs/proof.md). Where that argument has a gap, and no counterexample is found, it
+    is proved for the extents of each call.
 
     Args:
         fusion: what to run, or its kernel; it is not changed.
@@ -144,9 +184,11 @@ def compile(
         arch: target of the machine code, such as ``"sm_90a"``; by default that of the GPU.
         fast_math: approximate division, square root and functions; subnormals become zero.
         debug: bound every wait and report it by :class:`HangError` if it takes too long; a call then waits for its kernel.
+        unsafe: take the kernel as it is, without a proof.
         options: how to lower.
 
     Raises:
+        ProofError: the kernel may deadlock or race; the notes are a counterexample, or say what is outside the model.
         UnsupportedError: a backend that does not exist.
         LoweringError: see :func:`lower`.
         VerifyError: a kernel that breaks a rule of kernel IR.
@@ -163,4 +205,4 @@ def compile(
         dump("fusion", fusion.name, lambda: str(fusion), settings)
         kernel = lower(fusion, options or LoweringOptions())
     dump("kernel", kernel.name, lambda: str(kernel), settings)
-    return Executable(kernel, settings.backend if backend == "auto" else backend, arch, fast_math, debug)
+    return Executable(kernel, settings.backend if backend == "auto" else backend, arch, fast_math, debug, unsafe)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
@@ -29,11 +30,11 @@ class KernelReaders(KirReaders):
         """:func:`taskfuse.sim.timeline`."""
         return timeline(kernel, args, seed=seed, **options)
 
-    def verify(self, kernel: Kernel) -> Certificate:
+    def verify(self, kernel: Kernel, extents: Mapping[str, int] | None) -> Certificate:
         """:func:`taskfuse.check.verify`."""
         from taskfuse.check import verify  # only who asks for a proof pays for its import
 
-        return verify(kernel)
+        return verify(kernel, extents)
 
     def cuda(self) -> CudaReader:
         """:mod:`taskfuse.cuda.stages`."""

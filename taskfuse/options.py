@@ -11,6 +11,7 @@ variable                      meaning                                           
 ``TASKFUSE_CACHE_BYTES``      its largest size: bytes, or a number with K, M or G; 0: no folder    1G
 ``TASKFUSE_ALWAYS_COMPILE``   1: compile what is in the cache, too                                 0
 ``TASKFUSE_BACKEND``          what "auto" means in ``tf.compile``: auto, cuda or sim               auto
+``TASKFUSE_VERIFY``           0: ``tf.compile`` proves nothing, as for measuring what a proof costs   1
 ``TASKFUSE_CHAOS``            a seed: debug builds delay every warp at random around its             no delays
                               synchronization
 ``TASKFUSE_WATCHDOG_MS``      how long a wait of a debug build lasts before it reports             2000
@@ -35,7 +36,9 @@ Stage = Literal["fusion", "kernel", "cuda", "ptx", "sass"]
 Backend = Literal["auto", "cuda", "sim"]
 
 PREFIX: Final = "TASKFUSE_"
-VARIABLES: Final = tuple(PREFIX + name for name in ("DUMP", "DUMP_DIR", "CACHE_DIR", "CACHE_BYTES", "ALWAYS_COMPILE", "BACKEND", "CHAOS", "WATCHDOG_MS"))
+VARIABLES: Final = tuple(
+    PREFIX + name for name in ("DUMP", "DUMP_DIR", "CACHE_DIR", "CACHE_BYTES", "ALWAYS_COMPILE", "BACKEND", "VERIFY", "CHAOS", "WATCHDOG_MS")
+)
 DEFAULT_CACHE_BYTES: Final = 1 << 30
 DEFAULT_WATCHDOG_MS: Final = 2000
 STAGES: Final[tuple[Stage, ...]] = get_args(Stage)
@@ -55,6 +58,7 @@ class Options:
         cache_bytes: bytes that it may hold; 0: compiled kernels are kept in memory only.
         always_compile: compile again what is in the cache.
         backend: what ``backend="auto"`` stands for.
+        verify: prove every kernel before it runs.
         chaos: seed of the random delays of a debug build; ``None``: no delays.
         watchdog_ms: milliseconds that a wait of a debug build lasts before it reports.
     """
@@ -65,6 +69,7 @@ class Options:
     cache_bytes: int
     always_compile: bool
     backend: Backend
+    verify: bool
     chaos: int | None
     watchdog_ms: int
 
@@ -93,6 +98,7 @@ def _options(given: tuple[tuple[str, str], ...]) -> Options:
         cache_bytes=_bytes("TASKFUSE_CACHE_BYTES", env, DEFAULT_CACHE_BYTES),
         always_compile=_switch("TASKFUSE_ALWAYS_COMPILE", env),
         backend=_choice("TASKFUSE_BACKEND", env.get("TASKFUSE_BACKEND", "auto"), BACKENDS),
+        verify=_switch("TASKFUSE_VERIFY", env, "1"),
         chaos=_seed("TASKFUSE_CHAOS", env),
         watchdog_ms=_positive("TASKFUSE_WATCHDOG_MS", env, DEFAULT_WATCHDOG_MS),
     )
@@ -156,8 +162,8 @@ def _positive(name: str, env: Mapping[str, str], default: int) -> int:
     return int(value)
 
 
-def _switch(name: str, env: Mapping[str, str]) -> bool:
-    value = env.get(name, "0").strip()
+def _switch(name: str, env: Mapping[str, str], usual: str = "0") -> bool:
+    value = env.get(name, usual).strip()
     if value not in ("0", "1"):
         _refuse(name, value, "use 0 or 1")
     return value == "1"

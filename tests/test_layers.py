@@ -35,6 +35,7 @@ LAYERS = {
     "cli": 6,
     "executable": 6,
     "kernel_readers": 6,
+    "proving": 6,
     "__main__": 6,
     "": 6,  # the package itself, taskfuse/__init__.py
 }

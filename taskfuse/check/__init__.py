@@ -7,9 +7,10 @@ argument; docs/memory-model.md the machine. The argument has three layers:
   by induction for all trip counts, the obligations of every wait for phase k of a barrier: completion of k-1 happens before it (E), it happens
   before completion of k+1 (L), and every arrival counted in k comes after completion of k-1 (A).
 * *order* (``order``, ``registers``): one order of all synchronization in which every wait comes after what it waits for.
-* *address* (``accesses``, ``relation``, ``races``, ``bounds``): two conflicting accesses never meet, are one thread's, or are ordered.
+* *address* (``accesses``, ``relation``, ``linear``, ``races``, ``bounds``): two conflicting accesses never meet, are one thread's, or are ordered.
 
-What is open then is looked for in small launches (``instance``), so that a refusal comes with a counterexample where there is one.
+Where a gap is left, small launches are looked at (``instance``) as soon as somebody asks why, so that a refusal comes with a counterexample where
+there is one. ``verify(kernel, extents)`` makes the same argument about the kernel at given extents, where every trip count is known.
 """
 
 from taskfuse.check.certificate import Certificate, Layer, Obligation, Verdict

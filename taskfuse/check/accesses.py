@@ -167,7 +167,9 @@ class Uses:
         x, lane = sym(THREAD_NAMES[0]), sym(f"lane.n{node.number}")
         context = node.context.with_span(lane, (0, MATRIX_ROWS * matrices - 1))
         index = tuple(simplify(substitute(e, {THREAD_NAMES[0]: x // WARP * WARP + lane}), context.facts) for e in access.index)
-        self._vector(node, Access(access.buffer, index), MATRIX_ROW_BYTES // self.sizes[access.buffer], write, context, (str(lane),), partners)
+        self._vector(
+            node, Access(access.buffer, index), MATRIX_ROW_BYTES // self.sizes[access.buffer], write, context=context, span=(str(lane),), partners=partners
+        )
 
     def _addressed_rows(self, node: Node, access: Access, matrices: int) -> None:
         """The rows of a store, each by the lane that addresses it, the first eight of a warp for each matrix."""
@@ -175,7 +177,7 @@ class Uses:
         context = node.context
         if used < WARP:
             context = context.under((lt(linear_thread(self.program.kernel) % WARP, used),))
-        self._vector(node, access, MATRIX_ROW_BYTES // self.sizes[access.buffer], True, context, (), Partners.STORES)
+        self._vector(node, access, MATRIX_ROW_BYTES // self.sizes[access.buffer], True, context=context, partners=Partners.STORES)
 
     def _vector(
         self,
@@ -183,10 +185,10 @@ class Uses:
         access: Access,
         width: int,
         write: bool,
+        engine: Engine = Engine.THREAD,
         context: Context | None = None,
         span: tuple[str, ...] = (),
         partners: Partners = Partners.ALL,
-        engine: Engine = Engine.THREAD,
     ) -> None:
         context = context or node.context
         if access.buffer not in self.memory:
@@ -214,8 +216,8 @@ class Uses:
                 self._vector(node, source, width, False)
                 self._vector(node, out, width, True)
             case AsyncCopy(out=out, source=source, width=width, valid=valid):
-                self._vector(node, source, width, False, context.under(conjuncts(valid)), engine=Engine.COPY)
-                self._vector(node, out, width, True, engine=Engine.COPY)
+                self._vector(node, source, width, False, Engine.COPY, context.under(conjuncts(valid)))
+                self._vector(node, out, width, True, Engine.COPY)
             case LdMatrix(source=source, matrices=matrices):
                 self._warp_rows(node, source, matrices, False, Partners.ALL)
             case StMatrix(out=out, matrices=matrices):

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from taskfuse.check.certificate import Layer, Obligation, Verdict
 from taskfuse.check.enumeration import extremes
+from taskfuse.check.linear import Linear
 from taskfuse.check.program import Context, Node, Program, conjuncts
 from taskfuse.ir.scalar import Expr, FloorDiv, Mod, Sum, ge, lt, not_, prove
 from taskfuse.ir.types import MemoryType
@@ -13,12 +14,12 @@ from taskfuse.kir import Kernel, fragments
 from taskfuse.kir.nodes import Access, AsyncCopy, Choose, Compute, LdMatrix, Mma, Shuffle, StMatrix, TensorParam, TmaLoad, TmaStore, VectorCopy, Wgmma
 
 
-def inside(program: Program) -> list[Obligation]:
-    """Every index of every access is at least 0 and less than its extent."""
+def inside(program: Program) -> Iterator[Obligation]:
+    """Every index of every access is at least 0 and less than its extent: those that may not be, one by one; or one obligation for all."""
     kernel = program.kernel
     shapes = {p.name: p.shape for p in kernel.params if isinstance(p, TensorParam)} | {b.name: b.shape for b in kernel.buffers}
     local = {b.name for b in kernel.buffers if b.memory is MemoryType.Local}
-    found: list[Obligation] = []
+    failed = False
     count = 0
     for node in program.leaves():
         for access, width, context in touched(node):
@@ -31,9 +32,11 @@ def inside(program: Program) -> list[Obligation]:
                 if not _within(e, last, extent, context):
                     text = f"{access.buffer}[{', '.join(map(str, access.index))}]"
                     reason = f"index {last} of axis {axis} is not known to be in 0..{extent}"
-                    found.append(Obligation(Layer.ADDRESS, text, Verdict.OUTSIDE, reason, (node.text + (f" in {node.role}" if node.role else ""),)))
+                    failed = True
+                    yield Obligation(Layer.ADDRESS, text, Verdict.OUTSIDE, reason, (node.text + (f" in {node.role}" if node.role else ""),))
                     break
-    return found or [Obligation(Layer.ADDRESS, "bounds", Verdict.PROVED, f"{count} accesses stay inside of their extents")]
+    if not failed:
+        yield Obligation(Layer.ADDRESS, "bounds", Verdict.PROVED, f"{count} accesses stay inside of their extents")
 
 
 def _within(e: Expr, last: Expr, extent: Expr, context: Context) -> bool:
@@ -41,6 +44,9 @@ def _within(e: Expr, last: Expr, extent: Expr, context: Context) -> bool:
     gap, _ = context.ranges.of(extent - last)
     below, above = lo is None or lo < 0, gap is None or gap <= 0
     if not below and not above:
+        return True
+    linear = Linear.of(context)
+    if (not below or linear.nonnegative(e)) and (not above or linear.nonnegative(extent - last - 1)):
         return True
     if (not below or _nonnegative(e, context)) and (not above or prove(lt(last, extent), context.facts)):
         return True

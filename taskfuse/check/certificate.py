@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
 from enum import Enum
+from functools import cached_property
+from threading import RLock
 
 from taskfuse.errors import ProofError
 
@@ -45,22 +48,65 @@ class Obligation:
         return "\n".join((f"{self.verdict.value}: {self.subject}: {self.reason}", *(f"  {n}" for n in self.notes)))
 
 
-@dataclass(frozen=True, slots=True)
+def no_search() -> tuple[Obligation, ...]:
+    """No counterexample is looked for."""
+    return ()
+
+
+class Argument:
+    """Obligations, looked at one after another as they are asked for, once. Safe for several threads."""
+
+    def __init__(self, obligations: Iterable[Obligation]) -> None:
+        self._rest = iter(obligations)
+        self._known: list[Obligation] = []
+        self._lock = RLock()
+
+    def __iter__(self) -> Iterator[Obligation]:
+        k = 0
+        while True:
+            with self._lock:
+                if k == len(self._known):
+                    found = next(self._rest, None)
+                    if found is None:
+                        return
+                    self._known.append(found)
+            yield self._known[k]
+            k += 1
+
+
+@dataclass(frozen=True)
 class Certificate:
     """The result of :func:`taskfuse.check.verify`. ``str`` lists what was shown, and what was not.
 
     Attributes:
-        obligations: in the order in which they were looked at.
+        argument: what the three layers say. Whether the kernel is proved is known with the first gap; the rest is looked at for who reads it.
         assumptions: what the launch must see to, or what holds of the machine.
+        extents: what the extents are, if the kernel was looked at for these alone.
+        search: looks for a counterexample. It takes longer than the argument, and is called only if that has gaps and somebody asks which.
     """
 
     kernel: str
-    obligations: tuple[Obligation, ...]
+    argument: Argument
     assumptions: tuple[str, ...] = ()
+    extents: tuple[tuple[str, int], ...] = ()
+    search: Callable[[], tuple[Obligation, ...]] = field(default=no_search, repr=False, compare=False)
+
+    @property
+    def is_proved(self) -> bool:
+        """The argument has no gap."""
+        return all(o.verdict is Verdict.PROVED for o in self.argument)
+
+    @cached_property
+    def obligations(self) -> tuple[Obligation, ...]:
+        """All of them; what the search for a counterexample says first."""
+        found = () if self.is_proved else self.search()
+        return (*found, *self.argument)
 
     @property
     def verdict(self) -> Verdict:
         """REFUTED if an obligation is, else OUTSIDE if one is, else PROVED."""
+        if self.is_proved:
+            return Verdict.PROVED
         found = {o.verdict for o in self.obligations}
         return next((v for v in (Verdict.REFUTED, Verdict.OUTSIDE) if v in found), Verdict.PROVED)
 
@@ -76,7 +122,7 @@ class Certificate:
         Raises:
             ProofError: with the first counterexample, or what is outside the model.
         """
-        if self.verdict is Verdict.PROVED:
+        if self.is_proved:
             return
         first, *rest = self.failures
         more = (f"{len(rest)} more obligations are not proved",) if rest else ()
@@ -89,7 +135,8 @@ class Certificate:
         )
 
     def __str__(self) -> str:
-        lines = [f"{self.kernel}: {self.verdict.value}"]
+        at = f" for {', '.join(f'{name} = {value}' for name, value in self.extents)}" if self.extents else ""
+        lines = [f"{self.kernel}: {self.verdict.value}{at}"]
         for layer in Layer:
             mine = [o for o in self.obligations if o.layer is layer]
             if mine:

@@ -46,13 +46,12 @@ class Pairs:
         if names != [n for n in THREAD_NAMES if n in two[1]]:
             return None
         shared = sorted(equal & one[1].keys() & two[1].keys())
-        left, right = (np.unique(np.stack([*keys, *(env[n] for n in (*shared, *names))]), axis=1) for keys, env in (one, two))
+        left, right = (_distinct([*keys, *(env[n] for n in (*shared, *names))]) for keys, env in (one, two))
         size = len(one[0]) + len(shared)
         if size == 0:
             groups, rest = np.zeros(left.shape[1], np.int64), np.zeros(right.shape[1], np.int64)
         else:
-            _, number = np.unique(np.concatenate([left[:size], right[:size]], axis=1), axis=1, return_inverse=True)
-            number = number.reshape(-1)
+            number = _numbers(np.concatenate([left[:size], right[:size]], axis=1))
             groups, rest = number[: left.shape[1]], number[left.shape[1] :]
         order = np.argsort(rest, kind="stable")
         begin = np.searchsorted(rest[order], groups, "left")
@@ -92,6 +91,30 @@ class Pairs:
             return False
         one, two = (sum((k * env[n] for n, k in strides.items()), start=np.zeros(1, np.int64)) for env in (self.first, self.second))
         return bool((one // WARP == two // WARP).all())
+
+
+def _numbers(rows: Ints) -> Ints:
+    """A number for each column, the same for equal columns."""
+    found = np.zeros(rows.shape[1], np.int64)
+    count = 1
+    for row in rows:
+        if not row.size:
+            break
+        low, high = int(row.min()), int(row.max())
+        width = high - low + 1
+        if count * width > 1 << 62:  # fewer numbers for what there is
+            _, found = np.unique(found, return_inverse=True)
+            count = int(found.max()) + 1
+        found = found * width + (row - low)
+        count *= width
+    return found
+
+
+def _distinct(columns: list[Ints]) -> Ints:
+    """Columns without repetitions, each row one of ``columns``."""
+    rows = np.stack(columns)
+    _, first = np.unique(_numbers(rows), return_index=True)
+    return rows[:, first]
 
 
 def _countable(e: Expr, ranges: Ranges) -> bool:

@@ -9,8 +9,8 @@ from taskfuse.check.meetings import uneven
 from taskfuse.check.paths import Paths
 from taskfuse.check.program import THREADS, Block, Node
 from taskfuse.check.threads import Conditions
-from taskfuse.ir.scalar import Const, Expr, const, eq, lt, prove, substitute, sym
-from taskfuse.kir.nodes import Acquire, Advance, Arrive, ArriveAsync, Expect, For, Release, Wait
+from taskfuse.ir.scalar import Compare, CompareOp, Const, Expr, const, eq, ge, maximum, minimum, prove, substitute, sym
+from taskfuse.kir.nodes import Acquire, Advance, Arrive, ArriveAsync, Expect, For, Release, TmaLoad, Wait
 
 Item = Node | tuple[Node | Conditions, list["Item"]]
 """An operation on a cursor, or the loop or the conditions around some of them."""
@@ -30,11 +30,22 @@ class Visit:
     """One position in the text: the wait, the arrivals, the advance.
 
     ``wait`` is ``None`` in the visits of a release cursor, ``arrivals`` empty in those of the cursor that it trails.
+
+    Attributes:
+        lag: of a release cursor: how many positions it trails.
+        drain: of a release cursor: the arrivals behind the loop, by position in the text; ``arrivals`` are those in the loop.
     """
 
     wait: Node | None
     arrivals: tuple[Node, ...]
     advance: Node
+    lag: int = 0
+    drain: tuple[tuple[Node, ...], ...] = ()
+
+    @property
+    def releases(self) -> tuple[Node, ...]:
+        """All arrivals, in the loop and behind it."""
+        return (*self.arrivals, *(n for group in self.drain for n in group))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -112,6 +123,12 @@ def parse(items: list[Item], *, trailing: bool, waits: bool, arrives: bool) -> t
     for item in items:
         if isinstance(item, tuple):
             key, inner = item
+            loads = _loads(item)
+            if loads:
+                if waits and wait is None:
+                    raise NotRing("it arrives at a position without waiting for it", loads[0])
+                arrivals += loads
+                continue
             if wait is not None or arrivals:
                 raise NotRing("a position begins outside of a loop or condition and ends inside", *([wait] if wait else arrivals[:1]))
             parsed = parse(inner, trailing=trailing, waits=waits, arrives=arrives)
@@ -148,23 +165,73 @@ def parse(items: list[Item], *, trailing: bool, waits: bool, arrives: bool) -> t
     return _peeled(parts) if trailing else tuple(parts)
 
 
+def _loads(item: Item) -> list[Node]:
+    """The loads of a loop that holds nothing else; empty if it is none."""
+    if not isinstance(item, tuple):
+        return [item] if isinstance(item.stmt, TmaLoad) else []
+    key, inner = item
+    if not isinstance(key, Node):
+        return []
+    found = [_loads(i) for i in inner]
+    return [n for loads in found for n in loads] if all(found) else []
+
+
 def _peeled(parts: list[Part]) -> tuple[Part, ...]:
-    """``for i in a..b: if i > a: position`` and a position behind is ``for i in a..b: position`` if the loop runs at all."""
+    """``for i in a..b: if i >= a + L: position`` and ``min(L, b - a)`` positions behind are ``for i in a..b: position``."""
     found: list[Part] = []
     k = 0
     while k < len(parts):
-        part = parts[k]
-        following = parts[k + 1] if k + 1 < len(parts) else None
-        match part, following:
-            case Repeat(
-                node=Node(stmt=For(var=var, start=start, step=Const(value=1))) as node, inner=(Choice(conditions=(c,), inner=(Visit() as one,)),)
-            ), Visit() as two if c is lt(start, sym(var)) and node.runs():
-                found.append(Repeat(node, (Visit(None, (*one.arrivals, *two.arrivals), one.advance),)))
-                k += 2
+        match parts[k]:
+            case Repeat(node=Node(stmt=For(var=var, start=start, step=Const(value=1))) as loop, inner=(Choice(conditions=(c,), inner=(Visit() as one,)),)):
+                lag = _lag(c, sym(var) - start)
+                drain = _drain(parts[k + 1 :], loop, lag)
+                if drain:
+                    found.append(Repeat(loop, (Visit(None, one.arrivals, one.advance, lag, tuple(v.arrivals for v in visits(drain))),)))
+                    k += 1 + len(drain)
+                    continue
             case _:
-                found.append(part)
-                k += 1
+                pass
+        found.append(parts[k])
+        k += 1
     return tuple(found)
+
+
+def _lag(condition: Expr, trip: Expr) -> int:
+    """``L`` of a condition ``trip >= L``, and 0 if it is something else."""
+    match condition:
+        case Compare(op=(CompareOp.LT | CompareOp.LE) as op, a=a, b=b):
+            least = trip - (b - a) + (1 if op is CompareOp.LT else 0)
+            return least.value if isinstance(least, Const) and least.value > 0 else 0
+        case _:
+            return 0
+
+
+def _drain(behind: list[Part], loop: Node, lag: int) -> tuple[Part, ...]:
+    """The positions behind a loop that are the ``min(lag, trips)`` last ones that it leaves: the parts; none if these are not so many."""
+    assert isinstance(loop.stmt, For)
+    trips = loop.stmt.stop - loop.stmt.start
+    facts = loop.context.facts
+    left = minimum(lag, trips)
+    if not lag or not behind:
+        return ()
+    match behind[0]:
+        case Repeat(node=Node(stmt=For(start=start, stop=stop, step=Const(value=1))), inner=(Visit(),)):
+            count = stop - start
+            return (behind[0],) if any(count is e or prove(eq(count, e), facts) for e in (left, maximum(left, 0))) else ()
+        case _:
+            pass
+    first = behind[:lag]
+    if len(first) < lag:
+        return ()
+    for k, part in enumerate(first):
+        match part:
+            case Visit() if prove(ge(trips, k + 1), facts):
+                pass
+            case Choice(conditions=(c,), inner=(Visit(),)) if _lag(c, trips) == k + 1:
+                pass
+            case _:
+                return ()
+    return tuple(first)
 
 
 @dataclass(slots=True)
@@ -213,10 +280,8 @@ def match_trailing(waits: tuple[Part, ...], releases: tuple[Part, ...]) -> None:
         raise NotRing("the cursor that releases visits other positions than the one that waits", *(n for n in (_first(waits), _first(releases)) if n))
     for one, two in zip(waits, releases, strict=True):
         match one, two:
-            case Visit(wait=Node() as wait), Visit(arrivals=arrivals):
-                behind = [a for a in arrivals if a.loops == wait.loops]
-                peeled = len(behind) < len(arrivals)
-                if not behind or (not peeled and min(a.number for a in behind) < wait.number):
+            case Visit(wait=Node() as wait), Visit(arrivals=arrivals) as two:
+                if not two.lag and (not arrivals or min(a.number for a in arrivals) < wait.number or any(a.loops != wait.loops for a in arrivals)):
                     raise NotRing("it arrives at a position before it waits for it", *arrivals[:1], wait)
             case Repeat(node=Node() as x, inner=left), Repeat(node=Node() as y, inner=right) if x is y:
                 match_trailing(left, right)

@@ -33,6 +33,7 @@ from taskfuse.kir.nodes import (
     Commit,
     Compute,
     Expect,
+    FenceInit,
     FenceProxyAsync,
     HostParam,
     InitBarrier,
@@ -55,8 +56,10 @@ _OPERATIONS = {Queue.WGMMA: "a wgmma", Queue.BULK: "a TMA store", Queue.COPY: "a
 
 @dataclass(slots=True, eq=False)
 class _Cell:
-    """An mbarrier: its state, the clock of each completed phase, who waited for which."""
+    """An mbarrier: its state, the clock of each completed phase, who waited for which; who initialized it, and when."""
 
+    maker: int
+    made: int
     count: int
     pending: int
     clock: Clock
@@ -117,6 +120,7 @@ class Run:
         self.open: dict[tuple[int, Queue], list[Clock]] = {}
         self.fences: list[list[tuple[int, int]]] = [[] for _ in range(self.size)]
         self.covered = [0] * self.size
+        self.published: list[list[int]] = [[] for _ in range(self.size)]
         self.released: set[int] = set()
         self.issued = [0] * (parts * self.size)
         self.expected: dict[tuple[int, int, int], int] = {}
@@ -200,8 +204,7 @@ class Run:
                 key = (t // self.per, *e.key)
                 if key in self.cells:
                     raise Refuted(f"{e.key[0]}[{e.key[1]}]", "it is initialized twice", self._who(t, e))
-                self._tick(t)
-                self.cells[key] = _Cell(e.values, e.values, self.clocks[t].copy())
+                self.cells[key] = _Cell(t, self._tick(t), e.values, e.values, self.clocks[t].copy())
                 self.cells[key].done.append(self.clocks[t].copy())
                 return True
             case Arrive() | Expect():
@@ -252,6 +255,9 @@ class Run:
                     self._touch(t, e, buffer, elements, True, clock, self.size + t, block)
                     cell = self._cell(t, e, block)
                     self._in_phase(t, e, cell)
+                    if not self._fenced(self.published, cell.maker, cell.made, clock):
+                        reason = "the copy engine may use it before it sees its initialization: no FENCE mbarrier_init of the initializer comes in between"
+                        raise Refuted(f"{e.key[0]}[{e.key[1]}]", reason, self._who(t, e))
                     np.maximum(cell.clock, clock, out=cell.clock)
                     cell.bytes -= size
                     self._settle(e, cell)
@@ -287,6 +293,9 @@ class Run:
                 tick = self._tick(t)
                 self.fences[t].append((tick, int(self.clocks[t, 2 * self.size + t]) if len(self.clocks[t]) > 2 * self.size else 0))
                 return True
+            case FenceInit():
+                self.published[t].append(self._tick(t))
+                return True
             case _:
                 return True
 
@@ -307,7 +316,13 @@ class Run:
     def _visit(self, block: int, component: int, t: int, e: Event) -> None:
         """Remember what reaches another block, which must not have exited."""
         if block != t // self.per:
-            self.visits.setdefault(block, []).append((component, int(self.clocks[t, t]) if component == t else self.issued[t], t, e))
+            self.visits.setdefault(block, []).append((component, int(self.clocks[t, t]) if component == t else self.issued[component], t, e))
+
+    @staticmethod
+    def _fenced(fences: list[list[int]], thread: int, when: int, clock: Clock) -> bool:
+        """A thread has fenced what it did at a time, and that comes before a clock."""
+        later = bisect_right(fences[thread], when)
+        return later < len(fences[thread]) and bool(clock[thread] >= fences[thread][later])
 
     def _cell(self, t: int, e: Event, block: int | None = None) -> _Cell:
         name, slot = e.key

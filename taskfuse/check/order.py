@@ -68,7 +68,7 @@ class _Level:
     def _chain(self, span: _Span, before: set[Node]) -> set[Node]:
         """Program order through a block; returns what is last."""
         last = before
-        held = [(s, n) for s, n in self._turns.get(span.block, []) if span not in self._spans or s is not span]
+        held = [(s, n) for s, n in self._turns.get(span.block, []) if s not in self._spans]
         for node in span.block.nodes[span.low : span.high + 1]:
             if not self._paths.holds(node):
                 continue
@@ -117,7 +117,13 @@ def deadlocks(program: Program, paths: Paths, rings: Rings) -> list[Obligation]:
             if first.block is not last.block:
                 return [Obligation(Layer.ORDER, f"ring {ring.full}/{ring.empty}", Verdict.OUTSIDE, "its turn is not taken and passed in one block")]
             span = _Span(first.block, first.index, last.index)
+            for _, other in (pair for pair in turns.get(span.block, []) if pair[0].low <= span.high and span.low <= pair[0].high):
+                if [merged.of(n) for n in loop.loops] != [merged.of(n) for n in other.loops]:
+                    return [Obligation(Layer.ORDER, f"ring {ring.full}/{ring.empty}", Verdict.OUTSIDE, "its turn overlaps that of loops it does not share")]
+                merged.join(loop, other)  # an instance takes both turns in one iteration
             turns.setdefault(span.block, []).append((span, loop))
+    for spans in turns.values():
+        for span, loop in spans:
             groups.setdefault(merged.of(loop), []).append(span)
     for n in program.nodes:
         if isinstance(n.stmt, For) and paths.holds(n):
@@ -191,7 +197,7 @@ def _first_loop(part: Part) -> Node | None:
 
 def _arrivals(part: Part) -> list[Node]:
     if isinstance(part, Visit):
-        return list(part.arrivals)
+        return list(part.releases)
     return [a for p in part.inner for a in _arrivals(p)]
 
 

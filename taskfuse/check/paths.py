@@ -75,6 +75,7 @@ class Paths:
         self._constant = BLOCKS | {e.name for e in program.kernel.extents} | {p.name for p in program.kernel.params}
         self._inner: dict[Block, list[Node]] = {}
         self._holds: set[Node] = set()
+        self._bodies: dict[Node, list[Step]] = {}
         for node in reversed(program.nodes):
             if isinstance(node.stmt, SYNCHRONIZING) or any(n in self._holds for block in node.blocks for n in block.nodes):
                 self._holds.add(node)
@@ -120,15 +121,22 @@ class Paths:
         steps += [Step(n, Region.BETWEEN) for n in self._within(first.block, first.index + 1, second.index, self._known(a, b))]
         return steps + self._before(two[depth + 1 :])
 
-    def around(self, a: Node, b: Node, loop: Node) -> list[Step]:
-        """From ``a`` to ``b`` in a later iteration of a loop around both, with no statement passed but those of the first and the last one."""
+    def around(self, a: Node, b: Node, loop: Node, between: int = 0) -> list[Step]:
+        """From ``a`` to ``b`` in a later iteration of a loop around both, with at least ``between`` whole iterations between the two."""
         depth = a.path.index(loop) + 1
-        return self._after(a.path[depth:]) + self._before(b.path[depth:])
+        return self._after(a.path[depth:]) + between * self.body(loop) + self._before(b.path[depth:])
+
+    def passed(self, a: Node, b: Node, later: int) -> list[Step] | None:
+        """From ``a`` to ``b``, so many iterations of the innermost loop around ``b`` later; ``None`` if control never goes there."""
+        return self.around(a, b, b.loops[-1], later - 1) if later else self.forward(a, b)
 
     def body(self, loop: Node) -> list[Step]:
         """A whole iteration of a loop."""
-        block = loop.blocks[0]
-        return [Step(n, Region.BETWEEN) for n in self._within(block, 0, len(block.nodes), self._known(loop))]
+        found = self._bodies.get(loop)
+        if found is None:
+            block = loop.blocks[0]
+            found = self._bodies[loop] = [Step(n, Region.BETWEEN) for n in self._within(block, 0, len(block.nodes), self._known(loop))]
+        return found
 
     def to_end(self, a: Node) -> list[Step]:
         """From ``a`` to the end of the kernel."""

@@ -1,6 +1,6 @@
 """The kernel as a tree of nodes that know what holds around them: conditions, loops, the statements before and after.
 
-Loops without code vanish, and so do those that never have an iteration; unrolled loops that hold asynchronous operations are copied out, as they
+Loops without code vanish, and so do those that never have an iteration, or always one; unrolled loops that hold asynchronous operations are copied out, as they
 will be; an arm of a chain also carries the negations of the arms before it, where its own condition does not imply them.
 """
 
@@ -8,12 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from taskfuse.check.ranges import Ranges, terms_of
-from taskfuse.ir.scalar import ONE, TRUE, And, Const, Expr, Facts, FloorDiv, ge, le, lt, not_, prove, simplify, substitute, sym
+from taskfuse.ir.scalar import ONE, TRUE, And, Const, Expr, Facts, FloorDiv, const, ge, le, lt, not_, prove, simplify, substitute, sym
 from taskfuse.ir.types import BLOCK_TYPES, CLUSTER_TYPES, THREAD_TYPES
-from taskfuse.kir import Kernel, map_expressions, map_stmts, stmt_text, walk
+from taskfuse.kir import Kernel, barrier_slots, bodies, map_expressions, map_stmts, stmt_text, walk, with_bodies
 from taskfuse.kir.nodes import Bind, Commit, CursorInit, For, HostParam, If, LdMatrix, Mma, Queue, Retire, StMatrix, Stmt, TmaLoad, TmaStore, Wgmma
+
+if TYPE_CHECKING:
+    from taskfuse.check.linear import Linear
 
 THREAD_NAMES = tuple(p.index_name for p in THREAD_TYPES)
 BLOCK_NAMES = tuple(p.index_name for p in BLOCK_TYPES)
@@ -36,6 +40,8 @@ class Context:
         loops: the loops around it, outermost first.
         ranges: constant bounds that follow.
         role: label of the innermost labelled arm.
+        limits: symbolic bounds of indices and loop variables, as far as they were asked for.
+        linear: what linear arithmetic has found here, for :class:`~taskfuse.check.linear.Linear`.
     """
 
     conditions: tuple[Expr, ...]
@@ -47,6 +53,8 @@ class Context:
     _base: Facts | None
     _added: tuple[Expr, ...] = ()
     _facts: Facts | None = None
+    linear: Linear | None = None
+    limits: dict[str, tuple[list[Expr], list[Expr]]] = field(default_factory=lambda: dict[str, tuple[list[Expr], list[Expr]]]())
 
     @property
     def facts(self) -> Facts:
@@ -184,6 +192,9 @@ class Program:
                 continue
             if isinstance(stmt, For) and block.context.ranges.refutes(lt(stmt.start, stmt.stop)):
                 continue
+            if isinstance(stmt, For) and block.context.ranges.of(stmt.stop - stmt.start) == (1, 1):
+                self._fill(block, _at(stmt, stmt.start))
+                continue
             node = Node(stmt, block, len(self.nodes), len(block.nodes))
             self.nodes.append(node)
             block.nodes.append(node)
@@ -197,6 +208,9 @@ class Program:
                     for arm in stmt.branches:
                         own = conjuncts(arm.cond)
                         context = block.context.under(own, arm.label)
+                        if context.ranges.empty:  # nobody ever comes here
+                            before.append(not_(arm.cond))
+                            continue
                         left = tuple(n for n in before if not (context.ranges.implies(n) or prove(n, context.facts)))
                         if left:
                             context = block.context.under((*own, *left), arm.label)
@@ -269,24 +283,49 @@ def _in_blocks(kernel: Kernel) -> tuple[Stmt, ...]:
     return map_stmts(kernel.body, lambda s: map_expressions(s, written))
 
 
+def _at(loop: For, value: Expr) -> tuple[Stmt, ...]:
+    """A loop's body in one iteration."""
+    return map_stmts(loop.body, lambda s: map_expressions(s, lambda e: substitute(e, {loop.var: value})))
+
+
 def _unrolled(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
     """Unrolled loops that hold asynchronous operations, copied out: how many batches are in flight depends on the copy.
 
-    Not so where every retire of asynchronous copies waits for all of them.
+    Unrolled loops around the other ends of the mbarriers in them are copied out alike.
     """
     pending = any(isinstance(s, Retire) and s.queue is Queue.COPY and s.pending for s in walk(body))
 
     def counts(s: Stmt) -> bool:
         return isinstance(s, QUEUED) and (pending or not (isinstance(s, (Commit, Retire)) and s.queue is Queue.COPY))
 
-    def copies(stmt: Stmt) -> Stmt | tuple[Stmt, ...]:
-        match stmt:
-            case For(var=var, start=Const(value=start), stop=Const(value=stop), step=Const(value=step), unroll=True):
-                values = range(start, stop, step)
-                if len(values) > UNROLL_LIMIT or not any(map(counts, walk(stmt.body))):
-                    return stmt
-                return tuple(s for v in values for s in map_stmts(stmt.body, lambda s, v=v: map_expressions(s, lambda e: substitute(e, {var: v}))))
-            case _:
-                return stmt
+    loops = [s for s in walk(body) if isinstance(s, For) and _copies(s)]
+    inside = {id(loop): {slot.name for s in walk(loop.body) for slot in barrier_slots(s)} for loop in loops}
+    chosen = {id(loop) for loop in loops if any(map(counts, walk(loop.body)))}
+    while True:
+        names = {name for loop in chosen for name in inside[loop]}
+        more = {loop for loop, mine in inside.items() if mine & names} | chosen
+        if more == chosen:
+            break
+        chosen = more
 
-    return map_stmts(body, copies)
+    def copied(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+        found: list[Stmt] = []
+        for stmt in body:
+            inner = bodies(stmt)
+            made = with_bodies(stmt, tuple(map(copied, inner))) if inner else stmt
+            if id(stmt) in chosen and isinstance(made, For):
+                found += [s for value in _copies(made) for s in _at(made, const(value))]
+            else:
+                found.append(made)
+        return tuple(found)
+
+    return copied(body) if chosen else body
+
+
+def _copies(loop: For) -> range:
+    """The values of an unrolled loop's variable; none if it is another loop, or a long one."""
+    match loop:
+        case For(start=Const(value=start), stop=Const(value=stop), step=Const(value=step), unroll=True) if 0 < len(range(start, stop, step)) <= UNROLL_LIMIT:
+            return range(start, stop, step)
+        case _:
+            return range(0)

@@ -7,6 +7,7 @@ the proxy fence of its writer.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from taskfuse.check.accesses import Engine, Use, Uses, overlapping
@@ -18,7 +19,7 @@ from taskfuse.check.paths import Paths, Region, Step, common_loops
 from taskfuse.check.program import BLOCKS, THREADS, Node, Program
 from taskfuse.check.relation import Relation
 from taskfuse.check.remote import apart
-from taskfuse.check.ring_instances import same_ring
+from taskfuse.check.ring_instances import share_ring
 from taskfuse.check.rings import Endpoint, Ring, Rings
 from taskfuse.check.threads import Threads
 from taskfuse.ir.scalar import Expr, const, sym
@@ -53,9 +54,9 @@ class Races:
         self._private = self._private_rings()
         self._pairs: tuple[Pairs | None] | None = None
 
-    def check(self) -> list[Obligation]:
-        """Every pair of conflicting accesses."""
-        found: list[Obligation] = []
+    def check(self) -> Iterator[Obligation]:
+        """Every pair of conflicting accesses: those that may race, one by one; or one obligation for all."""
+        failed = False
         pairs = 0
         for buffer, uses in self.uses.by_buffer.items():
             writes = any(u.is_write for u in uses)
@@ -67,7 +68,8 @@ class Races:
                         pairs += 1
                         reason = self._pair(a, b)
                         if reason:
-                            found.append(self._obligation(buffer, a, b, reason))
+                            failed = True
+                            yield self._obligation(buffer, a, b, reason)
         for one, two in overlapping(self.program):
             for a in self.uses.by_buffer.get(one, []):
                 for b in self.uses.by_buffer.get(two, []):
@@ -75,10 +77,10 @@ class Races:
                         pairs += 1
                         reason = self._pair(*((a, b) if a.number < b.number else (b, a)))
                         if reason:
-                            found.append(self._obligation(f"{one} and {two}", a, b, reason))
-        if not found:
-            found.append(Obligation(Layer.ADDRESS, "races", Verdict.PROVED, f"{pairs} pairs of conflicting accesses are ordered or disjoint"))
-        return found
+                            failed = True
+                            yield self._obligation(f"{one} and {two}", a, b, reason)
+        if not failed:
+            yield Obligation(Layer.ADDRESS, "races", Verdict.PROVED, f"{pairs} pairs of conflicting accesses are ordered or disjoint")
 
     def _obligation(self, subject: str, a: Use, b: Use, reason: str) -> Obligation:
         notes = tuple(
@@ -147,13 +149,13 @@ class Races:
         if u.engine is Engine.LOAD:
             return n in visit.arrivals
         if u.engine is Engine.COPY:
-            return u.is_write and not end.lag and any(self._hands_over(u, a, end) for a in visit.arrivals)
+            return u.is_write and end.release == end.cursor and any(self._hands_over(u, a, end) for a in visit.arrivals)
         if u.engine is Engine.TENSOR:
             return self._read_released(u, Queue.WGMMA, end, visit)
         if u.engine is Engine.STORE:
             return self._read_released(u, Queue.BULK, end, visit)
-        if end.lag:
-            return False
+        if end.release != end.cursor:
+            return self._read_released(u, None, end, visit)
         return any(n.number < a.number and self._released(u, a, end) for a in visit.arrivals if not isinstance(a.stmt, (ArriveAsync, TmaLoad)))
 
     def _hands_over(self, u: Use, arrival: Node, end: Endpoint) -> bool:
@@ -178,6 +180,11 @@ class Races:
                 return True
         return False
 
+    def _published(self, a: Use, b: Use, one: Section | None, two: Section | None) -> bool:
+        """Uses of a slot by one end, at different positions: the ring orders them, and a generic write is fenced where an engine comes later."""
+        sides = ((a, b, one), (b, a, two))
+        return all(s is not None and self._fenced(x, s) for x, y, s in sides if x.is_write and _crosses_proxies(x, y))
+
     def _arrives(self, u: Use, arrival: Node) -> bool:
         """True only if whoever makes an access makes an arrival, too."""
         return self.threads.implies(u.context.conditions, self.threads.split(arrival.conditions).threads, u.context)
@@ -185,21 +192,28 @@ class Races:
     def _released(self, u: Use, arrival: Node, end: Endpoint) -> bool:
         return self._arrives(u, arrival) or self.rings.released(u.node, arrival, end)
 
-    def _read_released(self, u: Use, queue: Queue, end: Endpoint, visit: Visit) -> bool:
-        """An asynchronous read of a slot is retired before the slot is released: by whole warps (wgmma), or by the thread that issued it."""
+    def _read_released(self, u: Use, queue: Queue | None, end: Endpoint, visit: Visit) -> bool:
+        """A read of a slot is over before the slot is released.
+
+        An asynchronous one is retired: by whole warps (wgmma), or by the thread that issued it (bulk). One of the thread itself (no queue) comes
+        before its own arrival, or before a meeting with the thread that arrives.
+        """
         forms = {v.wait: r for v, r in zip(end.visits(), visits(end.releases), strict=True)}
         release = forms.get(visit.wait)
         if release is None:
             return False
-        for a in release.arrivals:
-            if end.lag and a.loops == u.node.loops[: len(a.loops)] and len(a.loops) == len(visit.wait.loops if visit.wait else ()):
-                steps = self.paths.around(u.node, a, a.loops[-1]) if a.loops else None
-            else:
-                steps = self.paths.forward(u.node, a)
-            retired = None if steps is None else self._retired(steps, queue, u)
-            if steps is None or retired is None:
+        for a in release.releases:
+            steps = self.paths.passed(u.node, a, release.lag if a in release.arrivals else 0)
+            if steps is None:
                 return False
-            if queue is Queue.BULK and not (self._arrives(u, a) or (not end.lag and self.rings.released(steps[retired].node, a, end))):
+            if queue is None:
+                if not self._arrives(u, a) and not self.rings.met(steps, a, end):
+                    return False
+                continue
+            retired = self._retired(steps, queue, u)
+            if retired is None:
+                return False
+            if queue is Queue.BULK and not (self._arrives(u, a) or self.rings.met(steps[retired + 1 :], a, end)):
                 return False
         return bool(release.arrivals)
 
@@ -230,16 +244,11 @@ class Races:
         reason, relation = self._conflict(a, b)
         if not reason or relation is None:
             return reason
-        if relation.apart(a, b):
+        equal = frozenset(relation.equal)
+        pairs = self._enumerated(a, b, equal) if equal >= BLOCKS else None
+        if pairs is not None and (pairs.empty or (not a.engine.is_async and not b.engine.is_async and pairs.one_thread(equal))):
             return ""
-        pairs = self._enumerated(a, b, frozenset(relation.equal))
-        if (
-            pairs is not None
-            and relation.equal >= BLOCKS
-            and (pairs.empty or (not a.engine.is_async and not b.engine.is_async and pairs.one_thread(frozenset(relation.equal))))
-        ):
-            return ""
-        return reason
+        return "" if relation.excluded() or relation.apart(a, b) else reason
 
     def _enumerated(self, a: Use, b: Use, equal: frozenset[str]) -> Pairs | None:
         if self._pairs is None:
@@ -249,7 +258,7 @@ class Races:
     def _conflict(self, a: Use, b: Use) -> tuple[str, Relation | None]:
         """Why two accesses may race, as far as digits and barriers tell."""
         one, two = self._section(a), self._section(b)
-        if one is not None and two is not None and one.ring is two.ring and not same_ring(a, one.end, b, two.end):
+        if one is not None and two is not None and one.ring is two.ring and not share_ring(a, one.end, b, two.end):
             one = two = None
         if one is not None and two is not None and one.ring is two.ring and a.buffer == b.buffer and a.index[0] is not None:
             producers = (one.end is one.ring.producer, two.end is two.ring.producer)
@@ -271,13 +280,16 @@ class Races:
         once = self._after_load(a, b)
         if once:
             return "", None
-        same_position = a.buffer == b.buffer and one is not None and two is not None and one.end is two.end and self._slot_axis(a) == self._slot_axis(b)
+        same_ring = a.buffer == b.buffer and one is not None and two is not None and one.end is two.end and self._slot_axis(a) == self._slot_axis(b)
+        if same_ring and not self._published(a, b, one, two):
+            same_ring = False
+        same_position = same_ring and one is not None and two is not None and one.visit is two.visit
         loops = [loop for loop in common_loops(a.node, b.node) if isinstance(loop.stmt, For) and loop.stmt.var not in equal]
         if a.node is b.node:
             one_load = a.engine is b.engine is Engine.LOAD and same_position and self.threads.alone(a.context.conditions)
             if not one_load and (generic or not equal >= THREADS | BLOCKS):
                 return "different threads may touch one element in one statement", r
-        else:
+        elif same_position or not same_ring:
             steps = self.paths.forward(a.node, b.node)
             if steps is None:
                 back = self.paths.forward(b.node, a.node)
@@ -289,11 +301,12 @@ class Races:
             elif not self._ordered(steps, a, b, equal):
                 return "nothing orders them in one iteration", r
         for loop in loops:
-            if same_position and self._advances(one, loop):
+            if same_ring and self._advances(one, loop):
                 continue
             private = self._private_of(a, b, loop)
             if private is not None:
-                if not self._ordered(private, a, b, equal, whole=True) or not self._ordered(private, b, a, equal, whole=True):
+                between, inner = private
+                if not all(self._ordered(self.paths.around(x.node, y.node, inner, between), x, y, equal) for x, y in ((a, b), (b, a))):
                     return f"nothing orders the uses of a slot that are {self._private[self._slot_of(a)][0]} iterations apart", r
                 continue
             for x, y in ((a, b), (b, a)):
@@ -342,8 +355,8 @@ class Races:
         assert section is not None
         return loop in section.visit.advance.loops
 
-    def _private_of(self, a: Use, b: Use, loop: Node) -> list[Step] | None:
-        """What is passed between two uses of a slot of a ring inside one role, in different positions; ``None`` if the ring does not tell."""
+    def _private_of(self, a: Use, b: Use, loop: Node) -> tuple[int, Node] | None:
+        """Two uses of a slot of a ring inside one role, in different positions: how many positions lie between, each an iteration of which loop."""
         slot = self._slot_of(a)
         if slot == "" or slot != self._slot_of(b) or a.buffer != b.buffer or slot not in self._private:
             return None
@@ -353,11 +366,11 @@ class Races:
             return None
         if loop is not inner and loop not in inner.loops:
             return None
-        return self.paths.body(inner)
+        return slots - 1, inner
 
     # -- order --------------------------------------------------------------------------------------------------------------------------
 
-    def _ordered(self, steps: list[Step], a: Use, b: Use, equal: frozenset[str], *, whole: bool = False) -> bool:
+    def _ordered(self, steps: list[Step], a: Use, b: Use, equal: frozenset[str]) -> bool:
         """True if what stands between ``a`` and a later ``b`` orders them: a retire of ``a``, a fence for ``b``, a meeting of both, in that order."""
         start = 0
         same = equal >= THREADS | BLOCKS

@@ -40,12 +40,17 @@ def join(a: Span, b: Span) -> Span:
 
 
 class Ranges:
-    """Spans of atoms (symbols, quotients, ...) under a list of conditions. Immutable; ``under`` gives stronger ones."""
+    """Spans of atoms (symbols, quotients, ...) under a list of conditions. Immutable; ``under`` gives stronger ones.
 
-    __slots__ = ("_memo", "_next", "known")
+    Attributes:
+        empty: the conditions hold nowhere; False: they may.
+    """
 
-    def __init__(self, known: dict[Expr, Span]) -> None:
+    __slots__ = ("_memo", "_next", "empty", "known")
+
+    def __init__(self, known: dict[Expr, Span], *, empty: bool = False) -> None:
         self.known = known
+        self.empty = empty
         self._memo: dict[Expr, Span] = {}
         self._next: dict[Expr, Ranges] = {}
 
@@ -58,9 +63,11 @@ class Ranges:
         found = self._next.get(condition)
         if found is None:
             known = dict(self.known)
+            empty = self.empty or self.refutes(condition)
             for atom, span in _spans(condition):
-                known[atom] = meet(known.get(atom, self.of(atom)), span)
-            found = self._next[condition] = Ranges(known)
+                lo, hi = known[atom] = meet(known.get(atom, self.of(atom)), span)
+                empty = empty or (lo is not None and hi is not None and lo > hi)
+            found = self._next[condition] = Ranges(known, empty=empty)
         return found
 
     def under_all(self, conditions: Iterable[Expr]) -> Ranges:

@@ -9,10 +9,11 @@ the accesses never meet.
 from __future__ import annotations
 
 from taskfuse.check.accesses import Use
+from taskfuse.check.linear import Linear
 from taskfuse.check.program import BLOCKS, THREADS, Context
 from taskfuse.check.ranges import OPEN, Span, join, meet, terms_of
-from taskfuse.check.threads import Threads, bounds_of
-from taskfuse.ir.scalar import Const, Expr, FloorDiv, Max, Min, Mod, Product, Sum, Sym, Xor, const, ge, lt, not_, prove, substitute, sym
+from taskfuse.check.threads import Conditions, Threads, bounds_of
+from taskfuse.ir.scalar import Const, Expr, FloorDiv, Max, Min, Mod, Product, Sum, Sym, Xor, const, ge, lt, not_, prove, simplify, substitute, sym
 from taskfuse.ir.types import MemoryType
 from taskfuse.kir.nodes import For
 
@@ -35,6 +36,7 @@ class Relation:
         self._facts: set[Expr] = set()
         self._varying = frozenset(_varying(a)) | frozenset(_varying(b))
         self._quotients: set[Expr] = set()
+        self._clash: tuple[Conditions, Conditions] = (), ()
         if a.memory is MemoryType.Shared:
             self.equal |= BLOCKS
         self.equal |= {n for n, e in (*threads.extents.items(), *threads.grid.items()) if isinstance(e, Const) and e.value == 1}
@@ -75,7 +77,7 @@ class Relation:
             if one[0] is not None and one[0] == one[1] and one == two:
                 self.equal.add(n)
                 continue
-            values = fixed_value(n, self.a), fixed_value(n, self.b)
+            values = self.threads.fixed_value(n, self.a), self.threads.fixed_value(n, self.b)
             if values[0] is not None and values[1] is not None and not (values[0] - values[1]).free and values[0] is values[1]:
                 self.equal.add(n)
 
@@ -112,6 +114,13 @@ class Relation:
             return False
         return self.known(divisor) and all(prove(ge(d, 1), self.a.facts) for d in (b, c))
 
+    def _reduced(self, e: Expr) -> bool:
+        """True only if an expression, or what it is in both contexts, has one value in both accesses."""
+        if self.known(e):
+            return True
+        simple = simplify(e, self.a.facts)
+        return simple is not e and self.known(simple) and simplify(e, self.b.facts) is simple
+
     def _learn(self, e: Expr) -> None:
         if isinstance(e, Sym):
             self.equal.add(e.name)
@@ -129,11 +138,11 @@ class Relation:
                     self._learn(b)
                 elif self.known(b):
                     self._learn(a)
-            case FloorDiv(a, b) if self.known(b) and e not in self._quotients and self.known(a % b):
+            case FloorDiv(a, b) if self.known(b) and e not in self._quotients and self._reduced(a % b):
                 self._quotients.add(e)
                 self._learn(a)
                 equations.append((a, a))
-            case Mod(a, b) if self.known(b) and e not in self._quotients and self.known(a // b):
+            case Mod(a, b) if self.known(b) and e not in self._quotients and self._reduced(a // b):
                 self._quotients.add(e)
                 self._learn(a)
                 equations.append((a, a))
@@ -213,6 +222,11 @@ class Relation:
     @staticmethod
     def _span(atom: Expr, context: Context) -> Span:
         span = context.ranges.of(atom)
+        if isinstance(atom, FloorDiv) and atom.b.free:
+            linear = Linear.of(context)
+            most = linear.most(atom)
+            if most is not None:
+                span = meet(span, (0 if linear.nonnegative(atom.a) else None, most))
         if span == OPEN and isinstance(atom, Mod) and prove(ge(atom.b, 1), context.facts):
             hi = context.ranges.of(atom.b)[1]
             return 0, None if hi is None else hi - 1
@@ -271,14 +285,17 @@ class Relation:
         if self.threads.disjoint(tuple(c for c in mine if c.free <= THREADS), tuple(c for c in theirs if c.free <= THREADS)):
             self.never = True
             return
+        self._clash = mine, theirs
         ranges = self.threads.context.ranges.under_all(mine)
-        if any(ranges.refutes(c) for c in theirs):
-            self.never = True
-            return
+        self.never = any(ranges.refutes(c) for c in theirs)
+
+    def excluded(self) -> bool:
+        """True only if the prover finds that the conditions on what is equal contradict each other. Slow: for where nothing else helps."""
+        mine, theirs = self._clash
         facts = self.threads.context.facts
         for c in mine:
             facts = facts.with_assumption(c)
-        self.never = any(c not in mine and prove(not_(c), facts) for c in theirs)
+        return any(c not in mine and prove(not_(c), facts) for c in theirs)
 
     def apart(self, a: Use, b: Use) -> bool:
         """True only if the prover finds an axis on which the indices differ in any case. Slow: for where nothing else helps."""
@@ -339,16 +356,6 @@ def _varying(use: Use) -> set[str]:
     for c in use.context.conditions:
         names |= {n for n in c.free if n.endswith((".slot", ".parity", ".phase"))}
     return names
-
-
-def fixed_value(name: str, context: Context) -> Expr | None:
-    """The value that an equation among the conditions gives an index."""
-    for c in context.conditions:
-        if name in c.free:
-            found = bounds_of(name, context, conditions=(c,))
-            if found is not None and found[0] is found[1] and name not in found[0].free:
-                return found[0]
-    return None
 
 
 def _minus(a: Span, b: Span) -> Span:

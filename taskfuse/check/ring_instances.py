@@ -14,7 +14,7 @@ from taskfuse.ir.scalar import Const, Expr, Mod, simplify, substitute, sym
 RING = "ring.number"
 
 
-def same_ring(a: Use, mine: Endpoint, b: Use, theirs: Endpoint) -> bool:
+def share_ring(a: Use, mine: Endpoint, b: Use, theirs: Endpoint) -> bool:
     """True only if accesses of one element, at two ends of rings, are made by blocks that use the same ring."""
     if not mine.instance:
         return True

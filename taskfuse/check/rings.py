@@ -26,7 +26,7 @@ from taskfuse.check.program import COLLECTIVE, THREADS, Node, Program
 from taskfuse.check.remote import joined
 from taskfuse.check.threads import Conditions, Threads
 from taskfuse.check.turns import distributed
-from taskfuse.ir.scalar import ONE, Const, Expr, Sym, const, eq, prove, sym
+from taskfuse.ir.scalar import ONE, Const, Expr, Sym, const, eq, maximum, prove, sym
 from taskfuse.kir import Kernel
 from taskfuse.kir.clusters import reached
 from taskfuse.kir.nodes import (
@@ -36,6 +36,7 @@ from taskfuse.kir.nodes import (
     BarrierScope,
     CursorInit,
     Expect,
+    For,
     InitBarrier,
     Queue,
     Retire,
@@ -319,10 +320,15 @@ class Rings:
                     pass
                 case _:
                     raise NotRing(f"cursor {cursor} is used for another barrier, too", n)
-        moving = [n for n in nodes if isinstance(n.stmt, (Wait, Advance))]
-        who = self._threads_of(moving)
+        who = self._threads_of([n for n in nodes if isinstance(n.stmt, Wait)])
+        moves = [n for n in nodes if isinstance(n.stmt, Advance)]
+        carried = self._threads_of(moves)  # threads that only carry the cursor may advance it, too
+        if not self.threads.implies(who, carried):
+            raise NotRing("others advance its cursor than those that wait with it", *moves[:1])
         turns = None
-        if any(isinstance(n.stmt, Advance) and n.stmt.count is not const(1) for n in moving):
+        if any(n.stmt.count is not const(1) for n in moves if isinstance(n.stmt, Advance)):
+            if not self.threads.same(who, carried):
+                raise NotRing("others advance its cursor than those that wait with it, and it takes turns", *moves[:1])
             form, turns = distributed(self, cursor, who)
         else:
             form = parse(self.skeleton(set(nodes)), trailing=False, waits=True, arrives=release == cursor)
@@ -356,8 +362,8 @@ class Rings:
         return skeleton(self.program.root, ops, self.paths)
 
     def _trail(self, e: Endpoint) -> None:
-        """The release cursor makes the moves of the other one, at most one position later, in the same loops."""
-        e.lag = 1
+        """The release cursor makes the moves of the other one, so many positions later, in the same loops."""
+        e.lag = max(v.lag for v in visits(e.releases))
         match_trailing(e.form, e.releases)
 
     # -- counts -----------------------------------------------------------------------------------------------------------------------
@@ -378,19 +384,22 @@ class Rings:
                 raise NotRing(f"{name} counts {count} arrivals, and {total} come", *(n for _, form in ends for v in visits(form) for n in v.arrivals[:1]))
 
     def _arrivals_of(self, end: Endpoint, visit: Visit) -> list[Expr]:
-        """The arrivals of one position; of the visits of a trailing cursor, those in the loop and those behind it."""
-        found: dict[tuple[Node, ...], Expr] = {}
-        for n in visit.arrivals:
-            if isinstance(n.stmt, TmaLoad):
-                continue
-            split = self.threads.split(n.conditions)
-            if split.varying:
-                raise NotRing("who arrives changes", n)
-            count = self._instance_count(end, split.threads)
-            if count is None:
-                raise NotRing("how many threads arrive is unknown", n)
-            found[n.loops] = found[n.loops] + count if n.loops in found else count
-        return list(found.values())
+        """The arrivals of one position; of the visits of a trailing cursor, in the loop and in each position behind it."""
+        found: list[Expr] = []
+        for group in (visit.arrivals, *visit.drain):
+            total: Expr = const(0)
+            for n in group:
+                if isinstance(n.stmt, TmaLoad):
+                    continue
+                split = self.threads.split(n.conditions)
+                if split.varying:
+                    raise NotRing("who arrives changes", n)
+                count = self._instance_count(end, split.threads)
+                if count is None:
+                    raise NotRing("how many threads arrive is unknown", n)
+                total = total + count
+            found.append(total)
+        return found
 
     def _instance_count(self, end: Endpoint, conditions: Conditions) -> Expr | None:
         if end.turns is None:
@@ -401,14 +410,14 @@ class Rings:
     def _check_bytes(self, ring: Ring) -> None:
         """What a position's loads bring is what its arrivals expect."""
         for visit in ring.producer.visits():
-            self._balanced(visit.arrivals)
+            self._balanced(visit.arrivals, visit.advance.loops)
             if any(isinstance(n.stmt, TmaLoad) for n in visit.arrivals):
                 for n in visit.arrivals:
-                    if isinstance(n.stmt, (Expect, TmaLoad)) and not self.threads.same(self.threads.split(n.conditions).threads, ring.producer.threads):
+                    if isinstance(n.stmt, (Expect, TmaLoad)) and not self._has_waited(n, ring.producer):
                         raise NotRing("a load is issued by others than those that wait for its slot", n)
 
-    def _balanced(self, nodes: Sequence[Node]) -> None:
-        """The bytes that some arrivals expect are those that some loads bring."""
+    def _balanced(self, nodes: Sequence[Node], around: tuple[Node, ...] = ()) -> None:
+        """The bytes that some arrivals expect are those that some loads bring, in an iteration of the loops ``around`` them."""
         expected: Expr = const(0)
         brought: Expr = const(0)
         concerned: list[Node] = []
@@ -423,47 +432,48 @@ class Rings:
                 case TmaLoad(map=name, across=across):
                     if not self.threads.alone(n.conditions):
                         raise NotRing("several threads issue one load", n)
-                    brought = brought + self._transfers[name] * reached(self.program.kernel.cluster, across)
+                    brought = brought + _trips(n.loops[len(around) :]) * self._transfers[name] * reached(self.program.kernel.cluster, across)
                     concerned.append(n)
                 case _:
                     pass
-        if expected is not brought:
+        if expected is not brought and not prove(eq(expected, brought), self.threads.context.facts):
             raise NotRing(f"{expected} bytes are expected, and loads bring {brought}", *concerned[:1])
 
     # -- arrivals for others -----------------------------------------------------------------------------------------------------------
 
     def _check_arrivals(self, e: Endpoint) -> None:
-        """Whoever waits at a position arrives there, or meets one who does, before it arrives."""
+        """Whoever arrives at a position has waited for it; whoever waits arrives there, or meets one who does, before it arrives."""
+        for visit in (*visits(e.form), *(visits(e.releases) if e.release != e.cursor else ())):
+            for a in visit.releases:
+                if not self._has_waited(a, e):
+                    raise NotRing("others arrive at a position than those that waited for it", a)
         for visit in visits(e.form):
             if not visit.arrivals or visit.wait is None:
                 continue
-            for a in visit.arrivals:
-                if isinstance(a.stmt, TmaLoad):
-                    continue
-                if not self.released(visit.wait, a, e, control=True):
-                    raise NotRing("threads that waited go on without meeting the one that arrives for them", visit.wait, a)
-        if e.lag:
-            for visit in visits(e.releases):
-                for a in visit.arrivals:
-                    if not self.covered(a, e):
+            arrivals = [a for a in visit.arrivals if not isinstance(a.stmt, TmaLoad)]
+            if not any(self.released(visit.wait, a, e, control=True) for a in arrivals):
+                raise NotRing("threads that waited go on without meeting the one that arrives for them", visit.wait, *arrivals[:1])
+        if e.release != e.cursor:
+            for visit, release in zip(visits(e.form), visits(e.releases), strict=True):
+                for a in release.releases:
+                    if not self._covered(visit, release, a, e):
                         raise NotRing("threads that waited do not meet the one that arrives for them", a)
 
-    def covered(self, arrival: Node, e: Endpoint) -> bool:
+    def _has_waited(self, node: Node, e: Endpoint) -> bool:
+        """True only if all threads that execute a statement are among those that wait at an endpoint."""
+        split = self.threads.split(node.conditions)
+        return not split.varying and self.threads.implies(split.threads, e.threads)
+
+    def _covered(self, visit: Visit, release: Visit, arrival: Node, e: Endpoint) -> bool:
         """Of a trailing release: every thread that waits is in a warp with one that arrives, and the warp comes together in between."""
         who = self.threads.split(arrival.conditions).threads
         if self.threads.same(who, e.threads):
             return True
         if not self.threads.implies(who, e.threads) or not self.threads.covers_warps(e.threads, who):
             return False
-        for visit in e.visits():
-            assert visit.wait is not None
-            if visit.wait.loops == arrival.loops and arrival.loops:
-                steps: list[Step] | None = self.paths.around(visit.wait, arrival, arrival.loops[-1])
-            else:
-                steps = self.paths.forward(visit.wait, arrival)
-            if steps is None or not any(self._together(s.node, e) for s in steps):
-                return False
-        return True
+        assert visit.wait is not None
+        steps = self.paths.passed(visit.wait, arrival, release.lag if arrival in release.arrivals else 0)
+        return steps is not None and any(self._together(s.node, e) for s in steps)
 
     def _together(self, node: Node, e: Endpoint) -> bool:
         """True for what all threads of an endpoint execute warp by warp."""
@@ -482,15 +492,18 @@ class Rings:
         if self.threads.implies(tuple(dict.fromkeys((*mine, *e.threads))), who, None):
             return True
         steps = self.paths.forward(x, arrival)
-        if steps is None or not self.threads.implies(who, e.threads):
+        if steps is None:
             return False
-        for s in steps:
-            if control and self._together(s.node, e) and self.threads.covers_warps(e.threads, who):
-                return True
-            m = self.meetings.at.get(s.node)
-            if m is not None and self._meets(m, e, who):
-                return True
-        return False
+        if control and any(self._together(s.node, e) for s in steps) and self.threads.implies(who, e.threads) and self.threads.covers_warps(e.threads, who):
+            return True
+        return self.met(steps, arrival, e)
+
+    def met(self, steps: list[Step], arrival: Node, e: Endpoint) -> bool:
+        """True only if among statements that are passed on the way to an arrival is a meeting with whoever arrives."""
+        who = self.threads.split(arrival.conditions).threads
+        if not self.threads.implies(who, e.threads):
+            return False
+        return any((m := self.meetings.at.get(s.node)) is not None and self._meets(m, e, who) for s in steps)
 
     def acquired(self, wait: Node, x: Node, e: Endpoint) -> bool:
         """True only if a thread of the endpoint that comes to ``x`` has waited, or met one that has: of rings between blocks."""
@@ -559,6 +572,17 @@ class Rings:
                 raise NotRing(f"it counts {count} arrivals, and {total} come", *arrivals[:1])
         self._balanced(arrivals)
         self.obligations.append(Obligation(Layer.STRUCTURE, f"mbarrier {name}", Verdict.PROVED, "completes once"))
+
+
+def _trips(loops: tuple[Node, ...]) -> Expr:
+    """How often the innermost of some loops is run."""
+    total: Expr = const(1)
+    for loop in loops:
+        assert isinstance(loop.stmt, For)
+        if loop.stmt.step is not const(1):
+            raise NotRing("how often a load is issued is unknown", loop)
+        total = total * maximum(loop.stmt.stop - loop.stmt.start, 0)
+    return total
 
 
 def _transfers(kernel: Kernel) -> dict[str, int]:

@@ -67,6 +67,7 @@ class Threads:
         self._splits: dict[Conditions, Split] = {}
         self._masks: dict[Expr, Mask] = {}
         self._counts: dict[Conditions, Expr | None] = {}
+        self._fixed: dict[tuple[str, Conditions], Expr | None] = {}
         self.shape: tuple[int, int, int] | None = None
         if all(isinstance(e, Const) for e in kernel.block):
             dx, dy, dz = (e.value for e in kernel.block if isinstance(e, Const))
@@ -252,6 +253,14 @@ class Threads:
                 found.add(n)
         return frozenset(found)
 
+    def fixed_value(self, name: str, context: Context) -> Expr | None:
+        """The value that an equation among the conditions of a context gives an index."""
+        key = name, context.conditions
+        if key not in self._fixed:
+            bounds = (bounds_of(name, context, conditions=(c,)) for c in context.conditions if name in c.free)
+            self._fixed[key] = next((lo for lo, hi in filter(None, bounds) if lo is hi and name not in lo.free), None)
+        return self._fixed[key]
+
     def alone(self, conditions: Conditions) -> bool:
         """True only if at most one thread of a block satisfies the conditions."""
         count = self.count(self.split(conditions).threads)
@@ -360,16 +369,25 @@ def bounds_of(
     name: str, context: Context, usable: Callable[[Expr], bool] = lambda _: True, *, conditions: Conditions | None = None
 ) -> tuple[Expr, Expr] | None:
     """Inclusive symbolic bounds of an index or loop variable in a context, from usable expressions; from some conditions alone if they are given."""
-    lo: list[Expr] = []
-    hi: list[Expr] = []
-    if conditions is None:
-        low, high = context.facts.ranges.get(name, (None, None))
-        lo += [] if low is None else [low]
-        hi += [] if high is None else [high + 1]
-    for c in context.conditions if conditions is None else conditions:
-        if name in c.free:
-            _bound(c, name, lo, hi)
+    lo, hi = _limits(name, context) if conditions is None else _limits_by(name, conditions, [], [])
     lo, hi = [e for e in lo if usable(e)], [e for e in hi if usable(e)]
     if not lo or not hi:
         return None
     return maximum(*lo), minimum(*hi) - 1
+
+
+def _limits(name: str, context: Context) -> tuple[list[Expr], list[Expr]]:
+    """All symbolic bounds of an index in a context, the upper ones exclusive."""
+    found = context.limits.get(name)
+    if found is None:
+        low, high = context.facts.ranges.get(name, (None, None))
+        lo, hi = [] if low is None else [low], [] if high is None else [high + 1]
+        found = context.limits[name] = _limits_by(name, context.conditions, lo, hi)
+    return found
+
+
+def _limits_by(name: str, conditions: Conditions, lo: list[Expr], hi: list[Expr]) -> tuple[list[Expr], list[Expr]]:
+    for c in conditions:
+        if name in c.free:
+            _bound(c, name, lo, hi)
+    return lo, hi

@@ -30,6 +30,7 @@ from taskfuse.kir.nodes import (
     CursorInit,
     Descriptor,
     Expect,
+    FenceInit,
     FenceProxyAsync,
     For,
     If,
@@ -313,7 +314,7 @@ class Trace:
                 self._emit(stmt, ids, [Queue.WGMMA] * len(ids), [[(buffer, int(at[k]), size) for buffer, at, size in tiles] for k in range(len(ids))])
             case Commit(queue=queue) | Retire(queue=queue):
                 self._emit(stmt, ids, [queue] * len(ids))
-            case FenceProxyAsync():
+            case FenceProxyAsync() | FenceInit():
                 self._emit(stmt, ids, [None] * len(ids))
             case _:
                 pass

@@ -22,14 +22,29 @@ if TYPE_CHECKING:
 
 
 def distributed(rings: Rings, cursor: str, who: Conditions) -> tuple[tuple[Part, ...], Turns]:
-    """The positions of a consumer whose instances share a ring. Raises :class:`taskfuse.check.rings.NotRing` if it has another form."""
-    threads = rings.threads
+    """The positions of a consumer whose instances share a ring.
+
+    Where several turns are taken around one another, its own is the nearest to where it advances that has the form.
+
+    Raises:
+        NotRing: it has another form.
+    """
     moves = [n for n in rings.ops(cursor) if isinstance(n.stmt, Advance) and n.stmt.count is not const(1)]
-    waits = {name: nodes for name, nodes in rings.turn_waits.items() if any(_near(moves[0], n) for n in nodes)}
-    if len(waits) != 1:
-        raise NotRing("it advances by more than one position, and takes no turn", moves[0])
-    ((name, takes),) = waits.items()
-    gives = rings.turn_gives.get(name, [])
+    names = [name for name, nodes in rings.turn_waits.items() if any(n.loops == moves[0].loops for n in nodes)]
+    failure = NotRing("it advances by more than one position, and takes no turn", moves[0])
+    around = {name: (*rings.turn_waits[name], *rings.turn_gives.get(name, [])) for name in names}
+    for name in sorted(names, key=lambda name: min(abs(n.number - moves[0].number) for n in around[name])):
+        try:
+            return _by_turn(rings, cursor, who, name, moves)
+        except NotRing as e:
+            failure = e
+    raise failure
+
+
+def _by_turn(rings: Rings, cursor: str, who: Conditions, name: str, moves: list[Node]) -> tuple[tuple[Part, ...], Turns]:
+    """The positions, if one turn orders them. Raises :class:`NotRing` if it does not."""
+    threads = rings.threads
+    takes, gives = rings.turn_waits[name], rings.turn_gives.get(name, [])
     count = rings.slots[name]
     if len(takes) != 1 or len(gives) < 1:
         raise NotRing("its turn is taken and passed more than once in the text", *takes[1:], *gives[1:])
@@ -130,10 +145,6 @@ def _within(rings: Rings, meeting: Meeting, w: Expr, k: int) -> bool:
             return not set(numbers[mask & (values == k)].tolist()) & set(numbers[mask & (values != k)].tolist())
         case _:
             return False
-
-
-def _near(a: Node, b: Node) -> bool:
-    return a.loops == b.loops
 
 
 def _around(items: list[Item], wanted: Node) -> list[Item]:

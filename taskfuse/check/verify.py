@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+
 from taskfuse.check.bounds import inside
-from taskfuse.check.certificate import Certificate, Layer, Obligation, Verdict
+from taskfuse.check.certificate import Argument, Certificate, Layer, Obligation, Verdict
 from taskfuse.check.instance import counterexample
 from taskfuse.check.meetings import Meetings
 from taskfuse.check.order import deadlocks, initialization
@@ -16,7 +18,7 @@ from taskfuse.check.rings import Rings
 from taskfuse.check.semaphores import BlockRings
 from taskfuse.check.threads import Threads
 from taskfuse.check.trace import Budget, TooLarge, samples
-from taskfuse.kir import Kernel
+from taskfuse.kir import Kernel, specialized
 
 LAUNCHES = 9
 """How many launches are looked at for a counterexample."""
@@ -30,11 +32,33 @@ ASSUMPTIONS = (
 RESIDENT = "all blocks of the grid are resident at once"
 
 
-def verify(kernel: Kernel) -> Certificate:
+def verify(kernel: Kernel, extents: Mapping[str, int] | None = None) -> Certificate:
     """Prove a kernel free of deadlock and race, for all extents, trip counts and interleavings; or say what stands against it.
 
-    The kernel must obey the rules of kernel IR (``kernel.check_ir()``). It is not changed.
+    Args:
+        kernel: a kernel that obeys the rules of kernel IR (``kernel.check_ir()``). It is not changed.
+        extents: prove it for these values of its extents alone: then every trip count is known.
+
+    Raises:
+        InputError: an extent has no value in ``extents``, or one that it cannot have.
     """
+    if extents is None:
+        return _certificate(kernel, ())
+    chosen = tuple((e.name, extents[e.name]) for e in kernel.extents if e.name in extents)
+    try:
+        return _certificate(specialized(kernel, extents), chosen)
+    except (ZeroDivisionError, IndexError) as error:
+        reason = f"an expression has no value at these extents: {error}"
+        return Certificate(kernel.name, Argument([Obligation(Layer.ADDRESS, "extents", Verdict.OUTSIDE, reason)]), extents=chosen)
+
+
+def _certificate(kernel: Kernel, extents: tuple[tuple[str, int], ...]) -> Certificate:
+    assumptions = (*ASSUMPTIONS, RESIDENT) if kernel.meets_blocks else ASSUMPTIONS
+    return Certificate(kernel.name, Argument(_argument(kernel)), assumptions, extents, lambda: _refuted(kernel))
+
+
+def _argument(kernel: Kernel) -> Iterator[Obligation]:
+    """The three layers, what is cheap first."""
     program = Program.of(kernel)
     threads = Threads(program)
     paths = Paths(program)
@@ -42,26 +66,20 @@ def verify(kernel: Kernel) -> Certificate:
     rings = Rings(program, threads, meetings, paths)
     if kernel.semaphores:
         BlockRings(program, threads, rings)
+    yield from rings.obligations
+    yield from meetings.obligations
+    yield from initialization(program, rings)
+    yield from deadlocks(program, paths, rings)
+    yield from before_exit(program, paths, meetings, (name for r in rings.rings if r.across for name in (r.full, r.empty)))
+    yield from in_flight(program, paths, threads)
+    yield from budgets(program, threads)
     races = Races(program, threads, meetings, rings, paths)
-    obligations = [
-        *rings.obligations,
-        *meetings.obligations,
-        *initialization(program, rings),
-        *deadlocks(program, paths, rings),
-        *before_exit(program, paths, meetings, (name for r in rings.rings if r.across for name in (r.full, r.empty))),
-        *in_flight(program, paths, threads),
-        *budgets(program, threads),
-        *races.retired_at_exit(),
-        *races.check(),
-        *inside(program),
-    ]
-    assumptions = (*ASSUMPTIONS, RESIDENT) if kernel.meets_blocks else ASSUMPTIONS
-    if any(o.verdict is Verdict.OUTSIDE for o in obligations):
-        obligations = [*_refuted(kernel), *obligations]
-    return Certificate(kernel.name, tuple(obligations), assumptions)
+    yield from races.retired_at_exit()
+    yield from races.check()
+    yield from inside(program)
 
 
-def _refuted(kernel: Kernel) -> list[Obligation]:
+def _refuted(kernel: Kernel) -> tuple[Obligation, ...]:
     """A counterexample at small extents, if one is found."""
     launches = 0
     budget = Budget()
@@ -74,7 +92,7 @@ def _refuted(kernel: Kernel) -> list[Obligation]:
             continue
         launches += 1
         if found is not None:
-            return [Obligation(Layer.INSTANCE, found.subject, Verdict.REFUTED, found.reason, found.notes)]
+            return (Obligation(Layer.INSTANCE, found.subject, Verdict.REFUTED, found.reason, found.notes),)
         if launches == LAUNCHES:
             break
-    return [Obligation(Layer.INSTANCE, "launches", Verdict.PROVED, f"{launches} small launches hold in every interleaving")] if launches else []
+    return (Obligation(Layer.INSTANCE, "launches", Verdict.PROVED, f"{launches} small launches hold in every interleaving"),) if launches else ()

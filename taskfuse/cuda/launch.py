@@ -20,7 +20,7 @@ from taskfuse.cuda.device_array import DeviceArray
 from taskfuse.cuda.frame import STREAM_WORD, Frame, MapSlot
 from taskfuse.cuda.layout import Layout, row_major
 from taskfuse.cuda.outputs import check_host_outputs, check_overlaps, outputs_given, store
-from taskfuse.cuda.plan import NEW_ARRAY, OnCompile, Plan, Planner, Workspace
+from taskfuse.cuda.plan import NEW_ARRAY, Admit, OnCompile, Plan, Planner, Workspace
 from taskfuse.dtypes import DType, DTypeKind, float32, float64
 from taskfuse.errors import CudaError, HangError, InputError, LaunchError, OutputError
 from taskfuse.ir.arguments import scalar_argument
@@ -80,6 +80,7 @@ class Launcher:
         arch: target to compile for; ``None``: that of the GPU.
         fast_math, debug: see :func:`taskfuse.compile`.
         on_compile: told of each text that is compiled.
+        admit: asked, with the values of the extents, before arrays of new shapes are launched on; it raises what the call then raises.
     """
 
     def __init__(
@@ -91,12 +92,13 @@ class Launcher:
         fast_math: bool = False,
         debug: bool = False,
         on_compile: OnCompile = lambda source, binary, arch: None,
+        admit: Admit | None = None,
     ) -> None:
         self.kernel = kernel
         self._driver = driver = kinds.driver
         self._kinds = kinds
         self.probes = kinds.probes
-        self._planner = Planner(kernel, driver, arch, fast_math, debug, on_compile)
+        self._planner = Planner(kernel, driver, arch, fast_math, debug, on_compile, admit)
         self._plans = Plans()
         params = wanted(kernel)
         self._count = len(params)

@@ -51,6 +51,9 @@ NEW_ARRAY = 1 << 20  # stands for the address of an array that the call will mak
 OnCompile = Callable[[Source, Binary, str], None]
 """Called with each text, its machine code and the target."""
 
+Admit = Callable[[Mapping[str, int]], None]
+"""Called with the values of the extents; raises if the kernel is not to be launched with them."""
+
 
 class Workspace(NamedTuple):
     """One allocation for all workspace buffers of a launch.
@@ -151,15 +154,19 @@ class Planner:
         kernel: a verified kernel.
         arch: target such as ``sm_90a``; ``None``: that of the GPU.
         on_compile: told of each text that is compiled.
+        admit: asked before a plan is made, with the values of the extents.
     """
 
-    def __init__(self, kernel: Kernel, driver: Driver, arch: str | None, fast_math: bool, debug: bool, on_compile: OnCompile) -> None:
+    def __init__(
+        self, kernel: Kernel, driver: Driver, arch: str | None, fast_math: bool, debug: bool, on_compile: OnCompile, admit: Admit | None = None
+    ) -> None:
         self.kernel = kernel
         self._driver = driver
         self._arch = arch
         self._fast_math = fast_math
         self._debug = debug
         self._on_compile = on_compile
+        self._admit = admit
         self._lock = Lock()
         self._sources: dict[Variant, Source] = {}
         self._functions: dict[tuple[Variant, int], Function] = {}
@@ -187,6 +194,8 @@ class Planner:
             shapes = {p.name: tuple(integer(e, symbols) for e in p.shape) for p in self._tensors}
         except (ZeroDivisionError, IndexError) as error:
             raise LaunchError(kernel=self.kernel.name, reason=f"an extent or a host parameter has no value: {error}") from None
+        if self._admit is not None:
+            self._admit(symbols)
         kind = kinds[0]
         makers: tuple[Maker, ...] = ()
         if outputs is None:

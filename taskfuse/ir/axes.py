@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 from dataclasses import dataclass, field
 from enum import Enum
+from math import prod
 
 from taskfuse.ir.scalar import Expr, IntLike, Sym, ceildiv, substitute, sym, wrap, xor
 
@@ -178,6 +179,11 @@ class Rasterize:
     @property
     def outputs(self) -> tuple[Axis, ...]:
         return (self.result,)
+
+    @property
+    def has_holes(self) -> bool:
+        """True unless there are as many work items as tiles, so that each is one."""
+        return self.result.extent is not prod(s.extent for s in self.sources)
 
     def backward(self, outputs: tuple[Expr, ...]) -> tuple[Expr, ...]:
         return tuple(substitute(m, {WORK: outputs[0]}) for m in self.maps)

@@ -45,6 +45,7 @@ from taskfuse.ir.syntax import (
     ValueWord,
     ViewText,
 )
+from taskfuse.ir.tasks import CHOSEN
 from taskfuse.ir.types import MemoryType, ParallelType
 
 T = TypeVar("T")
@@ -233,7 +234,9 @@ class _Reader:
         return GroupText(name, members, ptype, turns, self.budget())
 
     def budget(self) -> int | None:
-        return self.integer() if self.take("registers") else None
+        if not self.take("registers"):
+            return None
+        return CHOSEN if self.take("chosen") else self.integer()
 
     # -- tensors --------------------------------------------------------------------------------------------------------------------
 

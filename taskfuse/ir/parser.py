@@ -398,7 +398,7 @@ class _Builder:
                         node = self.fusion.group([nodes[m.text] for m in n.members], n.name.text)
                         groups.append((n, node))
                 if n.budget is not None:
-                    node.registers(n.budget)
+                    node.registers(n.budget or None)
                 nodes[n.name.text] = node
 
 

@@ -240,7 +240,7 @@ class _Printer:
 
 
 def _budget(node: Node) -> str:
-    return "" if node.budget is None else f" registers {node.budget}"
+    return "" if node.budget is None else f" registers {node.budget or 'chosen'}"
 
 
 def _map_exprs(expr: MathExpr | None) -> Iterator[Expr]:

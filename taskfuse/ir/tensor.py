@@ -349,13 +349,17 @@ class TensorView:
         _scheduling().swizzle(self, x, y)
         return self
 
-    def rasterize(self, axes: Sequence[int], maps: Sequence[Expr], extent: IntLike | None = None) -> TensorView:
+    def rasterize(self, axes: Sequence[int], maps: Sequence[Expr] | TileOrder, extent: IntLike | None = None) -> TensorView:
         """Turn loop axes into one work axis at the position of the first, defined by its backward map.
 
         Args:
             axes: positions of the tile axes.
-            maps: one expression over the symbol ``w`` (the work index) for each of ``axes``: together a bijection.
+            maps: one expression over the symbol ``w`` (the work index) for each of ``axes``, together a bijection; or an order of tiles that
+                makes them (``tf.tiles``).
             extent: number of work items (default: the product of the axes' extents).
+
+        Raises:
+            ScheduleError: the maps do not visit every tile once, for the axes' constant extents or for sample values of the dimensions.
         """
         _scheduling().rasterize(self, axes, maps, extent)
         return self
@@ -404,9 +408,9 @@ class TensorView:
         return self
 
     def fragment(self, axes: Sequence[int]) -> TensorView:
-        """Spread the loop axes ``axes`` (m, n; the innermost two) over TIDx as tensor cores hold a matrix in registers.
+        """Spread the loop axes ``axes`` (m, n; side by side) over TIDx as tensor cores hold a matrix in registers.
 
-        m (a constant multiple of 16) becomes warp, row of 8 and half, n (a multiple of 8) columns of 8, pair and element: the loop axes end in
+        m (a constant multiple of 16) becomes warp, row of 8 and half, n (a multiple of 8) columns of 8, pair and element: in their place stand
         [m/16: TIDx, m%8: TIDx, n%8/2: TIDx, n/8, m%16/8, n%2] (PTX ISA, "Matrix Fragments for wgmma.mma_async.m64nNk16"). Returns the tensor
         itself.
         """
@@ -452,6 +456,14 @@ class AllocationLayout(Protocol):
     def __call__(self, tensor: TensorView) -> tuple[Axis, ...]: ...
 
 
+class TileOrder(Protocol):
+    """Makes the backward maps of a work axis (``tf.tiles``)."""
+
+    def maps(self, extents: Sequence[Expr]) -> Sequence[Expr]:
+        """One expression over the symbol ``w`` per tile axis, from the axes' extents."""
+        ...
+
+
 class OperatorCalls(Protocol):
     """The ops behind the operators of :class:`TensorView` (implemented in ``taskfuse.ops.operators``)."""
 
@@ -472,7 +484,7 @@ class SchedulingCalls(Protocol):
     def merge(self, tv: TensorView, outer: int, inner: int | None) -> None: ...
     def reorder(self, tv: TensorView, order: dict[int, int] | Sequence[int]) -> None: ...
     def swizzle(self, tv: TensorView, x: int, y: int) -> None: ...
-    def rasterize(self, tv: TensorView, axes: Sequence[int], maps: Sequence[Expr], extent: IntLike | None) -> None: ...
+    def rasterize(self, tv: TensorView, axes: Sequence[int], maps: Sequence[Expr] | TileOrder, extent: IntLike | None) -> None: ...
     def parallelize(self, tv: TensorView, axis: Axis, ptype: ParallelType) -> None: ...
     def inline_at(self, tv: TensorView, position: int) -> None: ...
     def inline_most(self, fusion: Fusion, tensors: Sequence[TensorView] | None) -> None: ...

@@ -4,6 +4,7 @@ from taskfuse.kir.kernel import Kernel, KernelReaders, bind_readers
 from taskfuse.kir.parser import parse_kernel
 from taskfuse.kir.printer import stmt_text, to_text
 from taskfuse.kir.readers import KirReaders
+from taskfuse.kir.specialize import specialized
 from taskfuse.kir.verify import verify_kernel
 from taskfuse.kir.walk import accesses, barrier_slots, bodies, expressions, map_access, map_expressions, map_operand, map_stmts, walk, with_bodies
 
@@ -23,6 +24,7 @@ __all__ = [
     "map_operand",
     "map_stmts",
     "parse_kernel",
+    "specialized",
     "stmt_text",
     "to_text",
     "verify_kernel",

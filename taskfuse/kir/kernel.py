@@ -62,6 +62,12 @@ class Kernel:
         """The tensor arguments that are written."""
         return tuple(p for p in self.params if isinstance(p, TensorParam) and p.is_output)
 
+    def __reduce__(self) -> tuple[object, ...]:
+        """Pickled as its text: rows of the tables of dtypes and functions are told apart by identity."""
+        from taskfuse.kir.parser import parse_kernel
+
+        return parse_kernel, (str(self),)
+
     def __str__(self) -> str:
         return readers().text(self)
 
@@ -81,9 +87,9 @@ class Kernel:
         """Run the kernel and say who did what when; see :func:`taskfuse.sim.timeline`."""
         return readers().timeline(self, args, seed, options)
 
-    def verify(self) -> Certificate:
-        """Prove the kernel free of deadlock and race, for all extents, trip counts and interleavings; see :func:`taskfuse.check.verify`."""
-        return readers().verify(self)
+    def verify(self, extents: Mapping[str, int] | None = None) -> Certificate:
+        """Prove the kernel free of deadlock and race in every interleaving, for all extents or for given ones; see :func:`taskfuse.check.verify`."""
+        return readers().verify(self, extents)
 
     def channels(self) -> ChannelTable:
         """The channels between roles: slots, bytes, arrival counts, who fills and who reads; see :func:`taskfuse.kir.channels.channels`."""
@@ -144,7 +150,7 @@ class KernelReaders(Protocol):
     def simulate(self, kernel: Kernel, args: tuple[NDArray[Any] | float | int, ...], seed: int, options: dict[str, Any]) -> tuple[np.ndarray, ...]: ...
     def explore(self, kernel: Kernel, args: tuple[NDArray[Any] | float | int, ...], limit: int, options: dict[str, Any]) -> Exploration: ...
     def timeline(self, kernel: Kernel, args: tuple[NDArray[Any] | float | int, ...], seed: int, options: dict[str, Any]) -> Timeline: ...
-    def verify(self, kernel: Kernel) -> Certificate: ...
+    def verify(self, kernel: Kernel, extents: Mapping[str, int] | None) -> Certificate: ...
     def channels(self, kernel: Kernel) -> ChannelTable: ...
     def cuda(self) -> CudaReader: ...
 

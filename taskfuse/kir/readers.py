@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -41,7 +42,7 @@ class KirReaders:
         """Raises :class:`UnsupportedError`: the simulator is another package's."""
         raise UnsupportedError(what="a timeline with kernel IR alone", reason="the simulator is not loaded", help="import taskfuse")
 
-    def verify(self, kernel: Kernel) -> Certificate:
+    def verify(self, kernel: Kernel, extents: Mapping[str, int] | None) -> Certificate:
         """Raises :class:`UnsupportedError`: the static proof is another package's."""
         raise UnsupportedError(what="a proof with kernel IR alone", reason="the checker is not loaded", help="import taskfuse")
 

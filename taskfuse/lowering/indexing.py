@@ -254,6 +254,7 @@ class Indexer:
                     guards.append(eq(sym(name), 0))
         start = values
         values = backward(tv, values)
+        guards += self._first_of_others(tv, values, memory)
         bounded = self._bounded(tv, loops)
         for t in bounded:
             if t.source in values and not t.source.is_foreign:
@@ -280,6 +281,10 @@ class Indexer:
                     rest = self._remainder(tv, source, values[source], facts, inside)
                     tails += rest
                     guards += rest
+                case Rasterize() if t.has_holes:
+                    for source in t.sources:
+                        if source in values and not (source.is_foreign or (outside and source.is_reduction)):
+                            guards += self._bound(values[source], source.extent, facts)
                 case Resize(source=source) if source in values:
                     guards += self._bound(values[source], source.extent, facts)
                     if not prove(ge(values[source], 0), facts):
@@ -296,6 +301,26 @@ class Indexer:
             if beyond is not None and guard not in tails:
                 beyond = beyond.with_assumption(guard)
         return Environment(values, facts, tuple(dict.fromkeys(guards)), tuple(early), tuple(dict.fromkeys(tails)) if fills else (), beyond)
+
+    def _first_of_others(self, tv: TensorView, values: dict[Axis, Expr], memory: MemoryType | None) -> list[Expr]:
+        """Stores to Global memory happen at the first index of a consumer's axis: where it is merged with own axes and bound, and in all loops of a bulk copy.
+
+        Bulk copies of one thread are in no order, so that even equal ones must not overlap.
+        """
+        if memory is not MemoryType.Global:
+            return []
+        types = {a: tv.schedule.ptype(a) for a in tv.loop}
+        is_bulk = ParallelType.Bulk in types.values()
+        shared = [a for a, p in types.items() if (p.is_bound and not memory.is_private_to(p)) or (is_bulk and p.is_loop)]
+        found = {a for a in shared if a.is_foreign and types[a].is_loop}
+        around = ancestors(tv, tuple(shared))
+        for t in tv.schedule.transforms:
+            match t:
+                case Merge(outer=a, inner=b, result=r) if r in around and a.is_foreign is not b.is_foreign:
+                    found.add(a if a.is_foreign else b)
+                case _:
+                    pass
+        return [eq(values[a], 0) for a in values if a in found]
 
     def _bounded(self, tv: TensorView, loops: dict[Axis, Expr]) -> list[Split]:
         """The splits whose remainder is cut off by the bound of a work loop."""
@@ -372,12 +397,12 @@ class Indexer:
         """The indices once more, with a symbol of its own for each axis that was merged and whose index, a quotient, stays within its extent.
 
         What is proved of them holds of ``values``; the prover finds in two steps what it does not find in one. Tile axes of a work axis
-        are named, too: its maps are a bijection, so that they stay within their extents.
+        are named, too: its maps are a bijection, so that they stay within their extents where there are as many work items as tiles.
         """
         named: dict[Axis, Expr] = {}
         ranged = facts
         for t in tv.schedule.transforms:
-            if isinstance(t, Rasterize) and t.result in values and prove(lt(values[t.result], t.result.extent), facts):
+            if isinstance(t, Rasterize) and t.result in values and not t.has_holes and prove(lt(values[t.result], t.result.extent), facts):
                 for source in t.sources:
                     named[source] = sym(f"merged.{len(named)}")
                     ranged = ranged.with_range(f"merged.{len(named) - 1}", 0, source.extent - 1)

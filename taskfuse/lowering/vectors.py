@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.expr import Pointwise, View
-from taskfuse.ir.scalar import TRUE, Const, Expr, Facts, and_, const, ge, is_multiple, lt, prove, simplify, substitute
+from taskfuse.ir.scalar import TRUE, Compare, CompareOp, Const, Expr, Facts, and_, const, ge, is_multiple, lt, prove, simplify, substitute
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import MemoryType
 from taskfuse.kir.nodes import Access, AsyncCopy, VectorCopy
@@ -94,7 +94,7 @@ def _with_whole_guards(tv: TensorView, env: Environment, width: int) -> Environm
     for g in env.guards:
         first = substitute(g, {ATOM: const(0)})
         facts = env.facts.with_assumption(first)
-        if ATOM in g.free and not all(prove(substitute(g, {ATOM: const(v)}), facts) for v in range(1, width)):
+        if ATOM in g.free and not _is_bound_of_vectors(g, width, facts) and not all(prove(substitute(g, {ATOM: const(v)}), facts) for v in range(1, width)):
             raise refused(tv, f"its vector axis of {width} does not divide what it splits", "declare tf.dim(..., multiple_of=...) or use another width")
         guards.append(first)
     return replace(env, guards=tuple(dict.fromkeys(guards)))
@@ -125,3 +125,12 @@ def _check_aligned(st: Statements, tv: TensorView, access: Access, owner: Tensor
             f"its vectors of {width} elements do not provably start at multiples of {width} in {access.buffer}",
             "declare extents with tf.dim(..., multiple_of=...), slice at multiples, or use another width",
         )
+
+
+def _is_bound_of_vectors(guard: Expr, width: int, facts: Facts) -> bool:
+    """True if a guard is ``start + element < end`` with ``end - start`` a multiple of ``width``: it holds for all elements of a vector or for none."""
+    if not isinstance(guard, Compare) or guard.op is not CompareOp.LT:
+        return False
+    room = guard.b - guard.a
+    first = simplify(substitute(room, {ATOM: const(0)}), facts)
+    return all(simplify(substitute(room, {ATOM: const(v)}) - first, facts) is const(-v) for v in range(width)) and is_multiple(first, width, facts)

@@ -5,17 +5,21 @@ Each function edits ``domain`` in place and returns the transform that it made; 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import SupportsIndex
 
 import numpy as np
 
 from taskfuse.ir.axes import WORK, Axis, AxisKind, Merge, Rasterize, Split, Swizzle, axis, joint_kind, merge_axes, split_axes
+from taskfuse.ir.fusion import Dim
 from taskfuse.ir.scalar import Const, Expr, IntLike, const, evaluate, free_symbols, ge, prove
 from taskfuse.schedule.call import Call, constant, described, is_power_of_two
 
 # A bijection over at most so many work items is checked point by point.
 CHECKED_POINTS = 1 << 16
+# Where extents are symbolic, for so many combinations of dimensions up to 2**MAX_MAGNITUDE.
+SAMPLES = 24
+MAX_MAGNITUDE = 13
 
 
 def split(call: Call, domain: list[Axis], position: int, factor: IntLike, inner: bool) -> Split:
@@ -134,19 +138,37 @@ def _check_known(call: Call, what: str, e: Expr, *extra: str) -> None:
 
 
 def _check_bijection(call: Call, sources: tuple[Axis, ...], maps: Sequence[Expr], extent: Expr) -> None:
-    """Every tile once, where that can be counted; work items that are no tile must lie beyond an extent, where a predicate stops them."""
-    sizes = [constant(s) for s in sources]
-    if not isinstance(extent, Const) or extent.value > CHECKED_POINTS or any(free_symbols(m) - {WORK} for m in maps):
-        return
-    shape = [n for n in sizes if n is not None]
-    if len(shape) < len(sizes):
-        return
-    w = np.arange(extent.value, dtype=np.int64)
-    points = [np.broadcast_to(np.asarray(evaluate(m, {WORK: w}), np.int64), w.shape) for m in maps]
+    """Every tile once, for sample values of the dimensions; work items that are no tile must lie beyond an extent, where a predicate stops them."""
+    used = sorted({s for e in (extent, *maps, *(s.extent for s in sources)) for s in free_symbols(e)} - {WORK})
+    for values in _samples([call.tv.fusion.dims.get(name, Dim(name)) for name in used]):
+        shape = [int(evaluate(s.extent, values)) for s in sources]
+        items = int(evaluate(extent, values))
+        if max(items, int(np.prod(shape))) <= CHECKED_POINTS:
+            _check_visits(call, maps, shape, items, values)
+
+
+def _samples(dims: Sequence[Dim]) -> Iterator[dict[str, int]]:
+    """Values of the dimensions: each from a spread of magnitudes, in combinations that a fixed seed picks."""
+    rng = np.random.default_rng(0)
+    for _ in range(SAMPLES if dims else 1):
+        yield {d.name: _admissible(d, int(2 ** rng.uniform(0, MAX_MAGNITUDE))) for d in dims}
+
+
+def _admissible(dim: Dim, value: int) -> int:
+    """A value that the facts about ``dim`` allow, near ``value``."""
+    value = max(value, dim.min)
+    value = -(-value // dim.multiple_of) * dim.multiple_of
+    return value if dim.max is None or value <= dim.max else dim.max // dim.multiple_of * dim.multiple_of
+
+
+def _check_visits(call: Call, maps: Sequence[Expr], shape: Sequence[int], items: int, values: dict[str, int]) -> None:
+    w = np.arange(items, dtype=np.int64)
+    at = f" for {', '.join(f'{name} = {value}' for name, value in values.items())}" if values else ""
+    points = [np.broadcast_to(np.asarray(evaluate(m, {WORK: w, **values}), np.int64), w.shape) for m in maps]
     inside = np.ones(w.shape, bool)
     for p, n in zip(points, shape, strict=True):
         if (p < 0).any():
-            raise call.error(f"work item {int(w[p < 0][0])} has the index {int(p[p < 0][0])}", "a tile index is at least 0")
+            raise call.error(f"work item {int(w[p < 0][0])} has the index {int(p[p < 0][0])}{at}", "a tile index is at least 0")
         inside &= p < n
     linear = np.zeros(w.shape, np.int64)
     for p, n in zip(points, shape, strict=True):
@@ -155,4 +177,4 @@ def _check_bijection(call: Call, sources: tuple[Axis, ...], maps: Sequence[Expr]
     if (visits != 1).any():
         tile = int(np.flatnonzero(visits != 1)[0])
         index = tuple(int(k) for k in np.unravel_index(tile, shape))
-        raise call.error(f"the maps are no bijection: tile {index} is visited {int(visits[tile])} times")
+        raise call.error(f"the maps are no bijection: tile {index} is visited {int(visits[tile])} times{at}")

@@ -17,18 +17,17 @@ def fragment(tv: TensorView, axes: Sequence[int]) -> None:
     call = Call("fragment", tv)
     loop = tv.schedule.loop
     positions = [call.position(a, loop) for a in axes]
-    n = len(loop)
-    if positions != [n - 2, n - 1]:
-        raise call.error(f"axes {list(axes)} are not the innermost two", f"use axes ({n - 2}, {n - 1}), after reorder")
+    if len(positions) != 2 or positions[1] != positions[0] + 1:
+        raise call.error(f"axes {list(axes)} are no two axes side by side", "use axes such as (-2, -1), after reorder")
     for p, unit in zip(positions, (FRAGMENT_ROWS, FRAGMENT_COLUMNS), strict=True):
         size = constant(loop[p])
         if size is None or size % unit:
             raise call.error(f"{described(p, loop[p])} is no constant multiple of {unit}", f"split it by a multiple of {unit}")
-    m = n - 2
+    m = positions[0]
     split(tv, m, FRAGMENT_ROWS)
     split(tv, m + 1, FRAGMENT_HALF)  # [w, half, row, n]
     split(tv, m + 3, FRAGMENT_COLUMNS)
     split(tv, m + 4, FRAGMENT_PAIR)  # [w, half, row, column/8, pair, element]
-    reorder(tv, [*range(m), m, m + 2, m + 4, m + 3, m + 1, m + 5])
+    reorder(tv, [*range(m), *(m + k for k in (0, 2, 4, 3, 1, 5)), *range(m + 6, len(loop))])
     for k in range(m, m + 3):
         parallelize(tv, tv.schedule.loop[k], ParallelType.TIDx)

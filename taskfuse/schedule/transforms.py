@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from taskfuse.ir.scalar import Expr, IntLike
-from taskfuse.ir.tensor import TensorView
+from taskfuse.ir.tensor import TensorView, TileOrder
 from taskfuse.schedule import domain
 from taskfuse.schedule.call import Call, described
 
@@ -55,11 +55,12 @@ def swizzle(tv: TensorView, x: int, y: int) -> None:
     tv.schedule.transforms.append(domain.swizzle(call, loop, *positions))
 
 
-def rasterize(tv: TensorView, axes: Sequence[int], maps: Sequence[Expr], extent: IntLike | None = None) -> None:
-    """See :meth:`TensorView.rasterize`. Where all extents are constants the maps are checked to visit every tile once."""
+def rasterize(tv: TensorView, axes: Sequence[int], maps: Sequence[Expr] | TileOrder, extent: IntLike | None = None) -> None:
+    """See :meth:`TensorView.rasterize`."""
     call = Call("rasterize", tv)
     loop = tv.schedule.loop
     positions = [call.position(a, loop) for a in axes]
     for position in positions:
         call.check_free(position)
-    tv.schedule.transforms.append(domain.rasterize(call, loop, positions, maps, extent))
+    made = maps if isinstance(maps, Sequence) else maps.maps([loop[p].extent for p in positions])
+    tv.schedule.transforms.append(domain.rasterize(call, loop, positions, made, extent))

@@ -1,6 +1,6 @@
 """Every example runs, prints the loop nest that its golden file holds, and computes what NumPy computes, under every scheduler.
 
-Results are compared with NumPy in float64; bounds are in ulp: units in the last place of float32 at the size of the exact result, or of the
+Results are compared with NumPy in float64; bounds are in ulp: units in the last place of their dtype at the size of the exact result, or of the
 terms that make it where they may cancel.
 """
 
@@ -11,19 +11,22 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 import pytest
 
 import taskfuse as tf
-from examples import block_roles, cat, founding, horizontal_fusion, matmul, nested_groups, pipeline, stream, transpose
+from examples import block_roles, cat, founding, gemm, horizontal_fusion, matmul, nested_groups, pipeline, stream, transpose
+from taskfuse.dtypes import as_dtype
 from tests.golden import Golden
 
 Array = npt.NDArray[Any]
 # Exact results, each with the size that an ulp is taken at (None: the result itself).
 Expected = Sequence[tuple[Array, Array | None]]
 SEEDS = range(len(tf.Scheduler))
-EXAMPLES = (block_roles, cat, founding, horizontal_fusion, matmul, nested_groups, pipeline, stream, transpose)
+BF16 = ml_dtypes.bfloat16
+EXAMPLES = (block_roles, cat, founding, gemm, horizontal_fusion, matmul, nested_groups, pipeline, stream, transpose)
 
 
 def sigmoid(x: Array) -> Array:
@@ -87,6 +90,16 @@ def matmul_expected(a: Array, b: Array) -> Expected:
     return [(a @ b, np.abs(a) @ np.abs(b))]
 
 
+def gemm_expected(a: Array, b: Array, bias: Array) -> Expected:
+    return [(np.maximum(a @ b.T + bias, 0), None)]
+
+
+def ulp(size: Array, dtype: np.dtype[Any]) -> Array:
+    """Units in the last place of ``dtype`` at a size; of numbers that are less than 2**-20 of the operands, at that."""
+    digits = as_dtype(dtype).precision
+    return np.spacing(np.maximum(np.abs(size), 0 if digits == 24 else 2.0**-20).astype(np.float32)).astype(np.float64) * 2.0 ** (24 - digits)
+
+
 @dataclass(frozen=True)
 class Case:
     """One fusion of an example: input shapes to run it on, and what it should give.
@@ -94,6 +107,7 @@ class Case:
     Attributes:
         ulp: the bound on the difference from the exact result.
         low, high: the range of the inputs.
+        dtypes: of the inputs; float32 if there are none.
     """
 
     name: str
@@ -103,10 +117,12 @@ class Case:
     shapes: Sequence[Sequence[tuple[int, ...]]]
     low: float = -2
     high: float = 2
+    dtypes: Sequence[npt.DTypeLike] = ()
 
     def arguments(self, shapes: Sequence[tuple[int, ...]]) -> list[Array]:
         rng = np.random.default_rng(0)
-        return [rng.uniform(self.low, self.high, shape).astype(np.float32) for shape in shapes]
+        dtypes = self.dtypes or [np.float32] * len(shapes)
+        return [rng.uniform(self.low, self.high, shape).astype(dtype) for shape, dtype in zip(shapes, dtypes, strict=True)]
 
 
 CASES = (
@@ -125,6 +141,7 @@ CASES = (
     Case("block_roles", block_roles.build, block_roles_expected, 3, [[(7, 100), (7, 9, 100)], [(1, 1), (1, 1, 1)], [(3, 64), (3, 4, 64)]]),
     Case("transpose", transpose.build, transpose_expected, 0, [[(64, 32)], [(45, 70)], [(1, 3)], [(32, 97)]]),
     Case("matmul", matmul.build, matmul_expected, 4, [[(33, 17), (17, 40)], [(8, 40), (40, 32)], [(1, 1), (1, 1)]]),
+    Case("gemm", gemm.build, gemm_expected, 0.02, [[(m, k), (n, k), (n,)] for m, n, k in [(130, 136, 72), (1, 8, 8)]], dtypes=(BF16, BF16, np.float32)),
 )
 BY_NAME = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 
@@ -135,11 +152,11 @@ def check(case: Case, fusion: tf.Fusion, shapes: Sequence[tuple[int, ...]]) -> N
     kernel = tf.lower(fusion)
     for seed in SEEDS:
         outs = kernel.simulate(*args, seed=seed)
-        for out, (ref, size) in zip(outs, exact, strict=True):
-            assert out.dtype == np.float32
+        for tv, out, (ref, size) in zip(fusion.outputs, outs, exact, strict=True):
+            assert out.dtype == tv.dtype.numpy
             assert out.shape == ref.shape
-            ulp = np.spacing(np.abs(ref if size is None else size).astype(np.float32))
-            assert np.max(np.abs(out - ref) / ulp) <= case.ulp + 0.5  # half an ulp: the exact result is no float32
+            # half an ulp: the exact result is no number of that dtype
+            assert np.max(np.abs(out - ref) / ulp(ref if size is None else size, out.dtype)) <= case.ulp + 0.5
 
 
 def test_every_example_is_tested() -> None:
@@ -173,8 +190,7 @@ def test_evaluation_is_numpy(case: Case) -> None:
     for shapes in case.shapes:
         args = case.arguments(shapes)
         for out, (ref, size) in zip(case.build().evaluate(*args), case.expected(*(x.astype(np.float64) for x in args)), strict=True):
-            ulp = np.spacing(np.abs(ref if size is None else size).astype(np.float32))
-            assert np.max(np.abs(out - ref) / ulp) <= case.ulp + 0.5
+            assert np.max(np.abs(out - ref) / ulp(ref if size is None else size, out.dtype)) <= case.ulp + 0.5
 
 
 @pytest.mark.parametrize("stages", [1, 2, 3, 4])

@@ -18,7 +18,7 @@ from tests.sim.kernels import load, without
 
 name, line, *shape = sys.argv[1:]
 kernel = tf.parse_kernel(without(load(name), line))
-run = tf.compile(kernel, backend="cuda", debug=True)
+run = tf.compile(kernel, backend="cuda", debug=True, unsafe=True)
 dtype = torch.bfloat16 if name == "gemm" else torch.float32
 args = [torch.zeros(tuple(map(int, s.split("x"))), dtype=dtype, device="cuda") for s in shape]
 try:

@@ -1,5 +1,8 @@
 """parse(print(kernel)) == kernel, for random kernels over all kinds of nodes."""
 
+import pickle
+from pathlib import Path
+
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -7,7 +10,7 @@ from taskfuse.dtypes import DTYPES, bfloat16, bool_, float16, float32, int64
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.scalar import TRUE, Expr, and_, const, eq, le, lt, ne, not_, or_, select, sym, table, xor
 from taskfuse.ir.types import INDEX_TYPES, MemoryType
-from taskfuse.kir import Kernel, parse_kernel, to_text
+from taskfuse.kir import Kernel, parse_kernel, to_text, verify_kernel
 from taskfuse.kir.nodes import (
     Access,
     Advance,
@@ -208,3 +211,10 @@ def test_parse_inverts_print(kernel: Kernel) -> None:
     found = parse_kernel(text)
     assert found == kernel
     assert to_text(found) == text
+
+
+def test_a_pickled_kernel_is_the_same() -> None:
+    kernel = parse_kernel((Path(__file__).parents[1] / "kernels" / "gemm.kir").read_text())
+    again = pickle.loads(pickle.dumps(kernel))
+    assert again == kernel
+    verify_kernel(again)

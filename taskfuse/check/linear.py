@@ -1,0 +1,244 @@
+"""Linear arithmetic over the integers: whether a form is never negative in a context.
+
+``form <= -1`` is added to inequalities that hold, and atoms are eliminated one by one (Fourier-Motzkin, with constants rounded to what integers
+allow) until a contradiction is left. The inequalities are the bounds and conditions of the context and the definitions of quotients, remainders,
+minima and maxima. Products of atoms are atoms of their own; what is known of them are products of an inequality with factors that are not negative.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import gcd
+
+from taskfuse.check.program import Context
+from taskfuse.check.ranges import terms_of
+from taskfuse.ir.scalar import Const, Expr, FloorDiv, Max, Min, Mod, Product, Sym, Xor, const
+
+ROWS = 160
+ATOMS = 40
+DEPTH = 3
+QUOTIENTS = 6
+
+Row = tuple[dict[Expr, int], int]
+"""``sum of k*atom + constant >= 0``."""
+
+
+class Linear:
+    """Questions about one context, with what was asked before."""
+
+    def __init__(self, context: Context) -> None:
+        self.ranges = context.ranges
+        self.facts = context.facts
+        self._known: dict[Expr, tuple[bool, int]] = {}
+
+    @staticmethod
+    def of(context: Context) -> Linear:
+        """The one of a context."""
+        if context.linear is None:
+            context.linear = Linear(context)
+        return context.linear
+
+    def nonnegative(self, form: Expr, depth: int = DEPTH) -> bool:
+        """True only if ``form >= 0`` wherever the context's conditions hold."""
+        lo, hi = self.ranges.of(form)
+        if lo is not None and lo >= 0:
+            return True
+        if (hi is not None and hi < 0) or depth == 0:
+            return False
+        found, tried = self._known.get(form, (False, 0))
+        if not found and tried < depth:
+            self._known[form] = False, depth  # while it is being asked
+            found = self._decide(form, depth)
+            self._known[form] = found, depth
+        return found
+
+    def _decide(self, form: Expr, depth: int) -> bool:
+        terms, _ = terms_of(form)
+        for atom, k in terms:
+            if (isinstance(atom, Min) and k > 0) or (isinstance(atom, Max) and k < 0):
+                return all(self.nonnegative(form + (arg - atom) * k, depth) for arg in atom.args)
+        return _contradict([_row(e) for e in (-form - 1, *self._inequalities(form, depth))])
+
+    def _inequalities(self, form: Expr, depth: int) -> list[Expr]:
+        """What is known of the atoms of a form, and of theirs."""
+        found: dict[Expr, None] = {}
+        atoms: dict[Expr, None] = {}
+        waiting = [form]
+        while waiting and len(atoms) < ATOMS and len(found) < ROWS:
+            for term, _ in terms_of(waiting.pop(0))[0]:
+                for atom in term.factors if isinstance(term, Product) else (term,):
+                    if atom in atoms:
+                        continue
+                    atoms[atom] = None
+                    for e in self._of(atom, depth):
+                        if e not in found:
+                            found[e] = None
+                            waiting.append(e)
+        products = {t for e in (form, *found) for t, _ in terms_of(e)[0] if isinstance(t, Product)}
+        for e in self._lemmas(form, depth):
+            found[e] = None
+        simple = [e for e in (-form - 1, *found) if not any(isinstance(t, Product) for t, _ in terms_of(e)[0])]
+        for product in sorted(products, key=lambda p: p.key):
+            for k, atom in enumerate(product.factors):
+                rest: Expr = const(1)
+                for f in (*product.factors[:k], *product.factors[k + 1 :]):
+                    rest = rest * f
+                if (self.ranges.of(rest)[0] or -1) >= 0 or self._is_positive(rest, depth):
+                    for e in simple:
+                        if len(found) < ROWS and any(t is atom for t, _ in terms_of(e)[0]):
+                            found[e * rest] = None
+        return list(found)
+
+    def _is_positive(self, e: Expr, depth: int) -> bool:
+        factors = e.factors if isinstance(e, Product) else (e,)
+        return all(self.nonnegative(f, depth - 1) for f in factors)
+
+    def _lemmas(self, form: Expr, depth: int) -> Iterator[Expr]:
+        """``r*(y - x - 1)`` of terms ``r*y`` and ``-r*x`` of a form where ``x < y``: rounding that products would lose."""
+        parts: list[tuple[Expr, Expr, int]] = []  # factor, cofactor, coefficient
+        for term, k in terms_of(form)[0]:
+            if isinstance(term, Product):
+                for i, x in enumerate(term.factors):
+                    rest: Expr = const(1)
+                    for f in (*term.factors[:i], *term.factors[i + 1 :]):
+                        rest = rest * f
+                    parts.append((x, rest, k))
+        for cofactor in dict.fromkeys(r for _, r, _ in parts):
+            inner: Expr = const(0)
+            for x, r, k in parts:
+                if r is cofactor:
+                    inner = inner + x * k
+            if len(terms_of(inner)[0]) > 1 and self._is_positive(cofactor, depth):
+                for least in (1, 0):
+                    if self.nonnegative(inner - least, depth - 1):
+                        yield (inner - least) * cofactor
+                        break
+
+    def _of(self, atom: Expr, depth: int) -> Iterator[Expr]:
+        """Forms with an atom that are not negative."""
+        lo, hi = self.ranges.of(atom)
+        if lo is not None:
+            yield atom - lo
+        if hi is not None:
+            yield const(hi) - atom
+        match atom:
+            case Sym(name):
+                low, high = self.facts.ranges.get(name, (None, None))
+                if low is not None and low.free:
+                    yield atom - low
+                if high is not None and high.free:
+                    yield high - atom
+                times = self.facts.multiples.get(atom, 1)
+                if times > 1:
+                    rest = atom - (atom // times) * times
+                    yield from (rest, -rest)
+            case FloorDiv(a, b) if self.nonnegative(b - 1, depth - 1):
+                yield a - b * atom
+                yield b * atom + b - 1 - a
+                if self.nonnegative(a, depth - 1):
+                    yield atom
+                if b.free:
+                    yield from (most - atom for most in self._most(a, b, depth))
+            case Mod(a, b) if self.nonnegative(b - 1, depth - 1):
+                rest = a - b * (a // b) - atom
+                yield from (atom, b - 1 - atom, rest, -rest)
+            case Min(args):
+                yield from (arg - atom for arg in args)
+            case Max(args):
+                yield from (atom - arg for arg in args)
+            case Xor(a, b) if all((self.ranges.of(e)[0] or 0) >= 0 and self.ranges.of(e)[0] is not None for e in (a, b)):
+                yield a + b - atom
+            case _:
+                pass
+        if atom.free:
+            yield from (assumed for assumed in self.facts.forms if not assumed.free.isdisjoint(atom.free))
+
+    def most(self, quotient: FloorDiv) -> int | None:
+        """The greatest value of a quotient by a symbol, if that is found to be a constant."""
+        if not self.nonnegative(quotient.b - 1):
+            return None
+        return min((e.value for e in self._most(quotient.a, quotient.b, DEPTH) if isinstance(e, Const)), default=None)
+
+    def _most(self, a: Expr, b: Expr, depth: int) -> Iterator[Expr]:
+        """Bounds ``x - 1`` of ``a//b``: where ``a < b*x``. For ``x``, what stands beside ``b`` in the bounds of ``a`` is tried."""
+        beside: dict[Expr, None] = {const(1): None}
+        for term, times in terms_of(a)[0]:
+            names = term.free
+            highs = [h for n in sorted(names) if (h := self.facts.ranges.get(n, (None, None))[1]) is not None]
+            for bound in (*highs, *(f for f in self.facts.forms if not f.free.isdisjoint(names))):
+                for t, k in terms_of(bound)[0]:
+                    for scale in {k, k * times}:
+                        if t is b:
+                            beside[const(scale)] = None
+                        elif isinstance(t, Product) and b in t.factors:
+                            rest = list(t.factors)
+                            rest.remove(b)
+                            x: Expr = const(scale)
+                            for f in rest:
+                                x = x * f
+                            beside[x] = None
+        for x in list(beside)[:QUOTIENTS]:
+            if self.nonnegative(b * x - 1 - a, depth - 1):
+                yield x - 1
+
+
+def _row(e: Expr) -> Row:
+    terms, constant = terms_of(e)
+    return dict(terms), constant
+
+
+def _tight(row: Row) -> Row:
+    """The same for integers, with coefficients that have no common divisor."""
+    terms, constant = row
+    step = gcd(*terms.values())
+    return row if step <= 1 else ({t: k // step for t, k in terms.items()}, constant // step)
+
+
+def _contradict(rows: list[Row]) -> bool:
+    """True only if the inequalities hold for no integers."""
+    left = _unique(rows)
+    while left:
+        if any(not terms and constant < 0 for terms, constant in left):
+            return True
+        signs: dict[Expr, list[int]] = {}
+        for terms, _ in left:
+            for t, k in terms.items():
+                signs.setdefault(t, [0, 0])[k > 0] += 1
+        if not signs:
+            return False
+        atom = min(signs, key=lambda t: (signs[t][0] * signs[t][1] - sum(signs[t]), t.key))
+        upper = [r for r in left if r[0].get(atom, 0) < 0]
+        lower = [r for r in left if r[0].get(atom, 0) > 0]
+        left = [r for r in left if atom not in r[0]]
+        if len(left) + len(upper) * len(lower) > ROWS * 2:
+            return False
+        left = _unique([*left, *(_sum(a, -b[0][atom], b, a[0][atom]) for a in lower for b in upper)])
+    return False
+
+
+def _sum(a: Row, i: int, b: Row, j: int) -> Row:
+    """``i*a + j*b``."""
+    common = gcd(i, j)
+    i, j = i // common, j // common
+    terms = {t: k * i for t, k in a[0].items()}
+    for t, k in b[0].items():
+        value = terms.get(t, 0) + k * j
+        if value:
+            terms[t] = value
+        else:
+            terms.pop(t, None)
+    return terms, a[1] * i + b[1] * j
+
+
+def _unique(rows: list[Row]) -> list[Row]:
+    """The strongest of the inequalities with equal terms."""
+    found: dict[frozenset[tuple[Expr, int]], Row] = {}
+    for row in rows:
+        terms, constant = _tight(row)
+        if not terms and constant >= 0:
+            continue
+        key = frozenset(terms.items())
+        known = found.get(key)
+        if known is None or constant < known[1]:
+            found[key] = terms, constant
+    return list(found.values())

@@ -1,0 +1,112 @@
+"""Which kernels may run: those that are proved free of deadlock and race, for all extents or for those of a launch.
+
+What was proved once is remembered: in this process, and in the folder of compiled kernels for the next one, by the kernel's text and the state of
+the checker. Only that a kernel is proved is kept; who wants to read the certificate has it made again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from functools import lru_cache
+from pathlib import Path
+from threading import Lock
+from typing import Final
+
+from taskfuse.check import Certificate, Verdict, verify
+from taskfuse.cuda.cache import folder, keep
+from taskfuse.kir import Kernel
+from taskfuse.options import Options
+from taskfuse.version import VERSION
+
+_PROVED: Final = b"proved"
+_CHECKER: Final = ("check", "kir", "ir/scalar")
+_REMEMBERED: Final = 4096
+
+
+class Proof:
+    """What is known of a kernel. Safe for calls from several threads.
+
+    A kernel of symbolic extents whose argument has gaps, and against which no counterexample is found, is *open*: it is proved, or refused, for
+    the extents of each launch. That takes a while for extents that are new.
+
+    Raises:
+        ProofError: the kernel is refuted; or it is outside the model, and has no symbolic extents.
+    """
+
+    __slots__ = ("_admitted", "_certificate", "_lock", "is_open", "kernel")
+
+    def __init__(self, kernel: Kernel, settings: Options) -> None:
+        self.kernel = kernel
+        self.is_open = False
+        self._certificate: Certificate | None = None
+        self._admitted: set[tuple[int, ...]] = set()
+        self._lock = Lock()
+        key = _key(kernel)
+        if _remembered(key, settings):
+            return
+        certificate = self.certificate
+        if certificate.is_proved:
+            _remember(key, settings)
+        elif certificate.verdict is Verdict.OUTSIDE and kernel.extents:
+            self.is_open = True
+        else:
+            certificate.require()
+
+    @property
+    def certificate(self) -> Certificate:
+        """The certificate for all extents."""
+        if self._certificate is None:
+            self._certificate = verify(self.kernel)
+        return self._certificate
+
+    def admit(self, symbols: Mapping[str, int]) -> None:
+        """Do nothing if the kernel is proved for a launch.
+
+        Args:
+            symbols: values of its extents, among others.
+
+        Raises:
+            ProofError: it is not, and neither is it for these extents alone.
+        """
+        if not self.is_open:
+            return
+        sizes = tuple(symbols[e.name] for e in self.kernel.extents)
+        with self._lock:
+            if sizes not in self._admitted:
+                verify(self.kernel, symbols).require()
+                self._admitted.add(sizes)
+
+
+def _key(kernel: Kernel) -> str:
+    return hashlib.sha256("\0".join(("proof", VERSION, _checker(), str(kernel))).encode()).hexdigest()
+
+
+@lru_cache(maxsize=1)
+def _checker() -> str:
+    """The files that a proof depends on, as they are: a checker that was changed has proved nothing yet."""
+    root = Path(__file__).parent
+    files = sorted(f for folder in _CHECKER for f in (root / folder).glob("*.py"))
+    return " ".join(f"{f.name}:{s.st_size}:{s.st_mtime_ns}" for f in files for s in (f.stat(),))
+
+
+_known: dict[str, None] = {}
+
+
+def _remembered(key: str, settings: Options) -> bool:
+    if key in _known:
+        return True
+    disk = folder(settings)
+    if disk is None or disk.get(key) != _PROVED:
+        return False
+    _known[key] = None
+    return True
+
+
+def _remember(key: str, settings: Options) -> None:
+    if len(_known) >= _REMEMBERED:
+        _known.clear()
+    _known[key] = None
+    disk = folder(settings)
+    if disk is not None:
+        keep(disk, key, _PROVED)

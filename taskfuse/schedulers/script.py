@@ -1,0 +1,139 @@
+"""Scheduling calls that are made and written down at once: a schedule that can be read, pasted and changed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+from taskfuse.ir.atoms import ATOMS, Atom
+from taskfuse.ir.fusion import Fusion
+from taskfuse.ir.tasks import Node, Task
+from taskfuse.ir.tensor import TensorView
+from taskfuse.ir.types import MemoryType, ParallelType
+from taskfuse.schedule.propagate import parallelize_like
+
+HEADER = ("import taskfuse as tf", "from taskfuse import MemoryType, atoms", "from taskfuse import ParallelType as P")
+MAX_LINE = 120
+
+
+@dataclass(frozen=True, slots=True)
+class Spelled:
+    """An argument and the Python that makes it."""
+
+    value: Any
+    text: str
+
+
+class Script:
+    """The calls on one fusion so far.
+
+    Attributes:
+        lines: of Python; they take the fusion as ``fusion``, and find its tensors by their names.
+    """
+
+    def __init__(self, fusion: Fusion) -> None:
+        self.fusion = fusion
+        self.lines: list[str] = []
+        self._known: set[str] = set()
+        self._open: str | None = None
+
+    @property
+    def text(self) -> str:
+        """The lines after the imports that they need."""
+        return "\n".join((*HEADER, "", *self.lines)) + "\n"
+
+    def comment(self, text: str) -> None:
+        """Start a section."""
+        self.lines += [*([""] if self.lines else []), f"# {text}"]
+        self._open = None
+
+    def on(self, tv: TensorView) -> Recorded:
+        """The calls of a tensor."""
+        if tv.name not in self._known:
+            self._known.add(tv.name)
+            self._write(f"{tv.name} = fusion.tensor({tv.name!r})")
+        return Recorded(self, tv.name, tv)
+
+    def new(self, tv: TensorView, method: str) -> TensorView:
+        """A call that makes a tensor: ``cache_after`` or ``cache_before``."""
+        receiver = self.on(tv).name
+        made = cast("TensorView", getattr(tv, method)())
+        self._known.add(made.name)
+        self._write(f"{made.name} = {receiver}.{method}()")
+        return made
+
+    def parallelize_like(self, ref: TensorView, targets: Sequence[TensorView]) -> None:
+        """:func:`taskfuse.parallelize_like`."""
+        text = f"tf.parallelize_like({self.spell(ref)}, {self.spell(list(targets))})"
+        parallelize_like(ref, targets)
+        self._write(text)
+
+    def task(self, tensors: Sequence[TensorView], name: str) -> Task:
+        """:meth:`Fusion.task`."""
+        self._write(f"{name} = fusion.task({self.spell(list(tensors))}, name={name!r})")
+        return self.fusion.task(tensors, name=name)
+
+    def group(self, members: Sequence[Node], name: str) -> Recorded:
+        """:meth:`Fusion.group`."""
+        self._write(f"{name} = fusion.group([{', '.join(m.name for m in members)}], name={name!r})")
+        return Recorded(self, name, self.fusion.group(members, name=name))
+
+    def node(self, node: Node) -> Recorded:
+        """The calls of a task or group."""
+        return Recorded(self, node.name, node)
+
+    def spell(self, value: object) -> str:
+        """An argument as Python."""
+        match value:
+            case Spelled():
+                return value.text
+            case TensorView():
+                return self.on(value).name
+            case ParallelType():
+                return f"P.{value.name}"
+            case MemoryType():
+                return f"MemoryType.{value.name}"
+            case Atom():
+                return f"atoms.{value.name.upper()}" if value.name in ATOMS else f"atoms.wgmma{value.tile}"
+            case list():
+                return f"[{', '.join(self.spell(x) for x in cast('list[object]', value))}]"
+            case _:
+                return repr(value)
+
+    def record(self, receiver: str, call: str, chains: bool) -> None:
+        """Write a call on ``receiver``, behind the call before if that was on the same one and gave it back."""
+        if chains and self._open == receiver and len(self.lines[-1]) + len(call) < MAX_LINE:
+            self.lines[-1] += f".{call}"
+            return
+        self._write(f"{receiver}.{call}")
+        self._open = receiver if chains else None
+
+    def _write(self, line: str) -> None:
+        self.lines.append(line)
+        self._open = None
+
+
+class Recorded:
+    """A tensor, task or group whose calls are recorded: ``script.on(tv).split(0, 128)``."""
+
+    def __init__(self, script: Script, name: str, target: TensorView | Node) -> None:
+        self.script = script
+        self.name = name
+        self.target = target
+
+    def __getattr__(self, method: str) -> Callable[..., Recorded]:
+        def call(*args: Any) -> Recorded:
+            given = ", ".join(self.script.spell(a) for a in args)
+            result = getattr(self.target, method)(*(a.value if isinstance(a, Spelled) else a for a in args))
+            self.script.record(self.name, f"{method}({given})", result is self.target and isinstance(result, TensorView))
+            return self
+
+        return call
+
+    def bind(self, axis: int, ptype: ParallelType) -> Recorded:
+        """``axis(k).parallelize(p)``."""
+        assert isinstance(self.target, TensorView)
+        self.target.axis(axis).parallelize(ptype)
+        self.script.record(self.name, f"axis({axis}).parallelize({self.script.spell(ptype)})", False)
+        return self

@@ -1,0 +1,188 @@
+"""The persistent, warp-specialized matmul: a ring of operand tiles between a role that loads and one that multiplies and stores.
+
+    load       for each tile of this block, for each step of k: TMA of A and B into a slot
+    consumer   for each tile of this block: for each step of k: wgmma from the slot; then, 64 x 64 at a time, the epilogue in registers,
+               stmatrix to a staging slot, TMA store; while that goes on the role that loads is a ring ahead, in the next tile
+
+Everything is a public scheduling call; a :class:`~taskfuse.schedulers.script.Script` writes them down.
+"""
+
+from __future__ import annotations
+
+from taskfuse import tiles
+from taskfuse.ir import atoms
+from taskfuse.ir.atoms import WGMMA_ROWS
+from taskfuse.ir.tensor import TensorView
+from taskfuse.ir.types import MemoryType
+from taskfuse.ir.types import ParallelType as P
+from taskfuse.schedule import layouts
+from taskfuse.schedulers.config import REGISTERS, SPAN, STAGED_COLUMNS, STAGING_SLOTS, MatmulConfig
+from taskfuse.schedulers.contraction import Operand, Product
+from taskfuse.schedulers.script import Script, Spelled
+
+STMATRIX = 16
+"""Rows and columns of the tile of ``stmatrix.x4``."""
+WGMMA_K_BYTES = 32
+FRAGMENT_AXES = 6
+"""Loop axes that ``fragment`` makes of a tile."""
+SWIZZLED = Spelled(layouts.swizzled(SPAN), f"tf.layouts.swizzled({SPAN})")
+
+
+class WarpSpecialized:
+    """The schedule of one product.
+
+    Args:
+        script: takes the calls.
+    """
+
+    def __init__(self, script: Script, product: Product, config: MatmulConfig) -> None:
+        self.script = script
+        self.product = product
+        self.config = config
+        self.itemsize = product.a.tensor.dtype.itemsize
+        self.step = 3 if config.rows == WGMMA_ROWS else 4
+        """The epilogue's loops are [wave, cta, warpgroup, (rows of 64,) piece: 64 columns, m64, n64]: this is the piece's."""
+
+    def apply(self) -> None:
+        """Make the calls."""
+        self._copies()
+        self._tiles()
+        self._operands()
+        self._contraction()
+        self._epilogue()
+        self._tasks()
+
+    def _copies(self) -> None:
+        script, product = self.script, self.product
+        script.comment("copies: operands into Shared memory, outputs out of it or of registers")
+        self.sources = [(script.new(o.tensor, "cache_after"), o) for o in (product.a, product.b)]
+        self.result = product.result
+        self.registers = [tv for tv in product.epilogue if tv not in product.result.fusion.outputs]
+        self.staged: list[tuple[TensorView, TensorView]] = []
+        self.direct: list[tuple[TensorView, bool]] = []
+        for out in product.outputs:
+            tv = out.tensor
+            if out.is_bulk:
+                staging = script.new(tv, "cache_before")
+                self.staged.append((staging, tv))
+                tv = staging
+            else:
+                self.direct.append((tv, out.is_paired))
+            if tv is product.result:
+                self.result = script.new(tv, "cache_before")
+            self.registers.append(script.new(tv, "cache_before"))
+        # only the copies are guarded: what computes on registers needs no guard, and the accumulators are read under no branch
+        self.sides = [(script.new(side.tensor, "cache_after"), side.is_paired) for side in product.sides]
+        for tv in (*(s for s, _ in self.sources), *(s for s, _ in self.staged)):
+            script.on(tv).set_memory_type(MemoryType.Shared)
+
+    def _tiles(self) -> None:
+        """Tiles of the result, in the order of the work axis, over the blocks."""
+        script, product, config = self.script, self.product, self.config
+        script.comment("tiles: [wave, block, m, n, k step, k]; the epilogue shares the loops over tiles, the operands those over k steps, too")
+        acc = script.on(self.result)
+        batch = len(product.batch)
+        order = [*product.batch, product.m, product.n, product.k]
+        if order != sorted(order):
+            acc.reorder(order)
+        acc.split(batch, config.tile_m).split(batch + 2, config.tile_n).split(batch + 4, config.tile_k)
+        acc.reorder([*range(batch), *(batch + d for d in (0, 2, 1, 3, 4, 5))])
+        acc.rasterize(tuple(range(batch + 2)), Spelled(tiles.swizzle(config.group), f"tf.tiles.swizzle({config.group})")).split(0, config.blocks)
+        acc.bind(1, P.BIDx)
+        self.after = [*(t for t, _ in self.sides), *self.registers, *(t for pair in self.staged for t in pair), *(t for t, _ in self.direct)]
+        acc.propagate(self.after, 4)
+        acc.reorder({4: 2})
+        acc.propagate([s for s, _ in self.sources], 3)
+        script.parallelize_like(self.result, [*(s for s, _ in self.sources), *self.after])
+
+    def _operands(self) -> None:
+        """The ring: [wave, block, k step, (pieces,) rows, 128 bytes]; a bulk copy moves rows of 128 bytes."""
+        self.script.comment(f"operands: a ring of {self.config.stages} slots, filled by bulk copies")
+        for tv, operand in self.sources:
+            call = self.script.on(tv)
+            axes = 3, 4
+            if self._pieces(operand) > 1:
+                call.split(4, SPAN // self.itemsize).reorder({4: 3})
+                call.bind(3, P.Unroll)
+                axes = 4, 5
+            call.set_allocation_domain(SWIZZLED).circular_buffer(self.config.stages).set_atom(atoms.TMA_LOAD, axes)
+
+    def _pieces(self, operand: Operand) -> int:
+        if operand.is_k_major:
+            return 1
+        tile = self.config.tile_m if operand is self.product.a else self.config.tile_n
+        return tile * self.itemsize // SPAN
+
+    def _contraction(self) -> None:
+        """[wave, block, k step, warpgroup, (rows of 64,) k16 | m64, n, k16]."""
+        self.script.comment("contraction: each warpgroup its rows")
+        config, acc, split = self.config, self.script.on(self.result), self.step == 4
+        acc.split(3, config.rows)
+        if split:
+            acc.split(4, WGMMA_ROWS)
+        acc.split(-1, WGMMA_K_BYTES // self.itemsize)
+        acc.reorder({7: 4} if split else {6: 4})
+        acc.set_atom(atoms.wgmma(WGMMA_ROWS, config.tile_n, WGMMA_K_BYTES // self.itemsize), (-3, -2, -1))
+        acc.bind(3, P.TIDy)
+        acc.bind(4, P.Unroll)
+        if split:
+            acc.bind(5, P.Unroll)
+        acc.in_flight(config.in_flight)
+
+    def _epilogue(self) -> None:
+        script, p = self.script, self.step
+        script.comment("epilogue: 64 x 64 at a time, in registers as the accumulators are")
+        for tv in self.after:
+            call = script.on(tv)
+            call.split(3, STAGED_COLUMNS).split(2, self.config.rows)
+            if p == 4:
+                call.split(3, WGMMA_ROWS)
+            call.reorder({p + 1: p})
+            call.bind(2, P.TIDy)
+            if p == 4:
+                call.bind(3, P.Unroll)
+            call.bind(p, P.Unroll)
+        tile = (p + 1, p + 2)
+        for tv in (*self.registers, *(t for t, _ in (*self.sides, *self.direct))):
+            script.on(tv).fragment(tile)
+        for tv, paired in (*self.sides, *self.direct):
+            if paired:
+                script.on(tv).bind(-1, P.Vectorize)
+        for staging, out in self.staged:
+            call = script.on(staging)
+            call.set_allocation_domain(SWIZZLED).circular_buffer(STAGING_SLOTS)
+            call.split(tile[1], STMATRIX).split(tile[0], STMATRIX).reorder({tile[1] + 1: tile[0] + 1})
+            call.bind(tile[0], P.TIDx)
+            call.bind(tile[1], P.Unroll)
+            call.set_atom(atoms.STMATRIX_X4, (tile[1] + 1, tile[1] + 2))
+            script.on(out).set_atom(atoms.TMA_STORE, tile)
+        script.comment("which loops are shared")
+        for tv, _ in self.sources:
+            script.on(tv).inline_at(3)
+        script.on(self.result).inline_at(2)
+        held = {r for s, _ in self.staged for r in self.registers if r in _read_by(s)}
+        vectors = {r for t, paired in self.direct if paired for r in self.registers if r in _read_by(t)}
+        vectors |= {tv for tv, paired in self.sides if paired}
+        for tv in (*(t for t, _ in self.sides), *self.registers):
+            depth = p + 1 + FRAGMENT_AXES
+            script.on(tv).inline_at(p + 1 if tv in held else depth - 1 if tv in vectors else depth)
+        for staging, _ in self.staged:
+            script.on(staging).inline_at(p + 1)
+
+    def _tasks(self) -> None:
+        script = self.script
+        script.comment("roles")
+        load = script.task([s for s, _ in self.sources], "load")
+        mma = script.task([self.result], "mma")
+        epilogue = script.task(self.after, "epilogue")
+        consumer = script.group([mma, epilogue], "consumer")
+        assert not isinstance(consumer.target, TensorView)
+        script.group([load, consumer.target], "roles").parallelize(P.TIDy)
+        budgets = REGISTERS.get(self.config.warpgroups)
+        if budgets is not None:
+            script.node(load).registers(budgets[0])
+            consumer.registers(budgets[1])
+
+
+def _read_by(tv: TensorView) -> set[TensorView]:
+    return {t for t in tv.fusion.tensors() if any(use.output is tv for use in t.uses)}

@@ -1,0 +1,132 @@
+"""Schedules of matrix products: every epilogue, layout, dtype, remainder and parameter, against float64."""
+
+from dataclasses import replace
+from functools import cache
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import taskfuse as tf
+from taskfuse.cuda.resources import Resources
+from taskfuse.schedulers import MatmulConfig
+from tests.schedulers.products import SMALL, TWO, Product, operands, simulated
+
+EPILOGUES = ("", "bias", "relu", "rows bias gelu", "residual silu", "scale bias relu", "square bias", "residual rows scale square relu")
+
+
+@pytest.mark.parametrize("epilogue", EPILOGUES)
+@pytest.mark.parametrize("out", [tf.bfloat16, tf.float32], ids=str)
+def test_epilogues(epilogue: str, out: tf.DType) -> None:
+    simulated(Product(epilogue, out=out), SMALL, {"M": 70, "N": 72, "K": 72})
+
+
+@pytest.mark.parametrize("layout", ["kk", "kn", "mk", "mn"])
+@pytest.mark.parametrize("dtype", [tf.bfloat16, tf.float16], ids=str)
+def test_dtypes_and_layouts(layout: str, dtype: tf.DType) -> None:
+    config = replace(TWO, tile_n=128) if layout == "mn" else SMALL
+    simulated(Product("bias", dtype, dtype, layout), config, {"M": 136, "N": 72, "K": 72})
+
+
+SIZES = [(64, 64, 64), (1, 8, 8), (65, 72, 128), (130, 8, 64), (1, 136, 200)]
+
+
+@pytest.mark.parametrize("config", [SMALL, TWO], ids=["small", "two"])
+def test_remainders_and_tiny_sizes(config: MatmulConfig) -> None:
+    simulated(Product("relu"), config, *({"M": m, "N": n, "K": k} for m, n, k in SIZES))
+
+
+CONFIGS = (
+    MatmulConfig(64, 64, 64, 1, stages=2, in_flight=0, blocks=1),
+    MatmulConfig(64, 128, 64, 1, stages=4, in_flight=2, blocks=2),
+    MatmulConfig(128, 64, 64, 1, stages=2, in_flight=1, blocks=4),
+    MatmulConfig(256, 64, 64, 2, stages=3, in_flight=2, blocks=1, group=1),
+    MatmulConfig(192, 64, 64, 3, stages=2, in_flight=1, blocks=2, group=3),
+    MatmulConfig(64, 192, 64, 1, stages=4, in_flight=3, blocks=3, group=2),
+    MatmulConfig(128, 256, 64, 2, stages=2, in_flight=0, blocks=2),
+)
+
+
+@pytest.mark.parametrize("config", CONFIGS, ids=lambda c: f"{c.tile_m}x{c.tile_n}")
+def test_parameters(config: MatmulConfig) -> None:
+    simulated(Product("bias relu"), config, {"M": 264, "N": 136, "K": 264}, seed=3)
+
+
+@pytest.mark.parametrize(
+    "product",
+    [
+        Product("residual bias", batch=("B",)),
+        Product("relu", batch=("B", "C"), layout="mn"),
+        Product("", out=tf.float32, batch=("B",), b_batch=False),
+    ],
+    ids=["batch", "two", "broadcast"],
+)
+def test_batches(product: Product) -> None:
+    simulated(product, SMALL, {"B": 2, "C": 2, "M": 72, "N": 72, "K": 72})
+
+
+@cache
+def lowered(config: MatmulConfig) -> tuple[tf.Fusion, tf.Kernel]:
+    fusion = Product("bias gelu").fusion()
+    tf.schedulers.matmul(fusion, config)
+    return fusion, tf.lower(fusion)
+
+
+@settings(max_examples=12, deadline=None)
+@given(st.sampled_from([SMALL, TWO]), st.integers(1, 150), st.integers(1, 20), st.integers(1, 30), st.integers(0, 99))
+def test_any_size(config: MatmulConfig, m: int, n: int, k: int, seed: int) -> None:
+    fusion, kernel = lowered(config)
+    args = operands(fusion, {"M": m, "N": 8 * n, "K": 8 * k}, seed)
+    Product("bias gelu").check(fusion, kernel.simulate(*args, seed=seed), args)
+
+
+def test_transposed_outputs_exchange_the_operands() -> None:
+    """The contiguous axis of the first output is the columns of the tensor cores' tile; another output is stored as it lies."""
+    with tf.Fusion("transposed") as fusion:
+        a, b = (tf.define_tensor([tf.dim(r, multiple_of=8), tf.dim("K", multiple_of=8)], dtype=tf.bfloat16, name=n) for r, n in (("M", "a"), ("N", "b")))
+        product = tf.matmul(a, b.T, dtype=tf.float32)
+        fusion.add_output(tf.cast(product.T, tf.bfloat16))
+        fusion.add_output(tf.relu(product))
+    tf.schedulers.matmul(fusion, SMALL)
+    kernel = tf.lower(fusion)
+    args = operands(fusion, {"M": 72, "N": 136, "K": 64})
+    turned, relu = kernel.simulate(*args)
+    plain = Product("relu", out=tf.float32)
+    plain.check(fusion_of(plain), [relu], args)
+    plain = Product()
+    plain.check(fusion_of(plain), [turned.T], args)
+
+
+@cache
+def fusion_of(product: Product) -> tf.Fusion:
+    return product.fusion()
+
+
+def test_a_product_written_as_a_sum() -> None:
+    """What counts is the reduction, not the op that made it: rows and columns may lie anywhere in its iteration space."""
+    with tf.Fusion("permuted") as fusion:
+        a = tf.define_tensor(["M", "B", tf.dim("K", multiple_of=8)], dtype=tf.float16, name="a")
+        b = tf.define_tensor([tf.dim("N", multiple_of=8), "K"], dtype=tf.float16, name="b")
+        fusion.add_output(tf.cast(tf.matmul(a, b.T, dtype=tf.float32), tf.float16))
+    tf.schedulers.matmul(fusion, SMALL)
+    args = operands(fusion, {"M": 3, "B": 70, "N": 72, "K": 64})
+    (out,) = tf.lower(fusion).simulate(*args)
+    plain = Product(dtype=tf.float16, out=tf.float16, batch=("M",), b_batch=False)
+    plain.check(fusion_of(plain), [out], args)
+
+
+@pytest.mark.parametrize(
+    ("product", "config"),
+    [
+        (Product("bias gelu"), MatmulConfig()),
+        (Product("residual"), MatmulConfig(256, 128)),
+        (Product("relu", out=tf.float32, layout="mn"), MatmulConfig(64, 192, warpgroups=1)),
+    ],
+    ids=["128x256", "256x128", "64x192"],
+)
+def test_the_compiler_neither_spills_nor_serializes(product: Product, config: MatmulConfig) -> None:
+    fusion = product.fusion()
+    tf.schedulers.matmul(fusion, config)
+    found = tf.lower(fusion).resources().compiled
+    assert isinstance(found, Resources)
+    assert (found.spill_stores, found.spill_loads, found.stack) == (0, 0, 0)
