@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Container, Iterator, Mapping
 
-from taskfuse.ir.scalar import Expr, FloorDiv, Mod
-from taskfuse.ir.scalar.expr import children
+from taskfuse.ir.scalar import Expr, FloorDiv, Mod, children
 from taskfuse.kir import Kernel
 from taskfuse.kir.nodes import CursorInit, For, Stmt
 from taskfuse.kir.walk import bodies, expressions, walk
