@@ -64,9 +64,7 @@ class Kernel:
 
     def __reduce__(self) -> tuple[object, ...]:
         """Pickled as its text: rows of the tables of dtypes and functions are told apart by identity."""
-        from taskfuse.kir.parser import parse_kernel
-
-        return parse_kernel, (str(self),)
+        return parsed, (str(self),)
 
     def __str__(self) -> str:
         return readers().text(self)
@@ -146,6 +144,7 @@ class KernelReaders(Protocol):
     """What the layers above kernel IR do with a kernel."""
 
     def text(self, kernel: Kernel) -> str: ...
+    def parse(self, text: str) -> Kernel: ...
     def check_ir(self, kernel: Kernel) -> None: ...
     def simulate(self, kernel: Kernel, args: tuple[NDArray[Any] | float | int, ...], seed: int, options: dict[str, Any]) -> tuple[np.ndarray, ...]: ...
     def explore(self, kernel: Kernel, args: tuple[NDArray[Any] | float | int, ...], limit: int, options: dict[str, Any]) -> Exploration: ...
@@ -179,3 +178,8 @@ def bind_readers(readers: KernelReaders) -> None:
 def readers() -> KernelReaders:
     """The readers."""
     return _readers[0]
+
+
+def parsed(text: str) -> Kernel:
+    """The kernel of a text: what a pickled one is made from."""
+    return readers().parse(text)

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from taskfuse.errors import UnsupportedError
 from taskfuse.kir.channels import ChannelTable, channels
 from taskfuse.kir.kernel import CudaReader, Kernel
+from taskfuse.kir.parser import parse_kernel
 from taskfuse.kir.printer import to_text
 from taskfuse.kir.verify import verify_kernel
 
@@ -25,6 +26,10 @@ class KirReaders:
     def text(self, kernel: Kernel) -> str:
         """:func:`taskfuse.kir.to_text`."""
         return to_text(kernel)
+
+    def parse(self, text: str) -> Kernel:
+        """:func:`taskfuse.kir.parse_kernel`."""
+        return parse_kernel(text)
 
     def check_ir(self, kernel: Kernel) -> None:
         """:func:`taskfuse.kir.verify_kernel`."""
