@@ -60,7 +60,9 @@ class Explored:
     reason: str = ""
 
 
-def explored(kernel: Kernel, arguments: Sequence[Argument], extents: Mapping[str, int] | None = None, limit: int = 3000, in_step: int | None = None) -> Explored:
+def explored(
+    kernel: Kernel, arguments: Sequence[Argument], extents: Mapping[str, int] | None = None, limit: int = 3000, in_step: int | None = None
+) -> Explored:
     """All schedules of one launch, up to ``limit`` states.
 
     A schedule that reads what nobody wrote ends there; the kernel is then explored again with all its memory filled first, so that what comes

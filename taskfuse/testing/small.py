@@ -6,10 +6,11 @@ be compared on tens of thousands of them (:mod:`taskfuse.testing.agreement`). Mo
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
+from functools import partial
 
 from taskfuse.kir import Kernel, parse_kernel
 from taskfuse.testing.chooser import Chooser
@@ -54,7 +55,7 @@ class _Text:
         self.lines += ["  " * self._depth + line for line in lines]
 
     @contextmanager
-    def block(self, head: str) -> Iterator[None]:
+    def block(self, head: str) -> Generator[None]:
         self.add(head + ":")
         self._depth += 1
         at = len(self.lines)
@@ -64,7 +65,7 @@ class _Text:
         self._depth -= 1
 
     @contextmanager
-    def blocks(self, heads: list[str]) -> Iterator[None]:
+    def blocks(self, heads: list[str]) -> Generator[None]:
         """Blocks in each other."""
         if heads:
             with self.block(heads[0]), self.blocks(heads[1:]):
@@ -118,7 +119,7 @@ class _Head:
 
 
 def _dim(c: Chooser) -> str:
-    return f"{EXTENT} max {TRIED[-1]}" if c.chance(18) else EXTENT if c.chance(3) else ""
+    return f"{EXTENT} max {TRIED[-1]}" if c.chance(12) else EXTENT if c.chance(2) else ""
 
 
 def _signal(t: _Text, how: Signal, lanes: int, ident: int, barrier: str) -> None:
@@ -173,19 +174,24 @@ class _Pipeline:
 
     def __init__(self, c: Chooser) -> None:
         self.c = c
-        self.lanes = c.pick((2, 2, 2, 4, 4, 4, 32, 32, 64) if c.chance(40) else (2, 4))
+        self.lanes = c.pick((2, 2, 2, 2, 2, 2, 4, 32, 32, 64))
         self.roles = c.pick((2, 2, 2, 3, 3))
         self.head = _Head(self.lanes, self.roles)
         self.head.dim = _dim(c)
         self.phases = c.pick((1, 1, 1, 2))
         self.trips = [EXTENT if self.head.dim and p == 0 else str(c.pick((2, 3, 1, 4, 0))) for p in range(self.phases)]
         self.outer = c.pick((None, None, 2, 1, 3, 0))
+        if self.outer is not None and self.outer > 1:
+            self.trips = [n if n == EXTENT or int(n) < 3 else "2" for n in self.trips]
         self.wild = c.chance(12)
         self.once = c.chance(15)
         self.width = max(ROW, self.lanes)
         self.channels = [self._channel(k) for k in range(c.pick((1, 1, 2, 2, 3)))]
         self.local_ring = {r: c.pick((1, 2, 3)) for r in range(self.roles) if c.chance(15)}
         self.staged = {r: c.pick((1, 2)) for r in range(self.roles) if c.chance(8)}
+        if self.staged or any(ch.stored for ch in self.channels):
+            self.lanes = self.width = self.head.lanes = ROW  # a row is written by one statement
+            self.channels = [replace(ch, signals={r: c.pick(_signals(ROW)) for r in range(self.roles)}) for ch in self.channels]
 
     def _channel(self, k: int) -> _Channel:
         c, lanes = self.c, self.lanes
@@ -294,19 +300,16 @@ class _Pipeline:
         m = "0" if self.outer is None else "m"
         unrolled = " UNROLL" if self.trips[p] != EXTENT and self.c.chance(8) else ""
         with t.block(f"FOR k in 0..{self.trips[p]}{unrolled}"):
-            steps = [lambda: self._begin(t, r, elected)]
-            steps += [lambda ch=ch: self._consume(t, r, p, m, ch, elected) for ch in incoming]
-            middle = [lambda ch=ch: self._produce(t, r, ch, elected) for ch in outgoing]
-            if not elected:
-                if r in self.local_ring:
-                    middle.insert(0, lambda: self._exchange(t, r))
-                if r in self.staged:
-                    middle.append(lambda: self._store(t, r, p, m))
-                elif not outgoing or self.c.chance(30):
-                    middle.append(lambda: self._write(t, r, p, m))
-            late = [ch for ch in incoming if not ch.lagging[r] and not ch.stored]
-            steps += middle
-            steps += [lambda ch=ch: self._release(t, r, ch, "c") for ch in late]
+            steps: list[Callable[[], None]] = [partial(self._begin, t, r, elected)]
+            steps += [partial(self._consume, t, r, p, m, ch, elected) for ch in incoming]
+            if not elected and r in self.local_ring:
+                steps.append(partial(self._exchange, t, r))
+            steps += [partial(self._produce, t, r, ch, elected) for ch in outgoing]
+            if not elected and r in self.staged:
+                steps.append(partial(self._store, t, r, p, m))
+            elif not elected and (not outgoing or self.c.chance(30)):
+                steps.append(partial(self._write, t, r, p, m))
+            steps += [partial(self._release, t, r, ch, "c") for ch in incoming if not ch.lagging[r] and not ch.stored]
             if self.wild:
                 steps = [steps[0], *self.c.order(steps[1:])]
             for step in steps:
@@ -365,22 +368,12 @@ class _Pipeline:
             else:
                 lane = self.c.pick(("threadIdx.x", f"{self.lanes - 1} - threadIdx.x"))
                 outer = "" if self.outer is None else " + 16*m"
+                for piece in range(ch.pieces):
+                    t.add(f"{ch.name}[{cursor}.slot, {piece}, {lane}] = add(r{r}, index(k{outer}))")
                 if ch.stored:
-                    self._fill(t, f"{ch.name}[{cursor}.slot, 0,", f"add(r{r}, index(k{outer}))")
                     t.add("FENCE proxy.async")
-                else:
-                    for piece in range(ch.pieces):
-                        t.add(f"{ch.name}[{cursor}.slot, {piece}, {lane}] = add(r{r}, index(k{outer}))")
                 _signal(t, ch.signals[r], self.lanes, r + 1, f"{ch.name}.full[{cursor}.slot]")
             t.add(f"{cursor}.advance(1)")
-
-    def _fill(self, t: _Text, row: str, value: str) -> None:
-        """A whole row, several elements per thread if there are few threads."""
-        if self.lanes == self.width:
-            t.add(f"{row} threadIdx.x] = {value}")
-            return
-        with t.block(f"FOR e in 0..{self.width // self.lanes}"):
-            t.add(f"{row} {self.lanes}*e + threadIdx.x] = {value}")
 
     def _meet(self, t: _Text, r: int) -> None:
         t.add("SYNC warp" if self.lanes <= 32 and not (self.lanes == 32 and self.c.chance(50)) else f"SYNC named {r + 1}, {self.lanes}")
@@ -400,8 +393,7 @@ class _Pipeline:
         with t.block("IF threadIdx.x == 0"):
             t.add(f"RETIRE bulk.read <= {self.staged[r] - 1}")
         self._meet(t, r)
-        self._fill(t, f"o{r}[o{r}.q.slot,", f"copy(r{r})")
-        t.add("FENCE proxy.async")
+        t.add(f"o{r}[o{r}.q.slot, threadIdx.x] = copy(r{r})", "FENCE proxy.async")
         self._meet(t, r)
         with t.block("IF threadIdx.x == 0"):
             t.add(f"TMA {out}.map({m}, k, 0) <- o{r}[o{r}.q.slot, 0]", "COMMIT bulk")

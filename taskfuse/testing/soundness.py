@@ -18,7 +18,7 @@ from taskfuse.check import Verdict, verify
 from taskfuse.errors import TaskfuseError
 from taskfuse.kir import Kernel
 from taskfuse.testing.case import Case, seeded_case
-from taskfuse.testing.faults import OPERATORS
+from taskfuse.testing.operators import OPERATORS
 from taskfuse.testing.options import Mix
 from taskfuse.testing.outcomes import is_valid, misbehaves
 
