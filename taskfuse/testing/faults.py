@@ -32,7 +32,7 @@ from taskfuse.testing.operators import OPERATORS, Operator
 from taskfuse.testing.outcomes import Argument, Truth, explored, is_valid, misbehaves
 from taskfuse.testing.small import small_kernel
 
-BASES = (1, 3, 9, 40)
+BASES = (1, 3, 9, 27)
 """Extents are about so many of their units, so that loops have few trips, and more trips than stages."""
 MOST = 1 << 18
 """Elements of the tensors of a launch."""
