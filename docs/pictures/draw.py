@@ -102,7 +102,8 @@ def phases(d: Drawing, y: float, name: str, completions: Sequence[int], until: i
     d.text(MARGIN - 10, y + ROW / 2 + 4, name, "end")
     before = 0
     for k, time in enumerate([*completions, until]):
-        d.box(at(before), y + 7, UNIT * (time - before), ROW - 14, "#ffffff" if k % 2 == 0 else "#d0d0d0", f"{k}: parity {k % 2}" if time - before > 2 else str(k))
+        label = f"{k}: parity {k % 2}" if time - before > 2 else str(k)
+        d.box(at(before), y + 7, UNIT * (time - before), ROW - 14, ("#ffffff", "#d0d0d0")[k % 2], label)
         before = time
 
 

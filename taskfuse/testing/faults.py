@@ -23,13 +23,15 @@ import numpy as np
 
 from taskfuse.check import Verdict, verify
 from taskfuse.dtypes import DTypeKind
+from taskfuse.errors import SimulationError
 from taskfuse.ir.scalar import evaluate
 from taskfuse.kir import Kernel, parse_kernel, walk
 from taskfuse.kir.nodes import Extent, For, ScalarParam, TensorParam
+from taskfuse.sim import simulate
 from taskfuse.testing.case import seeded_case
 from taskfuse.testing.chooser import RandomChooser
 from taskfuse.testing.operators import OPERATORS, Operator
-from taskfuse.testing.outcomes import Argument, Truth, explored, is_valid, misbehaves
+from taskfuse.testing.outcomes import LIMITS, Argument, Truth, explored, is_valid, misbehaves
 from taskfuse.testing.small import small_kernel
 
 BASES = (1, 3, 9, 27)
@@ -141,13 +143,21 @@ class Table:
 
 
 def launches(kernel: Kernel) -> tuple[Launch, ...]:
-    """Small launches with random arguments; none whose tensors are large."""
+    """Small launches with random arguments; none whose tensors are large, or which a device would refuse."""
     found: list[Launch] = []
     for base in BASES if kernel.extents else (0,):
         extents = {e.name: _size(e, base + k) for k, e in enumerate(kernel.extents)}
         shapes = [tuple(int(evaluate(e, extents)) for e in p.shape) for p in kernel.params if isinstance(p, TensorParam)]
-        if sum(int(np.prod(s)) for s in shapes) <= MOST and extents not in [launch.extents for launch in found]:
-            found.append(Launch(_arguments(kernel, extents), extents))
+        if sum(int(np.prod(s)) for s in shapes) > MOST or extents in [launch.extents for launch in found]:
+            continue
+        launch = Launch(_arguments(kernel, extents), extents)
+        try:
+            simulate(kernel, launch.arguments, extents=extents)
+        except SimulationError as error:
+            if any(text in str(error) for text in LIMITS):
+                continue
+            raise
+        found.append(launch)
     return tuple(found)
 
 
