@@ -206,15 +206,15 @@ def mutants(subject: Subject, op: Operator, most: int, chance: random.Random) ->
             yield mutant
 
 
-def judge(subject: Subject, op: Operator, mutant: Kernel, limit: int) -> Mutant:
-    """The three verdicts on a mutant."""
+def judge(subject: Subject, op: Operator, mutant: Kernel, limit: int, rounds: int = 1) -> Mutant:
+    """The three verdicts on a mutant: explorations of up to ``limit`` states, ``rounds`` runs under each scheduler."""
     certificate = verify(mutant)
     truth, shown = Truth.HOLDS, False
     for launch in reversed(subject.launches):  # a schedule that fails is sooner found where there are many trips
         if truth is not Truth.FAILS:
             now = explored(mutant, launch.arguments, launch.extents, limit)
             truth = now.truth if now.truth is not Truth.HOLDS else truth
-        shown = shown or misbehaves(mutant, launch.arguments, launch.extents) is not None
+        shown = shown or misbehaves(mutant, launch.arguments, launch.extents, rounds) is not None
     failures = certificate.failures
     reason = f"{failures[0].subject}: {failures[0].reason}" if failures else ""
     return Mutant(subject.name, op.name, edit(subject.kernel, mutant), certificate.verdict, reason, truth, shown)
@@ -237,6 +237,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=0, metavar="S", help="the first seed (default: 0)")
     parser.add_argument("--mutants", type=int, default=2, metavar="K", help="most mutants per operator and kernel (default: 2)")
     parser.add_argument("--limit", type=int, default=2000, metavar="K", help="states of an exploration (default: 2000)")
+    parser.add_argument("--rounds", type=int, default=1, metavar="R", help="runs under each of the eight schedulers (default: 1)")
     parser.add_argument("--list", action="store_true", help="also list the mutants that are not refuted")
     options = parser.parse_args(arguments)
     table, chance = Table(), random.Random(options.seed)
@@ -244,7 +245,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"{len(table.mutants)} mutants; {subject.name}", file=sys.stderr, flush=True)
         for op in OPERATORS:
             for mutant in mutants(subject, op, options.mutants, chance):
-                found = judge(subject, op, mutant, options.limit)
+                found = judge(subject, op, mutant, options.limit, options.rounds)
                 table.mutants.append(found)
                 if found.escaped:
                     print(f"ESCAPED {found}", flush=True)
