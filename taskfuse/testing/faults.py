@@ -240,9 +240,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--rounds", type=int, default=1, metavar="R", help="runs under each of the eight schedulers (default: 1)")
     parser.add_argument("--list", action="store_true", help="also list the mutants that are not refuted")
     options = parser.parse_args(arguments)
-    table, chance = Table(), random.Random(options.seed)
+    table = Table()
     for subject in subjects(options.files, options.small, options.cases, options.seed):
         print(f"{len(table.mutants)} mutants; {subject.name}", file=sys.stderr, flush=True)
+        chance = random.Random(f"{options.seed}:{subject.name}")  # whatever else is looked at
         for op in OPERATORS:
             for mutant in mutants(subject, op, options.mutants, chance):
                 found = judge(subject, op, mutant, options.limit, options.rounds)

@@ -66,7 +66,7 @@ def explored(
     """All schedules of one launch, up to ``limit`` states.
 
     A schedule that reads what nobody wrote ends there; the kernel is then explored again with all its memory filled first, so that what comes
-    after the read shows.
+    after the read shows. With several blocks there is no such order; then the simulator's schedulers say whether all schedules end so.
 
     Args:
         in_step: threads that start together; ``None``: one if there are few, else half a warp.
@@ -82,6 +82,8 @@ def explored(
         twin = filled(kernel)
         if twin is not None:
             return explored(twin, arguments, extents, limit, in_step)
+        if misbehaves(kernel, arguments, extents) is None:
+            return Explored(Truth.CUT, reason)
     return Explored(Truth.FAILS, reason)
 
 
