@@ -1,0 +1,109 @@
+"""Fault operators on what several blocks take part in: clusters, and rings between blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from taskfuse.ir.scalar import Expr, const
+from taskfuse.kir import Kernel, map_stmts, walk
+from taskfuse.kir.clusters import reached
+from taskfuse.kir.nodes import Acquire, Arrive, Barrier, BarrierScope, InitBarrier, Release, Stmt, TmaLoad
+from taskfuse.testing.mutations import Edit, Mutants, Operator, all_bodies, at, change, drop, inner, moved, repeat, with_body
+
+# -- clusters -------------------------------------------------------------------------------------------------------------------------
+
+
+def _block_for_cluster(kernel: Kernel) -> Mutants:
+    """A barrier of the block where the whole cluster must meet."""
+    threads = kernel.block[0] * kernel.block[1] * kernel.block[2]
+    for s in walk(kernel):
+        if isinstance(s, Barrier) and s.scope is BarrierScope.CLUSTER:
+            yield at(kernel, s, replace(s, scope=BarrierScope.BLOCK, threads=threads))
+
+
+def _own_block(s: Stmt) -> Stmt | None:
+    """An arrival, or a copy, that does not reach the other blocks of the cluster."""
+    assert isinstance(s, Arrive | TmaLoad)
+    return replace(s, across=()) if s.across else None
+
+
+def _counts_one_block(kernel: Kernel) -> Mutants:
+    """An mbarrier that other blocks arrive at counts its own block's arrivals only."""
+    arrived = {s.barrier.name: reached(kernel.cluster, s.across) for s in walk(kernel) if isinstance(s, Arrive) and s.across}
+    for name, blocks in arrived.items():
+
+        def recounted(s: Stmt, name: str = name, blocks: Expr = blocks) -> Stmt:
+            return replace(s, count=s.count // blocks) if isinstance(s, InitBarrier) and s.barrier.name == name else s
+
+        yield replace(kernel, body=map_stmts(kernel.body, recounted))
+
+
+def _empty_of_one_block(kernel: Kernel) -> Mutants:
+    """A slot counts as empty when its own block has read it: consumers tell, and count for, nobody else."""
+    for counted in _counts_one_block(kernel):
+        yield replace(counted, body=map_stmts(counted.body, lambda s: replace(s, across=()) if isinstance(s, Arrive) else s))
+
+
+# -- semaphores -----------------------------------------------------------------------------------------------------------------------
+
+
+def _phases(n: int) -> Callable[[Stmt], Stmt]:
+    """A wait for more phases, or fewer."""
+
+    def apply(s: Stmt) -> Stmt:
+        assert isinstance(s, Acquire)
+        return replace(s, phases=s.phases + n)
+
+    return apply
+
+
+def _first_ring(s: Stmt) -> Stmt:
+    """Of blocks with rings of their own: all use the first one."""
+    assert isinstance(s, (Acquire, Release))
+    slot = s.semaphore
+    return replace(s, semaphore=replace(slot, index=(*(const(0) for _ in slot.index[:-1]), slot.index[-1]))) if len(slot.index) > 1 else s
+
+
+def _semaphore_count(n: int) -> Edit:
+    """A phase that takes more releases, or fewer."""
+
+    def apply(kernel: Kernel) -> Mutants:
+        for k, s in enumerate(kernel.semaphores):
+            yield replace(kernel, semaphores=(*kernel.semaphores[:k], replace(s, count=s.count + n), *kernel.semaphores[k + 1 :]))
+
+    return apply
+
+
+def _beside(kind: type, distance: int) -> Edit:
+    """Without the barrier behind a statement, or before it, that passes it on to other threads."""
+
+    def apply(kernel: Kernel) -> Mutants:
+        for body in all_bodies(kernel):
+            for k, s in enumerate(body):
+                j = k + distance
+                if isinstance(inner(s), kind) and 0 <= j < len(body) and isinstance(body[j], Barrier):
+                    yield with_body(kernel, body, (*body[:j], *body[j + 1 :]))
+
+    return apply
+
+
+BLOCK_OPERATORS: tuple[Operator, ...] = (
+    Operator("block barrier for the cluster's", _block_for_cluster),
+    Operator("arrive at one block only", change(Arrive, _own_block)),
+    Operator("copy to one block only", change(TmaLoad, _own_block)),
+    Operator("count one block of a cluster", _counts_one_block),
+    Operator("slot empty in one block", _empty_of_one_block),
+    Operator("drop acquire", drop(Acquire)),
+    Operator("acquire one phase less", change(Acquire, _phases(-1))),
+    Operator("acquire one phase more", change(Acquire, _phases(1))),
+    Operator("acquire later", moved(Acquire, 1)),
+    Operator("drop barrier after acquire", _beside(Acquire, 1)),
+    Operator("drop release", drop(Release)),
+    Operator("repeat release", repeat(Release)),
+    Operator("release earlier", moved(Release, -1)),
+    Operator("drop barrier before release", _beside(Release, -1)),
+    Operator("semaphore of one release more", _semaphore_count(1)),
+    Operator("semaphore of one release less", _semaphore_count(-1)),
+    Operator("all blocks use the first ring", change((Acquire, Release), _first_ring)),
+)
