@@ -142,7 +142,8 @@ def _contraction(fusion: Fusion) -> Reduction:
         raise unsupported(fusion, f"it takes one contraction, and there are {len(found)} reductions", "give each contraction a fusion of its own")
     (expr,) = found
     if (expr.combine.name, expr.body.name) != (SUM_OF_PRODUCTS.combine, SUM_OF_PRODUCTS.body) or sum(a.is_reduction for a in expr.output.root) != 1:
-        raise unsupported(fusion, f"{expr.output.name} is a reduction by {expr.combine.name} of {expr.body.name}, no sum of products over one axis")
+        what = f"{expr.output.name} is a reduction by {expr.combine.name} of {expr.body.name}, no sum of products over one axis"
+        raise unsupported(fusion, what, "write the product as tf.matmul(a, b)")
     return expr
 
 
