@@ -120,7 +120,7 @@ def test_a_product_written_as_a_sum() -> None:
     [
         (Product("bias gelu"), MatmulConfig()),
         (Product("residual"), MatmulConfig(256, 128)),
-        (Product("relu", out=tf.float32, layout="mn"), MatmulConfig(64, 192, warpgroups=1)),
+        (Product("rows bias relu", out=tf.float32, layout="mn"), MatmulConfig(64, 192, warpgroups=1)),
     ],
     ids=["128x256", "256x128", "64x192"],
 )
