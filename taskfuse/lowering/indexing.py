@@ -272,6 +272,10 @@ class Indexer:
                     pass
                 case Split(source=source) if source in values and not self._covers(t):
                     guards += self._remainder(tv, source, values[source], facts, inside)
+                case Rasterize() if t.has_holes:
+                    for source in t.sources:
+                        if source in values and not (source.is_foreign or (outside and source.is_reduction)):
+                            guards += self._bound(values[source], source.extent, facts)
                 case Resize(source=source) if source in values:
                     guards += self._bound(values[source], source.extent, facts)
                     if not prove(ge(values[source], 0), facts):

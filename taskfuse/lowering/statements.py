@@ -14,7 +14,7 @@ from taskfuse.ir.atoms import Bounds, Completion, Instruction
 from taskfuse.ir.axes import Axis
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.expr import Assemble, IndexValue, Literal, MathExpr, Pointwise, Read, Reduction, ScalarRead, Select, View
-from taskfuse.ir.scalar import FALSE, TRUE, Expr, const, ge, is_multiple, prove, simplify, substitute
+from taskfuse.ir.scalar import FALSE, TRUE, Compare, CompareOp, Expr, Facts, const, ge, is_multiple, prove, simplify, substitute
 from taskfuse.ir.storage import storage_operands, storage_uses
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import MemoryType
@@ -258,7 +258,7 @@ class Statements:
         for g in env.guards:
             first = substitute(g, {ATOM: const(0)})
             facts = env.facts.with_assumption(first)
-            if ATOM in g.free and not all(prove(substitute(g, {ATOM: const(v)}), facts) for v in range(1, width)):
+            if ATOM in g.free and not _is_bound_of_vectors(g, width, facts) and not all(prove(substitute(g, {ATOM: const(v)}), facts) for v in range(1, width)):
                 raise refused(tv, f"its vector axis of {width} does not divide what it splits", "declare tf.dim(..., multiple_of=...) or use another width")
             guards.append(first)
         return Environment(env.values, env.facts, tuple(dict.fromkeys(guards)))
@@ -345,3 +345,12 @@ class Statements:
             if g not in env.guards:
                 facts = facts.with_assumption(g)
         return PStmt(tv, self.indexer.tree.place[tv], stmt, guards, facts, writes, reads)
+
+
+def _is_bound_of_vectors(guard: Expr, width: int, facts: Facts) -> bool:
+    """True if a guard is ``start + element < end`` with ``end - start`` a multiple of ``width``: it holds for all elements of a vector or for none."""
+    if not isinstance(guard, Compare) or guard.op is not CompareOp.LT:
+        return False
+    room = guard.b - guard.a
+    first = simplify(substitute(room, {ATOM: const(0)}), facts)
+    return all(simplify(substitute(room, {ATOM: const(v)}) - first, facts) is const(-v) for v in range(width)) and is_multiple(first, width, facts)
