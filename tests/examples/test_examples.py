@@ -90,7 +90,7 @@ def gemm_expected(a: Array, b: Array, bias: Array) -> Expected:
     return [(np.maximum(a @ b.T + bias, 0), None)]
 
 
-def ulp(size: Array, dtype: npt.DTypeLike) -> Array:
+def ulp(size: Array, dtype: np.dtype[Any]) -> Array:
     """Units in the last place of ``dtype`` at a size; of numbers that are less than 2**-20 of the operands, at that."""
     digits = as_dtype(dtype).precision
     return np.spacing(np.maximum(np.abs(size), 0 if digits == 24 else 2.0**-20).astype(np.float32)).astype(np.float64) * 2.0 ** (24 - digits)
