@@ -9,13 +9,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from taskfuse.check.program import THREAD_NAMES, Context, Node, Program, linear_thread
+from taskfuse.check.program import THREAD_NAMES, Context, Node, Program, conjuncts, linear_thread
 from taskfuse.ir.scalar import Const, Expr, const, le, lt, not_, prove, simplify, substitute, sym
 from taskfuse.ir.types import MemoryType
 from taskfuse.kir.fragments import MATRIX_ROW_BYTES, MATRIX_ROWS, WGMMA_M
 from taskfuse.kir.limits import WARP
 from taskfuse.kir.nodes import (
     Access,
+    AsyncCopy,
     Buffer,
     Choose,
     Compute,
@@ -23,6 +24,7 @@ from taskfuse.kir.nodes import (
     LdMatrix,
     Major,
     Operand,
+    Queue,
     StMatrix,
     TensorMapParam,
     TensorParam,
@@ -37,14 +39,28 @@ class Engine(Enum):
     """Who makes an access: the thread itself, or an engine at a later time."""
 
     THREAD = "the thread"
+    COPY = "an asynchronous copy"
     LOAD = "the copy engine"
     STORE = "the copy engine (store)"
     TENSOR = "the tensor core"
 
     @property
     def is_async(self) -> bool:
-        """Made by the asynchronous proxy."""
+        """Made at any time after the statement, up to a retire or the completion of a barrier."""
         return self is not Engine.THREAD
+
+    @property
+    def is_async_proxy(self) -> bool:
+        """Made by the asynchronous proxy."""
+        return self in (Engine.LOAD, Engine.STORE, Engine.TENSOR)
+
+    @property
+    def queue(self) -> Queue | None:
+        """The queue whose retires wait for it."""
+        return _QUEUES.get(self)
+
+
+_QUEUES = {Engine.COPY: Queue.COPY, Engine.STORE: Queue.BULK, Engine.TENSOR: Queue.WGMMA}
 
 
 class Partners(Enum):
@@ -146,7 +162,7 @@ class Uses:
         x, lane = sym(THREAD_NAMES[0]), sym(f"lane.n{node.number}")
         context = node.context.with_span(lane, (0, MATRIX_ROWS * matrices - 1))
         index = tuple(simplify(substitute(e, {THREAD_NAMES[0]: x // WARP * WARP + lane}), context.facts) for e in access.index)
-        self._vector(node, Access(access.buffer, index), MATRIX_ROW_BYTES // self.sizes[access.buffer], write, context, (str(lane),), partners)
+        self._vector(node, Access(access.buffer, index), MATRIX_ROW_BYTES // self.sizes[access.buffer], write, Engine.THREAD, context, (str(lane),), partners)
 
     def _addressed_rows(self, node: Node, access: Access, matrices: int) -> None:
         """The rows of a store, each by the lane that addresses it, the first eight of a warp for each matrix."""
@@ -154,7 +170,7 @@ class Uses:
         context = node.context
         if used < WARP:
             context = context.under((lt(linear_thread(self.program.kernel) % WARP, used),))
-        self._vector(node, access, MATRIX_ROW_BYTES // self.sizes[access.buffer], True, context, (), Partners.STORES)
+        self._vector(node, access, MATRIX_ROW_BYTES // self.sizes[access.buffer], True, context=context, partners=Partners.STORES)
 
     def _vector(
         self,
@@ -162,15 +178,20 @@ class Uses:
         access: Access,
         width: int,
         write: bool,
+        engine: Engine = Engine.THREAD,
         context: Context | None = None,
         span: tuple[str, ...] = (),
         partners: Partners = Partners.ALL,
     ) -> None:
+        context = context or node.context
         if access.buffer not in self.memory:
             return
+        if width == 1:
+            self._add(node, access.buffer, access.index, write, engine, context, span, partners)
+            return
         element = sym(f"element.n{node.number}")
-        spread = (context or node.context).with_span(element, (0, width - 1))
-        self._add(node, access.buffer, (*access.index[:-1], access.index[-1] + element), write, Engine.THREAD, spread, (*span, str(element)), partners)
+        spread = context.with_span(element, (0, width - 1))
+        self._add(node, access.buffer, (*access.index[:-1], access.index[-1] + element), write, engine, spread, (*span, str(element)), partners)
 
     def _collect(self, node: Node) -> None:
         context = node.context
@@ -187,6 +208,9 @@ class Uses:
             case VectorCopy(out=out, source=source, width=width):
                 self._vector(node, source, width, False)
                 self._vector(node, out, width, True)
+            case AsyncCopy(out=out, source=source, width=width, valid=valid):
+                self._vector(node, source, width, False, Engine.COPY, context.under(conjuncts(valid)))
+                self._vector(node, out, width, True, Engine.COPY)
             case LdMatrix(source=source, matrices=matrices):
                 self._warp_rows(node, source, matrices, False, Partners.ALL)
             case StMatrix(out=out, matrices=matrices):

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 from taskfuse.check.certificate import Layer, Obligation, Verdict
 from taskfuse.check.enumeration import extremes
-from taskfuse.check.program import Context, Node, Program
+from taskfuse.check.program import Context, Node, Program, conjuncts
 from taskfuse.ir.scalar import Expr, FloorDiv, Mod, Sum, ge, lt, not_, prove
 from taskfuse.ir.types import MemoryType
 from taskfuse.kir import Kernel, fragments
-from taskfuse.kir.nodes import Access, Choose, Compute, LdMatrix, Mma, Shuffle, StMatrix, TensorParam, TmaLoad, TmaStore, VectorCopy, Wgmma
+from taskfuse.kir.nodes import Access, AsyncCopy, Choose, Compute, LdMatrix, Mma, Shuffle, StMatrix, TensorParam, TmaLoad, TmaStore, VectorCopy, Wgmma
 
 
 def inside(program: Program) -> list[Obligation]:
@@ -81,6 +81,9 @@ def touched(node: Node) -> Iterator[tuple[Access, int, Context]]:
             yield out, 1, context
         case VectorCopy(out=out, source=source, width=width):
             yield source, width, context
+            yield out, width, context
+        case AsyncCopy(out=out, source=source, width=width, valid=valid):
+            yield source, width, context.under(conjuncts(valid))
             yield out, width, context
         case LdMatrix(out=registers, source=rows) | StMatrix(out=rows, source=registers):
             size = sizes(context.kernel)[rows.buffer]

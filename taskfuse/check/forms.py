@@ -10,7 +10,7 @@ from taskfuse.check.paths import Paths
 from taskfuse.check.program import THREADS, Block, Node
 from taskfuse.check.threads import Conditions
 from taskfuse.ir.scalar import Const, Expr, const, eq, lt, prove, substitute, sym
-from taskfuse.kir.nodes import Advance, Arrive, Expect, For, Wait
+from taskfuse.kir.nodes import Advance, Arrive, ArriveAsync, Expect, For, Wait
 
 Item = Node | tuple[Node | Conditions, list["Item"]]
 """An operation on a cursor, or the loop or the conditions around some of them."""
@@ -135,7 +135,7 @@ def parse(items: list[Item], *, trailing: bool, waits: bool, arrives: bool) -> t
                     raise NotRing("it advances by more than one position, and takes no turn", item)
                 if waits and wait is None:
                     raise NotRing("it advances past a position without waiting for it", item)
-                if arrives and not any(isinstance(a.stmt, (Arrive, Expect)) for a in arrivals):
+                if arrives and not any(isinstance(a.stmt, (Arrive, ArriveAsync, Expect)) for a in arrivals):
                     raise NotRing("it advances past a position without arriving", item)
                 parts.append(Visit(wait, tuple(arrivals), item))
                 wait, arrivals = None, []

@@ -8,7 +8,7 @@ violation is a counterexample to the kernel at these extents; the absence of one
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -23,6 +23,8 @@ from taskfuse.kir import Kernel, stmt_text
 from taskfuse.kir.limits import MAX_THREADS, WARP, WARPGROUP
 from taskfuse.kir.nodes import (
     Arrive,
+    ArriveAsync,
+    AsyncCopy,
     Barrier,
     BarrierScope,
     Choose,
@@ -44,6 +46,8 @@ from taskfuse.kir.nodes import (
     Wait,
     Wgmma,
 )
+
+_OPERATIONS = {Queue.WGMMA: "a wgmma", Queue.BULK: "a TMA store", Queue.COPY: "an asynchronous copy"}
 
 
 @dataclass(slots=True, eq=False)
@@ -72,23 +76,28 @@ class _Shadow:
 
 
 class Run:
-    """One run of some blocks, with clocks. Components: threads, then the asynchronous operations of each."""
+    """One run of some blocks, with clocks. Components: threads, then operations of each in the asynchronous proxy, then its asynchronous copies.
+
+    Copies have components of their own: who knows that one is done knows that those before it are, too.
+    """
 
     def __init__(self, kernel: Kernel, traces: list[Trace], symbols: Mapping[str, int]) -> None:
         self.kernel = kernel
         self.per = traces[0].threads
         self.events = [e for t in traces for e in t.events]
         self.size = len(self.events)
-        self.clocks = np.zeros((self.size, 2 * self.size), np.int32)
+        parts = 3 if any(isinstance(e.stmt, AsyncCopy) for events in self.events for e in events) else 2
+        self.clocks = np.zeros((self.size, parts * self.size), np.int32)
         self.at = [0] * self.size
         self.cells: dict[tuple[int, str, int], _Cell] = {}
         self.meetings: dict[Any, _Meeting] = {}
         self.shadow: dict[tuple[int, str], dict[int, _Shadow]] = {}
         self.queues: dict[tuple[int, Queue], list[list[Clock]]] = {}
         self.open: dict[tuple[int, Queue], list[Clock]] = {}
-        self.fences: list[list[int]] = [[] for _ in range(self.size)]
+        self.fences: list[list[tuple[int, int]]] = [[] for _ in range(self.size)]
+        self.covered = [0] * self.size
         self.released: set[int] = set()
-        self.issued = [0] * self.size
+        self.issued = [0] * (parts * self.size)
         self.expected: dict[tuple[int, int, int], int] = {}
         self.memory = traces[0].memory
         self.places = _places(kernel, symbols)
@@ -114,9 +123,10 @@ class Run:
             if ready and not progress:
                 raise self._stuck(ready)
         for (t, queue), batches in (*self.queues.items(), *((k, [v]) for k, v in self.open.items())):
+            if queue is Queue.COPY:
+                batches = [[c for c in batch if c[2 * self.size + t] > self.covered[t]] for batch in batches]
             if any(batches):
-                what = "wgmma" if queue is Queue.WGMMA else "TMA store"
-                raise Refuted(f"thread {t % self.per}", f"it exits while a {what} of its may be in flight")
+                raise Refuted(f"thread {t % self.per}", f"it exits while {_OPERATIONS[queue]} of its may be in flight")
 
     def _stuck(self, ready: list[int]) -> Refuted:
         groups: dict[tuple[int, Any], list[int]] = {}
@@ -168,6 +178,23 @@ class Run:
                 cell = self._cell(t, e)
                 self._arrive(t, e, cell, 0 if e.values is None else e.values)
                 return True
+            case AsyncCopy():
+                buffer, elements, source, places = e.values
+                clock, component = self._fork(t, 2), 2 * self.size + t
+                if self.memory.get(source) is not None:
+                    self._touch(t, e, source, places, False, clock, component)
+                self._touch(t, e, buffer, elements, True, clock, component)
+                self.open.setdefault((t, Queue.COPY), []).append(clock)
+                return True
+            case ArriveAsync():
+                cell = self._cell(t, e)
+                if len(self.clocks[t]) > 2 * self.size:
+                    self.covered[t] = self.issued[2 * self.size + t]
+                    done = self.clocks[t].copy()
+                    done[2 * self.size + t] = self.covered[t]
+                    np.maximum(cell.clock, done, out=cell.clock)
+                self._arrive(t, e, cell, 0)
+                return True
             case Wait():
                 return self._wait(t, e)
             case TmaLoad():
@@ -206,17 +233,19 @@ class Run:
                     del batches[: len(covered)]
                 return True
             case FenceProxyAsync():
-                self.fences[t].append(self._tick(t))
+                tick = self._tick(t)
+                self.fences[t].append((tick, int(self.clocks[t, 2 * self.size + t]) if len(self.clocks[t]) > 2 * self.size else 0))
                 return True
             case _:
                 return True
 
-    def _fork(self, t: int) -> Clock:
-        """The clock of an operation that a thread issues: after all that the thread did, before nothing."""
+    def _fork(self, t: int, part: int = 1) -> Clock:
+        """The clock of an operation that a thread issues: after all that the thread did, before nothing. ``part``: of the components."""
         self._tick(t)
-        self.issued[t] += 1
+        component = part * self.size + t
+        self.issued[component] += 1
         clock = self.clocks[t].copy()
-        clock[self.size + t] = self.issued[t]
+        clock[component] = self.issued[component]
         return clock
 
     def _cell(self, t: int, e: Event) -> _Cell:
@@ -323,7 +352,8 @@ class Run:
         is_async = component >= self.size
         time = int(clock[component]) if is_async else self._tick(t)
         cells = [first + at * size + part for at in elements.tolist() for part in range(0, size, GRAIN)] if shared else elements.tolist()
-        written, read = (component, time, e, not is_async), (time, e)
+        in_async_proxy = self.size <= component < 2 * self.size
+        written, read = (component, time, e, not in_async_proxy), (time, e)
         for at in cells:
             cell = shadow.get(at)
             if cell is None:
@@ -332,10 +362,10 @@ class Run:
                 other, when, event, generic = cell.write
                 if clock[other] < when:
                     raise self._race(buffer, t, e, write, other, event, True)
-                if is_async and generic and shared:
-                    fences = self.fences[other]
-                    later = bisect_right(fences, when)
-                    if later == len(fences) or clock[other] < fences[later]:
+                if in_async_proxy and generic and shared:
+                    writer = other % self.size
+                    fence = self._fence(writer, when, of_copies=other >= self.size)
+                    if fence is None or clock[writer] < fence:
                         reason = "an asynchronous engine sees what a thread wrote, without FENCE proxy.async of the writer"
                         raise Refuted(buffer, reason, self._who(other, event), self._who(t, e))
             if write:
@@ -349,6 +379,12 @@ class Run:
                 cell.reads = {component: read}
             else:
                 cell.reads[component] = read
+
+    def _fence(self, t: int, when: int, *, of_copies: bool) -> int | None:
+        """The time of the first proxy fence of a thread past its time ``when``, or past its retire of the copy of that time."""
+        fences = self.fences[t]
+        later = bisect_left(fences, when, key=lambda f: f[1]) if of_copies else bisect_right(fences, when, key=lambda f: f[0])
+        return fences[later][0] if later < len(fences) else None
 
     def _race(self, buffer: str, t: int, e: Event, write: bool, other: int, event: Event, other_write: bool) -> Refuted:
         reason = f"race: nothing orders a {'write' if other_write else 'read'} and a {'write' if write else 'read'} of one element"

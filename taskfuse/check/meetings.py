@@ -18,7 +18,7 @@ from taskfuse.check.program import BLOCK_NAMES, BLOCKS, COLLECTIVE, THREADS, Nod
 from taskfuse.check.threads import Conditions, Threads, box_count
 from taskfuse.ir.scalar import ZERO, Const, Expr, const, eq, prove, simplify, sym
 from taskfuse.kir.limits import WARP
-from taskfuse.kir.nodes import Advance, Arrive, Barrier, BarrierScope, CursorInit, Expect, For, InitBarrier, Shuffle, TmaLoad, Wait
+from taskfuse.kir.nodes import Advance, Arrive, ArriveAsync, Barrier, BarrierScope, CursorInit, Expect, For, InitBarrier, Shuffle, TmaLoad, Wait
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -218,7 +218,7 @@ class Meetings:
         cursors: dict[str, list[Node]] = {}
         for node in self.program.leaves():
             match node.stmt:
-                case Arrive() | Wait() | Expect() | TmaLoad() | InitBarrier():
+                case Arrive() | ArriveAsync() | Wait() | Expect() | TmaLoad() | InitBarrier():
                     uses[node.stmt.barrier.name].append(node)
                 case Advance(cursor=c) | CursorInit(name=c):
                     cursors.setdefault(c, []).append(node)

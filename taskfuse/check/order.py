@@ -18,7 +18,7 @@ from taskfuse.check.program import Block, Node, Program
 from taskfuse.check.rings import Ring, Rings
 from taskfuse.ir.connectivity import find_cycle
 from taskfuse.ir.scalar import Const
-from taskfuse.kir.nodes import Arrive, Barrier, BarrierScope, Expect, FenceInit, For, InitBarrier, TmaLoad, Wait
+from taskfuse.kir.nodes import Arrive, ArriveAsync, Barrier, BarrierScope, Expect, FenceInit, For, InitBarrier, TmaLoad, Wait
 
 
 class _Merged:
@@ -196,12 +196,12 @@ def _arrivals(part: Part) -> list[Node]:
 
 def _once(program: Program, rings: Rings) -> list[tuple[Node, Node]]:
     """From the arrivals to the waits of barriers that complete once."""
-    nodes = [n for n in program.leaves() if isinstance(n.stmt, (Arrive, Expect, TmaLoad, Wait)) and n.stmt.barrier.name in rings.once]
+    nodes = [n for n in program.leaves() if isinstance(n.stmt, (Arrive, ArriveAsync, Expect, TmaLoad, Wait)) and n.stmt.barrier.name in rings.once]
     found: list[tuple[Node, Node]] = []
     for a in nodes:
         for w in nodes:
-            assert isinstance(a.stmt, (Arrive, Expect, TmaLoad, Wait))
-            assert isinstance(w.stmt, (Arrive, Expect, TmaLoad, Wait))
+            assert isinstance(a.stmt, (Arrive, ArriveAsync, Expect, TmaLoad, Wait))
+            assert isinstance(w.stmt, (Arrive, ArriveAsync, Expect, TmaLoad, Wait))
             if isinstance(w.stmt, Wait) and not isinstance(a.stmt, Wait) and a.stmt.barrier.name == w.stmt.barrier.name:
                 found.append((a, w))
     return found
@@ -217,7 +217,7 @@ def initialization(program: Program, rings: Rings) -> list[Obligation]:
         match n.stmt:
             case InitBarrier(barrier=slot):
                 inits.setdefault(slot.name, []).append(n)
-            case Wait(barrier=slot) | Arrive(barrier=slot) | Expect(barrier=slot) | TmaLoad(barrier=slot):
+            case Wait(barrier=slot) | Arrive(barrier=slot) | ArriveAsync(barrier=slot) | Expect(barrier=slot) | TmaLoad(barrier=slot):
                 uses.setdefault(slot.name, []).append(n)
             case _:
                 pass

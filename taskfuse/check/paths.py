@@ -16,6 +16,7 @@ from taskfuse.ir.scalar import Expr
 from taskfuse.kir.nodes import (
     Advance,
     Arrive,
+    ArriveAsync,
     Barrier,
     Commit,
     Expect,
@@ -29,7 +30,22 @@ from taskfuse.kir.nodes import (
     WgmmaFence,
 )
 
-SYNCHRONIZING = (Barrier, Arrive, Expect, Wait, Advance, TmaLoad, Commit, Retire, FenceProxyAsync, FenceInit, WgmmaFence, SetMaxNReg, *COLLECTIVE)
+SYNCHRONIZING = (
+    Barrier,
+    Arrive,
+    ArriveAsync,
+    Expect,
+    Wait,
+    Advance,
+    TmaLoad,
+    Commit,
+    Retire,
+    FenceProxyAsync,
+    FenceInit,
+    WgmmaFence,
+    SetMaxNReg,
+    *COLLECTIVE,
+)
 
 
 class Region(Enum):

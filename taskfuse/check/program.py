@@ -13,7 +13,7 @@ from taskfuse.check.ranges import Ranges, terms_of
 from taskfuse.ir.scalar import TRUE, And, Const, Expr, Facts, FloorDiv, ge, le, lt, not_, prove, substitute, sym
 from taskfuse.ir.types import BLOCK_TYPES, CLUSTER_TYPES, THREAD_TYPES
 from taskfuse.kir import Kernel, expressions, map_expressions, map_stmts, stmt_text, walk
-from taskfuse.kir.nodes import Bind, Commit, CursorInit, For, HostParam, If, LdMatrix, Mma, Retire, StMatrix, Stmt, TmaLoad, TmaStore, Wgmma
+from taskfuse.kir.nodes import Bind, Commit, CursorInit, For, HostParam, If, LdMatrix, Mma, Queue, Retire, StMatrix, Stmt, TmaLoad, TmaStore, Wgmma
 
 THREAD_NAMES = tuple(p.index_name for p in THREAD_TYPES)
 BLOCK_NAMES = tuple(p.index_name for p in BLOCK_TYPES)
@@ -265,13 +265,20 @@ def _in_blocks(kernel: Kernel) -> tuple[Stmt, ...]:
 
 
 def _unrolled(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
-    """Unrolled loops that hold asynchronous operations, copied out: how many batches are in flight depends on the copy."""
+    """Unrolled loops that hold asynchronous operations, copied out: how many batches are in flight depends on the copy.
+
+    Not so where every retire of asynchronous copies waits for all of them.
+    """
+    pending = any(isinstance(s, Retire) and s.queue is Queue.COPY and s.pending for s in walk(body))
+
+    def counts(s: Stmt) -> bool:
+        return isinstance(s, QUEUED) and (pending or not (isinstance(s, (Commit, Retire)) and s.queue is Queue.COPY))
 
     def copies(stmt: Stmt) -> Stmt | tuple[Stmt, ...]:
         match stmt:
             case For(var=var, start=Const(value=start), stop=Const(value=stop), step=Const(value=step), unroll=True):
                 values = range(start, stop, step)
-                if len(values) > UNROLL_LIMIT or not any(isinstance(s, QUEUED) for s in walk(stmt.body)):
+                if len(values) > UNROLL_LIMIT or not any(map(counts, walk(stmt.body))):
                     return stmt
                 return tuple(s for v in values for s in map_stmts(stmt.body, lambda s, v=v: map_expressions(s, lambda e: substitute(e, {var: v}))))
             case _:

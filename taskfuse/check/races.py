@@ -21,7 +21,7 @@ from taskfuse.check.rings import Endpoint, Ring, Rings
 from taskfuse.check.threads import Threads
 from taskfuse.ir.scalar import Expr, const, sym
 from taskfuse.ir.types import MemoryType
-from taskfuse.kir.nodes import Advance, BarrierScope, Commit, CursorInit, FenceProxyAsync, For, Queue, Retire, TmaLoad, Wait
+from taskfuse.kir.nodes import Advance, ArriveAsync, BarrierScope, Commit, CursorInit, FenceProxyAsync, For, Queue, Retire, TmaLoad, Wait
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,22 +142,37 @@ class Races:
             return False
         if u.engine is Engine.LOAD:
             return n in visit.arrivals
+        if u.engine is Engine.COPY:
+            return u.is_write and not end.lag and any(self._hands_over(u, a, end) for a in visit.arrivals)
         if u.engine is Engine.TENSOR:
             return self._read_released(u, Queue.WGMMA, end, visit)
         if u.engine is Engine.STORE:
             return self._read_released(u, Queue.BULK, end, visit)
         if end.lag:
             return False
-        return all(n.number < a.number and self._released(u, a, end) for a in visit.arrivals if not isinstance(a.stmt, TmaLoad)) and bool(visit.arrivals)
+        return any(n.number < a.number and self._released(u, a, end) for a in visit.arrivals if not isinstance(a.stmt, (ArriveAsync, TmaLoad)))
+
+    def _hands_over(self, u: Use, arrival: Node, end: Endpoint) -> bool:
+        """An asynchronous copy is done before an arrival counts: one that waits for copies, or one past the retire of the copy by its issuer."""
+        steps = self.paths.forward(u.node, arrival)
+        if steps is None or isinstance(arrival.stmt, TmaLoad):
+            return False
+        if isinstance(arrival.stmt, ArriveAsync):
+            return self._same_issuer(arrival, u)
+        retired = self._retired(steps, Queue.COPY, u)
+        return retired is not None and (self._arrives(u, arrival) or self.rings.released(steps[retired].node, arrival, end))
 
     def _fenced(self, u: Use, section: Section) -> bool:
         """The writer of a slot fences its write, then arrives, or meets the thread that arrives for it."""
         for a in section.visit.arrivals:
-            steps = self.paths.forward(u.node, a)
-            fence = next((s.node for s in steps or () if isinstance(s.node.stmt, FenceProxyAsync) and self._same_issuer(s.node, u)), None)
-            if fence is None or not (self._arrives(u, a) or self.rings.released(fence, a, section.end)):
-                return False
-        return bool(section.visit.arrivals)
+            steps = self.paths.forward(u.node, a) or []
+            if u.engine is Engine.COPY:  # it is a write of the thread from its retire on
+                retired = self._retired(steps, Queue.COPY, u)
+                steps = [] if retired is None else steps[retired + 1 :]
+            fence = next((s.node for s in steps if isinstance(s.node.stmt, FenceProxyAsync) and self._same_issuer(s.node, u)), None)
+            if fence is not None and not isinstance(a.stmt, (ArriveAsync, TmaLoad)) and (self._arrives(u, a) or self.rings.released(fence, a, section.end)):
+                return True
+        return False
 
     def _arrives(self, u: Use, arrival: Node) -> bool:
         """True only if whoever makes an access makes an arrival, too."""
@@ -233,7 +248,7 @@ class Races:
         if one is not None and two is not None and one.ring is two.ring and a.buffer == b.buffer and a.index[0] is not None:
             producers = (one.end is one.ring.producer, two.end is two.ring.producer)
             if producers[0] is not producers[1] and self._slot_axis(a) == self._slot_axis(b):
-                if all(self._fenced(x, s) for x, y, s in ((a, b, one), (b, a, two)) if x.is_write and y.engine.is_async and not x.engine.is_async):
+                if all(self._fenced(x, s) for x, y, s in ((a, b, one), (b, a, two)) if x.is_write and _crosses_proxies(x, y)):
                     return "", None
                 return "no FENCE proxy.async stands between a write and the arrival that hands it to an asynchronous engine", None
         r = Relation(a, b, self.threads)
@@ -327,21 +342,20 @@ class Races:
         start = 0
         same = equal >= THREADS | BLOCKS
         if a.engine.is_async:
-            queue = Queue.BULK if a.engine is Engine.STORE else Queue.WGMMA
-            if a.engine is Engine.LOAD:
+            if a.engine.queue is None:
                 return False
-            found = self._retired(steps, queue, a, reads=not a.is_write)
+            found = self._retired(steps, a.engine.queue, a, reads=not a.is_write)
             if found is None:
                 return False
             start = found + 1
             if b.engine is a.engine and same:
                 return True
-        if b.engine.is_async and a.is_write and not a.engine.is_async and a.memory is MemoryType.Shared:
+        if a.is_write and _crosses_proxies(a, b) and a.memory is MemoryType.Shared:
             fence = next((k for k, s in enumerate(steps) if k >= start and isinstance(s.node.stmt, FenceProxyAsync) and self._same_issuer(s.node, a)), None)
             if fence is None:
                 return False
             start = fence + 1
-        if same and not (a.engine.is_async and a.engine is not Engine.THREAD and not self._one_thread(a)):
+        if same and (not a.engine.is_async_proxy or self._one_thread(a)):
             return True
         shared = tuple(c for c in a.context.conditions if c in b.context.conditions)
         common = _common_conditions(a.node, b.node)
@@ -394,15 +408,20 @@ class Races:
     # -- the end --------------------------------------------------------------------------------------------------------------------------
 
     def retired_at_exit(self) -> list[Obligation]:
-        """Every store and wgmma is retired by its issuer before it exits."""
+        """Every store and wgmma is retired by its issuer before it exits, and so is every copy that no arrival in a ring waits for."""
         found: list[Obligation] = []
         for u in self.uses.all:
-            if u.engine not in (Engine.STORE, Engine.TENSOR):
+            queue = u.engine.queue
+            if queue is None or (queue is Queue.COPY and (not u.is_write or self._section(u) is not None)):
                 continue
-            queue = Queue.BULK if u.engine is Engine.STORE else Queue.WGMMA
             if self._retired(self.paths.to_end(u.node), queue, u, reads=u.engine is Engine.TENSOR or not u.is_write) is None:
                 found.append(Obligation(Layer.ORDER, u.node.text, Verdict.OUTSIDE, "it is never retired: the thread may exit before it is done"))
         return found
+
+
+def _crosses_proxies(a: Use, b: Use) -> bool:
+    """True if ``a`` is made by the generic proxy and ``b`` by the asynchronous one."""
+    return b.engine.is_async_proxy and not a.engine.is_async_proxy
 
 
 def _common_conditions(a: Node, b: Node) -> set[Expr]:

@@ -29,6 +29,7 @@ from taskfuse.kir import Kernel
 from taskfuse.kir.nodes import (
     Advance,
     Arrive,
+    ArriveAsync,
     BarrierScope,
     CursorInit,
     Expect,
@@ -128,7 +129,7 @@ class Rings:
                     self._ops.setdefault(name, []).append(node)
                 case InitBarrier(barrier=slot, count=count):
                     self._counts.setdefault(slot.name, []).append(count)
-                case Wait() | Arrive() | Expect() | TmaLoad():
+                case Wait() | Arrive() | ArriveAsync() | Expect() | TmaLoad():
                     name = stmt.barrier.name
                     if name in self.meetings.mbarriers:
                         continue
@@ -303,7 +304,7 @@ class Rings:
             match n.stmt:
                 case Wait(barrier=slot) if slot.name == waits_on:
                     pass
-                case Arrive(barrier=slot) | Expect(barrier=slot) | TmaLoad(barrier=slot) if slot.name == arrives_at:
+                case Arrive(barrier=slot) | ArriveAsync(barrier=slot) | Expect(barrier=slot) | TmaLoad(barrier=slot) if slot.name == arrives_at:
                     pass
                 case Advance():
                     pass
@@ -321,7 +322,7 @@ class Rings:
             endpoint.releases = form
             return endpoint
         for n in self._ops[release]:
-            if not isinstance(n.stmt, Advance) and not (isinstance(n.stmt, (Arrive, Expect, TmaLoad)) and n.stmt.barrier.name == arrives_at):
+            if not isinstance(n.stmt, Advance) and not (isinstance(n.stmt, (Arrive, ArriveAsync, Expect, TmaLoad)) and n.stmt.barrier.name == arrives_at):
                 raise NotRing(f"cursor {release} is used for another barrier, too", n)
         endpoint.releases = parse(self.skeleton(set(self._ops[release])), trailing=True, waits=False, arrives=True)
         self._trail(endpoint)
@@ -522,14 +523,14 @@ class Rings:
             match n.stmt:
                 case Wait(barrier=slot, parity=Const(value=0)) if slot.slot is const(0) and not n.loops:
                     pass
-                case Arrive(barrier=slot) | Expect(barrier=slot) | TmaLoad(barrier=slot) if slot.slot is const(0) and not n.loops:
+                case Arrive(barrier=slot) | ArriveAsync(barrier=slot) | Expect(barrier=slot) | TmaLoad(barrier=slot) if slot.slot is const(0) and not n.loops:
                     pass
                 case _:
                     raise NotRing("it is used more than once, and not in the form of a ring", n)
             split = self.threads.split(n.conditions)
             if split.varying or split.uniform:
                 raise NotRing("who uses it is decided by more than thread indices", n)
-            if isinstance(n.stmt, (Arrive, Expect)):
+            if isinstance(n.stmt, (Arrive, ArriveAsync, Expect)):
                 count = self.threads.count(split.threads)
                 if count is None:
                     raise NotRing("how many threads arrive is unknown", n)

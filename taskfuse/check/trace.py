@@ -19,6 +19,8 @@ from taskfuse.kir.nodes import (
     Access,
     Advance,
     Arrive,
+    ArriveAsync,
+    AsyncCopy,
     Barrier,
     Bind,
     Choose,
@@ -235,6 +237,15 @@ class Trace:
             case VectorCopy(out=out, source=source, width=width):
                 self._access(stmt, source, ids, write=False, width=width)
                 self._access(stmt, out, ids, write=True, width=width)
+            case AsyncCopy(out=out, source=source, width=width, valid=valid):
+                reads = ids[self._value(valid, ids).astype(np.bool_)]
+                sources = dict(zip(reads.tolist(), self._elements(source, reads, width).tolist(), strict=True))
+                targets: list[int] = self._elements(out, ids, width).tolist()
+                values: list[Any] = []
+                for t, first in zip(ids.tolist(), targets, strict=True):
+                    at = sources.get(t)
+                    values.append((out.buffer, np.arange(first, first + width), source.buffer, np.arange(0) if at is None else np.arange(at, at + width)))
+                self._emit(stmt, ids, [Queue.COPY] * len(ids), values, write=True)
             case LdMatrix(out=out, source=source):
                 self._access(stmt, out, ids, write=True)
                 self._rows(stmt, source, ids, write=False)
@@ -254,7 +265,7 @@ class Trace:
                 self._emit(stmt, ids, [(scope, n) for n in numbers], self._value(stmt.threads, ids).tolist())
             case InitBarrier(barrier=slot, count=count):
                 self._emit(stmt, ids, [(slot.name, s) for s in self._value(slot.slot, ids).tolist()], self._value(count, ids).tolist())
-            case Arrive(barrier=slot):
+            case Arrive(barrier=slot) | ArriveAsync(barrier=slot):
                 self._emit(stmt, ids, [(slot.name, s) for s in self._value(slot.slot, ids).tolist()])
             case Expect(barrier=slot, bytes=size):
                 self._emit(stmt, ids, [(slot.name, s) for s in self._value(slot.slot, ids).tolist()], self._value(size, ids).tolist())
@@ -305,17 +316,18 @@ class Trace:
             found = self._extents[buffer] = tuple(int(evaluate(e, self.env)) for e in self.shapes[buffer])
         return found
 
-    def _elements(self, access: Access, ids: Ints) -> Ints:
-        """Row-major places. Raises :class:`Refuted` outside of the buffer."""
+    def _elements(self, access: Access, ids: Ints, width: int = 1) -> Ints:
+        """Row-major places of the first of ``width`` elements. Raises :class:`Refuted` outside of the buffer."""
         place = np.zeros(len(ids), np.int64)
         for axis, (e, extent) in enumerate(zip(access.index, self._shape(access.buffer), strict=True)):
             values = self._value(e, ids)
-            bad = (values < 0) | (values >= extent)
+            last = values + (width - 1 if axis == len(access.index) - 1 else 0)
+            bad = (values < 0) | (last >= extent)
             if bad.any():
                 t = int(ids[int(np.argmax(bad))])
                 raise Refuted(
                     access.buffer,
-                    f"index {values[bad][0]} of axis {axis} is outside of 0..{extent}",
+                    f"index {last[bad][0] if values[bad][0] >= 0 else values[bad][0]} of axis {axis} is outside of 0..{extent}",
                     f"thread {t}" + (f" in {self._role}" if self._role else ""),
                 )
             place = place * extent + values

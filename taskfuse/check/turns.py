@@ -35,7 +35,8 @@ def distributed(rings: Rings, cursor: str, who: Conditions) -> tuple[tuple[Part,
         raise NotRing("its turn is taken and passed more than once in the text", *takes[1:], *gives[1:])
     take, give = takes[0], gives[0]
     assert isinstance(take.stmt, Wait)
-    assert isinstance(give.stmt, Arrive)
+    if not isinstance(give.stmt, Arrive):
+        raise NotRing("its turn is passed when copies are done", give)
     w = take.stmt.barrier.slot
     body = rings.skeleton({*rings.ops(cursor), take, give})
     items = _around(body, take)

@@ -117,6 +117,7 @@ class Indices:
         wide: false: everything fits 32 bits.
         wide_symbols: symbols whose identifiers are ``long long``.
         helpers: collects the helpers that the text calls.
+        named: expressions that have a variable here: its text.
     """
 
     names: Mapping[str, str]
@@ -126,6 +127,7 @@ class Indices:
     wide_symbols: frozenset[str]
     divisors: Divisors
     helpers: set[Helper]
+    named: Mapping[Expr, Text] = field(default_factory=dict[Expr, Text])
 
     def text(self, e: Expr, level: Level = Level.TERNARY) -> str:
         """The text of ``e``, in parentheses if its operator binds weaker than ``level``."""
@@ -150,6 +152,8 @@ class Indices:
 
     def print(self, e: Expr) -> Text:
         """``e`` in C++."""
+        if (name := self.named.get(e)) is not None:
+            return name
         match e:
             case Const(value):
                 big = not INT32[0] <= value <= INT32[1]

@@ -23,6 +23,45 @@ def copy_vector(size: int) -> Helper:
     )
 
 
+# -- asynchronous copies (PTX ISA, "cp.async", "cp.async.mbarrier.arrive", "cp.async.wait_group") -----------------------------------------
+
+
+LEAST_ASYNC_COPY = 4
+"""Bytes of the smallest asynchronous copy."""
+
+
+def async_copy(size: int, *, fills: bool) -> Helper:
+    """Copies ``size`` (4, 8 or 16) bytes from Global to Shared memory. ``fills``: a last argument says whether they are there; else zeros are written.
+
+    16 bytes go past the first-level cache; smaller copies have no such form.
+    """
+    name = f"async_copy{size}{'_or_zero' if fills else ''}"
+    cache = "cg" if size == 16 else "ca"
+    parameter, operand, value = (", bool valid", ", %2", f', "r"(valid ? {size} : 0)') if fills else ("", "", "")
+    return Helper(
+        name,
+        f"__device__ __forceinline__ void {name}(void* out, const void* source{parameter}) {{\n"
+        f'  asm volatile("cp.async.{cache}.shared.global [%0], [%1], {size}{operand};"\n'
+        f'               ::"r"(shared_address(out)), "l"(__cvta_generic_to_global(source)){value} : "memory");\n}}',
+        (SHARED_ADDRESS,),
+    )
+
+
+ARRIVE_ASYNC = Helper(
+    "mbarrier_arrive_async",
+    """\
+// counted once this thread's asynchronous copies so far are done
+__device__ __forceinline__ void mbarrier_arrive_async(unsigned long long* barrier) {
+  asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(shared_address(barrier)) : "memory");
+}""",
+    (SHARED_ADDRESS,),
+)
+COPY_COMMIT = Helper("copy_commit", '__device__ __forceinline__ void copy_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }')
+COPY_WAIT = Helper(
+    "copy_wait",
+    'template <int pending>\n__device__ __forceinline__ void copy_wait() { asm volatile("cp.async.wait_group %0;" ::"n"(pending) : "memory"); }',
+)
+
 # -- mbarriers (PTX ISA, "Parallel Synchronization and Communication Instructions: mbarrier") -----------------------------------------
 
 INIT = Helper(

@@ -134,7 +134,7 @@ class _Emitter:
             parameters.append("Report* report")
             self.helpers.add(ptx.REPORT)
 
-        statements = Statements(kernel, self.names, places, mbarriers, counters, self.helpers, self.fast_math, self.debug, self.chaos)
+        statements = Statements(kernel, self.names, places, mbarriers, counters, self.helpers, self.fast_math, self.debug, self.divisors.uniform, self.chaos)
         statements.body(kernel.body, Scope(self.indices, (), 1, set()))
         integers, texts = self._integers()
         arguments += integers

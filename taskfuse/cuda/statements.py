@@ -10,8 +10,9 @@ from taskfuse.cuda import matrices
 from taskfuse.cuda.c_types import c_type, literal
 from taskfuse.cuda.conversions import convert
 from taskfuse.cuda.debug import WaitPoint
-from taskfuse.cuda.expressions import Indices, Level
+from taskfuse.cuda.expressions import Indices, Level, Text
 from taskfuse.cuda.functions import call, result_dtype
+from taskfuse.cuda.hoisting import Divisions
 from taskfuse.cuda.names import Names
 from taskfuse.cuda.ranges import Range, cursor_ranges
 from taskfuse.cuda.storage import Place, constant_elements, declared_in
@@ -20,13 +21,15 @@ from taskfuse.cuda.variant import Form
 from taskfuse.dtypes import DType, bool_, int64
 from taskfuse.errors import UnsupportedError
 from taskfuse.ir.elementwise import DTypeRule
-from taskfuse.ir.scalar import ONE, TRUE, And, Compare, CompareOp, Const, Expr, Facts, and_, const, eq, is_multiple, prove, sym
+from taskfuse.ir.scalar import ONE, TRUE, And, Compare, CompareOp, Const, Expr, Facts, FloorDiv, and_, const, eq, is_multiple, prove, sym
 from taskfuse.kir import Kernel
 from taskfuse.kir.limits import MAX_THREADS, WARP, launch_registers
 from taskfuse.kir.nodes import (
     Access,
     Advance,
     Arrive,
+    ArriveAsync,
+    AsyncCopy,
     Barrier,
     BarrierScope,
     BarrierSlot,
@@ -67,8 +70,10 @@ from taskfuse.kir.nodes import (
 )
 
 INDENT = "  "
-_DELAYED = Wait | Arrive | Expect | Barrier | TmaLoad | TmaStore | Commit | Retire | FenceProxyAsync
+_DELAYED = Wait | Arrive | ArriveAsync | AsyncCopy | Expect | Barrier | TmaLoad | TmaStore | Commit | Retire | FenceProxyAsync
 """Before and after these a chaos build delays."""
+_COMMITS = {Queue.WGMMA: matrices.WGMMA_COMMIT, Queue.BULK: ptx.BULK_COMMIT, Queue.COPY: ptx.COPY_COMMIT}
+_WAITS = {Queue.WGMMA: matrices.WGMMA_WAIT, Queue.BULK: ptx.BULK_WAIT, Queue.COPY: ptx.COPY_WAIT}
 ELEMENT = "vector.element"  # the symbol of an element of a vector that is copied element by element
 
 
@@ -98,6 +103,7 @@ class Statements:
         counters: texts of the addresses of counters.
         fast_math: approximate functions.
         debug: bounded waits.
+        uniform: symbols whose values are the launch's.
         chaos: seed of random delays around synchronization; ``None``: none.
 
     Attributes:
@@ -116,9 +122,11 @@ class Statements:
         helpers: set[Helper],
         fast_math: bool,
         debug: bool,
+        uniform: frozenset[str],
         chaos: int | None = None,
     ) -> None:
         self.kernel = kernel
+        self._divisions = Divisions(kernel, uniform)
         self.names = names
         self.places = places
         self.mbarriers = mbarriers
@@ -152,8 +160,19 @@ class Statements:
         """The statements of a body, the registers that live in it first."""
         for buffer in self._declared.get(id(body), ()):
             self._line(scope, self._local(buffer))
+        scope = self._named(body, scope)
         for stmt in body:
             self._statement(stmt, scope)
+
+    def _named(self, body: tuple[Stmt, ...], scope: Scope) -> Scope:
+        """Variables for the divisions that ``body`` begins with, and a scope that knows them."""
+        for e in self._divisions.of(body, scope.indices.named):
+            text = scope.indices.print(e)
+            name = self.names.reserve("quotient" if isinstance(e, FloorDiv) else "rest")
+            self._line(scope, f"const {'long long' if text.wide else 'int'} {name} = {text.text};")
+            named = {**scope.indices.named, e: Text(name, Level.ATOM, text.wide)}
+            scope = replace(scope, indices=replace(scope.indices, named=named))
+        return scope
 
     def _local(self, buffer: Buffer) -> str:
         place = self.places[buffer.name]
@@ -221,6 +240,8 @@ class Statements:
                 self._choose(stmt, scope)
             case VectorCopy():
                 self._vector(stmt, scope)
+            case AsyncCopy():
+                self._async_copy(stmt, scope)
             case Shuffle():
                 self._shuffle(stmt, scope)
             case Barrier():
@@ -231,6 +252,8 @@ class Statements:
                 self._call(scope, ptx.FENCE_INIT)
             case Arrive(barrier=slot):
                 self._call(scope, ptx.ARRIVE, self._slot(slot, scope))
+            case ArriveAsync(barrier=slot):
+                self._call(scope, ptx.ARRIVE_ASYNC, self._slot(slot, scope))
             case Expect(barrier=slot, bytes=size):
                 self._call(scope, ptx.EXPECT, self._slot(slot, scope), scope.indices.text(size))
             case Wait():
@@ -246,10 +269,9 @@ class Statements:
                 inner = [scope.indices.text(c) for c in reversed(coords)]
                 self._call(scope, ptx.tma_store(len(coords)), f"&{self.names[name]}", self._address(source, scope), *inner)
             case Commit(queue=queue):
-                self._call(scope, matrices.WGMMA_COMMIT if queue is Queue.WGMMA else ptx.BULK_COMMIT)
+                self._call(scope, _COMMITS[queue])
             case Retire(queue=queue, pending=pending, read_only=read_only):
-                wait = matrices.WGMMA_WAIT if queue is Queue.WGMMA else ptx.BULK_WAIT_READ if read_only else ptx.BULK_WAIT
-                self._call(scope, wait, template=f"<{pending}>")
+                self._call(scope, ptx.BULK_WAIT_READ if read_only else _WAITS[queue], template=f"<{pending}>")
             case WgmmaFence():
                 self._call(scope, matrices.WGMMA_FENCE)
             case Wgmma():
@@ -333,14 +355,43 @@ class Statements:
         if all(self._whole_vectors(a, stmt.width, scope) for a in (stmt.out, stmt.source)):
             self._call(scope, ptx.copy_vector(stmt.width * dtype.itemsize), self._address(stmt.out, scope), self._address(stmt.source, scope))
             return
+        self._elements(stmt, scope, lambda out, source, inner: f"{self._element(out, inner)} = {self._element(source, inner)};")
+
+    def _elements(self, stmt: VectorCopy | AsyncCopy, scope: Scope, line: Callable[[Access, Access, Scope], str]) -> None:
+        """A copy element by element: ``line`` gives the text of one."""
         var = self.names.alias(ELEMENT, "e")
         each: dict[str, Range] = {ELEMENT: (0, stmt.width - 1)}
         inner = replace(scope, indices=replace(scope.indices, ranges=scope.indices.ranges.child(each)), depth=scope.depth + 1)
         out, source = (Access(a.buffer, (*a.index[:-1], a.index[-1] + sym(ELEMENT))) for a in (stmt.out, stmt.source))
         self.lines.append("#pragma unroll")
         self._line(scope, f"for (int {var} = 0; {var} < {stmt.width}; ++{var}) {{")
-        self._line(inner, f"{self._element(out, inner)} = {self._element(source, inner)};")
+        self._line(inner, line(out, source, inner))
         self._line(scope, "}")
+
+    def _async_copy(self, stmt: AsyncCopy, scope: Scope) -> None:
+        """One instruction; where the variant's tensors have no whole vectors, one per element, or plain stores of elements too small for one."""
+        dtype = self.places[stmt.out.buffer].dtype
+        whole = stmt.width == 1 or all(self._whole_vectors(a, stmt.width, scope) for a in (stmt.out, stmt.source))
+        size = dtype.itemsize * (stmt.width if whole else 1)
+        valid = () if stmt.valid is TRUE else (scope.indices.text(stmt.valid),)
+        if size < ptx.LEAST_ASYNC_COPY:
+            zero = literal(0, dtype)
+
+            def store(out: Access, source: Access, inner: Scope) -> str:
+                text = self._element(source, inner)
+                return f"{self._element(out, inner)} = {f'{scope.indices.text(stmt.valid, Level.OR)} ? {text} : {zero}' if valid else text};"
+
+            self._elements(stmt, scope, store)
+            self._line(scope, "__threadfence_block();  // the thread's next asynchronous arrival publishes these, too")
+            return
+        helper = ptx.async_copy(size, fills=bool(valid))
+        if whole:
+            self._call(scope, helper, self._address(stmt.out, scope), self._address(stmt.source, scope), *valid)
+            return
+        self.helpers.add(helper)
+        self._elements(
+            stmt, scope, lambda out, source, inner: f"{helper.name}({', '.join((self._address(out, inner), self._address(source, inner), *valid))});"
+        )
 
     def _whole_vectors(self, access: Access, width: int, scope: Scope) -> bool:
         """True if the vector at ``access`` is contiguous and aligned in this variant."""

@@ -6,6 +6,7 @@ tensor passes its retire, so that "executed" is never taken for "done".
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from enum import Enum
 
@@ -13,19 +14,53 @@ from taskfuse.ir.types import ParallelType
 
 
 class Completion(Enum):
-    """When an atom's effect is done."""
+    """When an atom's effect is done.
+
+    IMMEDIATE: at once. FIFO: when its batch is retired from a queue. BYTES: when its bytes have arrived at a barrier. ARRIVAL: when the thread
+    that issued it has retired it, or when an arrival of the thread that waits for it has been counted at a barrier.
+    """
 
     IMMEDIATE = "immediate"
     FIFO = "fifo"
     BYTES = "bytes"
+    ARRIVAL = "arrival"
 
 
 class Bounds(Enum):
-    """What an atom does out of bounds: nothing (needs a predicate), reads a fill value, or clips its writes."""
+    """What an atom does out of bounds.
+
+    PREDICATE: nothing, so it needs one. FILL: it reads 0. CLIP: it does not write. COVER: it computes its whole tile; what lies outside of the
+    tensor is read by nobody, and along a reduced axis its operands must be filled with what adds nothing. ZERO: its elements are all inside or
+    all outside, and outside it writes zeros where storage has room for them.
+    """
 
     PREDICATE = "predicate"
     FILL = "fill"
     CLIP = "clip"
+    COVER = "cover"
+    ZERO = "zero"
+
+
+class Instruction(Enum):
+    """The instruction family of an atom: lowering has one builder for each."""
+
+    SCALAR = "scalar"
+    VECTOR = "vector"
+    CP_ASYNC = "cp_async"
+    TMA_LOAD = "tma_load"
+    TMA_STORE = "tma_store"
+    WGMMA = "wgmma"
+    MMA = "mma"
+    LDMATRIX = "ldmatrix"
+    STMATRIX = "stmatrix"
+
+
+@dataclass(frozen=True, slots=True)
+class Contraction:
+    """What a tensor-core atom computes: a reduction of ``combine`` over ``body``, for its last axis; the names are those of the op tables."""
+
+    combine: str
+    body: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,18 +69,27 @@ class Atom:
 
     Attributes:
         name: printed name.
+        instruction: what executes it.
         axes: the least and the greatest number of axes that the atom covers.
         binds: the parallel type that the covered axes get; ``None`` if it covers none.
-        lanes: threads that execute it together: 1, 32 or 128.
+        lanes: threads that execute it together: 1, 32 or 128. More than one are the innermost digit of TIDx.
         max_bytes: bytes of one access at most.
         power_of_two: the covered extents must be powers of two.
         completion: when its effect is done.
         bounds: what it does out of bounds.
         copies_only: the definition must be a plain copy.
         is_async: it reads and writes Shared memory through the asynchronous proxy.
+        tile: the extents of the covered axes, if the instruction fixes them.
+        contraction: what it computes; ``None``: an elementwise function. Its last axis is a reduction axis.
+        spreads: its result lies in the registers of its lanes as tensor cores hold a matrix: the last two axes of the allocation domain are
+            spread over TIDx (:func:`taskfuse.schedule.layouts.fragment`).
+        gathers: it takes operands from registers that hold them in such a layout (:mod:`taskfuse.lowering.fragments`).
+        sets_first: the first step of a reduction can set the accumulators instead of adding to them.
+        min_bytes: bytes of one access at least.
     """
 
     name: str
+    instruction: Instruction
     axes: tuple[int, int]
     binds: ParallelType | None
     lanes: int
@@ -55,12 +99,107 @@ class Atom:
     bounds: Bounds
     copies_only: bool
     is_async: bool = False
+    tile: tuple[int, ...] | None = None
+    contraction: Contraction | None = None
+    spreads: bool = False
+    gathers: bool = False
+    sets_first: bool = False
+    min_bytes: int = 1
 
 
-SCALAR = Atom("scalar", (0, 0), None, 1, 8, False, Completion.IMMEDIATE, Bounds.PREDICATE, False)
-VECTOR = Atom("vector", (1, 1), ParallelType.Vectorize, 1, 16, True, Completion.IMMEDIATE, Bounds.PREDICATE, True)
+_P = ParallelType
+SCALAR = Atom("scalar", Instruction.SCALAR, (0, 0), None, 1, 8, False, Completion.IMMEDIATE, Bounds.PREDICATE, False)
+VECTOR = Atom("vector", Instruction.VECTOR, (1, 1), _P.Vectorize, 1, 16, True, Completion.IMMEDIATE, Bounds.PREDICATE, True)
+# Copies of each thread from Global to Shared memory (PTX ISA, "cp.async"), made in the generic proxy.
+CP_ASYNC = Atom("cp_async", Instruction.CP_ASYNC, (0, 1), _P.Vectorize, 1, 16, True, Completion.ARRIVAL, Bounds.ZERO, True, min_bytes=4)
 # Bulk tensor copies (PTX ISA, "cp.async.bulk.tensor"): one thread starts them, the copy engine makes them.
-TMA_LOAD = Atom("tma_load", (1, 5), ParallelType.Bulk, 1, 1 << 17, False, Completion.BYTES, Bounds.FILL, True, is_async=True)
-TMA_STORE = Atom("tma_store", (1, 5), ParallelType.Bulk, 1, 1 << 17, False, Completion.FIFO, Bounds.CLIP, True, is_async=True)
+TMA_LOAD = Atom("tma_load", Instruction.TMA_LOAD, (1, 5), _P.Bulk, 1, 1 << 17, False, Completion.BYTES, Bounds.FILL, True, is_async=True)
+TMA_STORE = Atom("tma_store", Instruction.TMA_STORE, (1, 5), _P.Bulk, 1, 1 << 17, False, Completion.FIFO, Bounds.CLIP, True, is_async=True)
+# A warp stores a 16 x 16 tile of 16-bit elements from registers (PTX ISA, "stmatrix").
+STMATRIX_X4 = Atom("stmatrix_x4", Instruction.STMATRIX, (2, 2), _P.Mma, 32, 512, True, Completion.IMMEDIATE, Bounds.COVER, True, tile=(16, 16), gathers=True)
 
-ATOMS: dict[str, Atom] = {a.name: a for a in (SCALAR, VECTOR, TMA_LOAD, TMA_STORE)}
+# A warp loads such a tile into registers (PTX ISA, "ldmatrix").
+LDMATRIX_X4 = Atom("ldmatrix_x4", Instruction.LDMATRIX, (2, 2), _P.Mma, 32, 512, True, Completion.IMMEDIATE, Bounds.COVER, True, tile=(16, 16), spreads=True)
+
+SUM_OF_PRODUCTS = Contraction("add", "mul")
+WGMMA_ROWS = 64
+MMA_ROWS, MMA_COLUMNS = 16, 8
+
+
+def wgmma(m: int, n: int, k: int) -> Atom:
+    """The row of ``wgmma.mma_async.m64nNkK`` (PTX ISA, "Asynchronous Warpgroup Level Matrix Instructions"): axes (m, n, k), k reduced.
+
+    Args:
+        m: 64.
+        n: 8 to 256, a multiple of 8.
+        k: 32 bytes of an operand's dtype.
+
+    Raises:
+        ValueError: there is no such instruction.
+    """
+    if m != WGMMA_ROWS or n not in range(8, 257, 8) or k not in (8, 16, 32):
+        raise ValueError(f"there is no wgmma m{m}n{n}k{k}: m is {WGMMA_ROWS}, n a multiple of 8 up to 256, k 32 bytes")
+    return Atom(
+        f"wgmma_m{m}n{n}k{k}",
+        Instruction.WGMMA,
+        (3, 3),
+        _P.Mma,
+        128,
+        1 << 20,
+        False,
+        Completion.FIFO,
+        Bounds.COVER,
+        False,
+        is_async=True,
+        tile=(m, n, k),
+        contraction=SUM_OF_PRODUCTS,
+        spreads=True,
+        gathers=True,
+        sets_first=True,
+    )
+
+
+def mma(m: int, n: int, k: int) -> Atom:
+    """The row of ``mma.sync.m16n8kK`` (PTX ISA, "Warp Level Matrix Multiply-Accumulate Instructions"): axes (m, n, k), k reduced.
+
+    Args:
+        m: 16.
+        n: 8.
+        k: 32 bytes of an operand's dtype.
+
+    Raises:
+        ValueError: there is no such instruction.
+    """
+    if (m, n) != (MMA_ROWS, MMA_COLUMNS) or k not in (8, 16, 32):
+        raise ValueError(f"there is no mma m{m}n{n}k{k}: m is {MMA_ROWS}, n is {MMA_COLUMNS}, k 32 bytes")
+    return Atom(
+        f"mma_m{m}n{n}k{k}",
+        Instruction.MMA,
+        (3, 3),
+        _P.Mma,
+        32,
+        1 << 20,
+        False,
+        Completion.IMMEDIATE,
+        Bounds.COVER,
+        False,
+        tile=(m, n, k),
+        contraction=SUM_OF_PRODUCTS,
+        spreads=True,
+        gathers=True,
+    )
+
+
+ATOMS: dict[str, Atom] = {a.name: a for a in (SCALAR, VECTOR, CP_ASYNC, TMA_LOAD, TMA_STORE, STMATRIX_X4, LDMATRIX_X4)}
+_CONTRACTION = re.compile(r"(wgmma|mma)_m(\d+)n(\d+)k(\d+)")
+
+
+def find(name: str) -> Atom | None:
+    """The row of a printed name, or ``None``."""
+    found = _CONTRACTION.fullmatch(name)
+    if found is None:
+        return ATOMS.get(name)
+    try:
+        return {"wgmma": wgmma, "mma": mma}[found[1]](*map(int, found.groups()[1:]))
+    except ValueError:
+        return None

@@ -9,7 +9,7 @@ from enum import Enum
 from typing import TypeVar
 
 from taskfuse.dtypes import DTYPES, DType
-from taskfuse.ir.atoms import ATOMS
+from taskfuse.ir.atoms import Atom, find
 from taskfuse.ir.axes import AxisKind, iteration_position
 from taskfuse.ir.elementwise import COMBINES, ELEMENTWISE, Elementwise
 from taskfuse.ir.expr import IndexValue, Literal
@@ -45,6 +45,7 @@ from taskfuse.ir.syntax import (
     ValueWord,
     ViewText,
 )
+from taskfuse.ir.tasks import CHOSEN
 from taskfuse.ir.types import MemoryType, ParallelType
 
 T = TypeVar("T")
@@ -122,6 +123,15 @@ class _Reader:
             raise token.error(f"there is no {what} '{token.text}'")
         self.position += 1
         return table[token.text]
+
+    def atom(self) -> Atom:
+        """The row of the atom that the next token names."""
+        token = self.token
+        atom = find(token.text) if token.kind is TokenKind.NAME else None
+        if atom is None:
+            raise token.error(f"there is no atom '{token.text}'" if token.kind is TokenKind.NAME else f"expected a atom, found {token}")
+        self.position += 1
+        return atom
 
     def name(self, what: str) -> Name:
         """A name, plain or in quotes."""
@@ -224,7 +234,9 @@ class _Reader:
         return GroupText(name, members, ptype, turns, self.budget())
 
     def budget(self) -> int | None:
-        return self.integer() if self.take("registers") else None
+        if not self.take("registers"):
+            return None
+        return CHOSEN if self.take("chosen") else self.integer()
 
     # -- tensors --------------------------------------------------------------------------------------------------------------------
 
@@ -410,8 +422,10 @@ class _Reader:
             case ClauseWord.STAGES:
                 schedule.stages = self.integer()
             case ClauseWord.ATOM:
-                schedule.atom = self.word("atom", ATOMS)
+                schedule.atom = self.atom()
                 schedule.atom_axes = self.bracketed(self.axis, "(", ")")
+            case ClauseWord.IN_FLIGHT:
+                schedule.in_flight = self.integer()
 
     def loop(self) -> tuple[tuple[BoundAxis, ...], int]:
         """The loop axes, and how many of them stand left of the bar."""

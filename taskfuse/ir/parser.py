@@ -289,6 +289,7 @@ class _Builder:
         if text.allocation is not None:
             schedule.allocation = axis_list([b.name for b in text.allocation])
         schedule.atom_axes = axis_list(text.atom_axes)
+        schedule.in_flight = text.in_flight
         self._bind(schedule, tv.name, (*(text.loop or ()), *text.bind, *(text.allocation or ())), axes)
         tv.schedule = schedule
 
@@ -397,7 +398,7 @@ class _Builder:
                         node = self.fusion.group([nodes[m.text] for m in n.members], n.name.text)
                         groups.append((n, node))
                 if n.budget is not None:
-                    node.registers(n.budget)
+                    node.registers(n.budget or None)
                 nodes[n.name.text] = node
 
 

@@ -225,6 +225,8 @@ class _Printer:
             yield f"{ClauseWord.STAGES.value} {schedule.stages}"
         if schedule.atom is not None:
             yield f"{ClauseWord.ATOM.value} {schedule.atom.name}({', '.join(names[a] for a in schedule.atom_axes)})"
+        if schedule.in_flight:
+            yield f"{ClauseWord.IN_FLIGHT.value} {schedule.in_flight}"
 
     # -- tasks ----------------------------------------------------------------------------------------------------------------------
 
@@ -238,7 +240,7 @@ class _Printer:
 
 
 def _budget(node: Node) -> str:
-    return "" if node.budget is None else f" registers {node.budget}"
+    return "" if node.budget is None else f" registers {node.budget or 'chosen'}"
 
 
 def _map_exprs(expr: MathExpr | None) -> Iterator[Expr]:

@@ -54,6 +54,7 @@ class ClauseWord(Enum):
     ALLOCATION = "allocation"
     STAGES = "stages"
     ATOM = "atom"
+    IN_FLIGHT = "in_flight"
 
 
 class TransformWord(Enum):
@@ -142,6 +143,7 @@ class ScheduleText:
     stages: int = 1
     atom: Atom | None = None
     atom_axes: tuple[Name, ...] = ()
+    in_flight: int = 0
 
 
 @dataclass(frozen=True, slots=True)

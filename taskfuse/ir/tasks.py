@@ -41,11 +41,12 @@ class Task:
         self.tree.move(tv, self)
         return self
 
-    def registers(self, count: int) -> Task:
+    def registers(self, count: int | None = None) -> Task:
         """Give each thread of this role ``count`` registers (``setmaxnreg``, sm_90a). Returns the task itself.
 
-        The budgets of a block must fit its registers (law 10), which is checked at lowering. Raises :class:`TaskError` unless
-        ``count`` is a multiple of 8 in [24, 256].
+        Without ``count`` lowering chooses: few for a role that keeps little in registers, and what those leave for the others. The budgets of
+        a block must fit its registers (law 10), which is checked at lowering. Raises :class:`TaskError` unless ``count`` is a multiple of 8
+        in [24, 256].
         """
         self.budget = _checked_budget(self, count)
         return self
@@ -89,7 +90,7 @@ class Group:
         self.turns = axis.axis
         return self
 
-    def registers(self, count: int) -> Group:
+    def registers(self, count: int | None = None) -> Group:
         """See :meth:`Task.registers`."""
         self.budget = _checked_budget(self, count)
         return self
@@ -101,7 +102,13 @@ class Group:
 Node = Task | Group
 
 
-def _checked_budget(node: Node, count: int) -> int:
+CHOSEN = 0
+"""A budget that lowering chooses."""
+
+
+def _checked_budget(node: Node, count: int | None) -> int:
+    if count is None:
+        return CHOSEN
     if count % 8 or not 24 <= count <= 256:
         raise TaskError(node=node.name, reason=f"{count} registers", help="setmaxnreg takes a multiple of 8 from 24 to 256", location=caller())
     return count

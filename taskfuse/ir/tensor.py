@@ -39,6 +39,7 @@ class TensorSchedule:
         stages: depth of the circular buffer; 1: none.
         atom: the instruction that executes the atom axes; ``None``: scalar.
         atom_axes: the loop axes that the atom covers.
+        in_flight: batches of the atom that may be unfinished while the next one is issued.
     """
 
     loop: list[Axis]
@@ -50,6 +51,7 @@ class TensorSchedule:
     stages: int = 1
     atom: Atom | None = None
     atom_axes: tuple[Axis, ...] = ()
+    in_flight: int = 0
 
     def ptype(self, axis: Axis) -> ParallelType:
         """What executes ``axis``."""
@@ -395,6 +397,22 @@ class TensorView:
         _scheduling().circular_buffer(self, stages)
         return self
 
+    def in_flight(self, batches: int) -> TensorView:
+        """Let ``batches`` batches of the tensor's asynchronous atom be unfinished when the next one is issued: it gives its operands' slots
+        back so many iterations late. Returns the tensor itself."""
+        _scheduling().in_flight(self, batches)
+        return self
+
+    def fragment(self, axes: Sequence[int]) -> TensorView:
+        """Spread the loop axes ``axes`` (m, n; the innermost two) over TIDx as tensor cores hold a matrix in registers.
+
+        m (a constant multiple of 16) becomes warp, row of 8 and half, n (a multiple of 8) columns of 8, pair and element: the loop axes end in
+        [m/16: TIDx, m%8: TIDx, n%8/2: TIDx, n/8, m%16/8, n%2] (PTX ISA, "Matrix Fragments for wgmma.mma_async.m64nNk16"). Returns the tensor
+        itself.
+        """
+        _scheduling().fragment(self, axes)
+        return self
+
     def propagate(self, targets: Sequence[TensorView], upto: int | None = None) -> TensorView:
         """Replay this tensor's transforms on ``targets`` so that their ``upto`` outer loop axes equal this tensor's.
 
@@ -465,6 +483,8 @@ class SchedulingCalls(Protocol):
     def set_allocation_domain(self, tv: TensorView, axes: Sequence[Axis] | AllocationLayout) -> None: ...
     def set_atom(self, tv: TensorView, atom: Atom, axes: Sequence[int]) -> None: ...
     def circular_buffer(self, tv: TensorView, stages: int) -> None: ...
+    def in_flight(self, tv: TensorView, batches: int) -> None: ...
+    def fragment(self, tv: TensorView, axes: Sequence[int]) -> None: ...
     def propagate(self, tv: TensorView, targets: Sequence[TensorView], upto: int | None) -> None: ...
 
 

@@ -1,4 +1,4 @@
-"""Rules of the instructions of more than one thread, and of Hopper's: shuffles, TMA, queues, register budgets; and those of matrices.
+"""Rules of the instructions of more than one thread, and of asynchronous ones: shuffles, cp.async, TMA, queues, register budgets; and those of matrices.
 
 Limits are those of the PTX ISA for sm_90a.
 """
@@ -9,15 +9,35 @@ from taskfuse.ir.scalar import Const
 from taskfuse.ir.types import MemoryType
 from taskfuse.kir.limits import WARP
 from taskfuse.kir.matrix_rules import MATRIX_RULES, fits_alignment, is_shared, swizzle_period
-from taskfuse.kir.nodes import Queue, Retire, SetMaxNReg, Shuffle, TmaLoad, TmaStore
+from taskfuse.kir.nodes import AsyncCopy, Queue, Retire, SetMaxNReg, Shuffle, TmaLoad, TmaStore
 from taskfuse.kir.printer import block_threads
 from taskfuse.kir.scope import Scope
 from taskfuse.kir.statement_rules import StatementRule, Subject
 
 SHUFFLE_MASKS = (1, 2, 4, 8, 16)
 TMA_ALIGNMENT = 128
+ASYNC_COPY_BYTES = (4, 8, 16)
 REGISTERS = range(24, 257, 8)
 MAX_PENDING = 7
+
+
+def async_copies_fill_shared_memory(subject: Subject, scope: Scope) -> str | None:
+    """PTX ISA, "cp.async": 4, 8 or 16 bytes from Global to Shared memory, without conversion."""
+    match subject:
+        case AsyncCopy(out=out, source=source, width=width):
+            d = scope.declarations
+            if not is_shared(d, out) or d.memory(source.buffer) is not MemoryType.Global:
+                return f"an asynchronous copy is from Global to Shared memory, not from '{source.buffer}' to '{out.buffer}'"
+            to, of = d.dtype(out.buffer), d.dtype(source.buffer)
+            if to is None or to is not of:
+                return f"an asynchronous copy does not convert: '{out.buffer}' is {to}, '{source.buffer}' is {of}"
+            if width < 1 or width * to.itemsize not in ASYNC_COPY_BYTES:
+                return f"an asynchronous copy of {width} {to}: 4, 8 or 16 bytes are possible"
+            if width > 1 and not (out.index and source.index):
+                return "an asynchronous copy of several elements needs an axis on both sides"
+            return fits_alignment(d, out.buffer, width * to.itemsize, "the copy")
+        case _:
+            return None
 
 
 def tma_copies_between_global_and_shared(subject: Subject, scope: Scope) -> str | None:
@@ -62,8 +82,8 @@ def shuffles_exchange_registers(subject: Subject, scope: Scope) -> str | None:
 def retires_are_possible(subject: Subject, scope: Scope) -> str | None:
     """A queue holds a few batches; only bulk copies tell reading from finishing."""
     match subject:
-        case Retire(queue=Queue.WGMMA, read_only=True):
-            return "wgmma has no retire of reads only"
+        case Retire(queue=Queue.WGMMA | Queue.COPY as queue, read_only=True):
+            return f"{queue.value} has no retire of reads only"
         case Retire(pending=pending) if not 0 <= pending <= MAX_PENDING:
             return f"a retire to {pending} unfinished batches: 0 to {MAX_PENDING} are possible"
         case _:
@@ -80,6 +100,7 @@ def register_budgets_are_possible(subject: Subject, scope: Scope) -> str | None:
 
 
 ATOM_RULES: tuple[StatementRule, ...] = (
+    async_copies_fill_shared_memory,
     tma_copies_between_global_and_shared,
     *MATRIX_RULES,
     shuffles_exchange_registers,

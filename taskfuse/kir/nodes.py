@@ -268,6 +268,26 @@ class VectorCopy:
     location: Location | None = field(default=None, compare=False)
 
 
+@dataclass(frozen=True, slots=True)
+class AsyncCopy:
+    """``width`` elements from Global to Shared memory (``cp.async``), done at any later time, in the generic proxy (PTX ISA, "cp.async").
+
+    The copy is done before the executing thread's retire of its batch (:attr:`Queue.COPY`), and before the arrival that the thread's next
+    :class:`ArriveAsync` starts. Nothing else waits for it, and nothing orders two copies.
+
+    Attributes:
+        out, source: the first of consecutive elements along the last index; both addresses aligned to the size of the copy.
+        width: elements; 4, 8 or 16 bytes.
+        valid: where it fails, zeros are written and ``source`` is not read.
+    """
+
+    out: Access
+    source: Access
+    width: int
+    valid: Expr = TRUE
+    location: Location | None = field(default=None, compare=False)
+
+
 class BarrierScope(Enum):
     """Who meets at a :class:`Barrier`."""
 
@@ -310,6 +330,16 @@ class FenceInit:
 @dataclass(frozen=True, slots=True)
 class Arrive:
     """``mbarrier.arrive`` (release): each executing thread counts once."""
+
+    barrier: BarrierSlot
+
+
+@dataclass(frozen=True, slots=True)
+class ArriveAsync:
+    """``cp.async.mbarrier.arrive.noinc``: each executing thread counts once, as soon as all :class:`AsyncCopy` that it has issued are done.
+
+    It hands over what the copies wrote, and nothing that the thread itself stored.
+    """
 
     barrier: BarrierSlot
 
@@ -372,10 +402,11 @@ class TmaStore:
 
 
 class Queue(Enum):
-    """An asynchronous FIFO: wgmma (per warpgroup) or bulk copies from Shared (per thread)."""
+    """An asynchronous FIFO: wgmma (per warpgroup), bulk copies from Shared or copies to Shared (per thread)."""
 
     WGMMA = "wgmma"
     BULK = "bulk"
+    COPY = "copy"
 
 
 @dataclass(frozen=True, slots=True)
@@ -524,10 +555,12 @@ Stmt = (
     | Compute
     | Choose
     | VectorCopy
+    | AsyncCopy
     | Barrier
     | InitBarrier
     | FenceInit
     | Arrive
+    | ArriveAsync
     | Expect
     | Wait
     | CursorInit

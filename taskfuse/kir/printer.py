@@ -14,6 +14,8 @@ from taskfuse.kir.nodes import (
     Access,
     Advance,
     Arrive,
+    ArriveAsync,
+    AsyncCopy,
     Barrier,
     BarrierScope,
     BarrierSlot,
@@ -211,12 +213,17 @@ class _Printer:
                 return f"{self.access(stmt.out)} = {stmt.label}({cases})"
             case VectorCopy():
                 return f"COPY {self.access(stmt.out)} <- {self.access(stmt.source)} width {stmt.width}"
+            case AsyncCopy():
+                valid = "" if stmt.valid is TRUE else f" if {stmt.valid}"
+                return f"COPY.async {self.access(stmt.out)} <- {self.access(stmt.source)} width {stmt.width}{valid}"
             case InitBarrier():
                 return f"INIT {_slot(stmt.barrier)} count {stmt.count}"
             case FenceInit():
                 return "FENCE mbarrier_init"
             case Arrive():
                 return f"ARRIVE {_slot(stmt.barrier)}"
+            case ArriveAsync():
+                return f"ARRIVE.async {_slot(stmt.barrier)}"
             case Expect():
                 return f"EXPECT {_slot(stmt.barrier)} bytes {stmt.bytes}"
             case Wait():

@@ -13,6 +13,8 @@ from taskfuse.kir.nodes import (
     Access,
     Advance,
     Arrive,
+    ArriveAsync,
+    AsyncCopy,
     Barrier,
     BarrierScope,
     Bind,
@@ -49,6 +51,7 @@ SCOPES = {s.value: s for s in BarrierScope}
 QUEUES = {q.value: q for q in Queue}
 FENCES = {"mbarrier_init": FenceInit(), "wgmma": WgmmaFence(), "proxy.async": FenceProxyAsync()}
 READ_ONLY = ".read"
+ASYNC = ".async"
 ADVANCE = ".advance"
 
 
@@ -58,7 +61,7 @@ class StatementParser(MatrixParser):
     def __init__(self, reader: Reader, names: Names) -> None:
         super().__init__(reader, names)
         self.statements: dict[Keyword, Callable[[], Stmt]] = {
-            Keyword.COPY: self.vector_copy,
+            Keyword.COPY: self.copy,
             Keyword.INIT: self.init_barrier,
             Keyword.FENCE: self.fence,
             Keyword.ARRIVE: self.arrive,
@@ -261,9 +264,21 @@ class StatementParser(MatrixParser):
 
     # -- instructions ---------------------------------------------------------------------------------------------------------------
 
-    def vector_copy(self) -> VectorCopy:
+    def copy(self) -> VectorCopy | AsyncCopy:
+        is_async = self.is_async(Keyword.COPY)
         out, source = self.transfer()
-        return VectorCopy(out, source, self.reader.number("width"))
+        width = self.reader.number("width")
+        if not is_async:
+            return VectorCopy(out, source, width)
+        return AsyncCopy(out, source, width, self.reader.expression() if self.reader.take("if") else TRUE)
+
+    def is_async(self, keyword: Keyword) -> bool:
+        """True if the next token is ``keyword`` with ``.async``."""
+        token = self.reader.token
+        suffix = token.text.removeprefix(keyword.value)
+        if suffix not in ("", ASYNC):
+            raise token.error(f"expected {keyword.value} or {keyword.value}{ASYNC}, found {token}")
+        return suffix == ASYNC
 
     def init_barrier(self) -> InitBarrier:
         self.reader.advance()
@@ -276,9 +291,10 @@ class StatementParser(MatrixParser):
         token = self.reader.word("what is fenced")
         return known(token, token.text, FENCES, "fence")
 
-    def arrive(self) -> Arrive:
+    def arrive(self) -> Arrive | ArriveAsync:
+        kind = ArriveAsync if self.is_async(Keyword.ARRIVE) else Arrive
         self.reader.advance()
-        return Arrive(self.slot())
+        return kind(self.slot())
 
     def expect_bytes(self) -> Expect:
         self.reader.advance()

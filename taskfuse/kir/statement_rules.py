@@ -13,6 +13,7 @@ from taskfuse.kir.limits import WARP
 from taskfuse.kir.nodes import (
     Access,
     Advance,
+    AsyncCopy,
     Barrier,
     BarrierScope,
     Bind,
@@ -169,7 +170,7 @@ def conditions_are_boolean(subject: Subject, scope: Scope) -> str | None:
             conditions: tuple[Expr, ...] = (cond,)
         case Choose(cases=cases):
             conditions = tuple(c.cond for c in cases)
-        case Wgmma(accumulate=cond):
+        case Wgmma(accumulate=cond) | AsyncCopy(valid=cond):
             conditions = (cond,)
         case _:
             return None

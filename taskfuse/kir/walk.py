@@ -11,6 +11,8 @@ from taskfuse.kir.nodes import (
     Access,
     Advance,
     Arrive,
+    ArriveAsync,
+    AsyncCopy,
     Barrier,
     BarrierSlot,
     Bind,
@@ -104,15 +106,16 @@ def map_stmts(body: Body, f: Callable[[Stmt], Stmt | Body]) -> Body:
 def accesses(stmt: Stmt) -> tuple[Accesses, Accesses]:
     """The elements that a statement itself (not the statements inside it) writes and reads.
 
-    An access of an operation on many elements is its first element: ``width`` for a vector copy, the box for TMA, ``n/2`` accumulators and
-    the operand tiles for wgmma, the registers and the rows of a lane for ldmatrix and stmatrix. wgmma and mma read their accumulators too.
+    An access of an operation on many elements is its first element: ``width`` for a vector or asynchronous copy, the box for TMA, ``n/2``
+    accumulators and the operand tiles for wgmma, the registers and the rows of a lane for ldmatrix and stmatrix. wgmma and mma read their
+    accumulators too.
     """
     match stmt:
         case Compute():
             return (stmt.out,), tuple(o for o in stmt.operands if isinstance(o, Access))
         case Choose():
             return (stmt.out,), tuple(c.operand for c in stmt.cases if isinstance(c.operand, Access))
-        case VectorCopy() | LdMatrix() | StMatrix() | Shuffle():
+        case VectorCopy() | AsyncCopy() | LdMatrix() | StMatrix() | Shuffle():
             return (stmt.out,), (stmt.source,)
         case TmaLoad():
             return (stmt.out,), ()
@@ -147,13 +150,17 @@ def expressions(stmt: Stmt) -> Iterator[Expr]:
         case VectorCopy() | LdMatrix() | StMatrix() | Shuffle():
             yield from stmt.out.index
             yield from stmt.source.index
+        case AsyncCopy(out=out, source=source, valid=valid):
+            yield from out.index
+            yield from source.index
+            yield valid
         case Barrier(threads=threads, id=number):
             if number is not None:
                 yield number
             yield threads
         case InitBarrier(barrier=barrier, count=count):
             yield from (barrier.slot, count)
-        case Arrive(barrier=barrier):
+        case Arrive(barrier=barrier) | ArriveAsync(barrier=barrier):
             yield barrier.slot
         case Expect(barrier=barrier, bytes=size):
             yield from (barrier.slot, size)
@@ -233,12 +240,16 @@ def map_expressions(stmt: Stmt, f: ExprMap) -> Stmt:
             return replace(stmt, out=access(stmt.out), cases=tuple(Case(f(c.cond), map_operand(c.operand, f)) for c in stmt.cases))
         case VectorCopy() | LdMatrix() | StMatrix() | Shuffle():
             return replace(stmt, out=access(stmt.out), source=access(stmt.source))
+        case AsyncCopy():
+            return replace(stmt, out=access(stmt.out), source=access(stmt.source), valid=f(stmt.valid))
         case Barrier():
             return replace(stmt, threads=f(stmt.threads), id=None if stmt.id is None else f(stmt.id))
         case InitBarrier():
             return InitBarrier(slot(stmt.barrier), f(stmt.count))
         case Arrive():
             return Arrive(slot(stmt.barrier))
+        case ArriveAsync():
+            return ArriveAsync(slot(stmt.barrier))
         case Expect():
             return Expect(slot(stmt.barrier), f(stmt.bytes))
         case Wait():
@@ -261,7 +272,7 @@ def map_expressions(stmt: Stmt, f: ExprMap) -> Stmt:
 def barrier_slots(stmt: Stmt) -> tuple[BarrierSlot, ...]:
     """The mbarriers that a statement itself names."""
     match stmt:
-        case InitBarrier() | Arrive() | Expect() | Wait() | TmaLoad():
+        case InitBarrier() | Arrive() | ArriveAsync() | Expect() | Wait() | TmaLoad():
             return (stmt.barrier,)
         case _:
             return ()

@@ -8,14 +8,14 @@ arrive and carry its cursor, whether or not they touch data.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 
 from taskfuse.errors import LoweringError, UnsupportedError
 from taskfuse.ir.atoms import Completion
 from taskfuse.ir.expr import Assemble
 from taskfuse.ir.fusion import Fusion
-from taskfuse.ir.scalar import Const, Expr, const, eq, ge, is_multiple, lt, maximum, prove, simplify, sym
+from taskfuse.ir.scalar import Const, Expr, const, eq, ge, is_multiple, lt, maximum, prove, select, simplify, substitute, sym
 from taskfuse.ir.storage import has_code, made_from, storage_uses
 from taskfuse.ir.tasks import Group, Node, Task
 from taskfuse.ir.tensor import TensorView
@@ -38,7 +38,8 @@ class Turns:
         outer: the innermost loop with code outside of the distributing one, or ``None``.
         instance: which instance a thread belongs to, in hardware indices.
         count: number of instances.
-        trips: slots per instance in one iteration of ``outer``.
+        depth: number of loops of slots inside of the distributing one.
+        before, after: slots of the instances before and after this one in one iteration of ``outer``.
         width: threads with consecutive linear ids that are one instance's, at least.
         threads: threads of one instance.
         guard: which threads of the endpoint's region are in an instance; ``None``: all.
@@ -50,7 +51,9 @@ class Turns:
     outer: Loop | None
     instance: Expr
     count: Expr
-    trips: Expr
+    depth: int
+    before: Expr
+    after: Expr
     width: Expr
     threads: Expr
     guard: Expr | None
@@ -73,6 +76,8 @@ class Channel:
     Attributes:
         group: the vertical group.
         loop: each iteration fills one slot; ``None``: one trip.
+        copies: the tensors whose asynchronous copies an arrival of each thread waits for, so that the thread need not. What an atom reads
+            through the asynchronous proxy is not among them: its writers see their copies done, and fence them.
     """
 
     name: str
@@ -82,6 +87,7 @@ class Channel:
     producer: Endpoint
     consumers: list[Endpoint]
     stages: int
+    copies: list[TensorView] = field(default_factory=lambda: list[TensorView]())
 
     @property
     def transfers(self) -> list[TensorView]:
@@ -90,8 +96,18 @@ class Channel:
 
     @property
     def stores(self) -> list[TensorView]:
-        """The tensors that threads store: they arrive when it is done."""
-        return [tv for tv in self.tensors if tv not in self.transfers]
+        """The tensors that threads store, or see stored: they arrive when it is done."""
+        return [tv for tv in self.tensors if tv not in self.transfers and tv not in self.copies]
+
+    @property
+    def is_filled_by_threads(self) -> bool:
+        """True if the producer's threads arrive, and so must wait; not if the copy engine alone fills the slots."""
+        return bool(self.stores or self.copies)
+
+
+def has_copies_of_threads(tv: TensorView) -> bool:
+    """True if asynchronous copies of each thread make ``tv``, which are done when the thread has retired them, or at an arrival of it."""
+    return tv.schedule.atom is not None and tv.schedule.atom.completion is Completion.ARRIVAL
 
 
 def boundary(tree: Tree, fusion: Fusion, tv: TensorView) -> Group | None:
@@ -121,7 +137,7 @@ class Channels:
         regions: Regions,
         paths: dict[TensorView, tuple[Loop, ...]],
         order: tuple[Item, ...],
-        trips: Callable[[Loop, Expr], Expr],
+        trips: Callable[[Loop, Expr, TensorView], Expr],
     ) -> None:
         self.fusion = fusion
         self._trips = trips
@@ -203,6 +219,8 @@ class Channels:
             channel = found[key] = Channel(name, group, [], loop, Endpoint(source, f"{name}.p"), consumers, 1)
             self.channels.append(channel)
         channel.tensors.append(tv)
+        if has_copies_of_threads(tv) and not any(u.schedule.atom is not None and u.schedule.atom.is_async for u in users):
+            channel.copies.append(tv)
         channel.stages = max(channel.stages, tv.schedule.stages if loop is not None else 1)
         self._of[tv] = channel
 
@@ -237,13 +255,24 @@ class Channels:
         values = digit_values(own, index, self.regions.facts.with_assumption(ge(hardware_index(ptype), region.start)))
         trips = const(1)
         for loop in serial[serial.index(at) + 1 :]:
-            trips = trips * self._trips(loop, loop.axes[user].extent)
+            trips = trips * self._trips(loop, loop.axes[user].extent, user)
         outer = serial[serial.index(at) - 1] if at is not serial[0] else None
         late = any(g.turns is not None and g.turns in at.axes.values() for g in self.fusion.tasks.groups())
         width = product(own[own.index(at.axes[user]) + 1 :])
         for p in THREAD_TYPES[: THREAD_TYPES.index(ptype)]:
             width = width * self.regions.launch[p]
-        return Turns(at, ptype, outer, values[at.axes[user]], count, trips, width, threads, guard, late)
+        instance = values[at.axes[user]]
+        before, after = instance * trips, (count - 1 - instance) * trips
+        if ptype.index_name in trips.free:  # how many slots an instance takes depends on which it is
+            if not isinstance(count, Const):
+                raise LoweringError(
+                    what=user.name, reason=f"{count} instances share a ring and take unequal numbers of slots", help="their number is a constant"
+                )
+            place = region.start + product(own[own.index(at.axes[user]) + 1 :])
+            each = [simplify(substitute(trips, {ptype.index_name: region.start + (place - region.start) * v}), self.regions.facts) for v in range(count.value)]
+            before = sum((select(ge(instance, v + 1), t, 0) for v, t in enumerate(each[:-1])), const(0))
+            after = sum((select(lt(instance, v), t, 0) for v, t in enumerate(each) if v), const(0))
+        return Turns(at, ptype, outer, instance, count, len(serial) - serial.index(at) - 1, simplify(before), simplify(after), width, threads, guard, late)
 
     def _check_bindings(self, tv: TensorView, users: list[TensorView], paths: dict[TensorView, tuple[Loop, ...]]) -> None:
         """A loop that roles share is bound alike in both, or has code in the producer and is thread-bound in the consumer (distributed)."""
@@ -349,6 +378,10 @@ class Channels:
         """The names of the tensors whose accesses channels order."""
         return {tv.name for tv in self._of}
 
+    def copied(self) -> set[str]:
+        """The names of the tensors whose asynchronous copies no thread waits for."""
+        return {tv.name for ch in self.channels for tv in ch.copies}
+
     def slot(self, tv: TensorView, task: Task) -> Expr | None:
         """The slot of ``tv`` that code of ``task`` uses; ``None`` if ``tv`` has no ring of slots."""
         channel = self._of.get(tv)
@@ -402,7 +435,9 @@ class Channels:
             for end in ch.consumers:
                 empty = empty + self.arrivals(end)
             full = (self.arrivals(ch.producer) if ch.stores else const(0)) + (1 if ch.transfers else 0)
-            found += [(f"{ch.name}.full", ch.stages, full), (f"{ch.name}.empty", ch.stages, simplify(empty, self.regions.facts))]
+            if ch.copies:
+                full = full + self.regions.count(ch.producer.node)
+            found += [(f"{ch.name}.full", ch.stages, simplify(full, self.regions.facts)), (f"{ch.name}.empty", ch.stages, simplify(empty, self.regions.facts))]
             for end in ch.consumers:
                 if end.turns is not None:
                     if not isinstance(end.turns.count, Const):

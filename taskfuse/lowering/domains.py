@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from taskfuse.errors import LoweringError
-from taskfuse.ir.axes import Axis, Rasterize
+from taskfuse.ir.axes import Axis, Rasterize, axis
 from taskfuse.ir.scalar import Expr, Facts, const, simplify
 from taskfuse.ir.tensor import TensorView
-from taskfuse.ir.types import ParallelType
+from taskfuse.ir.types import THREAD_TYPES, ParallelType
+from taskfuse.kir.limits import WARP, WARPGROUP
+from taskfuse.schedule.allocation import default_allocation
 
 ZERO = const(0)
 
@@ -51,34 +53,27 @@ def ancestors(tv: TensorView, axes: tuple[Axis, ...]) -> set[Axis]:
 
 
 def allocation_axes(tv: TensorView) -> tuple[Axis, ...]:
-    """The allocation domain: the explicit one, or the loop axes as far as they are derived from the tensor's own axes alone.
+    """The allocation domain: the explicit one, or the loop axes as far as they are derived from the tensor's own axes alone."""
+    return default_allocation(tv) if tv.schedule.allocation is None else tv.schedule.allocation
 
-    Where a loop axis mixes own and foreign axes or has a backward map only, the axes before that transform take its place.
-    """
-    if tv.schedule.allocation is not None:
-        return tv.schedule.allocation
-    needed = ancestors(tv, tv.loop)
-    cover = list(tv.logical)
-    for t in tv.schedule.transforms:
-        if isinstance(t, Rasterize) or not any(o in needed for o in t.outputs) or not all(i in cover for i in t.inputs):
-            continue
-        at = cover.index(t.inputs[0])
-        cover = [a for a in cover if a not in t.inputs]
-        cover[at:at] = list(t.outputs)
-    place = {a: k for k, a in enumerate(tv.loop)}
 
-    def rank(a: Axis) -> int:
-        if a in place:
-            return place[a]
-        below = [place[x] for x in tv.loop if a in ancestors(tv, (x,))]
-        return min(below, default=-1)
-
-    return tuple(sorted(cover, key=rank))
+_LANES = {lanes: axis(lanes) for lanes in (WARP, WARPGROUP)}
+"""The digit of TIDx that the lanes of an atom are."""
 
 
 def digits(tv: TensorView, ptype: ParallelType) -> tuple[Axis, ...]:
-    """The loop axes bound to an index type, outermost first: the digits of its index."""
-    return tuple(a for a in tv.schedule.loop if tv.schedule.ptype(a) is ptype)
+    """The loop axes bound to an index type, outermost first: the digits of its index. The lanes of an atom are the innermost digit of TIDx."""
+    own = tuple(a for a in tv.schedule.loop if tv.schedule.ptype(a) is ptype)
+    atom = tv.schedule.atom
+    return (*own, _LANES[atom.lanes]) if atom is not None and atom.lanes > 1 and ptype is THREAD_TYPES[0] else own
+
+
+def owner_digits(tv: TensorView, ptype: ParallelType) -> tuple[Axis, ...]:
+    """The digits of the index that holds an element: those that compute it, unless an atom spreads it over those of the allocation domain."""
+    if tv.schedule.atom is None or not tv.schedule.atom.spreads:
+        return digits(tv, ptype)
+    spread = tuple(a for a in tv.schedule.allocation or () if tv.schedule.ptype(a) is ptype)
+    return spread or digits(tv, ptype)
 
 
 def product(axes: tuple[Axis, ...]) -> Expr:

@@ -10,22 +10,21 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from taskfuse.errors import LoweringError
-from taskfuse.ir.atoms import Completion
 from taskfuse.ir.expr import Read
-from taskfuse.ir.scalar import Const, Expr, and_, const, eq, is_multiple, select, simplify, substitute, sym, xor
+from taskfuse.ir.scalar import Const, Expr, and_, const, eq, ge, is_multiple, minimum, select, simplify, substitute, sym, xor
 from taskfuse.ir.storage import storage_operands
 from taskfuse.ir.tasks import Group, Node, Task
 from taskfuse.ir.tensor import TensorView
-from taskfuse.ir.types import INDEX_TYPES, THREAD_TYPES
+from taskfuse.ir.types import INDEX_TYPES, THREAD_TYPES, MemoryType
 from taskfuse.kir.limits import WARP
 from taskfuse.kir.nodes import (
     Advance,
     Arrive,
+    ArriveAsync,
     Barrier,
     BarrierScope,
     BarrierSlot,
     Branch,
-    Commit,
     CursorInit,
     Expect,
     FenceProxyAsync,
@@ -36,7 +35,9 @@ from taskfuse.kir.nodes import (
     Stmt,
     Wait,
 )
-from taskfuse.lowering.channels import Channel, Channels, Endpoint, Turns
+from taskfuse.lowering.channels import Channel, Channels, Endpoint, Turns, has_copies_of_threads
+from taskfuse.lowering.completion import close_batch, drain_at_exit, open_batch, queue_of, queues, retire_reads
+from taskfuse.lowering.copies import RETIRE_COPIES
 from taskfuse.lowering.domains import ancestors
 from taskfuse.lowering.plan import PBind, PDispatch, PLoop, PNode, PScope, PStmt, PSync, base_name, children, statements
 from taskfuse.lowering.regions import Regions, hardware_index
@@ -103,23 +104,93 @@ class Endpoints:
         level = end.turns.outer if end.turns is not None and end.turns.loop is ch.loop else ch.loop
         first, last = self._span(_level_blocks(plan, end.node, level), touches, end.turns is not None)
         issued = [s for blocks in _level_blocks(plan, end.node, level) for n in blocks for s in _below(n) if touches(s)]
-        release = (*self._retire(plan, ch, end, issued), *self.arrive(end, BarrierSlot(arrive, slot))) if end is not ch.producer or ch.stores else ()
-        last[0][last[1] + 1 : last[1] + 1] = [_sync(end, *self._publish(ch, end), *release, Advance(c, const(1)))]
+        batches = {} if end is ch.producer else queues(issued)
+        lag = min(batches.values(), default=0)
+        self._release(plan, ch, end, last, batches, lag, BarrierSlot(arrive, slot))
         acquire = Wait(BarrierSlot(wait, slot), sym(f"{c}.parity"))
         start = [_sync(end, acquire)]
         if end is ch.producer and ch.transfers:
             starter, expect = self._expect(ch, BarrierSlot(arrive, slot), issued)
             where = [eq(hardware_index(p), self.regions.region(starter, p).start) for p in THREAD_TYPES if self.regions.region(end.node, p).extent is not ONE]
-            # Without stores the other threads do not arrive, so they must not wait either: nothing would keep them within a phase of the ring.
-            together = (expect,) if ch.stores else (acquire, expect)
+            # Where the engine alone fills slots, the others do not arrive, so they must not wait either: nothing would keep them within a phase of the ring.
+            together = (expect,) if ch.is_filled_by_threads else (acquire, expect)
             announced = PSync((If((Branch(and_(*where), together),)),) if where else together)
-            start = [*start, announced] if ch.stores else [announced]
+            start = [*start, announced] if ch.is_filled_by_threads else [announced]
         first[0][first[1] : first[1]] = start
+        for queue in batches:
+            self._check_registers(ch, [s for s in issued if queue_of(s.tv) is queue])
+            users = [k for k, n in enumerate(first[0]) if any(queue_of(s.tv) is queue for s in _below(n))]
+            open_batch(first[0], users[0], queue)
+            if queue is Queue.BULK:
+                drain_at_exit(plan, issued[0], queue)
         inits = [CursorInit(c, ch.stages, 0, parity)]
+        if lag:
+            inits.append(CursorInit(_behind(end), ch.stages, 0, parity))
         if end.turns is not None:
             inits.append(CursorInit(f"{c}.turn", 1, 0, 0))
             self._take_turns(plan, end, end.turns, touches, ch.loop)
         _frame(plan, ch.group, end.node, self.tree).insert(0, PSync(tuple(inits)))
+
+    def _check_registers(self, ch: Channel, issued: list[PStmt]) -> None:
+        """Operands in registers of a batch are written again only after the batch is retired. Raises :class:`LoweringError`."""
+        for tv in dict.fromkeys(s.tv for s in issued):
+            for source in {r.tensor for r in self._reads(tv)}:
+                if self.statements.indexer.memory.get(source) is not MemoryType.Local:
+                    continue
+                inside = 0 if ch.loop is None else ch.loop.depth + 1
+                shared = [a for a in source.loop[inside : source.schedule.inline] if source.schedule.ptype(a).is_loop]
+                if shared or tv.schedule.in_flight:
+                    raise LoweringError(
+                        what=source.name,
+                        reason=f"{tv.name} reads its registers asynchronously, and the next "
+                        + (f"iteration over its axis of {shared[0].extent}" if shared else "batch")
+                        + " writes them again before that is done",
+                        help=f"inline {source.name} no deeper than the loop of the ring" if shared else f"{tv.name}.in_flight(0)",
+                        location=source.location,
+                    )
+
+    def _release(
+        self, plan: list[PNode], ch: Channel, end: Endpoint, last: tuple[list[PNode], int], batches: dict[Queue, int], lag: int, slot: BarrierSlot
+    ) -> None:
+        """Give a slot on: after the last use of it, or ``lag`` iterations later, and the last ones after the loop."""
+        nodes, at = last
+        at += 1
+        for queue in batches:
+            at = close_batch(nodes, at - 1, queue)
+        publish = (*self._publish(ch, end), *(retire_reads(queue, lag) for queue in batches))
+        if not lag:
+            nodes.insert(at, _sync(end, *publish, *self._give(ch, end, slot), Advance(end.cursor, ONE)))
+            return
+        behind = _behind(end)
+        give = (*self.arrive(end, BarrierSlot(slot.name, sym(f"{behind}.slot"))), Advance(behind, ONE))
+        around = _loop_of(plan, end.node, ch.loop)
+        if around is None or lag >= ch.stages:
+            raise LoweringError(
+                what=ch.name,
+                reason=f"its consumer gives slots back {lag} iterations late, and " + (f"it has {ch.stages}" if around else "it has no loop"),
+                help="circular_buffer with more slots than in_flight",
+            )
+        block, loop = around
+        nodes.insert(at, _sync(end, *publish, If((Branch(ge(sym(loop.var), lag), give),)), Advance(end.cursor, ONE)))
+        after = block.index(loop) + 1
+        retired: list[PNode] = [PSync((Retire(queue, 0),)) for queue in batches]
+        while after < len(block) and isinstance(node := block[after], PSync) and any(isinstance(n, PSync) and n.stmts == node.stmts for n in retired):
+            retired = [n for n in retired if not (isinstance(n, PSync) and n.stmts == node.stmts)]
+            after += 1
+        trips = simplify(minimum(loop.extent, lag), self.regions.facts)
+        drain = [_sync(end, *give)] if trips is ONE else [PLoop(f"{behind}.k", trips, False, [_sync(end, *give)])]
+        turns = end.turns
+        if turns is not None:
+            if turns.depth > 1:
+                raise LoweringError(
+                    what=ch.name,
+                    reason=f"its consumer's instances on {turns.ptype.value} take slots in turns over {turns.depth} loops, and give them back late",
+                    help="in_flight(0), or one loop inside of the distributing one",
+                )
+            drain.append(_sync(end, Advance(behind, turns.after)))
+        block[after:after] = [*retired, *drain]
+        if turns is not None:
+            block.insert(block.index(loop), _sync(end, Advance(behind, turns.before)))
 
     def _expect(self, ch: Channel, slot: BarrierSlot, issued: list[PStmt]) -> tuple[Task, Expect]:
         """The bytes of one fill, and the task whose first thread announces them and starts the transfers."""
@@ -138,7 +209,7 @@ class Endpoints:
         trips = 1
         for loop, a in zip(paths[at:], tv.loop[at:], strict=True):
             if tv.schedule.ptype(a).is_loop:
-                extent = self.statements.indexer.trips(loop, simplify(a.extent, self.regions.facts))
+                extent = self.statements.indexer.trips(loop, simplify(a.extent, self.regions.facts), tv)
                 if not isinstance(extent, Const):
                     raise LoweringError(
                         what=tv.name,
@@ -169,25 +240,18 @@ class Endpoints:
         return trips * self.statements.transfers[tv]
 
     def _publish(self, ch: Channel, end: Endpoint) -> tuple[Stmt, ...]:
-        """What a producer's threads do before they arrive: their stores come before asynchronous reads of the same bytes."""
+        """What a producer's threads do before they arrive: their stores, and copies, come before asynchronous reads of the same bytes."""
         if end is not ch.producer or not ch.stores:
             return ()
         names = {tv.name for tv in ch.stores}
         for tv in self.tree.place:
             atom = tv.schedule.atom
             if atom is not None and atom.is_async and any(s.tensor.name in names for s in self._reads(tv)):
-                return (FenceProxyAsync(),)
+                return (*(RETIRE_COPIES if any(has_copies_of_threads(made) for made in ch.stores) else ()), FenceProxyAsync())
         return ()
 
     def _reads(self, tv: TensorView) -> list[Read]:
         return [o for o in storage_operands(self.statements.fusion, self.statements.definition(tv)) if isinstance(o, Read)]
-
-    def _retire(self, plan: list[PNode], ch: Channel, end: Endpoint, issued: list[PStmt]) -> tuple[Stmt, ...]:
-        """What a consumer does before it gives a slot back: asynchronous reads of it are done. Before the role ends, so are their writes."""
-        if end is ch.producer or not any(s.tv.schedule.atom is not None and s.tv.schedule.atom.completion is Completion.FIFO for s in issued):
-            return ()
-        _frame(plan, ch.group, end.node, self.tree).append(PSync((Retire(Queue.BULK, 0),)))
-        return Commit(Queue.BULK), Retire(Queue.BULK, 0, read_only=True)
 
     def _span(self, blocks: list[list[PNode]], touches: _Touch, inside: bool) -> tuple[tuple[list[PNode], int], tuple[list[PNode], int]]:
         """The first and the last use in some blocks; ``inside``: inside of the bound loops that hold all uses."""
@@ -213,11 +277,17 @@ class Endpoints:
         at = len(last[0]) if turns.late else last[1] + 1
         start = first[1]
         own = end.turns is not None and turns.loop is loop  # wait and arrival of the slot stand in the same block, next to the uses
-        give = _sync(end, *passing, Advance(slot, const(1)), Advance(c, (turns.count - 1 - w) * turns.trips))
-        take = _sync(end, Advance(c, w * turns.trips), Wait(BarrierSlot(f"{c}.turns", w), parity))
+        give = _sync(end, *passing, Advance(slot, const(1)), Advance(c, turns.after))
+        take = _sync(end, Advance(c, turns.before), Wait(BarrierSlot(f"{c}.turns", w), parity))
         last[0].insert(at + 1 if own and not turns.late else at, give)
         first[0].insert(start - 1 if own else start, take)
         self.held.append((take, give, end))
+
+    def _give(self, ch: Channel, end: Endpoint, slot: BarrierSlot) -> tuple[Stmt, ...]:
+        """The arrivals with which an endpoint hands a slot on: a producer's threads for their copies, then for what they have stored."""
+        if end is not ch.producer:
+            return self.arrive(end, slot)
+        return (*((ArriveAsync(slot),) if ch.copies else ()), *(self.arrive(end, slot) if ch.stores else ()))
 
     def arrive(self, end: Endpoint, slot: BarrierSlot) -> tuple[Stmt, ...]:
         """The statements with which an endpoint arrives."""
@@ -225,6 +295,28 @@ class Endpoints:
             return (Arrive(slot),)
         lane = simplify(linear_thread(self.regions) % WARP, self.regions.facts)
         return (Barrier(BarrierScope.WARP, const(WARP), note="before one lane arrives for the warp"), If((Branch(eq(lane, 0), (Arrive(slot),)),)))
+
+
+def _behind(end: Endpoint) -> str:
+    """The name of the cursor with which a consumer gives back slots late."""
+    return f"{end.cursor}.r"
+
+
+def _loop_of(plan: list[PNode], node: Node, loop: Loop | None) -> tuple[list[PNode], PLoop] | None:
+    """The copy of a loop in a node's code, and the block that it stands in; ``None`` if there is no such copy, or several."""
+    found: list[tuple[list[PNode], PLoop]] = []
+
+    def visit(body: list[PNode]) -> None:
+        for n in body:
+            if isinstance(n, PLoop) and n.loop is loop:
+                found.append((body, n))
+            else:
+                for block in children(n):
+                    visit(block)
+
+    for scope in _scopes(plan, node):
+        visit(scope.body)
+    return found[0] if len(found) == 1 else None
 
 
 def _flat(nodes: list[PNode]) -> Iterator[PSync | PStmt]:

@@ -10,29 +10,22 @@ from collections.abc import Callable
 from itertools import takewhile
 
 from taskfuse.ir.atoms import Bounds
-from taskfuse.ir.axes import Axis, Merge, Resize, Split
+from taskfuse.ir.axes import Axis, Merge, Rasterize, Resize, Split
 from taskfuse.ir.expr import Assemble, MathExpr, Read, Reduction
 from taskfuse.ir.fusion import Fusion
-from taskfuse.ir.scalar import Const, Expr, Facts, FloorDiv, const, eq, ge, lt, prove, simplify, substitute, sym
+from taskfuse.ir.scalar import Const, Expr, Facts, FloorDiv, and_, const, eq, ge, lt, prove, select, simplify, substitute, sym
 from taskfuse.ir.storage import has_code, storage_operands, storage_uses
 from taskfuse.ir.tasks import Task
 from taskfuse.ir.tensor import TensorView
-from taskfuse.ir.types import INDEX_TYPES, MemoryType, ParallelType
+from taskfuse.ir.types import INDEX_TYPES, THREAD_TYPES, MemoryType, ParallelType
 from taskfuse.kir.nodes import Access
-from taskfuse.lowering.domains import allocation_axes, ancestors, backward, digit_values, digits, forward, product, refused
+from taskfuse.lowering.domains import allocation_axes, ancestors, backward, digit_values, digits, forward, owner_digits, product, refused
+from taskfuse.lowering.fragments import atom_symbols, operand
 from taskfuse.lowering.plan import Environment, base_name
-from taskfuse.lowering.regions import Regions, Span
+from taskfuse.lowering.regions import Regions, Span, hardware_index
 from taskfuse.lowering.work import WorkLoops
 from taskfuse.schedule.joins import Joins, Loop
 from taskfuse.schedule.order import Tree
-
-ATOM = "v"
-
-
-def atom_symbols(tv: TensorView) -> dict[Axis, str]:
-    """The symbols of the axes that an atom covers: not loops, but points of one instruction."""
-    return {a: ATOM if k == 0 else f"{ATOM}{k}" for k, a in enumerate(tv.schedule.atom_axes)}
-
 
 ZERO = const(0)
 
@@ -144,12 +137,12 @@ class Indexer:
         consumer = use.output
         task, other = self.tree.place[tv], self.tree.place[consumer]
         mine, theirs = self.regions.region(task, p), self.regions.region(other, p)
-        own = digits(tv, p)
+        own = owner_digits(tv, p)
         if not own and not digits(consumer, p) and mine == theirs:
             return False
         env = self.reading_environment(consumer)
         base = sym(base_name(p, other))
-        index = theirs.start + base
+        index = theirs.start + self._lane(consumer, read, p, base)
         kept = [a for a in own if not a.is_reduction]
         if not kept:
             reach = Span(mine.start, mine.extent)
@@ -169,6 +162,11 @@ class Indexer:
             if not a.is_reduction and not a.is_foreign and not (a in values and prove(eq(values[a], value), env.facts)):
                 return True
         return any(a.is_reduction for a in own) and not prove(eq(theirs.start, mine.start), env.facts)
+
+    def _lane(self, consumer: TensorView, read: Read, p: ParallelType, base: Expr) -> Expr:
+        """The index that reads registers: the thread's own, or the lane that an atom takes the element from."""
+        held = operand(consumer, read) if p is THREAD_TYPES[0] else None
+        return base if held is None else base // held.fragment.threads * held.fragment.threads + held.lane()
 
     def _logical(self, consumer: TensorView, read: Read) -> tuple[Expr, ...]:
         env = self.reading_environment(consumer)
@@ -212,6 +210,7 @@ class Indexer:
         facts: Facts = self.regions.facts
         values: dict[Axis, Expr] = {}
         guards: list[Expr] = []
+        tails: list[Expr] = []
         atoms = atom_symbols(tv)
         for a in tv.loop:
             ptype = tv.schedule.ptype(a)
@@ -251,18 +250,28 @@ class Indexer:
         for t in bounded:
             if t.source in values and not t.source.is_foreign:
                 facts = facts.with_assumption(lt(values[t.source], t.source.extent))
+        whole, early = self._of_work(tv, values), list[Expr]()
+        implied = {t.outer for t in whole}
+        cut = self._cut(tv, loops)
+        for t in whole:
+            rest = self._bound(values[t.source], t.source.extent, facts)
+            early += [] if cut else rest
+            for condition in rest:
+                facts = facts.with_assumption(condition)
         inside = self._merged(tv, start, values, facts)
         if all(a in values for a in tv.logical):
             for a, v in forward(tv, tuple(values[a] for a in tv.logical), facts).items():
                 values.setdefault(a, v)
         for t in tv.schedule.transforms:
             match t:
-                case Split() if t in bounded:
+                case Split() if t in bounded or t in whole or (whole and t.source in implied):
                     pass
                 case Split(source=source) if source.is_foreign or (outside and source.is_reduction):
                     pass
                 case Split(source=source) if source in values and not self._covers(t):
-                    guards += self._remainder(tv, source, values[source], facts, inside)
+                    rest = self._remainder(tv, source, values[source], facts, inside)
+                    tails += rest
+                    guards += rest
                 case Resize(source=source) if source in values:
                     guards += self._bound(values[source], source.extent, facts)
                     if not prove(ge(values[source], 0), facts):
@@ -270,10 +279,15 @@ class Indexer:
                 case _:
                     pass
         # The indices are simplified without the guards: which axes storage keeps must not depend on what guards cut off.
+        guards = early + guards
         values = {a: simplify(v, facts) for a, v in values.items()}
+        fills = tv.schedule.atom is not None and tv.schedule.atom.bounds is Bounds.ZERO
+        beyond = facts if fills else None
         for guard in guards:
             facts = facts.with_assumption(guard)
-        return Environment(values, facts, tuple(dict.fromkeys(guards)))
+            if beyond is not None and guard not in tails:
+                beyond = beyond.with_assumption(guard)
+        return Environment(values, facts, tuple(dict.fromkeys(guards)), tuple(early), tuple(dict.fromkeys(tails)) if fills else (), beyond)
 
     def _bounded(self, tv: TensorView, loops: dict[Axis, Expr]) -> list[Split]:
         """The splits whose remainder is cut off by the bound of a work loop."""
@@ -286,10 +300,51 @@ class Indexer:
                 found.append(t)
         return found
 
-    def trips(self, loop: Loop, extent: Expr) -> Expr:
-        """The trips of a loop of an extent, in hardware indices."""
-        trips = None if self.work is None else self.work.trips(loop)
-        return extent if trips is None else trips
+    def _of_work(self, tv: TensorView, values: dict[Axis, Expr]) -> list[Split]:
+        """The splits with a remainder of an axis of work, where a loop that distributes it leaves some of the last pieces empty."""
+        work = self.work
+        if work is None or tv not in self.joins.path or not any(work.distributes(loop) for loop in self.joins.path[tv]):
+            return []
+        made = {a for t in tv.schedule.transforms if isinstance(t, Rasterize) for a in t.outputs}
+        implied: set[Axis] = set()  # an index within its axis makes the outer index of a split one within the outer axis
+        found: list[Split] = []
+        for t in tv.schedule.transforms:
+            if isinstance(t, Split) and t.source in made:
+                made.update(t.outputs)
+                if t.source in values and not self._covers(t):
+                    if t.source not in implied:
+                        found.append(t)
+                    implied.add(t.outer)
+        return found
+
+    def _cut(self, tv: TensorView, loops: dict[Axis, Expr]) -> bool:
+        """True inside of a loop that runs no trips for an empty piece of work."""
+        work = self.work
+        if work is None or tv not in self.joins.path:
+            return False
+        around = zip(tv.loop, self.joins.path[tv], strict=True)
+        return any(a in loops and loops[a] is sym(self.loop_name(loop)) and work.is_cut(loop) for a, loop in around)
+
+    def trips(self, loop: Loop, extent: Expr, tv: TensorView) -> Expr:
+        """The trips of a loop of an extent around code of ``tv``, in hardware indices and the variables of loops around it."""
+        if self.work is None:
+            return extent
+        trips = self.work.trips(loop)
+        if trips is not None or not self.work.is_cut(loop):
+            return extent if trips is None else trips
+        facts = self.regions.facts
+        values: dict[Axis, Expr] = {}
+        for a, other in zip(tv.loop, self.joins.path[tv], strict=True):
+            ptype = tv.schedule.ptype(a)
+            if ptype.is_loop:
+                values[a] = sym(self.loop_name(other))
+                facts = facts.with_range(str(values[a]), 0, a.extent - 1)
+            elif ptype.is_bound:
+                index = hardware_index(ptype) - self.regions.region(self.tree.place[tv], ptype).start
+                values[a] = digit_values(digits(tv, ptype), simplify(index, facts), facts)[a]
+        values = backward(tv, values)
+        rest = [c for t in self._of_work(tv, values) for c in self._bound(values[t.source], t.source.extent, facts)]
+        return simplify(select(and_(*rest), extent, 0), facts) if rest else extent
 
     def _indexes_registers(self, tv: TensorView, loop: Loop) -> bool:
         """True if code of ``tv`` finds elements of a Local tensor, or its accumulators, by the index of a loop."""
@@ -308,11 +363,16 @@ class Indexer:
     def _merged(self, tv: TensorView, start: dict[Axis, Expr], values: dict[Axis, Expr], facts: Facts) -> tuple[dict[Axis, Expr], Facts]:
         """The indices once more, with a symbol of its own for each axis that was merged and whose index, a quotient, stays within its extent.
 
-        What is proved of them holds of ``values``; the prover finds in two steps what it does not find in one.
+        What is proved of them holds of ``values``; the prover finds in two steps what it does not find in one. Tile axes of a work axis
+        are named, too: its maps are a bijection, so that they stay within their extents.
         """
         named: dict[Axis, Expr] = {}
         ranged = facts
         for t in tv.schedule.transforms:
+            if isinstance(t, Rasterize) and t.result in values and prove(lt(values[t.result], t.result.extent), facts):
+                for source in t.sources:
+                    named[source] = sym(f"merged.{len(named)}")
+                    ranged = ranged.with_range(f"merged.{len(named) - 1}", 0, source.extent - 1)
             if isinstance(t, Merge) and t.outer in values and isinstance(values[t.outer], FloorDiv) and prove(lt(values[t.outer], t.outer.extent), facts):
                 named[t.outer] = sym(f"merged.{len(named)}")
                 ranged = ranged.with_range(f"merged.{len(named) - 1}", 0, t.outer.extent - 1)
@@ -322,7 +382,10 @@ class Indexer:
         """The guard of a split with a remainder; of an atom that fills or clips, only that of its first element."""
         atom = tv.schedule.atom
         within = {name: ZERO for name in atom_symbols(tv).values() if name in value.free}
-        if atom is None or atom.bounds is Bounds.PREDICATE:
+        if atom is not None and atom.bounds is Bounds.COVER and within:
+            self._check_neutral(tv, source, value, facts)
+            return []
+        if atom is None or atom.bounds in (Bounds.PREDICATE, Bounds.ZERO):
             within = {}
         elif within and atom.bounds is Bounds.CLIP and source not in tv.logical:
             raise refused(
@@ -330,10 +393,34 @@ class Indexer:
                 f"its atom {atom.name} clips at the end of the tensor, and its tile overhangs an axis of {source.extent} inside of it",
                 "split by divisors, or split the tensor's own axis",
             )
+        if atom is not None and atom.bounds in (Bounds.FILL, Bounds.CLIP) and self._is_outside(tv, source):
+            return []
         same, ranged = inside
         if source in same and prove(lt(substitute(same[source], within), source.extent), ranged):
             return []
         return self._bound(substitute(value, within), source.extent, facts)
+
+    def _is_outside(self, tv: TensorView, source: Axis) -> bool:
+        """True if an index past the end of ``source`` makes all of an atom's tile lie past the end of the tensor: then it reads 0, or writes nothing."""
+        outer = {t.outer: t for t in tv.schedule.transforms if isinstance(t, Split)}
+        while source not in tv.logical and source in outer:
+            source = outer[source].source
+        return source in tv.logical and any(source in ancestors(tv, (a,)) for a in tv.schedule.atom_axes)
+
+    def _check_neutral(self, tv: TensorView, source: Axis, value: Expr, facts: Facts) -> None:
+        """An atom that covers its whole tile adds nothing past the end of a reduction axis: all its operands are filled there."""
+        expr = self.fusion.definition(tv)
+        if not source.is_reduction or prove(lt(value, source.extent), facts) or not isinstance(expr, Reduction):
+            return
+        for read in storage_operands(self.fusion, expr):
+            atom = read.tensor.schedule.atom if isinstance(read, Read) else None
+            if atom is None or atom.bounds is not Bounds.FILL:
+                name = read.tensor.name if isinstance(read, Read) else "an operand"
+                raise refused(
+                    tv,
+                    f"its atom computes whole tiles, the reduction axis of {source.extent} may end inside of one, and {name} is not filled with 0 there",
+                    "copy its operands with an atom that fills (tf.atoms.TMA_LOAD), or declare the extent with tf.dim(..., multiple_of=...)",
+                )
 
     def _bound(self, value: Expr, extent: Expr, facts: Facts) -> list[Expr]:
         cond = lt(simplify(value, facts), extent)
@@ -361,12 +448,18 @@ class Indexer:
         if memory is not self.memory[tv]:  # an accumulator lives inside of the loops that stand outside of the reduction loops
             outer = takewhile(lambda pair: not pair[0].is_reduction, zip(tv.loop, self.joins.path[tv], strict=True))
             fixed |= {self.loop_name(loop) for a, loop in outer if tv.schedule.ptype(a).is_loop}
+        spreads = tv.schedule.atom is not None and tv.schedule.atom.spreads
+        instances = tuple(a for a, _ in shared if tv.schedule.ptype(a).is_bound and not memory.is_private_to(tv.schedule.ptype(a)) and not a.is_foreign)
+        bases = fixed | {base_name(tv.schedule.ptype(a), self.tree.place[tv]) for a in instances}
         kept: list[Axis] = []
         for a in allocation_axes(tv):
             if a not in env.values:
                 raise refused(tv, "its allocation domain is not determined by its loop domain", "derive both from the tensor's own axes")
+            if spreads and memory is MemoryType.Local and a not in tv.loop and tv.schedule.ptype(a).is_bound:
+                continue  # the atom puts an element into the registers of the index that the axis says
             if not env.values[a].free <= fixed:
-                kept.append(a)
+                # what loops shared with all readers determine is one element per index that they are bound to
+                kept += [x for x in instances if x not in kept] if a not in tv.loop and env.values[a].free <= bases else [a]
             elif memory is MemoryType.Local and tv.schedule.ptype(a).is_bound and a not in tv.loop:
                 self._check_owner(tv, tv.schedule.ptype(a), env)
         self._kept[(tv, memory)] = tuple(kept)
@@ -393,8 +486,24 @@ class Indexer:
         """The access that writes the element of ``tv`` at the place of an environment of its own."""
         if tv in self.placed and name is None:
             return self._in_assembly(tv, tuple(env.values[a] for a in tv.logical), env.facts)
-        index = tuple(simplify(env.values[a], env.facts) for a in self.kept_axes(tv, memory))
+        index = self._registers(tv, tuple(env.values[a] for a in self.kept_axes(tv, memory)), env.facts, memory)
         return Access(name, index) if name is not None else Access(tv.name, self._ring(tv, tv) + index)
+
+    def in_order(self, tv: TensorView, memory: MemoryType | None = None) -> bool:
+        """True if an atom names registers of ``tv`` by their first: they then have one number each, row-major."""
+        if (memory or self.memory[tv]) is not MemoryType.Local:
+            return False
+        atoms = [u.output.schedule.atom for u in storage_uses(self.fusion, tv)]
+        own = tv.schedule.atom
+        return (own is not None and own.spreads) or any(a is not None and a.gathers for a in atoms)
+
+    def _registers(self, tv: TensorView, index: tuple[Expr, ...], facts: Facts, memory: MemoryType | None = None) -> tuple[Expr, ...]:
+        if self.in_order(tv, memory):
+            place = ZERO
+            for e, a in zip(index, self.kept_axes(tv, memory), strict=True):
+                place = place * a.extent + e
+            index = (place,)
+        return tuple(simplify(e, facts) for e in index)
 
     def _in_assembly(self, tv: TensorView, index: tuple[Expr, ...], facts: Facts) -> Access:
         """The element of a part of an assembly: a place in the storage of the whole."""
@@ -420,7 +529,10 @@ class Indexer:
         if tv.is_input or tv.is_output or isinstance(tv.definition, Assemble):
             return Access(tv.name, logical), valid
         values = forward(tv, logical, facts)
+        for a, b in list(zip(tv.loop, consumer.loop, strict=False))[: tv.schedule.inline]:
+            if b in env.values and a not in values:
+                values[a] = env.values[b]
         missing = [a for a in self.kept_axes(tv) if a not in values]
         if missing:
             raise refused(tv, f"{consumer.name} cannot find its elements: the allocation domain has no forward map", "use split, merge or swizzle")
-        return Access(tv.name, self._ring(tv, consumer) + tuple(simplify(values[a], facts) for a in self.kept_axes(tv))), valid
+        return Access(tv.name, self._ring(tv, consumer) + self._registers(tv, tuple(values[a] for a in self.kept_axes(tv)), facts)), valid

@@ -8,9 +8,11 @@ from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.types import MemoryType
 from taskfuse.kir import Kernel
 from taskfuse.lowering.channels import Channels
+from taskfuse.lowering.copies import retire_copies
 from taskfuse.lowering.emit import Emitter
 from taskfuse.lowering.endpoints import Endpoints
 from taskfuse.lowering.indexing import Indexer
+from taskfuse.lowering.instructions import BUILDERS
 from taskfuse.lowering.nest import NestBuilder
 from taskfuse.lowering.notes import Notes
 from taskfuse.lowering.prepare import check_supported, prepare
@@ -61,15 +63,16 @@ def lower(fusion: Fusion, options: LoweringOptions = DEFAULT) -> Kernel:
     channels.check_memory(indexer.memory)
     rings = Rings(indexer, channels)
     indexer.slot, indexer.full = rings.slot, channels.full
-    statements = Statements(indexer)
+    statements = Statements(indexer, BUILDERS)
     plan = NestBuilder(indexer, statements).build(order)
     endpoints = Endpoints(channels, statements)
     endpoints.insert(plan)
     rings.insert(plan)
-    Registers(regions).insert(plan)
+    retire_copies(plan, channels)
     storage = buffers(indexer, statements, rings, plan)
+    Registers(regions, storage).insert(plan)
     unroll_for_registers(plan, storage, indexer)
-    storage = lay_out(plan, storage, options.shared_limit, statements.alignments)
+    storage = lay_out(plan, storage, options.shared_limit, {*statements.alignments, *channels.copied()})
     sync = Synchronizer(regions, sequencer.tree.root, [b for b in storage if b.memory is not MemoryType.Local], channels.names(), rings.loops)
     sync.insert(plan, {tv.name for tv in fusion.outputs})
     endpoints.check_turns(plan)

@@ -15,9 +15,11 @@ from taskfuse.ir.scalar import Expr, and_, const, eq, ge, lt, simplify, substitu
 from taskfuse.ir.tasks import Group, Node, Task
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import INDEX_TYPES, ParallelType
+from taskfuse.kir.nodes import Retire
+from taskfuse.lowering.completion import queue_of
 from taskfuse.lowering.dispatch import has_copies
 from taskfuse.lowering.indexing import Indexer
-from taskfuse.lowering.plan import PBind, PDispatch, PLoop, PNode, PScope, base_name
+from taskfuse.lowering.plan import PBind, PDispatch, PLoop, PNode, PScope, PSync, base_name
 from taskfuse.lowering.reductions import finish
 from taskfuse.lowering.regions import hardware_index
 from taskfuse.lowering.statements import Stage, Statements
@@ -218,7 +220,7 @@ class NestBuilder:
             return body
         if ptype.is_bound:
             return [PBind(self._bound_index(tv, axis, ptype), ptype, axis.extent, body)]
-        return [PLoop(self.indexer.loop_name(loop), self.indexer.trips(loop, axis.extent), ptype is ParallelType.Unroll, body, loop)]
+        return [PLoop(self.indexer.loop_name(loop), self.indexer.trips(loop, axis.extent, tv), ptype is ParallelType.Unroll, body, loop)]
 
     def _bound_index(self, tv: TensorView, axis: Axis, ptype: ParallelType) -> Expr:
         task = self.tree.place[tv]
@@ -266,7 +268,9 @@ class NestBuilder:
                 return list(self.statements.main(code.tv))
             case Stage.INIT:
                 loops, wrap = self._own_loops(code.tv, "n")
-                return wrap([self.statements.init(code.tv, loops)])
+                return wrap(list(body)) if (body := self.statements.init(code.tv, loops)) else []
+            case Stage.FINISH if (queue := queue_of(code.tv)) is not None:
+                return [PSync((Retire(queue, 0),))]
             case Stage.FINISH:
                 loops, wrap = self._own_loops(code.tv, "f")
                 body = finish(self.statements, code.tv, loops)

@@ -131,8 +131,14 @@ class Environment:
         values: axis -> index, for loop axes and all axes that follow from them.
         facts: ranges of the symbols in ``values``, guards included.
         guards: conditions under which the code runs.
+        work: those of ``guards`` that say that there is a piece of work at all.
+        tails: those of ``guards`` that cut off the remainder of a split, if the tensor's atom writes zeros there.
+        beyond: what is known without them (``None`` without such an atom).
     """
 
     values: dict[Axis, Expr]
     facts: Facts
     guards: tuple[Expr, ...]
+    work: tuple[Expr, ...] = ()
+    tails: tuple[Expr, ...] = ()
+    beyond: Facts | None = None

@@ -249,7 +249,21 @@ class Regions:
 
     def is_aligned(self, node: Node, k: int = WARP) -> bool:
         """Law 9: the region is made of whole groups of ``k`` threads with consecutive linear ids."""
-        spans = [self._region[(node, p)] for p in THREAD_TYPES]
+        return self.are_aligned(tuple(self._region[(node, p)] for p in THREAD_TYPES), k)
+
+    def frame(self, group: Group, member: Node) -> tuple[Span, ...]:
+        """The threads of a member's arm in the dispatch of its group, x, y, z: all of its box, before its guard."""
+        return tuple(self._box[(member, p)] if p is group.ptype else self._region[(group, p)] for p in THREAD_TYPES)
+
+    def threads_of(self, spans: tuple[Span, ...]) -> Expr:
+        """The number of threads of a box."""
+        total = ONE
+        for span in spans:
+            total = total * span.extent
+        return simplify(total, self.facts)
+
+    def are_aligned(self, spans: tuple[Span, ...], k: int) -> bool:
+        """True if the threads of a box (x, y, z) are whole groups of ``k`` with consecutive linear ids."""
         q = next((i for i, p in enumerate(THREAD_TYPES) if spans[i].extent is not self.launch[p]), 2)
         s = ONE
         for p in THREAD_TYPES[:q]:

@@ -10,19 +10,42 @@ import warnings
 
 from taskfuse.errors import LoweringError, TaskfuseWarning
 from taskfuse.ir.scalar import Const
-from taskfuse.ir.tasks import Node
+from taskfuse.ir.tasks import CHOSEN, Group, Node
+from taskfuse.ir.types import MemoryType
 from taskfuse.kir.limits import WARPGROUP, launch_registers
-from taskfuse.kir.nodes import SetMaxNReg
-from taskfuse.lowering.plan import PDispatch, PLoop, PNode, PScope, PSync, children
+from taskfuse.kir.nodes import Buffer, SetMaxNReg
+from taskfuse.lowering.plan import PDispatch, PLoop, PNode, PScope, PSync, children, statements
 from taskfuse.lowering.regions import Regions
+
+FEW = 40
+"""Registers of a role that only starts copies: what hand-written kernels give their producers (CUTLASS: 40)."""
+STEP, FEWEST, MOST = 8, 24, 240
+
+
+def _words(b: Buffer) -> int:
+    """32-bit words of a Local buffer."""
+    size = 1
+    for e in b.shape:
+        size *= e.value if isinstance(e, Const) else 0
+    return -(-size * b.dtype.bits // 32)
+
+
+def _used(nodes: list[PNode]) -> set[str]:
+    """The buffers that code uses."""
+    return {a.buffer for s in statements(nodes) for a in (*s.writes, *s.reads)}
 
 
 class Registers:
-    """Checks the budgets of one plan and inserts ``setmaxnreg``."""
+    """Checks the budgets of one plan, chooses those that are to be chosen, and inserts ``setmaxnreg``.
 
-    def __init__(self, regions: Regions) -> None:
+    Args:
+        storage: the buffers of the kernel, by which a role that keeps much in registers is told from one that does not.
+    """
+
+    def __init__(self, regions: Regions, storage: list[Buffer]) -> None:
         self.regions = regions
-        self._given: list[tuple[Node, int]] = []
+        self._words = {b.name: _words(b) for b in storage if b.memory is MemoryType.Local}
+        self._roles: list[tuple[PScope, int]] = []
         self._seen: set[Node] = set()
 
     def insert(self, plan: list[PNode]) -> None:
@@ -37,35 +60,51 @@ class Registers:
                     location=node.location,
                 )
         threads = self.regions.threads
-        if not self._given or not isinstance(threads, Const):
+        if not isinstance(threads, Const):
+            for scope, _ in self._roles:
+                if scope.node.budget:
+                    scope.body.insert(0, PSync((SetMaxNReg(scope.node.budget),)))
             return
         at_launch = launch_registers(threads.value)
         groups = threads.value // WARPGROUP
-        busy = [(node, count, self._threads(node) // WARPGROUP) for node, count in self._given]
-        total = sum(count * n for _, count, n in busy) + at_launch * (groups - sum(n for _, _, n in busy))
+        chosen = self._choose(at_launch * groups - at_launch * (groups - sum(n for _, n in self._roles)))
+        given = [(scope.node, scope.node.budget or chosen[scope.node], n) for scope, n in self._roles]
+        for (scope, _), (_, count, _) in zip(self._roles, given, strict=True):
+            scope.body.insert(0, PSync((SetMaxNReg(count),)))
+        total = sum(count * n for _, count, n in given) + at_launch * (groups - sum(n for _, _, n in given))
         if total > at_launch * groups:
             raise LoweringError(
                 what=self.regions.fusion.name,
                 reason=f"the roles' registers sum to {total} over {groups} warpgroups; the launch gives {at_launch} to each, {at_launch * groups} in all",
-                notes=tuple(f"{node.name}: {count} registers, {n} warpgroups" for node, count, n in busy),
+                notes=tuple(f"{node.name}: {count} registers, {n} warpgroups" for node, count, n in given),
                 help="give the roles that move data fewer registers",
             )
 
-    def _threads(self, node: Node) -> int:
-        count = self.regions.count(node)
-        assert isinstance(count, Const)
-        return count.value
+    def _choose(self, available: int) -> dict[Node, int]:
+        """The budgets to choose: ``FEW`` registers for roles that keep no more than as many words, the rest in equal parts for the others.
+
+        Args:
+            available: registers per thread of all roles, times their warpgroups.
+        """
+        open_roles = [(scope, n) for scope, n in self._roles if scope.node.budget == CHOSEN]
+        words = {scope.node: sum(self._words.get(name, 0) for name in _used(scope.body)) for scope, _ in open_roles}
+        most = max(words.values(), default=0)
+        light = {scope.node for scope, _ in open_roles if words[scope.node] <= FEW < most}
+        rest = available - sum(scope.node.budget * n for scope, n in self._roles if scope.node.budget) - sum(FEW * n for s, n in open_roles if s.node in light)
+        heavy = sum(n for scope, n in open_roles if scope.node not in light)
+        share = min(max(rest // max(heavy, 1) // STEP * STEP, FEWEST), MOST)
+        return {scope.node: FEW if scope.node in light else share for scope, _ in open_roles}
 
     def _visit(self, nodes: list[PNode], holder: Node | None, in_loop: bool) -> None:
         for n in nodes:
             if isinstance(n, PDispatch):
                 for m in n.members:
-                    self._role(m, holder, in_loop)
+                    self._role(n.group, m, holder, in_loop)
             else:
                 for block in children(n):
                     self._visit(block, holder, in_loop or isinstance(n, PLoop))
 
-    def _role(self, scope: PScope, holder: Node | None, in_loop: bool) -> None:
+    def _role(self, group: Group, scope: PScope, holder: Node | None, in_loop: bool) -> None:
         budget = scope.node.budget
         if budget is None:
             self._visit(scope.body, holder, in_loop)
@@ -76,8 +115,9 @@ class Registers:
             help = "give one budget per role, where the role begins"
             raise LoweringError(what=scope.node.name, reason=f"registers({budget}): {why}", help=help, location=scope.node.location)
         self._visit(scope.body, scope.node, in_loop)
-        if self.regions.is_aligned(scope.node, WARPGROUP):
-            scope.body.insert(0, PSync((SetMaxNReg(budget),)))
-            self._given.append((scope.node, budget))
-        else:
+        frame = self.regions.frame(group, scope.node)
+        threads = self.regions.threads_of(frame)
+        if self.regions.are_aligned(frame, WARPGROUP) and isinstance(threads, Const):
+            self._roles.append((scope, threads.value // WARPGROUP))
+        elif budget != CHOSEN:
             warnings.warn(TaskfuseWarning(f"registers({budget}) of {scope.node.name} is left out: its threads are not provably whole warpgroups"), stacklevel=3)

@@ -22,7 +22,7 @@ class Rings:
     """The rings inside roles, and the slots of all rings.
 
     Attributes:
-        loops: tensor name -> the loop whose iterations take its slots in turn.
+        loops: tensor name -> the loop whose iterations take its slots in turn, and their number.
     """
 
     def __init__(self, indexer: Indexer, channels: Channels) -> None:
@@ -37,7 +37,7 @@ class Rings:
             loops = [loop for loop, a in around if tv.schedule.ptype(a).is_loop]
             if loops:
                 self._ring[tv] = loops[-1]
-        self.loops = {tv.name: loop for tv, loop in self._ring.items()}
+        self.loops = {tv.name: (loop, tv.schedule.stages) for tv, loop in self._ring.items()}
 
     def slots(self, tv: TensorView) -> int:
         """The depth of the ring that the storage of ``tv`` has; 0 if it has none."""

@@ -6,19 +6,21 @@ accumulators of threads and blocks after that loop and stores the result. Everyt
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from enum import Enum
 
 from taskfuse.dtypes import DType, int64
-from taskfuse.ir.atoms import Completion
+from taskfuse.ir.atoms import Bounds, Completion, Instruction
 from taskfuse.ir.axes import Axis
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.expr import Assemble, IndexValue, Literal, MathExpr, Pointwise, Read, Reduction, ScalarRead, Select, View
-from taskfuse.ir.scalar import FALSE, TRUE, Expr, const, is_multiple, prove, simplify, substitute
-from taskfuse.ir.storage import storage_operands
+from taskfuse.ir.scalar import FALSE, TRUE, Expr, const, ge, prove, simplify, substitute, sym
+from taskfuse.ir.storage import storage_operands, storage_uses
 from taskfuse.ir.tensor import TensorView
-from taskfuse.ir.types import MemoryType, ParallelType
+from taskfuse.ir.types import MemoryType
 from taskfuse.kir.nodes import (
     Access,
+    AsyncCopy,
     BarrierSlot,
     Case,
     Choose,
@@ -36,8 +38,9 @@ from taskfuse.kir.nodes import (
 )
 from taskfuse.lowering.bulk import NoBulkCopyError, derive
 from taskfuse.lowering.domains import refused
-from taskfuse.lowering.indexing import ATOM, Indexer, atom_symbols
-from taskfuse.lowering.plan import Environment, PStmt
+from taskfuse.lowering.fragments import atom_symbols, result
+from taskfuse.lowering.indexing import Indexer
+from taskfuse.lowering.plan import Environment, PLoop, PNode, PStmt
 
 COPY = ELEMENTWISE["copy"]
 
@@ -59,12 +62,14 @@ class Statements:
         transfers: bytes that one bulk copy moves.
     """
 
-    def __init__(self, indexer: Indexer) -> None:
+    def __init__(self, indexer: Indexer, builders: Mapping[Instruction, Callable[[Statements, TensorView], list[PStmt]]]) -> None:
         self.indexer = indexer
+        self._builders = builders
         self.fusion = indexer.fusion
         self.maps: dict[str, TensorMapParam] = {}
         self.alignments: dict[str, int] = {}
         self.transfers: dict[TensorView, int] = {}
+        self._total: dict[TensorView, bool] = {}
 
     def definition(self, tv: TensorView) -> MathExpr:
         """The expression of a tensor with code."""
@@ -94,7 +99,8 @@ class Statements:
             case IndexValue():
                 return IndexOf(simplify(substitute(operand.index, self.indexer.point(tv, env)), env.facts)), TRUE
 
-    def _operands(self, tv: TensorView, env: Environment) -> tuple[list[Operand], list[Expr]]:
+    def operands(self, tv: TensorView, env: Environment) -> tuple[list[Operand], list[Expr]]:
+        """The operands of a tensor's expression, and the condition of each under which it exists."""
         pairs = [self._operand(tv, env, o) for o in storage_operands(self.fusion, self.definition(tv))]
         return [o for o, _ in pairs], [c for _, c in pairs]
 
@@ -129,10 +135,13 @@ class Statements:
     def main(self, tv: TensorView) -> list[PStmt]:
         """The statements inside all loops of ``tv``."""
         expr = self.definition(tv)
+        atom = tv.schedule.atom
+        if atom is not None:
+            return self._builders[atom.instruction](self, tv)
         if not isinstance(expr, Reduction):
-            return [self._plain(tv, expr)]
+            return self.plain(tv)
         env = self.indexer.reading_environment(tv)
-        operands, valid = self._operands(tv, env)
+        operands, valid = self.operands(tv, env)
         out = self.indexer.write(tv, env, MemoryType.Local, self.accumulator(tv))
         guards = env.guards + tuple(c for c in valid if c is not TRUE)
         dtype = tv.dtype.compute
@@ -146,32 +155,76 @@ class Statements:
             stmts = [Compute(out, ELEMENTWISE["fma"], (*operands, out), dtype, expr.location)]
         return [self.statement(tv, stmt, env, guards) for stmt in stmts]
 
-    def _plain(self, tv: TensorView, expr: MathExpr) -> PStmt:
-        env = self.indexer.environment(tv)
+    def plain(self, tv: TensorView) -> list[PStmt]:
+        """The statement of an elementwise expression, element by element."""
+        env, expr = self.indexer.environment(tv), self.definition(tv)
         out = self.indexer.write(tv, env)
-        operands, valid = self._operands(tv, env)
-        if tv.schedule.atom is not None and tv.schedule.atom.binds is ParallelType.Bulk:
-            return self._bulk_copy(tv, env, out, operands[0])
-        if self._vector(tv) is not None:
-            return self._vector_copy(tv, env, out, operands, isinstance(expr, View) or (isinstance(expr, Pointwise) and expr.op is COPY))
+        operands, valid = self.operands(tv, env)
         match expr:
             case Select():
                 cases = tuple(Case(c, o if c is not FALSE else self._never(tv, o)) for c, o in zip(valid, operands, strict=True))
-                return self.statement(tv, Choose(out, expr.label, cases, expr.location), env, env.guards)
+                stmt = Choose(out, expr.label, cases, expr.location)
             case Pointwise():
-                return self.statement(tv, Compute(out, expr.op, tuple(operands), self._compute_dtype(tv), expr.location), env, env.guards)
+                stmt = Compute(out, expr.op, tuple(operands), self._compute_dtype(tv), expr.location)
             case View():
-                return self.statement(tv, Compute(out, COPY, tuple(operands), tv.dtype, expr.location), env, env.guards)
+                stmt = Compute(out, COPY, tuple(operands), tv.dtype, expr.location)
             case Assemble() | Reduction():
                 raise AssertionError("no plain code")
+        if self._is_total(tv):
+            return [self.statement(tv, stmt, Environment(env.values, env.facts, env.work), env.work)]
+        made = [self.statement(tv, stmt, env, env.guards)]
+        if env.guards and self._is_gathered(tv):
+            fill = Compute(out, COPY, (Immediate(0 if not tv.dtype.is_bool else False, tv.dtype),), tv.dtype, expr.location)
+            made.insert(0, self.statement(tv, fill, env, ()))
+        return made
 
-    def init(self, tv: TensorView, loops: dict[Axis, Expr]) -> PStmt:
+    def _is_gathered(self, tv: TensorView) -> bool:
+        """True if an atom reads all registers of ``tv``, also those of elements that do not exist."""
+        if self.indexer.memory[tv] is not MemoryType.Local:
+            return False
+        users = (u.output for u in storage_uses(self.fusion, tv))
+        return any(u.schedule.atom is not None and u.schedule.atom.bounds is Bounds.COVER for u in users)
+
+    def _is_total(self, tv: TensorView) -> bool:
+        """True if code of ``tv`` needs no guard: it computes in registers from registers that all have values, and nobody reads what does not exist."""
+        known = self._total.get(tv)
+        if known is None:
+            atom, expr = tv.schedule.atom, self.definition(tv)
+            if self.indexer.memory[tv] is not MemoryType.Local:
+                known = False
+            elif atom is not None:
+                known = atom.bounds is Bounds.COVER
+            else:
+                sources = [o.tensor for o in storage_operands(self.fusion, expr) if isinstance(o, Read)]
+                known = isinstance(expr, Pointwise) and bool(sources) and all(s in self.indexer.tree.place and self._is_total(s) for s in sources)
+            self._total[tv] = known
+        return known
+
+    def fills(self, tv: TensorView) -> bool:
+        """True if a reduction's accumulators are set before its loops; an atom's first step sets them instead, if there is a first step."""
+        expr, atom = self.definition(tv), tv.schedule.atom
+        if atom is None or not atom.sets_first:
+            return True
+        assert isinstance(expr, Reduction)
+        loops = [a for a in tv.loop if a.is_reduction and tv.schedule.ptype(a).is_loop]
+        return expr.init.value != 0 or not all(prove(ge(a.extent, 1), self.indexer.regions.facts) for a in loops)
+
+    def init(self, tv: TensorView, loops: dict[Axis, Expr]) -> list[PNode]:
         """The accumulator set to the reduction's initial value."""
+        if not self.fills(tv):
+            return []
         expr = self.definition(tv)
         assert isinstance(expr, Reduction)
         env = self.indexer.variant(tv, loops, MemoryType.Local, outside=True)
         out = self.indexer.write(tv, env, MemoryType.Local, self.accumulator(tv))
-        return self.statement(tv, Compute(out, COPY, (Immediate(expr.init.value, expr.init.dtype),), tv.dtype, expr.location), env, env.guards)
+        value = (Immediate(expr.init.value, expr.init.dtype),)
+        if tv.schedule.atom is None or not tv.schedule.atom.spreads:
+            return [self.statement(tv, Compute(out, COPY, value, tv.dtype, expr.location), env, env.guards)]
+        register, tile = f"{tv.name}.r", dict.fromkeys(atom_symbols(tv).values(), const(0))
+        (place,) = out.index
+        every = Access(out.buffer, (simplify(substitute(place, tile) + sym(register), env.facts),))
+        count = const(result(tv).fragment.count)
+        return [PLoop(register, count, True, [self.statement(tv, Compute(every, COPY, value, tv.dtype, expr.location), env, env.guards)])]
 
     def store(self, tv: TensorView, loops: dict[Axis, Expr]) -> PStmt:
         """The result of a reduction stored from its accumulator, at the first index of what replicates it."""
@@ -189,53 +242,21 @@ class Statements:
 
     # -- atoms ----------------------------------------------------------------------------------------------------------------------
 
-    def _vector(self, tv: TensorView) -> Axis | None:
-        return next((a for a in tv.loop if tv.schedule.ptype(a) is ParallelType.Vectorize and a.extent is not const(1)), None)
-
-    def _vector_copy(self, tv: TensorView, env: Environment, out: Access, operands: list[Operand], is_copy: bool) -> PStmt:
-        axis = self._vector(tv)
-        assert axis is not None
-        source = operands[0]
-        if not is_copy or not isinstance(source, Access):
-            raise refused(tv, "a vector axis needs a plain copy", f"{tv.name}.cache_before() or cache_after() makes one")
-        width = int(str(axis.extent))
-        for access in (out, source):
-            self._check_contiguous(tv, access, width, env)
-        env = self._whole_vectors(tv, env, width)
-        at = {ATOM: const(0)}
-
-        for access, owner in ((out, tv), (source, self._source(tv))):
-            self._check_aligned(tv, access, owner, width, env)
-
-        def first(access: Access) -> Access:
-            return Access(access.buffer, tuple(simplify(substitute(e, at), env.facts) for e in access.index))
-
-        return self.statement(tv, VectorCopy(first(out), first(source), width, self.definition(tv).location), env, env.guards)
-
-    def _whole_vectors(self, tv: TensorView, env: Environment, width: int) -> Environment:
-        """The environment with the guards of a vector's first element, where they are those of all its elements."""
-        guards: list[Expr] = []
-        for g in env.guards:
-            first = substitute(g, {ATOM: const(0)})
-            facts = env.facts.with_assumption(first)
-            if ATOM in g.free and not all(prove(substitute(g, {ATOM: const(v)}), facts) for v in range(1, width)):
-                raise refused(tv, f"its vector axis of {width} does not divide what it splits", "declare tf.dim(..., multiple_of=...) or use another width")
-            guards.append(first)
-        return Environment(env.values, env.facts, tuple(dict.fromkeys(guards)))
-
-    def _bulk_copy(self, tv: TensorView, env: Environment, out: Access, source: Operand) -> PStmt:
+    def bulk_copy(self, tv: TensorView) -> list[PStmt]:
         """One bulk tensor copy between an argument and Shared memory."""
         atom = tv.schedule.atom
         assert atom is not None
+        env = self.indexer.environment(tv)
+        out, source = self.indexer.write(tv, env), self.operands(tv, env)[0][0]
         assert isinstance(source, Access)
         loads = atom.completion is Completion.BYTES
-        inside = tv if loads else self._source(tv)
-        outside = self._source(tv) if loads else tv
+        inside = tv if loads else self.source(tv)
+        outside = self.source(tv) if loads else tv
         shared, there = (out, source) if loads else (source, out)
         if self.indexer.memory.get(inside) is not MemoryType.Shared or there.buffer != outside.name or not (outside.is_input or outside.is_output):
             way = "from an input to Shared memory" if loads else "from Shared memory to an output"
             raise refused(tv, f"the atom {atom.name} copies {way}", "cache_after() of an input and cache_before() of an output make such copies")
-        if any(tv.schedule.ptype(a).is_thread for a in tv.loop):
+        if loads and any(tv.schedule.ptype(a).is_thread for a in tv.loop):
             raise refused(tv, f"the atom {atom.name} is started by one thread", "bind none of its axes to a thread index")
         atoms = {name: int(str(a.extent)) for a, name in atom_symbols(tv).items()}
         kept = tuple(a.extent for a in self.indexer.kept_axes(inside))
@@ -250,40 +271,16 @@ class Statements:
         self.transfers[tv] = box.bytes
         place = Access(shared.buffer, box.start)
         full = self.indexer.full(inside)
-        if full is None:
-            what = "a bulk load completes at a barrier of a channel, and it" if loads else f"a bulk store reads what a channel brings, and {inside.name}"
-            raise refused(tv, f"{what} travels through none", f"make {inside.name} a boundary of a vertical group")
-        stmt = TmaLoad(place, name, box.coords, BarrierSlot(full, shared.index[0])) if loads else TmaStore(name, box.coords, place)
-        return self.statement(tv, stmt, env, env.guards)
+        if loads and full is None:
+            reason = "a bulk load completes at a barrier of a channel, and it travels through none"
+            raise refused(tv, reason, f"make {inside.name} a boundary of a vertical group")
+        stmt = TmaLoad(place, name, box.coords, BarrierSlot(full, shared.index[0])) if full is not None and loads else TmaStore(name, box.coords, place)
+        return [PStmt(tv, self.indexer.tree.place[tv], stmt, env.guards, env.facts, (shared,) if loads else (), () if loads else (shared,))]
 
-    def _check_contiguous(self, tv: TensorView, access: Access, width: int, env: Environment) -> None:
-        head = access.index[:-1]
-        if not access.index or any(ATOM in e.free for e in head):
-            raise refused(tv, f"its vector axis is not the last axis of {access.buffer}", "make the vector axis the innermost axis of both tensors")
-        last = access.index[-1]
-        start = substitute(last, {ATOM: const(0)})
-        for v in range(width):
-            if simplify(substitute(last, {ATOM: const(v)}) - start, env.facts) is not const(v):
-                raise refused(tv, f"its vector axis is not contiguous in {access.buffer}", "make the vector axis the innermost axis of both tensors")
-
-    def _source(self, tv: TensorView) -> TensorView:
+    def source(self, tv: TensorView) -> TensorView:
+        """The tensor that a copy reads."""
         read = next(o for o in storage_operands(self.fusion, self.definition(tv)) if isinstance(o, Read))
         return read.tensor
-
-    def _check_aligned(self, tv: TensorView, access: Access, owner: TensorView, width: int, env: Environment) -> None:
-        """The first element of a vector lies at a multiple of its size, if the storage does and rows follow each other without gaps."""
-        while owner in self.indexer.placed:
-            owner = self.indexer.placed[owner][0]
-        shape = tuple(a.extent for a in self.indexer.kept_axes(owner)) if owner in self.indexer.tree.place else owner.shape
-        place = const(0)
-        for e, extent in zip(access.index[len(access.index) - len(shape) :], shape, strict=True):
-            place = place * extent + substitute(e, {ATOM: const(0)})
-        if not is_multiple(simplify(place, env.facts), width, env.facts):
-            raise refused(
-                tv,
-                f"its vectors of {width} elements do not provably start at multiples of {width} in {access.buffer}",
-                "declare extents with tf.dim(..., multiple_of=...), slice at multiples, or use another width",
-            )
 
     def statement(self, tv: TensorView, stmt: Stmt, env: Environment, guards: tuple[Expr, ...]) -> PStmt:
         """A plan statement with its accesses read off."""
@@ -294,12 +291,8 @@ class Statements:
                 writes, reads = (stmt.out,), tuple(o for o in stmt.operands if isinstance(o, Access))
             case Choose():
                 writes, reads = (stmt.out,), tuple(c.operand for c in stmt.cases if isinstance(c.operand, Access))
-            case VectorCopy() | Shuffle():
+            case VectorCopy() | AsyncCopy() | Shuffle():
                 writes, reads = (stmt.out,), (stmt.source,)
-            case TmaLoad():
-                writes = (stmt.out,)
-            case TmaStore():
-                reads = (stmt.source,)
             case _:
                 raise AssertionError(stmt)
         facts = env.facts

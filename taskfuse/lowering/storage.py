@@ -15,7 +15,7 @@ from taskfuse.ir.scalar import Const, Expr, ceildiv, const, simplify
 from taskfuse.ir.types import INDEX_TYPES, MemoryType, ParallelType
 from taskfuse.kir.limits import SHARED_BYTES
 from taskfuse.kir.nodes import Buffer
-from taskfuse.lowering.domains import digits
+from taskfuse.lowering.domains import digits, product
 from taskfuse.lowering.indexing import Indexer
 from taskfuse.lowering.plan import PDispatch, PLoop, PNode, children, is_base, statements
 from taskfuse.lowering.reductions import lane_registers, workspace, workspace_shape
@@ -34,6 +34,8 @@ def buffers(indexer: Indexer, st: Statements, rings: Rings, plan: list[PNode]) -
         memory = indexer.memory[tv]
         if tv not in indexer.placed and not tv.is_output:
             shape = tuple(a.extent for a in indexer.kept_axes(tv))
+            if indexer.in_order(tv):
+                shape = (simplify(product(indexer.kept_axes(tv)), indexer.regions.facts),)
             if rings.slots(tv):
                 shape = (const(rings.slots(tv)), *shape)
             found.append(Buffer(tv.name, tv.dtype, memory, shape, max(1, tv.dtype.bits // 8, st.alignments.get(tv.name, 1))))
@@ -126,8 +128,8 @@ def _size(b: Buffer) -> Expr:
 def lay_out(plan: list[PNode], all_buffers: list[Buffer], limit: int, copied: Container[str]) -> list[Buffer]:
     """Give every Shared buffer its byte offset. Memory is reused only where ``limit`` bytes would not do (overlaying blocks is free).
 
-    Buffers of ``copied``, which bulk copies write or read, share bytes with none of the same block: a barrier orders the accesses of
-    threads, not those of the copy engine.
+    Buffers of ``copied``, which bulk copies write or read, or copies that no thread waits for, share bytes with none of the same block: a
+    barrier orders the accesses of threads, not those of the copy engine.
 
     A lifetime is the range of the children of the innermost block that holds all uses, so that a use inside a loop keeps a value from
     before the loop alive to the loop's end.

@@ -3,6 +3,9 @@
 Two accesses of one buffer conflict if one writes and they may touch one element from different threads. They are ordered already if the
 same thread makes both: if one allocation axis takes, in both, values that determine the thread's index (rule iii of the proof). What is
 left becomes a barrier of the innermost node that holds both, in the block where their paths part, outside of all guards below.
+
+Where one side is an asynchronous read, more is needed before the barrier: writers make their stores visible to the asynchronous proxy, and who
+issued the read waits until it is done. A ring of s slots lets s - 1 younger batches be unfinished then.
 """
 
 from __future__ import annotations
@@ -13,7 +16,22 @@ from taskfuse.ir.scalar import Const, Expr, bounds, const, simplify, substitute,
 from taskfuse.ir.tasks import Node
 from taskfuse.ir.types import BLOCK_TYPES, THREAD_TYPES, MemoryType, ParallelType
 from taskfuse.kir.limits import MAX_NAMED, WARP
-from taskfuse.kir.nodes import Access, Advance, Arrive, Barrier, BarrierScope, BarrierSlot, Buffer, CursorInit, Wait
+from taskfuse.kir.nodes import (
+    Access,
+    Advance,
+    Arrive,
+    Barrier,
+    BarrierScope,
+    BarrierSlot,
+    Buffer,
+    CursorInit,
+    FenceProxyAsync,
+    Queue,
+    Retire,
+    Stmt,
+    Wait,
+)
+from taskfuse.lowering.completion import close_batch, drain_at_exit, open_batch, queue_of, retire_reads
 from taskfuse.lowering.plan import PDispatch, PLoop, PNode, PScope, PStmt, PSync, base_name, children, is_base
 from taskfuse.lowering.regions import Regions, hardware_index
 from taskfuse.schedule.joins import Loop
@@ -31,6 +49,27 @@ class _Block:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class _Need:
+    """What must stand between two uses.
+
+    Attributes:
+        block: where their paths part; ``early`` and ``late`` are the nodes in it that hold them.
+        around: from ``early`` in one iteration of the loop around the block to ``late`` in the next.
+        types: whose indices must meet; empty: none.
+        buffer: why.
+        before: what is done before the barrier.
+    """
+
+    block: _Block
+    early: PNode
+    late: PNode
+    around: bool
+    types: frozenset[ParallelType]
+    buffer: str
+    before: tuple[Stmt, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class _Use:
     """One access of one statement, with the blocks on the way to it."""
 
@@ -39,20 +78,25 @@ class _Use:
     access: Access
     is_write: bool
 
+    @property
+    def queue(self) -> Queue | None:
+        """The queue of an asynchronous read."""
+        return None if self.is_write else queue_of(self.stmt.tv)
+
 
 class Synchronizer:
     """Inserts barriers into one plan.
 
     Args:
         ordered: buffers whose accesses channels order.
-        rings: buffers whose slots change with each iteration of a loop.
+        rings: buffers whose slots change with each iteration of a loop: the loop and the number of slots.
 
     Attributes:
         mbarriers: arrays that stand in for named barriers where a region is not made of whole warps: name, arrivals.
         counters: counters of barriers across blocks.
     """
 
-    def __init__(self, regions: Regions, root: Node, buffers: list[Buffer], ordered: set[str], rings: dict[str, Loop]) -> None:
+    def __init__(self, regions: Regions, root: Node, buffers: list[Buffer], ordered: set[str], rings: dict[str, tuple[Loop, int]]) -> None:
         self.regions = regions
         self.root = root
         self.mbarriers: list[tuple[str, Expr]] = []
@@ -68,6 +112,7 @@ class Synchronizer:
         self._shapes = {b.name: b.shape for b in buffers}
         self._alias = _aliases(buffers)
         self._blocks = 0
+        self._batches: dict[tuple[int, int, Queue], tuple[_Block, PNode, _Use]] = {}
         self._pins: dict[tuple[int, ParallelType], list[tuple[int, Expr, Expr | None, Expr]]] = {}
 
     def insert(self, plan: list[PNode], outputs: set[str]) -> None:
@@ -83,7 +128,7 @@ class Synchronizer:
         groups = [[n for n in group if n in uses] for group in self._alias]
         listed = {n for g in groups for n in g}
         groups += [[n] for n in uses if n not in listed]
-        needs: list[tuple[_Block, PNode, PNode, bool, frozenset[ParallelType], str]] = []
+        needs: list[_Need] = []
         for group in groups:
             found = [u for n in group for u in uses[n]]
             for i, a in enumerate(found):
@@ -91,6 +136,12 @@ class Synchronizer:
                     if (a.is_write or b.is_write) and not (a.is_write and b.is_write and a.access.buffer in outputs):
                         needs += self._needs(a, b)
         self._satisfy(needs)
+        for block, node, use in self._batches.values():
+            assert use.queue is not None
+            at = open_batch(block.nodes, block.nodes.index(node), use.queue)
+            close_batch(block.nodes, at, use.queue)
+            if use.queue is Queue.BULK:
+                drain_at_exit(plan, use.stmt, use.queue)
 
     def _block(self, nodes: list[PNode], node: Node) -> _Block:
         self._blocks += 1
@@ -117,11 +168,17 @@ class Synchronizer:
 
     def _reuses_slot(self, a: _Use, b: _Use, around: PLoop | None) -> bool:
         """False if a ring takes another slot in the next iteration: a slot is used again only past the barrier of the iterations between."""
-        loop = self._rings.get(a.access.buffer)
-        return a.access.buffer != b.access.buffer or loop is None or around is None or around.loop is not loop
+        ring = self._rings.get(a.access.buffer)
+        return a.access.buffer != b.access.buffer or ring is None or around is None or around.loop is not ring[0]
 
-    def _needs(self, a: _Use, b: _Use) -> list[tuple[_Block, PNode, PNode, bool, frozenset[ParallelType], str]]:
-        """Where a barrier must stand between two uses: (block, node after which, node before which, around the loop, types, buffer)."""
+    def _before(self, early: _Use, late: _Use, pending: int) -> tuple[Stmt, ...]:
+        """What is done before the barrier between two uses, if the one that comes first in time, or the other, is asynchronous."""
+        if early.queue is not None and late.is_write:
+            return (retire_reads(early.queue, pending),)
+        return (FenceProxyAsync(),) if early.is_write and late.queue is not None else ()
+
+    def _needs(self, a: _Use, b: _Use) -> list[_Need]:
+        """Where barriers must stand between two uses."""
         if a.access.buffer == b.access.buffer and a.access.buffer in self._ordered:
             return []
         depth = 0
@@ -134,18 +191,25 @@ class Synchronizer:
         if block is not other or (isinstance(first, PScope) and at > 0 and isinstance(a.path[at - 1][1], PDispatch) and first is not second):
             return []
         types = self._crossing(a, b, block.node)
-        if not types:
+        if not types and a.queue is None and b.queue is None:
             return []
+        for use, node in ((a, first), (b, second)):
+            if use.queue is not None:
+                self._batches.setdefault((id(block), id(node), use.queue), (block, node, use))
         loop = next((n for _, n in reversed(a.path[:at]) if isinstance(n, PLoop)), None)
-        found: list[tuple[_Block, PNode, PNode, bool, frozenset[ParallelType], str]] = []
+        found: list[_Need] = []
         if not same:
             ordered = block.nodes.index(first) < block.nodes.index(second)
-            early, late = (first, second) if ordered else (second, first)
-            found.append((block, early, late, False, types, a.access.buffer))
-            if loop is not None and self._reuses_slot(a, b, loop):
-                found.append((block, late, early, True, types, a.access.buffer))
+            (x, early), (y, late) = ((a, first), (b, second)) if ordered else ((b, second), (a, first))
+            found.append(_Need(block, early, late, False, types, a.access.buffer, self._before(x, y, 0)))
+            if loop is not None:
+                reuses = self._reuses_slot(a, b, loop)
+                pending = 0 if reuses else self._rings[a.access.buffer][1] - 1
+                before = self._before(y, x, pending)
+                if reuses or (y.queue is not None and x.is_write):
+                    found.append(_Need(block, late, early, True, types, a.access.buffer, before))
         elif loop is not None and self._reuses_slot(a, b, loop):
-            found.append((block, first, first, True, types, a.access.buffer))
+            found.append(_Need(block, first, first, True, types, a.access.buffer))
         return found
 
     def _crossing(self, a: _Use, b: _Use, node: Node) -> frozenset[ParallelType]:
@@ -210,21 +274,18 @@ class Synchronizer:
 
     # -- barriers -------------------------------------------------------------------------------------------------------------------
 
-    def _satisfy(self, needs: list[tuple[_Block, PNode, PNode, bool, frozenset[ParallelType], str]]) -> None:
-        straight = [n for n in needs if not n[3]]
-        straight.sort(key=lambda n: (n[0].number, n[0].nodes.index(n[2])))
-        for block, early, late, around, types, buffer in [*straight, *(n for n in needs if n[3])]:
-            nodes = block.nodes
-            i, j = nodes.index(early), nodes.index(late)
-            between = nodes[i + 1 : j] if not around else nodes[i + 1 :] + nodes[:j]
-            ready = [n for n in between if isinstance(n, PSync) and n.is_barrier]
-            if any(types <= n.types for n in ready):
-                continue
-            barrier = self._barrier(block.node, types, buffer)
-            if around and j == 0:
-                nodes.append(barrier)
-            else:
-                nodes.insert(j, barrier)
+    def _satisfy(self, needs: list[_Need]) -> None:
+        straight = [n for n in needs if not n.around]
+        straight.sort(key=lambda n: (n.block.number, n.block.nodes.index(n.late)))
+        for need in [*straight, *(n for n in needs if n.around)]:
+            nodes = need.block.nodes
+            i, j = nodes.index(need.early), nodes.index(need.late)
+            between = nodes[i + 1 : j] if not need.around else nodes[i + 1 :] + nodes[:j]
+            ready = next((n for n in between if isinstance(n, PSync) and n.is_barrier and need.types <= n.types), None)
+            if ready is None:
+                ready = self._barrier(need.block.node, need.types, need.buffer) if need.types else PSync((), True)
+                nodes.insert(len(nodes) if need.around and j == 0 else j, ready)
+            ready.stmts = _joined(need.before, ready.stmts)
 
     def _barrier(self, node: Node, types: frozenset[ParallelType], buffer: str) -> PSync:
         """A barrier of all threads of a node's region (and of its blocks, if data crosses them)."""
@@ -294,6 +355,19 @@ class Synchronizer:
     def cursor_inits(self) -> list[CursorInit]:
         """The cursors of the mbarriers that stand in for named barriers."""
         return [CursorInit(c, 1, 0, 0) for c in self.cursors]
+
+
+def _joined(before: tuple[Stmt, ...], stmts: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+    """Statements with others before them, each wait for a queue once, for the fewest unfinished batches."""
+    for b in before:
+        same = next(
+            (s for s in stmts if s == b or (isinstance(s, Retire) and isinstance(b, Retire) and (s.queue, s.read_only) == (b.queue, b.read_only))), None
+        )
+        if same is None:
+            stmts = (b, *stmts)
+        elif isinstance(same, Retire) and isinstance(b, Retire) and b.pending < same.pending:
+            stmts = tuple(b if s is same else s for s in stmts)
+    return stmts
 
 
 def _loop_vars(u: _Use) -> set[str]:

@@ -55,11 +55,32 @@ class WorkLoops:
         self._regions = regions
         self._memory = memory
         self._indexes_registers = indexes_registers
+        loops = list(loops)
+        self._distributing = {loop for loop in loops if self._is_distributed(loop)}
+        self._cuts = {cut for loop in self._distributing if (cut := self._cut(loop, loops)) is not None}
         self._trips = {loop: trips for loop in loops if (trips := self._find(loop)) is not None}
 
     def trips(self, loop: Loop) -> Expr | None:
         """The trips of a work loop, in hardware indices; ``None``: it is none, and its trips are its extent."""
         return self._trips.get(loop)
+
+    def distributes(self, loop: Loop) -> bool:
+        """True if a loop hands out pieces of work: it is Serial in some tensors, and in others thread indices take an iteration each."""
+        return loop in self._distributing
+
+    def is_cut(self, loop: Loop) -> bool:
+        """True if a loop inside of a distributing one runs no trips where the piece of work is empty."""
+        return loop in self._cuts
+
+    def _is_distributed(self, loop: Loop) -> bool:
+        types = {tv.schedule.ptype(a) for tv, a in loop.axes.items()}
+        return any(p.is_loop for p in types) and any(p.is_thread for p in types)
+
+    def _cut(self, loop: Loop, loops: list[Loop]) -> Loop | None:
+        """The outermost loop with code inside of a distributing one."""
+        inside = [x for x in loops if x.depth > loop.depth and x.axes.keys() <= loop.axes.keys() and len(x.axes) > 1]
+        coded = [x for x in inside if all(tv.schedule.ptype(a) is ParallelType.Serial for tv, a in x.axes.items())]
+        return min(coded, key=lambda x: x.depth, default=None)
 
     def split(self, tv: TensorView, axis: Axis) -> Split | None:
         """The split with a remainder whose outer axis is ``axis`` and whose inner axis is bound to a block index."""

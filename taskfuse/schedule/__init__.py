@@ -4,7 +4,7 @@ Every call checks the schedule that it would make before it changes anything, an
 """
 
 from taskfuse.ir.tensor import bind_scheduling
-from taskfuse.schedule import caching, inlining, memory, propagate, rfactor, transforms
+from taskfuse.schedule import atoms, caching, fragments, inlining, memory, propagate, rfactor, transforms
 from taskfuse.schedule import parallelize as binding
 
 
@@ -24,8 +24,10 @@ class _Calls:
     rfactor = staticmethod(rfactor.rfactor)
     set_memory_type = staticmethod(memory.set_memory_type)
     set_allocation_domain = staticmethod(memory.set_allocation_domain)
-    set_atom = staticmethod(binding.set_atom)
+    set_atom = staticmethod(atoms.set_atom)
     circular_buffer = staticmethod(memory.circular_buffer)
+    in_flight = staticmethod(memory.in_flight)
+    fragment = staticmethod(fragments.fragment)
     propagate = staticmethod(propagate.propagate)
 
 

@@ -10,22 +10,22 @@ from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import ParallelType
 from taskfuse.schedule import domain
 from taskfuse.schedule.call import Call, described
-from taskfuse.schedule.parallelize import bind_allocation
 from taskfuse.schedule.replay import ancestors
+from taskfuse.schedule.spread import bind_allocation
 
 
 class AllocationBuilder:
     """A list of axes to be split, merged, reordered, swizzled, padded; then given to ``set_allocation_domain`` of its tensor.
 
-    Nothing changes in the tensor until then. It starts with the loop axes that are neither reduction nor foreign, or with the logical axes
-    if some loop axis is partly foreign or rasterized. Positions are those of the list; negative ones count from its end.
+    Nothing changes in the tensor until then. It starts with the loop axes as far as they are the tensor's own (:func:`default_allocation`).
+    Positions are those of the list; negative ones count from its end.
     """
 
     __slots__ = ("_axes", "_ptypes", "_transforms", "_tv")
 
     def __init__(self, tv: TensorView) -> None:
         self._tv = tv
-        self._axes = _start(tv)
+        self._axes = list(default_allocation(tv))
         self._transforms: list[Transform] = []
         self._ptypes: dict[Axis, ParallelType] = {}
 
@@ -101,10 +101,24 @@ def allocation(tv: TensorView) -> AllocationBuilder:
     return AllocationBuilder(tv)
 
 
-def _start(tv: TensorView) -> list[Axis]:
-    own = [a for a in tv.schedule.loop if not a.is_reduction and not a.is_foreign]
-    for a in own:
-        made, starts = ancestors(tv.schedule.transforms, [a])
-        if any(s.is_foreign for s in starts) or any(isinstance(t, Rasterize) for t in made):
-            return list(tv.logical)
-    return own
+def default_allocation(tv: TensorView) -> tuple[Axis, ...]:
+    """The loop axes as far as they are derived from the tensor's own axes alone, in the order of the loops; no reduction axes.
+
+    Where a loop axis mixes own and foreign axes or has a backward map only, the axes before that transform take its place.
+    """
+    transforms = tv.schedule.transforms
+    below = {x: {x, *(a for t in made for a in t.inputs)} for x in tv.schedule.loop for made, _ in [ancestors(transforms, [x])]}
+    needed = {a for above in below.values() for a in above}
+    cover = list(tv.logical)
+    for t in transforms:
+        if isinstance(t, Rasterize) or not any(o in needed for o in t.outputs) or not all(i in cover for i in t.inputs):
+            continue
+        at = cover.index(t.inputs[0])
+        cover = [a for a in cover if a not in t.inputs]
+        cover[at:at] = list(t.outputs)
+    place = {x: k for k, x in enumerate(tv.schedule.loop)}
+
+    def rank(a: Axis) -> int:
+        return place.get(a, min((place[x] for x in tv.schedule.loop if a in below[x]), default=-1))
+
+    return tuple(sorted(cover, key=rank))

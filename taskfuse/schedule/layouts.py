@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from taskfuse.ir.axes import Axis
 from taskfuse.ir.tensor import AllocationLayout, TensorView
+from taskfuse.ir.types import ParallelType
 from taskfuse.schedule.allocation import allocation
 from taskfuse.schedule.call import Call, constant, described
 
@@ -12,6 +13,7 @@ CHUNK_BYTES = 16
 PERIOD_BYTES = 128
 ROWS = 8
 SPANS = (32, 64, 128)
+FRAGMENT_ROWS, FRAGMENT_HALF, FRAGMENT_COLUMNS, FRAGMENT_PAIR = 16, 8, 8, 2
 
 
 def rowmajor() -> AllocationLayout:
@@ -62,6 +64,35 @@ def swizzled(span_bytes: int) -> AllocationLayout:
             builder.split(-2, shared_rows)
         builder.split(-1, 8 * CHUNK_BYTES // tensor.dtype.bits)
         builder.swizzle(-3 if shared_rows == 1 else -4, -2)
+        return builder(tensor)
+
+    return layout
+
+
+def fragment(halves_first: bool = False) -> AllocationLayout:
+    """How tensor cores hold an m x n matrix in registers: the last two axes, spread over TIDx.
+
+    Rows go 16 to a warp; there, lane 4 * (m % 8) + n % 8 / 2 holds of row m % 8 and of row m % 8 + 8 two columns of every 8 (PTX ISA, "Matrix
+    Fragments for wgmma.mma_async.m64nNk16"). So the element (m, n) lies with thread 32 * (m / 16) + 4 * (m % 8) + n % 8 / 2 in register
+    4 * (n / 8) + 2 * (m % 16 / 8) + n % 2. m must be a constant multiple of 16, n of 8.
+
+    Args:
+        halves_first: the two halves of 8 rows lie one after the other, each with all of its columns: as ``mma.sync`` takes two tiles of its
+            second factor, which has 8 rows.
+    """
+
+    def layout(tensor: TensorView) -> tuple[Axis, ...]:
+        builder = allocation(tensor)
+        call = Call("layouts.fragment", tensor)
+        for k, unit, what in ((-2, FRAGMENT_ROWS, "rows"), (-1, FRAGMENT_COLUMNS, "columns")):
+            _check_multiple(call, len(builder.axes) + k, builder.axes[k], unit, what)
+        builder.split(-2, FRAGMENT_ROWS).split(-2, FRAGMENT_HALF).split(-1, FRAGMENT_COLUMNS).split(
+            -1, FRAGMENT_PAIR
+        )  # [..., w, half, row, column/8, pair, element]
+        # from [..., w, half, row, column/8, pair, element] to [..., w, row, pair, column/8, half, element], or with the halves before the columns
+        builder.reorder({-5: -3, -4: -5, -3: -2, -2: -4} if halves_first else {-5: -2, -4: -5, -3: -3, -2: -4})
+        for k in (-6, -5, -4):
+            builder.parallelize(k, ParallelType.TIDx)
         return builder(tensor)
 
     return layout

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import SupportsIndex
 
+from taskfuse.ir.atoms import Completion
 from taskfuse.ir.axes import Axis, Rasterize
 from taskfuse.ir.scalar import ONE
 from taskfuse.ir.tensor import AllocationLayout, TensorView
@@ -81,6 +82,16 @@ def _check_cover(call: Call, allocation: tuple[Axis, ...]) -> None:
 
 def _logical_text(axes: Iterable[Axis]) -> str:
     return f"derive the axes from the logical axes [{', '.join(str(a.extent) for a in axes)}]"
+
+
+def in_flight(tv: TensorView, batches: object) -> None:
+    """See :meth:`TensorView.in_flight`."""
+    call = Call("in_flight", tv)
+    if not isinstance(batches, SupportsIndex) or batches.__index__() < 0:
+        raise call.error(f"{batches!r} is no number of batches", "use an integer such as 1")
+    if tv.schedule.atom is None or tv.schedule.atom.completion is not Completion.FIFO:
+        raise call.error(f"{tv.name} has no atom that completes in batches", "set_atom first: a tensor-core or bulk store atom")
+    tv.schedule.in_flight = batches.__index__()
 
 
 def circular_buffer(tv: TensorView, stages: object) -> None:

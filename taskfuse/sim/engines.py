@@ -25,10 +25,12 @@ from taskfuse.sim.memory import Proxy, Region, check_incoming
 
 if TYPE_CHECKING:
     from taskfuse.sim.block import Block
+    from taskfuse.sim.copies import ArriveOperation
     from taskfuse.sim.machine import Action
     from taskfuse.sim.observer import Observer
 
 Ints = npt.NDArray[np.int64]
+OPERATIONS = {Queue.WGMMA: "a wgmma", Queue.BULK: "a TMA store", Queue.COPY: "an asynchronous copy"}
 Instruction = Callable[[Agent], Signal | None]
 
 
@@ -112,20 +114,22 @@ class Engines:
     """The engines of a block.
 
     Attributes:
-        queues: per queue and owner: a warp (wgmma) or a thread (bulk).
+        queues: per queue and owner: a warp (wgmma) or a thread (bulk, copy).
         tensor: wgmmas that are not executed yet, in order, per warpgroup.
         loads: TMA loads that are not executed yet.
+        arrivals: arrivals for asynchronous copies that are not counted yet.
         waiters: agents that wait in a retire.
         fences: the memory's clock at the last proxy fence of each thread.
     """
 
-    __slots__ = ("block", "fences", "loads", "queues", "tensor", "waiters")
+    __slots__ = ("arrivals", "block", "fences", "loads", "queues", "tensor", "waiters")
 
     def __init__(self, block: Block) -> None:
         self.block = block
         self.queues: dict[tuple[Queue, int], Fifo] = {}
         self.tensor: dict[int, list[Action]] = {}
         self.loads = 0
+        self.arrivals: list[ArriveOperation] = []
         self.waiters: list[Agent] = []
         self.fences = np.zeros(block.threads, np.int64)
 
@@ -151,11 +155,17 @@ class Engines:
             for (queue, owner), fifo in self.queues.items():
                 if owner not in (warps if queue is Queue.WGMMA else threads):
                     continue
-                if any(fifo.operations()):
-                    what = "wgmma" if queue is Queue.WGMMA else "TMA store"
-                    raise Fault(f"thread exits with a {what} that was never retired", thread=lanes.first)
-        if self.loads and self.block.exited + lanes.count == self.block.threads:
-            raise Fault(f"the block exits while {self.loads} TMA loads are in flight")
+                if any(not self._covers(op, owner) for op in fifo.operations()):
+                    raise Fault(f"thread exits with {OPERATIONS[queue]} that was never retired", thread=lanes.first)
+        if self.block.exited + lanes.count == self.block.threads:
+            if self.loads:
+                raise Fault(f"the block exits while {self.loads} TMA loads are in flight")
+            if self.arrivals:
+                raise Fault(f"the block exits while {len(self.arrivals)} arrivals for asynchronous copies are to come")
+
+    def _covers(self, operation: Operation, owner: int) -> bool:
+        """True if an arrival to come waits for an operation of a thread."""
+        return any(owner in a.owners and operation in a.covered for a in self.arrivals)
 
     # -- Shared memory as the asynchronous proxy sees it ------------------------------------------------------------------------------
 
@@ -219,14 +229,14 @@ class Engines:
 
 def _owners(agent: Agent, queue: Queue) -> list[int]:
     """The owners of the agent's queues."""
-    if queue is Queue.BULK:
+    if queue is not Queue.WGMMA:
         return agent.lanes.ids.tolist()
     check_warps(agent, f"an instruction on the {queue.value} queue")
     return sorted(set((agent.lanes.ids // WARP).tolist()))
 
 
 def commit(stmt: Commit) -> Instruction:
-    """``wgmma.commit_group``, ``cp.async.bulk.commit_group``."""
+    """``wgmma.commit_group``, ``cp.async.bulk.commit_group``, ``cp.async.commit_group``."""
 
     def run(agent: Agent) -> Signal:
         for owner in _owners(agent, stmt.queue):
@@ -237,7 +247,7 @@ def commit(stmt: Commit) -> Instruction:
 
 
 def retire(stmt: Retire) -> Instruction:
-    """``wgmma.wait_group``, ``cp.async.bulk.wait_group`` (``.read``)."""
+    """``wgmma.wait_group``, ``cp.async.bulk.wait_group`` (``.read``), ``cp.async.wait_group``."""
     wanted = Progress.SOURCE_READ if stmt.read_only else Progress.DONE
 
     def run(agent: Agent) -> Signal:
@@ -258,7 +268,7 @@ def may_retire(stmt: Retire) -> Callable[[Agent], bool]:
 
     def holds(agent: Agent) -> bool:
         queues = agent.block.engines.queues
-        owners = agent.lanes.ids.tolist() if stmt.queue is Queue.BULK else set((agent.lanes.ids // WARP).tolist())
+        owners = agent.lanes.ids.tolist() if stmt.queue is not Queue.WGMMA else set((agent.lanes.ids // WARP).tolist())
         return all(queues[stmt.queue, o].done(stmt.pending, wanted) for o in owners if (stmt.queue, o) in queues)
 
     return holds

@@ -8,7 +8,8 @@ order; only there do other kinds of runs branch off. Which steps depend:
 - **Program order**: steps of one thread; an operation's issue, its parts, and the retire that waited for them; what one thread does before
   it comes to a barrier of threads, and what another does after that round. The other order does not exist, so these are no races.
 - **Memory**: two accesses to one byte, one of them a write. The issue of a load counts as a write of its destination, and the retire of what
-  reads Shared memory as a read of its source, since an access between issue and retire is an error. A proxy fence writes the visibility of
+  reads Shared memory as a read of its source, since an access between issue and retire is an error; so is the retire of an asynchronous copy
+  (or the arrival that covers it) a write of its destination. A proxy fence writes the visibility of
   what its threads have written and not fenced before; engines read it.
 - **Arrivals** at an mbarrier, bytes of copies included. Those counted in one phase commute: a phase completes when no arrival and no byte is
   pending, all copies have positive sizes, so no proper part of what completes a phase completes it. (Where a run ends in a phase that has all
@@ -359,6 +360,8 @@ class HappensBefore(Observer):
             step.past |= order
             if (operation, step.name) not in self._dropped:
                 self._dropped.add((operation, step.name))
-                for what, bits in self.steps[self._issues[operation]].reads.items():
-                    if isinstance(what, tuple) and what[0] == "shared":
-                        step.reads[what] = step.reads.get(what, 0) | bits
+                issue = self.steps[self._issues[operation]]
+                for before, now in ((issue.reads, step.reads), (issue.writes, step.writes)):
+                    for what, bits in before.items():
+                        if isinstance(what, tuple) and what[0] == "shared":
+                            now[what] = now.get(what, 0) | bits

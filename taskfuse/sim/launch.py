@@ -153,7 +153,7 @@ class Launch:
         marks = np.zeros(size, np.uint8)
         proxy = None
         if code.uses_engines:
-            proxy = Proxy(np.zeros(size, np.int64), np.zeros(size, np.int32), np.zeros(size, np.int16), np.zeros(size, np.int16))
+            proxy = Proxy(np.zeros(size, np.int64), np.zeros(size, np.int32), *(np.zeros(size, np.int16) for _ in range(3)))
         stores: list[Store] = []
         for region in self.regions:
             match region.memory:

@@ -78,16 +78,18 @@ class Proxy:
         stamps, writers: time and thread of the last generic write.
         readers: asynchronous operations that read it and are not retired.
         incoming: TMA loads issued but not done that write it.
+        copying: asynchronous copies that write it and that neither their issuer has retired nor an arrival has covered.
     """
 
     stamps: Array
     writers: Array
     readers: Array
     incoming: Array
+    copying: Array
 
     def every(self, step: int) -> Proxy:
         """Every ``step``-th element."""
-        return Proxy(self.stamps[::step], self.writers[::step], self.readers[::step], self.incoming[::step])
+        return Proxy(self.stamps[::step], self.writers[::step], self.readers[::step], self.incoming[::step], self.copying[::step])
 
 
 @dataclass(slots=True, eq=False)
@@ -317,9 +319,12 @@ def stamp(memory: Memory, proxy: Proxy, place: Place, lanes: Lanes, region: Regi
 
 
 def check_incoming(proxy: Proxy, index: Any, region: Region) -> None:
-    """Raises :class:`Fault` if a TMA load that writes one of the elements is in flight."""
+    """Raises :class:`Fault` if a TMA load or an asynchronous copy that writes one of the elements is in flight."""
     if np.any(proxy.incoming[index]):
         raise Fault(f"{region} accessed while a TMA load that writes it is in flight", help="wait for the mbarrier of the load")
+    if np.any(proxy.copying[index]):
+        help = "let the thread that issued the copy commit and retire it, or wait for an mbarrier at which it arrives for its copies"
+        raise Fault(f"{region} accessed while an asynchronous copy that writes it may be in flight", help=help)
 
 
 def check_registers(store: Store, place: Place, region: Region) -> None:

@@ -20,6 +20,8 @@ from taskfuse.kir.nodes import (
     Access,
     Advance,
     Arrive,
+    ArriveAsync,
+    AsyncCopy,
     Barrier,
     BarrierScope,
     Bind,
@@ -54,7 +56,7 @@ from taskfuse.kir.nodes import (
     WgmmaFence,
 )
 from taskfuse.kir.walk import walk
-from taskfuse.sim import collectives, computation, engines, matrices, synchronization, tma, wgmma
+from taskfuse.sim import collectives, computation, copies, engines, matrices, synchronization, tma, wgmma
 from taskfuse.sim.agent import Agent, Detour, Signal
 from taskfuse.sim.fault import Fault
 from taskfuse.sim.lanes import Code, groups
@@ -103,7 +105,7 @@ class Program:
         self.fixed = frozenset((*(e.name for e in kernel.extents), *(p.name for p in kernel.params if isinstance(p, HostParam))))
         statements = tuple(walk(kernel))
         self.unit = WARP if any(isinstance(s, Wgmma | Mma | LdMatrix | StMatrix) for s in statements) else 1
-        self.uses_engines = any(_has(statements, kind) for kind in (TmaLoad, TmaStore, Wgmma))
+        self.uses_engines = any(_has(statements, kind) for kind in (AsyncCopy, TmaLoad, TmaStore, Wgmma))
         multiplies = [s for s in statements if isinstance(s, Wgmma)]
         self.accumulators = frozenset(self.numbers[s.acc.buffer] for s in multiplies)
         self.factors = frozenset(self.numbers[s.a.buffer] for s in multiplies if isinstance(s.a, Access))
@@ -159,6 +161,8 @@ class Program:
                 self._emit(computation.choose(self, stmt), self.is_point(stmt.out, *(c.operand for c in stmt.cases)))
             case VectorCopy():
                 self._emit(computation.vector_copy(self, stmt), self.is_point(stmt.out, stmt.source))
+            case AsyncCopy():
+                self._emit(copies.copy(self, stmt), point=True)
             case Barrier():
                 self._barrier(stmt)
             case InitBarrier():
@@ -167,6 +171,8 @@ class Program:
                 self._emit(synchronization.fence_init, point=True)
             case Arrive():
                 self._emit(synchronization.arrive(self, stmt.barrier, None), point=True)
+            case ArriveAsync():
+                self._emit(copies.arrive(self, stmt), point=True)
             case Expect():
                 self._emit(synchronization.arrive(self, stmt.barrier, stmt.bytes), point=True)
             case Wait():

@@ -11,7 +11,7 @@ from taskfuse.errors import SimulationError
 from taskfuse.ir.values import NATIVE, Values
 from taskfuse.kir.kernel import Kernel
 from taskfuse.kir.limits import WARP
-from taskfuse.kir.nodes import Bind, For, If, TmaLoad, TmaStore, Wgmma
+from taskfuse.kir.nodes import ArriveAsync, AsyncCopy, Bind, For, If, TmaLoad, TmaStore, Wgmma
 from taskfuse.kir.printer import stmt_text
 from taskfuse.sim.agent import Agent, Signal
 from taskfuse.sim.fault import Fault
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from taskfuse.sim.block import Block
     from taskfuse.sim.program import Program
 
-ENGINES = {TmaLoad: "TMA load", TmaStore: "TMA store", Wgmma: "tensor core"}
+ENGINES = {TmaLoad: "TMA load", TmaStore: "TMA store", Wgmma: "tensor core", AsyncCopy: "async copy", ArriveAsync: "async arrival"}
 
 
 def timeline(
@@ -178,7 +178,7 @@ class _Recording(Observer):
     def issue(self, operation: Action) -> None:
         assert self.current is not None
         source = self.program.sources[operation.pc]
-        assert isinstance(source, TmaLoad | TmaStore | Wgmma)
+        assert isinstance(source, TmaLoad | TmaStore | Wgmma | AsyncCopy | ArriveAsync)
         row = self._engine(operation.block, ENGINES[type(source)])
         row.slot = self.current[0].slot
         self.busy[row] = operation

@@ -62,7 +62,7 @@ def _block(block: Block) -> Hashable:
             # clock times differ between equal states: what counts is whether the writer has fenced
             proxy, part = store.proxy, slice(region.start, region.start + region.elements * region.step, region.step)
             unfenced = proxy.stamps[part] > engines.fences[proxy.writers[part]]
-            contents.append(_bytes(np.where(unfenced, proxy.writers[part], -1), proxy.readers[part], proxy.incoming[part]))
+            contents.append(_bytes(np.where(unfenced, proxy.writers[part], -1), proxy.readers[part], proxy.incoming[part], proxy.copying[part]))
     barriers = tuple((c.count, c.pending, c.bytes, c.phases, c.fenced) for cells in block.mbarriers.values() for c in cells)
     meetings = (
         block.meeting.arrived,
@@ -76,4 +76,5 @@ def _block(block: Block) -> Hashable:
         )
     )
     tensor = tuple(sorted((group, len(queue)) for group, queue in engines.tensor.items()))
-    return (block.number, tuple(contents), barriers, meetings, queues, tensor, engines.loads, block.exited, tuple(sorted(memory.unfenced)))
+    arrivals = tuple(sorted((a.pc, a.thread, a.barrier.name, len(a.owners), a.left) for a in engines.arrivals))
+    return (block.number, tuple(contents), barriers, meetings, queues, tensor, engines.loads, arrivals, block.exited, tuple(sorted(memory.unfenced)))

@@ -13,12 +13,14 @@ from dataclasses import dataclass, replace
 from itertools import islice
 
 from taskfuse.check import Verdict, verify
-from taskfuse.ir.scalar import Const, Expr, Sym, const, lt, substitute, sym
+from taskfuse.ir.scalar import TRUE, Const, Expr, Sym, const, lt, substitute, sym
 from taskfuse.ir.types import MemoryType
 from taskfuse.kir import Kernel, bodies, map_expressions, map_stmts, walk, with_bodies
 from taskfuse.kir.nodes import (
     Advance,
     Arrive,
+    ArriveAsync,
+    AsyncCopy,
     Barrier,
     BarrierScope,
     BarrierSlot,
@@ -158,7 +160,7 @@ def _slot_of(stage: int, *, writes: bool) -> Callable[[Kernel], Mutants]:
     def apply(kernel: Kernel) -> Mutants:
         slots = {s.name: s.slots for s in walk(kernel) if isinstance(s, CursorInit)}
         for s in walk(kernel):
-            if not isinstance(s, (Compute, Choose, VectorCopy)):
+            if not isinstance(s, (AsyncCopy, Compute, Choose, VectorCopy)):
                 continue
             for name, n in slots.items():
                 wrong = (sym(f"{name}.slot") + stage) % n
@@ -207,7 +209,7 @@ def _unguarded(kernel: Kernel) -> Mutants:
             isinstance(s, If)
             and len(s.branches) == 1
             and s.branches[0].label is None
-            and all(isinstance(t, (Compute, Choose, VectorCopy)) for t in s.branches[0].body)
+            and all(isinstance(t, (AsyncCopy, Compute, Choose, VectorCopy)) for t in s.branches[0].body)
         ):
             yield _at(kernel, s, s.branches[0].body)
 
@@ -305,6 +307,16 @@ def _bytes(by: int) -> Callable[[Stmt], Stmt]:
 def _plain(s: Stmt) -> Stmt:
     assert isinstance(s, Expect)
     return Arrive(s.barrier)
+
+
+def _at_once(s: Stmt) -> Stmt:
+    assert isinstance(s, ArriveAsync)
+    return Arrive(s.barrier)
+
+
+def _unconditional(s: Stmt) -> Stmt | None:
+    assert isinstance(s, AsyncCopy)
+    return replace(s, valid=TRUE) if s.valid is not TRUE else None
 
 
 def _narrow(s: Stmt) -> Stmt | None:
@@ -433,6 +445,12 @@ OPERATORS: tuple[Operator, ...] = (
     Operator("arrive without bytes", _change(Expect, _plain)),
     Operator("drop expect", _drop(Expect)),
     Operator("drop load", _drop(TmaLoad)),
+    Operator("drop async arrive", _drop(ArriveAsync)),
+    Operator("repeat async arrive", _repeat(ArriveAsync)),
+    Operator("arrive at once for copies", _change(ArriveAsync, _at_once)),
+    Operator("async arrive earlier", _swapped(ArriveAsync, -1)),
+    Operator("copy later", _swapped(AsyncCopy, 1)),
+    Operator("copy what is not there", _change(AsyncCopy, _unconditional)),
     Operator("drop proxy fence", _drop(FenceProxyAsync)),
     Operator("drop wgmma fence", _drop(WgmmaFence)),
     Operator("drop retire", _drop(Retire)),

@@ -33,6 +33,7 @@ class CaseOptions:
         transforms: share of tensors (or of propagated references) that are split, merged, reordered, swizzled.
         caches: share of fusions with cache_before and cache_after.
         warps: share of fusions whose tensors are all split by the factors of one block of threads, mostly of whole warps.
+        copies: share of fusions whose inputs are copied, and of such copies that are asynchronous (cp.async).
         streams: share of fusions that bulk copies bring tiles to and take tiles from.
         persistent: share of fusions in which every block loops over its share of the work.
         rfactors: share of reductions that are tried to be split in two.
@@ -66,6 +67,7 @@ class CaseOptions:
     transforms: int = 50
     caches: int = 25
     warps: int = 6
+    copies: int = 0
     streams: int = 0
     persistent: int = 0
     rfactors: int = 30
@@ -82,7 +84,20 @@ EXACT = CaseOptions(ops=6, sizes=(1, 2, 3, 4, 5, 7, 8, 9), dtypes=(float32, floa
 
 # Mostly chains whose loops can be shared, so that what crosses tasks travels through rings.
 PIPELINES = CaseOptions(
-    ops=8, views=3, selects=2, reductions=6, matmuls=1, composites=0, unclaimed=2, block_types=8, transforms=25, caches=15, memory=4, distributed=60, stages=100
+    ops=8,
+    views=3,
+    selects=2,
+    reductions=6,
+    matmuls=1,
+    composites=0,
+    unclaimed=2,
+    block_types=8,
+    transforms=25,
+    caches=15,
+    memory=4,
+    distributed=60,
+    stages=100,
+    copies=70,
 )
 
 # Mostly pipelines of persistent kernels: tiles or rows dealt out to a few blocks.

@@ -151,7 +151,7 @@ class Recorder:
             case DType():
                 return f"tf.{value.name}_" if value.is_bool else f"tf.{value.name}"
             case Atom():
-                return f"tf.atoms.{value.name.upper()}"
+                return f"tf.atoms.{value.name.upper()}" if value.tile is None or value.contraction is None else f"tf.atoms.find({value.name!r})"
             case Dim():
                 return f"tf.dim({value.name!r}, multiple_of={value.multiple_of}, min={value.min}, max={value.max})"
             case Enum():

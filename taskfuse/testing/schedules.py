@@ -10,10 +10,11 @@ import math
 from collections.abc import Callable, Sequence
 
 import taskfuse as tf
+from taskfuse.ir.atoms import CP_ASYNC
 from taskfuse.ir.axes import Axis
 from taskfuse.ir.elementwise import ELEMENTWISE
-from taskfuse.ir.expr import Pointwise
-from taskfuse.ir.scalar import Const, Expr
+from taskfuse.ir.expr import Pointwise, Read
+from taskfuse.ir.scalar import Const, Expr, const
 from taskfuse.ir.storage import has_code, storage_uses
 from taskfuse.ir.tasks import Task
 from taskfuse.ir.tensor import TensorView
@@ -26,6 +27,7 @@ from taskfuse.testing.program import Recorder, Spelled
 FACTORS = (2, 3, 4, 4, 5, 8)
 BLOCKS_PER_TENSOR = 16
 UNROLLED = 8
+LEAST = CP_ASYNC.min_bytes
 
 _X, _Y, _Z = THREAD_TYPES
 BLOCKS = (
@@ -74,6 +76,9 @@ class Scheduler:
 
     def cache(self) -> None:
         """Put copies between tensors and their readers, or between tensors and their definitions."""
+        if self.options.copies and self.chooser.chance(self.options.copies):
+            for tv in self.chooser.some(self.fusion.inputs, 70):
+                self.recorder.attempt(tv, "cache_after")
         if not self.chooser.chance(self.options.caches):
             return
         for tv in self.chooser.some(self.fusion.tensors(), 30):
@@ -276,6 +281,10 @@ class Scheduler:
         """Let copies move several elements at once."""
         for tv in self.computed():
             match self.fusion.definition(tv):
+                case Pointwise(op=op, operands=(Read(tensor=source),)) if (
+                    op is ELEMENTWISE["copy"] and source.is_input and self.options.copies and self.chooser.chance(self.options.copies)
+                ):
+                    self._copy_asynchronously(tv)
                 case Pointwise(op=op) if op is ELEMENTWISE["copy"] and tv.loop and self.chooser.chance(40):
                     width = self.chooser.pick((2, 4))
                     last = tv.loop[-1].extent
@@ -284,6 +293,20 @@ class Scheduler:
                         self.recorder.attempt(tv.axis(-1), "parallelize", ParallelType.Vectorize)
                 case _:
                     pass
+
+    def _copy_asynchronously(self, tv: TensorView) -> None:
+        """A copy of an input to Shared memory by ``cp.async``, of 4, 8 or 16 bytes."""
+        size = tv.dtype.itemsize
+        width = max(self.chooser.pick((4, 8, 16)) // size, 1)
+        last = tv.loop[-1].extent if tv.loop else const(1)
+        if width > 1 and isinstance(last, Const) and last.value and last.value % width == 0:
+            self.recorder.attempt(tv, "split", -1, width)
+        elif size < LEAST:
+            return
+        else:
+            width = 1
+        if self.recorder.attempt(tv, "set_atom", CP_ASYNC, [-1] if width > 1 else []) is not None:
+            self.recorder.attempt(tv, "set_memory_type", MemoryType.Shared)
 
     # -- sharing loops --------------------------------------------------------------------------------------------------------------
 

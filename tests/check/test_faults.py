@@ -24,6 +24,8 @@ ARGUMENTS: dict[str, list[npt.NDArray[Any]]] = {
     "double": [X.normal(size=(16, 32)).astype(np.float32)],
     "exchange": [X.normal(size=(3, 4, 32)).astype(np.float32)],
     "rotate": [X.normal(size=(3, 32)).astype(np.float32)],
+    "async_ring": [X.normal(size=(9, 32)).astype(np.float32)],
+    "async_tile": [X.normal(size=(5, 32)).astype(np.float32)],
     "stream": [X.normal(size=(13, 12)).astype(np.float32)],
 }
 BUILT: dict[str, Callable[[], tf.Fusion]] = {"stream": lambda: stream.build(blocks=2, rows=4, columns=32, warps=1, stages=2)}
@@ -51,7 +53,7 @@ def test_what_is_proved_behaves(name: str) -> None:
 
 
 def test_every_operator_plants_something() -> None:
-    hosts = ("stream", "ring", "double", "exchange", "rotate", "gemm", "pipeline", "horizontal_fusion")
+    hosts = ("stream", "ring", "async_ring", "double", "exchange", "rotate", "gemm", "pipeline", "horizontal_fusion")
     silent = {op.name for op in OPERATORS if all(next(mutants(op, h), None) is None for h in hosts)}
     assert silent <= {"turn to instance 0", "shuffle in half a warp"}  # no example has a distributed ring, or a shuffle
 
@@ -70,6 +72,11 @@ WRONG = {
         "drop proxy fence", "proxy fence later", "drop retire", "retire one less", "retire later", "drop commit", "commit later", "expect more bytes",
         "expect fewer bytes", "drop load", "barrier earlier", "one trip less", "drop arrive", "flip parity",
     ),
+    "async_ring": (
+        "drop async arrive", "repeat async arrive", "arrive at once for copies", "async arrive earlier", "copy later", "copy what is not there", "drop wait",
+        "wait later", "count threads for warps", "count one less",
+    ),
+    "async_tile": ("drop commit", "commit later", "drop retire", "retire one less", "retire later", "drop block barrier", "barrier earlier"),
     "gemm": ("retire one less", "registers of one warpgroup more"),
 }  # fmt: skip
 

@@ -123,7 +123,8 @@ FOR for in 0..2 UNROLL:
 
 def test_names_of_helpers_are_taken() -> None:
     helpers = [h for module in (instructions, matrices) for h in vars(module).values() if isinstance(h, Helper)]
-    helpers += [instructions.copy_vector(16), instructions.tma_load(3), instructions.tma_store(1), instructions.set_registers(40, 168)]
+    helpers += [instructions.copy_vector(16), instructions.async_copy(4, fills=True), instructions.async_copy(16, fills=False)]
+    helpers += [instructions.tma_load(3), instructions.tma_store(1), instructions.set_registers(40, 168)]
     helpers += [instructions.cluster_index("x"), FLOOR_DIVIDE, FLOOR_MODULO, DIVISOR]
     register = Access("r", (const(0),))
     tile = Descriptor(register, const(0), 0, 0, 0, Major.MN)

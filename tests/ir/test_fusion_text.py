@@ -80,7 +80,7 @@ class Same:
         assert (s.allocation is None) == (t.allocation is None)
         self.all_axes(s.allocation or (), t.allocation or ())
         self.all_axes(s.atom_axes, t.atom_axes)
-        assert (s.inline, s.memory, s.stages, s.atom) == (t.inline, t.memory, t.stages, t.atom)
+        assert (s.inline, s.memory, s.stages, s.atom, s.in_flight) == (t.inline, t.memory, t.stages, t.atom, t.in_flight)
         bound = {self.axes[a]: p for a, p in s.ptypes.items() if p is not P.Serial and a in self.axes}
         assert bound == {a: p for a, p in t.ptypes.items() if p is not P.Serial}
 
@@ -400,7 +400,7 @@ def fields_of(cls: type) -> set[str]:
 @pytest.mark.parametrize(
     ("cls", "printed", "left_out"),
     [
-        (TensorSchedule, "loop transforms ptypes inline memory allocation stages atom atom_axes", ""),
+        (TensorSchedule, "loop transforms ptypes inline memory allocation stages atom atom_axes in_flight", ""),
         (TensorView, "id name dtype root logical schedule origin", "fusion location"),
         (Scalar, "id name dtype", "fusion location"),
         (Task, "name tensors budget", "tree parent location"),

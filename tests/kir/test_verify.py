@@ -110,6 +110,24 @@ STATEMENTS = [
     ("COPY r <- b[0] width 4", "a vector copy needs an axis on both sides", "COPY acc[0] <- b[0] width 4"),
     ("COPY f[0] <- b[0] width 8", "a vector of 8 float32: widths are 2, 4, 8 and 16, and at most 16 bytes", "COPY y[0, 0] <- x[0, 0] width 8"),
     ("COPY f[0] <- b[0] width 3", "a vector of 3 float32: widths are 2, 4, 8 and 16, and at most 16 bytes", "COPY f[0] <- b[0] width 2"),
+    ("COPY.async f[0] <- b[0] width 4 if N", "the condition N is not a boolean", "COPY.async f[0] <- b[0] width 4 if N > 0"),
+    (
+        "COPY.async f[0] <- low[0, 0] width 4",
+        "an asynchronous copy is from Global to Shared memory, not from 'low' to 'f'",
+        "COPY.async f[0] <- b[0] width 4",
+    ),
+    (
+        "COPY.async acc[0] <- b[0] width 4",
+        "an asynchronous copy is from Global to Shared memory, not from 'b' to 'acc'",
+        "COPY.async f[0] <- b[0] width 1",
+    ),
+    ("COPY.async f[0] <- x[0, 0] width 2", "an asynchronous copy does not convert: 'f' is float32, 'x' is bfloat16", "COPY.async f[0] <- b[0] width 2"),
+    (
+        "COPY.async s[0, 0, 0] <- x[0, 0] width 1",
+        "an asynchronous copy of 1 bfloat16: 4, 8 or 16 bytes are possible",
+        "COPY.async s[0, 0, 0] <- x[0, 0] width 2",
+    ),
+    ("COPY.async f[0] <- b[0] width 8", "an asynchronous copy of 8 float32: 4, 8 or 16 bytes are possible", "COPY.async s[0, 0, 0] <- x[0, 0] width 8"),
     # synchronization
     ("SYNC block 64", "a block barrier of 64 threads in blocks of 128", "SYNC block 128"),
     ("SYNC warp 33", "a warp barrier of 33 threads: 1 to 32 are possible", "SYNC warp 16"),
@@ -170,6 +188,7 @@ STATEMENTS = [
         "FOR i in 0..4 UNROLL:\n  SHUFFLE acc[i] <- r xor 8",
     ),
     ("RETIRE wgmma.read <= 0", "wgmma has no retire of reads only", "RETIRE bulk.read <= 0"),
+    ("RETIRE copy.read <= 0", "copy has no retire of reads only", "RETIRE copy <= 7"),
     ("RETIRE bulk <= 8", "a retire to 8 unfinished batches: 0 to 7 are possible", "RETIRE bulk <= 7"),
     ("SETMAXNREG 20", "setmaxnreg 20: multiples of 8 from 24 to 256 are possible", "SETMAXNREG 24"),
     ("SETMAXNREG 42", "setmaxnreg 42: multiples of 8 from 24 to 256 are possible", "SETMAXNREG 256"),

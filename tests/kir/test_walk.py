@@ -6,7 +6,7 @@ import pytest
 
 from taskfuse.ir.scalar import Expr, const, substitute, sym
 from taskfuse.kir import Kernel, accesses, barrier_slots, bodies, expressions, map_expressions, map_operand, map_stmts, parse_kernel, walk, with_bodies
-from taskfuse.kir.nodes import Access, Compute, For, If, IndexOf, Stmt, VectorCopy
+from taskfuse.kir.nodes import Access, ArriveAsync, AsyncCopy, BarrierSlot, Compute, For, If, IndexOf, Stmt, VectorCopy
 
 PATHS = sorted((Path(__file__).parent.parent / "kernels").glob("*.kir"))
 HEADER = "KERNEL k(x: float32[N], alpha: float32) -> (y: float32[N])\n  DIM N\n  GRID (1, 1, 1)  BLOCK (32, 1, 1)\n  LOCAL r: float32[]\n\n"
@@ -93,6 +93,19 @@ def test_accesses_and_mbarriers_of_asynchronous_statements() -> None:
     assert named["Wgmma"] == (["acc"], ["a_s", "b_s", "acc"], [])
     assert named["StMatrix"] == (["d_s"], ["d_r"], [])
     assert named["Wait"] == ([], [], ["full"])
+
+
+def test_accesses_and_expressions_of_asynchronous_copies() -> None:
+    kernel = parse_kernel(next(p for p in PATHS if p.stem == "async_ring").read_text())
+    copy = next(s for s in walk(kernel) if isinstance(s, AsyncCopy))
+    assert [[a.buffer for a in side] for side in accesses(copy)] == [["s"], ["x"]]
+    assert list(expressions(copy)) == [*copy.out.index, *copy.source.index, copy.valid]
+    moved = map_expressions(copy, lambda e: substitute(e, {"k": const(7)}))
+    assert isinstance(moved, AsyncCopy)
+    assert all("k" not in e.free for e in expressions(moved))
+    arrive = next(s for s in walk(kernel) if isinstance(s, ArriveAsync))
+    assert [b.name for b in barrier_slots(arrive)] == ["full"]
+    assert map_expressions(arrive, lambda e: e + 1) == ArriveAsync(BarrierSlot("full", arrive.barrier.slot + 1))
 
 
 def test_map_operand_and_with_bodies() -> None:

@@ -183,3 +183,38 @@ def test_a_budget_belongs_to_a_role(node: str) -> None:
         "help: give the budget to a role: a member of a vertical group"
     )
     assert (load.budget, compute.budget) == (None, None)
+
+
+def kept(words: int) -> tuple[tf.Fusion, Node, Node]:
+    """load -> compute, the second keeping so many words in registers."""
+    with tf.Fusion("kept") as fusion:
+        x = tf.define_tensor([2, words, 128])
+        a = tf.neg(x)
+        b = tf.add(a, 1.0)
+        c = tf.copy(b)
+        fusion.add_output(c)
+    for tv in (a, b, c):
+        bind(tv, P.Serial, P.Serial, P.TIDx)
+    a.inline_at(1)
+    b.inline_at(1)
+    load, compute = fusion.task([a], "load"), fusion.task([b, c], "compute")
+    fusion.group([load, compute], "g").parallelize(P.TIDz)
+    return fusion, load, compute
+
+
+@pytest.mark.parametrize(("words", "found"), [(64, [40, 240]), (8, [240, 240])])
+def test_chosen_budgets_follow_what_roles_keep(words: int, found: list[int]) -> None:
+    fusion, load, compute = kept(words)
+    load.registers()
+    compute.registers()
+    kernel = agrees(fusion, numbers(2, words, 128), schedulers=FEW)
+    assert budgets(kernel) == found
+    assert str(fusion).count("registers chosen") == 2
+    assert str(tf.parse_fusion(str(fusion))) == str(fusion)
+
+
+def test_a_chosen_budget_takes_what_is_left() -> None:
+    fusion, load, compute = kept(64)
+    load.registers(24)
+    compute.registers()
+    assert budgets(tf.lower(fusion)) == [24, 240]

@@ -1,0 +1,79 @@
+"""Divisions that do not change inside of a body, computed once where the body begins.
+
+A quotient by something that differs between threads or iterations costs dozens of instructions, and the compiler leaves it in the branch of a guard. So
+a body starts with names for those of its quotients and remainders that loops in it repeat, or that it uses more than once. They are integers of
+indices and extents: computing one that no iteration would have computed does no harm.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Container, Iterator, Mapping
+
+from taskfuse.ir.scalar import Expr, FloorDiv, Mod
+from taskfuse.ir.scalar.expr import children
+from taskfuse.kir import Kernel
+from taskfuse.kir.nodes import CursorInit, For, Stmt
+from taskfuse.kir.walk import bodies, expressions, walk
+
+_MANY = 2
+"""Uses that make a name worth it; one in a loop counts as that many."""
+
+
+class Divisions:
+    """The divisions of one kernel that bodies may begin with.
+
+    Args:
+        uniform: symbols whose values are the launch's: dividing by them is cheap.
+    """
+
+    def __init__(self, kernel: Kernel, uniform: frozenset[str]) -> None:
+        self._uniform = uniform
+        statements = list(walk(kernel))
+        self._moving = {f"{s.name}.{part}" for s in statements if isinstance(s, CursorInit) for part in ("slot", "parity")}
+        self._any = any(self._is_costly(e) for s in statements for whole in expressions(s) for e in _inside(whole))
+
+    def _is_costly(self, e: Expr) -> bool:
+        return isinstance(e, FloorDiv | Mod) and not e.b.free <= self._uniform
+
+    def of(self, body: tuple[Stmt, ...], known: Mapping[Expr, object]) -> list[Expr]:
+        """What to name at the start of ``body``, in an order in which each needs only those before it.
+
+        Args:
+            known: what has a name already.
+        """
+        if not self._any:
+            return []
+        unset = self._moving | {s.var for s in walk(body) if isinstance(s, For)}
+        uses: Counter[Expr] = Counter()
+        for stmt in body:
+            self._count(stmt, unset, known, 1, uses)
+        found = {e for e, n in uses.items() if n >= _MANY}
+        inner = Counter(e for whole in found for e in set(_inside(whole)) if e is not whole and self._is_costly(e) and e not in known)
+        found |= {e for e, n in inner.items() if n >= _MANY or uses[e]}
+        return sorted(found, key=lambda e: (sum(1 for _ in _inside(e)), str(e)))
+
+    def _count(self, stmt: Stmt, unset: Container[str], known: Mapping[Expr, object], weight: int, uses: Counter[Expr]) -> None:
+        for e in expressions(stmt):
+            for part in self._largest(e, unset, known):
+                uses[part] += weight
+        inside = _MANY if isinstance(stmt, For) else weight
+        for body in bodies(stmt):
+            for inner in body:
+                self._count(inner, unset, known, inside, uses)
+
+    def _largest(self, e: Expr, unset: Container[str], known: Mapping[Expr, object]) -> Iterator[Expr]:
+        """The costly parts of an expression whose symbols all have values, and that stand in no other such part."""
+        if e in known:
+            return
+        if self._is_costly(e) and not any(name in unset for name in e.free):
+            yield e
+            return
+        for part in children(e):
+            yield from self._largest(part, unset, known)
+
+
+def _inside(e: Expr) -> Iterator[Expr]:
+    yield e
+    for part in children(e):
+        yield from _inside(part)

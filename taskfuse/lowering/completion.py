@@ -1,0 +1,86 @@
+"""Batches of asynchronous atoms: where they open and close, and what is waited for before their operands change.
+
+An atom of a FIFO completion reads its operands, and writes its result, at any time until its batch is retired (PTX ISA, "Asynchronous
+operations"). So each batch is committed after its last instruction; before a slot that it reads is given back, or written again by the same
+role, the batch is retired; and so it is before its result is read. With ``n`` younger batches issued, a wait for at most ``n`` unfinished ones
+retires it: younger batches that other atoms commit to the same queue only make that wait longer.
+"""
+
+from __future__ import annotations
+
+from taskfuse.ir.atoms import Completion, Instruction
+from taskfuse.ir.tensor import TensorView
+from taskfuse.kir.nodes import Commit, Queue, Retire, Stmt, WgmmaFence
+from taskfuse.lowering.plan import PDispatch, PLoop, PNode, PStmt, PSync, children, statements
+
+QUEUES = {Instruction.WGMMA: Queue.WGMMA, Instruction.TMA_STORE: Queue.BULK}
+"""The queue that an instruction is committed to."""
+_BEFORE: dict[Queue, tuple[Stmt, ...]] = {Queue.WGMMA: (WgmmaFence(),), Queue.BULK: ()}
+"""What opens a batch: register accesses come before the instructions of wgmma (PTX ISA, "wgmma.fence")."""
+_FINISH_READING = frozenset({Queue.BULK})
+"""The queues that tell reading from finishing."""
+
+
+def queue_of(tv: TensorView) -> Queue | None:
+    """The queue that the atom of ``tv`` is committed to; ``None`` if its effect needs no retire."""
+    atom = tv.schedule.atom
+    return QUEUES[atom.instruction] if atom is not None and atom.completion is Completion.FIFO else None
+
+
+def queues(issued: list[PStmt]) -> dict[Queue, int]:
+    """The queues of some statements, and the least number of batches that may be in flight in each."""
+    found: dict[Queue, int] = {}
+    for s in issued:
+        queue = queue_of(s.tv)
+        if queue is not None:
+            found[queue] = min(found.get(queue, s.tv.schedule.in_flight), s.tv.schedule.in_flight)
+    return found
+
+
+def retire_reads(queue: Queue, pending: int) -> Retire:
+    """Wait until all but ``pending`` batches have read their sources."""
+    return Retire(queue, pending, read_only=queue in _FINISH_READING)
+
+
+def open_batch(nodes: list[PNode], at: int, queue: Queue) -> int:
+    """Open a batch before the node at ``at``. Returns the new place of that node."""
+    before = _BEFORE[queue]
+    waits = at
+    while waits > 0 and isinstance(node := nodes[waits - 1], PSync):
+        waits -= 1
+        if node.stmts == before:
+            return at
+    if not before:
+        return at
+    nodes.insert(at, PSync(before))
+    return at + 1
+
+
+def close_batch(nodes: list[PNode], at: int, queue: Queue) -> int:
+    """Close the batch that the node at ``at`` ends, unless that is done. Returns the place after what closes it."""
+    follow = nodes[at + 1] if at + 1 < len(nodes) else None
+    if not (isinstance(follow, PSync) and follow.stmts == (Commit(queue),)):
+        nodes.insert(at + 1, PSync((Commit(queue),)))
+    return at + 2
+
+
+def frame_of(plan: list[PNode], stmt: PStmt) -> list[PNode]:
+    """The code of the innermost arm around a statement that stands under no loop; the whole plan if none does."""
+    for n in plan:
+        if not any(s is stmt for s in statements([n])):
+            continue
+        if isinstance(n, PLoop | PStmt | PSync):
+            return plan
+        for block in children(n):
+            if any(s is stmt for s in statements(block)):
+                inner = frame_of(block, stmt)
+                return plan if inner is block and not isinstance(n, PDispatch) else inner
+    return plan
+
+
+def drain_at_exit(plan: list[PNode], stmt: PStmt, queue: Queue) -> None:
+    """Retire all batches before the role ends: no thread leaves while its batches read Shared memory or write results."""
+    frame = frame_of(plan, stmt)
+    drain = PSync((Retire(queue, 0),))
+    if not (frame and isinstance(last := frame[-1], PSync) and last.stmts == drain.stmts):
+        frame.append(drain)

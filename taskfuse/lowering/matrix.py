@@ -1,0 +1,144 @@
+"""Matrix descriptors of wgmma: derived from an operand's allocation domain, and checked on every point of its tile.
+
+An operand is a tile of rows (m or n) by k in Shared memory. The instruction finds element (r, k) at an address that the descriptor's two
+strides and its swizzle determine (PTX ISA, "Asynchronous Warpgroup Level Matrix Shared Memory Layout"). With the swizzle undone, in bytes
+from the start, s the span of the swizzle and kb, rb the bytes of k and r:
+
+    K-major, span s:   r/8 * SBO + r%8 * s + kb                      (kb < s)
+    K-major, none:     r/8 * SBO + kb/16 * LBO + r%8 * 16 + kb%16
+    MN-major, span s:  rb/s * LBO + k/8 * SBO + k%8 * s + rb%s
+
+So the strides are differences of addresses, and the layout fits if all points agree. A tile that fits none is an error.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from taskfuse.ir.scalar import Expr, Facts, bounds, const, evaluate, is_multiple, simplify, substitute, sym
+from taskfuse.kir.nodes import Major
+from taskfuse.lowering.bulk import SWIZZLES, swizzled
+
+GROUP = 8
+CORE_BYTES = 16
+MN_ITEMSIZE = 2
+"""Operands of 16 bits may be MN-major; all others are K-major."""
+MAX_PHASES = 4096
+
+Points = NDArray[np.int64]
+
+
+class NoDescriptorError(Exception):
+    """No descriptor finds the elements of the tile: why, and what would help."""
+
+    def __init__(self, reason: str, help: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.help = help
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """How the instruction finds an operand.
+
+    Attributes:
+        start: index of the tile's first element, whose address the descriptor holds.
+        swizzle, lbo, sbo, major: as in :class:`taskfuse.kir.nodes.Descriptor`.
+        align: bytes that the buffer must be aligned to.
+    """
+
+    start: tuple[Expr, ...]
+    swizzle: int
+    lbo: int
+    sbo: int
+    major: Major
+    align: int
+
+
+def derive(place: Sequence[Expr], shape: Sequence[Expr], itemsize: int, rows: tuple[str, int], k: tuple[str, int], facts: Facts) -> Tile:
+    """The descriptor of the tile of ``rows`` x ``k`` (symbol and extent) at index ``place`` of a buffer of ``shape`` (row-major).
+
+    Raises:
+        NoDescriptorError: no layout of the instruction fits.
+    """
+    atoms = {rows[0]: rows[1], k[0]: k[1]}
+    zero = {name: const(0) for name in atoms}
+    offset: Expr = const(0)
+    for i, extent in zip(place, shape, strict=True):
+        offset = offset * extent + i
+    offset = simplify(offset * itemsize, facts)
+    for swizzle in SWIZZLES:
+        period = max(8 * swizzle, CORE_BYTES)
+        phases = _phases(offset, atoms, period, facts)
+        if phases is None:
+            continue
+        linear = [swizzled(p, swizzle) for p in phases]  # undone: it is its own inverse
+        relative = {(p - p[0, 0]).tobytes() for p in linear}
+        if len(relative) != 1 or any(p[0, 0] != q[0, 0] for p, q in zip(linear, phases, strict=True)):
+            continue
+        found = _fit(linear[0] - linear[0][0, 0], swizzle, itemsize)
+        if found is not None:
+            lbo, sbo, major = found
+            return Tile(tuple(simplify(substitute(i, zero), facts) for i in place), swizzle, lbo, sbo, major, period)
+    raise NoDescriptorError(
+        f"no matrix descriptor finds its {rows[1]} x {k[1]} tile: they lie neither row-major nor column-major under a swizzle of 0, 32, 64 or 128 bytes",
+        "set_allocation_domain(tf.layouts.swizzled(...)) of a tile whose rows are as long as the swizzle's span",
+    )
+
+
+def _phases(offset: Expr, atoms: dict[str, int], period: int, facts: Facts) -> list[Points] | None:
+    """The bytes of the tile's elements modulo ``period`` of their start, for each value of the symbols that move the start within a period.
+
+    ``None`` if that cannot be told: the offset has other symbols that do not move it by whole periods.
+    """
+    others = sorted(offset.free - atoms.keys())
+    fixed = {name: const(0) for name in others if is_multiple(simplify(offset - substitute(offset, {name: const(0)}), facts), period, facts)}
+    rest = simplify(substitute(offset, fixed), facts)
+    free = sorted(rest.free - atoms.keys())
+    ranges: list[range] = []
+    for name in free:
+        lo, hi = bounds(sym(name), facts)
+        if lo is None or hi is None:
+            return None
+        ranges.append(range(lo, hi + 1))
+    if int(np.prod([len(r) for r in ranges] or [1])) > MAX_PHASES:
+        return None
+    grid = dict(zip(atoms, np.meshgrid(*(np.arange(n, dtype=np.int64) for n in atoms.values()), indexing="ij"), strict=True))
+    shape = tuple(atoms.values())
+    found: list[Points] = []
+    for values in itertools.product(*ranges):
+        point = dict(zip(free, values, strict=True))
+        bytes_ = np.broadcast_to(np.asarray(evaluate(rest, {**grid, **point}), np.int64), shape)
+        found.append(bytes_ - bytes_[0, 0] // period * period)
+    return found
+
+
+def _fit(linear: Points, swizzle: int, itemsize: int) -> tuple[int, int, Major] | None:
+    """(LBO, SBO, major) such that the instruction's address of every element is ``linear``, or ``None``."""
+    rows, depth = linear.shape
+    r, k = np.meshgrid(np.arange(rows), np.arange(depth), indexing="ij")
+    rb, kb = r * itemsize, k * itemsize
+
+    def step(row: int, column: int) -> int:
+        return int(linear[row, column]) if row < rows and column < depth else 0
+
+    sbo, lbo = step(GROUP, 0), 0
+    if swizzle:
+        address = r // GROUP * sbo + r % GROUP * swizzle + kb
+        fits = depth * itemsize <= swizzle
+    else:
+        lbo = step(0, CORE_BYTES // itemsize)
+        address = r // GROUP * sbo + kb // CORE_BYTES * lbo + r % GROUP * CORE_BYTES + kb % CORE_BYTES
+        fits = True
+    if fits and np.array_equal(address, linear):
+        return lbo, sbo, Major.K
+    if swizzle and itemsize == MN_ITEMSIZE:
+        lbo, sbo = step(swizzle // itemsize, 0), step(0, GROUP)
+        if np.array_equal(rb // swizzle * lbo + k // GROUP * sbo + k % GROUP * swizzle + rb % swizzle, linear):
+            return lbo, sbo, Major.MN
+    return None

@@ -1,0 +1,227 @@
+"""Statements of tensor-core atoms: wgmma, mma.sync, ldmatrix and stmatrix.
+
+Each builder reads an operand's place off the domains, evaluates it on every point of the atom's tile, and compares it with what the
+instruction does: matrix descriptors for Shared operands, the fragment layout for registers. What no instruction executes is an error.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from taskfuse.ir.expr import Read
+from taskfuse.ir.scalar import FALSE, TRUE, Const, Expr, Facts, const, evaluate, ge, prove, simplify, substitute, sym
+from taskfuse.ir.storage import storage_operands
+from taskfuse.ir.tensor import TensorView
+from taskfuse.ir.types import THREAD_TYPES, MemoryType
+from taskfuse.kir.limits import WARP
+from taskfuse.kir.nodes import Access, Descriptor, LdMatrix, Mma, StMatrix, Wgmma
+from taskfuse.lowering.domains import owner_digits, product, refused
+from taskfuse.lowering.fragments import Held, atom_symbols, factor, operand, result
+from taskfuse.lowering.matrix import NoDescriptorError, derive
+from taskfuse.lowering.plan import Environment, PStmt, base_name
+from taskfuse.lowering.statements import Statements
+
+TIDX = THREAD_TYPES[0]
+
+
+def wgmma(st: Statements, tv: TensorView) -> list[PStmt]:
+    """``acc (+)= A @ B^T`` on one tile by a warpgroup; the first of a sum sets the accumulators."""
+    env, acc, factors = _contraction(st, tv)
+    atom = tv.schedule.atom
+    assert atom is not None
+    assert atom.tile is not None
+    loops = [env.values[x] for x in tv.loop if x.is_reduction and tv.schedule.ptype(x).is_loop]
+    started = TRUE if st.fills(tv) else ge(sum(loops, const(0)), 1) if loops else FALSE
+    names = list(atom_symbols(tv).values())
+    sizes = dict(zip(names, atom.tile, strict=True))
+    (a, a_place), (b, b_place) = factors
+    held = st.indexer.memory.get(a.tensor) is MemoryType.Local
+    left = _registers(tv, a, a_place, env) if held else _descriptor(st, tv, env, a.tensor, a_place, (names[0], sizes[names[0]]), (names[2], sizes[names[2]]))
+    right = _descriptor(st, tv, env, b.tensor, b_place, (names[1], sizes[names[1]]), (names[2], sizes[names[2]]))
+    stmt = Wgmma(atom.tile[1], atom.tile[2], _first(tv, acc, env), left, right, started, a.tensor.dtype, b.tensor.dtype)
+    return [PStmt(tv, st.indexer.tree.place[tv], stmt, env.guards, env.facts, (acc,), (a_place, b_place, acc))]
+
+
+def mma(st: Statements, tv: TensorView) -> list[PStmt]:
+    """``acc += A @ B`` on one tile by a warp, all in registers."""
+    env, acc, factors = _contraction(st, tv)
+    atom = tv.schedule.atom
+    assert atom is not None
+    assert atom.tile is not None
+    for read, _ in factors:
+        memory = st.indexer.memory.get(read.tensor, MemoryType.Global)
+        if memory is not MemoryType.Local:
+            reason = f"the atom {atom.name} takes its factors from registers, and {read.tensor.name} lives in {memory.value} memory"
+            raise refused(tv, reason, f"{read.tensor.name}.cache_after() with tf.atoms.LDMATRIX_X4")
+    (a, a_place), (b, b_place) = factors
+    registers = (_registers(tv, a, a_place, env), _registers(tv, b, b_place, env))
+    stmt = Mma(atom.tile[2], _first(tv, acc, env), *registers, a.tensor.dtype, b.tensor.dtype, st.definition(tv).location)
+    return [PStmt(tv, st.indexer.tree.place[tv], stmt, env.guards, env.facts, (acc,), (a_place, b_place, acc))]
+
+
+def ldmatrix(st: Statements, tv: TensorView) -> list[PStmt]:
+    """A 16 x 16 tile of 16-bit elements from Shared memory to the registers of a warp."""
+    env, out, _read, source = _moved(st, tv, MemoryType.Local, MemoryType.Shared)
+    (index,) = out.index
+    m, n = atom_symbols(tv).values()
+    points = _points(simplify(index - substitute(index, {m: const(0), n: const(0)}), env.facts), result(tv), tv)
+    order = [int(points[8 * (g % 2), 8 * (g // 2)]) // 2 for g in range(4)]  # of the matrices at (g % 2, g / 2)
+    rows, columns = np.meshgrid(np.arange(16), np.arange(16), indexing="ij")
+    wanted = 2 * np.asarray(order)[rows // 8 + 2 * (columns // 8)] + columns % 2
+    if order not in ([0, 1, 2, 3], [0, 2, 1, 3]) or not np.array_equal(points, wanted):
+        raise refused(tv, "its registers are not in an order that ldmatrix fills", "set_allocation_domain(tf.layouts.fragment()), or with halves_first=True")
+    _check_lanes_hold(tv, result(tv), env)
+    return [PStmt(tv, st.indexer.tree.place[tv], LdMatrix(_first(tv, out, env), _rows(st, tv, source, order, env)), env.guards, env.facts, (out,), (source,))]
+
+
+def stmatrix(st: Statements, tv: TensorView) -> list[PStmt]:
+    """A 16 x 16 tile of 16-bit elements from the registers of a warp to Shared memory."""
+    env, out, read, source = _moved(st, tv, MemoryType.Shared, MemoryType.Local)
+    st.alignments[tv.name] = max(st.alignments.get(tv.name, 1), 16)
+    stmt = StMatrix(_rows(st, tv, out, [0, 1, 2, 3], env), _registers(tv, read, source, env))
+    return [PStmt(tv, st.indexer.tree.place[tv], stmt, env.guards, env.facts, (out,), (source,))]
+
+
+def _contraction(st: Statements, tv: TensorView) -> tuple[Environment, Access, list[tuple[Read, Access]]]:
+    """The environment of a contraction, its accumulators, and its factors: the one with the rows of the result, the one with its columns."""
+    env = st.indexer.reading_environment(tv)
+    _check_lanes(st, tv, env)
+    acc = st.indexer.write(tv, env, MemoryType.Local, st.accumulator(tv))
+    if st.indexer.memory[tv] is not MemoryType.Local or st.accumulator(tv) != tv.name:
+        raise refused(tv, "the atom accumulates in registers", "leave its memory type unset, and copy the result with cache_before()")
+    _check_order(tv, acc, result(tv), env)
+    _check_lanes_hold(tv, result(tv), env)
+    found: dict[int, tuple[Read, Access]] = {}
+    for source in storage_operands(st.fusion, st.definition(tv)):
+        access = st.indexer.read(tv, env, source)[0] if isinstance(source, Read) else None
+        which = factor(tv, source) if isinstance(source, Read) else None
+        if not isinstance(source, Read) or not isinstance(access, Access) or which is None or which in found:
+            raise refused(
+                tv, "its two factors are no tensors of which one has the atom's rows and one its columns", "cover with the atom one axis of each factor"
+            )
+        found[which] = source, access
+    return env, acc, [found[0], found[1]]
+
+
+def _moved(st: Statements, tv: TensorView, to: MemoryType, of: MemoryType) -> tuple[Environment, Access, Read, Access]:
+    """The environment of a copy of a tile of matrices, and its two sides."""
+    atom = tv.schedule.atom
+    assert atom is not None
+    env = st.indexer.environment(tv)
+    _check_lanes(st, tv, env)
+    out = st.indexer.write(tv, env)
+    (read,) = (o for o in storage_operands(st.fusion, st.definition(tv)) if isinstance(o, Read))
+    source = st.indexer.read(tv, env, read)[0]
+    memories = st.indexer.memory[tv], st.indexer.memory.get(read.tensor, MemoryType.Global)
+    if memories != (to, of) or tv.dtype.itemsize != 2 or not isinstance(source, Access):
+        raise refused(
+            tv,
+            f"the atom {atom.name} copies 16-bit elements from {of.value} to {to.value} memory, "
+            f"not {tv.dtype.name} from {memories[1].value} to {memories[0].value}",
+            "spread the tensor in registers with fragment(), so that its elements lie with the lanes of the atom",
+        )
+    return env, out, read, source
+
+
+def _first(tv: TensorView, access: Access, env: Environment) -> Access:
+    """The access at the first point of the atom's tile."""
+    start = dict.fromkeys(atom_symbols(tv).values(), const(0))
+    return Access(access.buffer, tuple(simplify(substitute(e, start), env.facts) for e in access.index))
+
+
+def _rows(st: Statements, tv: TensorView, access: Access, order: list[int], env: Environment) -> Access:
+    """The row that each lane addresses: row l % 8 of matrix l / 8, ``order[g]`` being the number of the matrix at (g % 2, g / 2) of the tile."""
+    m, n = atom_symbols(tv).values()
+    _check_rows(tv, access, n, env.facts)
+    lane = sym(base_name(TIDX, st.indexer.tree.place[tv])) % WARP
+    low, high = lane // 8 % 2, lane // 16
+    upper, right = (low, high) if order == [0, 1, 2, 3] else (high, low)
+    at = {m: upper * 8 + lane % 8, n: right * 8}
+    return Access(access.buffer, tuple(simplify(substitute(e, at), env.facts) for e in access.index))
+
+
+def _check_lanes(st: Statements, tv: TensorView, env: Environment) -> None:
+    """All lanes of whole warps (or warpgroups) execute the atom together."""
+    atom, task = tv.schedule.atom, st.indexer.tree.place[tv]
+    assert atom is not None
+    if not st.indexer.regions.is_aligned(task, atom.lanes):
+        raise refused(
+            tv,
+            f"the atom {atom.name} is executed by {atom.lanes} threads with consecutive numbers, and the region of {task.name} is not provably made of such",
+            f"give TIDx and the types around it extents that are multiples of {atom.lanes}",
+        )
+    base = base_name(TIDX, task)
+    split = next((g for g in env.guards if base in g.free), None)
+    if split is not None:
+        raise refused(tv, f"the atom {atom.name} would run under the guard {split}, which splits its lanes", "split by divisors")
+
+
+def _descriptor(st: Statements, tv: TensorView, env: Environment, source: TensorView, access: Access, rows: tuple[str, int], k: tuple[str, int]) -> Descriptor:
+    atom = tv.schedule.atom
+    assert atom is not None
+    memory = st.indexer.memory.get(source)
+    if memory is not MemoryType.Shared:
+        where = MemoryType.Global if memory is None else memory
+        raise refused(tv, f"the atom {atom.name} reads {source.name}, which lives in {where.value} memory", f"{source.name}.cache_after() in Shared memory")
+    kept = tuple(a.extent for a in st.indexer.kept_axes(source))
+    shape = (const(1),) * (len(access.index) - len(kept)) + kept
+    try:
+        tile = derive(access.index, shape, source.dtype.itemsize, rows, k, env.facts)
+    except NoDescriptorError as e:
+        raise refused(source, f"the atom {atom.name} of {tv.name} cannot read it: {e.reason}", e.help) from None
+    st.alignments[source.name] = max(st.alignments.get(source.name, 1), tile.align)
+    return Descriptor(Access(access.buffer, tile.start), const(0), tile.swizzle, tile.lbo, tile.sbo, tile.major)
+
+
+def _registers(tv: TensorView, read: Read, access: Access, env: Environment) -> Access:
+    """The first register of an operand, which lies as the instruction takes it."""
+    held = operand(tv, read)
+    assert held is not None
+    _check_order(tv, access, held, env)
+    return _first(tv, access, env)
+
+
+def _check_order(tv: TensorView, access: Access, held: Held, env: Environment) -> None:
+    """Every element of a tile lies in the register, counted from the first element's, where the instruction has it."""
+    (index,) = access.index
+    moved = simplify(index - substitute(index, dict.fromkeys((held.row, held.column), const(0))), env.facts)
+    if not np.array_equal(_points(moved, held, tv), held.fragment.owners()[1]):
+        raise refused(
+            tv, f"the registers of {access.buffer} are not in the order of the instruction", "spread the tensor with fragment(), or the atom's layout"
+        )
+
+
+def _check_lanes_hold(tv: TensorView, held: Held, env: Environment) -> None:
+    """Every element of a tile lies with the lane where the instruction puts it."""
+    own = owner_digits(tv, TIDX)
+    owner = const(0)
+    for k, a in enumerate(own):
+        owner = owner + env.values[a] * product(own[k + 1 :])
+    threads = held.fragment.threads
+    if not np.array_equal(_points(simplify(owner % threads, env.facts), held, tv), held.fragment.owners()[0]):
+        raise refused(tv, "its allocation domain is not how the atom holds a matrix in registers", "leave the allocation domain that set_atom gives it")
+
+
+def _points(e: Expr, held: Held, tv: TensorView) -> NDArray[np.int64]:
+    """An expression on every point of a tile."""
+    shape = held.fragment.shape
+    if not e.free <= {held.row, held.column}:
+        raise refused(
+            tv, "the place of its elements in registers depends on more than the atom's axes", "bind the axes around the atom to loops or index types"
+        )
+    rows, columns = np.meshgrid(*(np.arange(n, dtype=np.int64) for n in shape), indexing="ij")
+    return np.broadcast_to(np.asarray(evaluate(e, {held.row: rows, held.column: columns}), np.int64), shape)
+
+
+def _check_rows(tv: TensorView, out: Access, n: str, facts: Facts) -> None:
+    """Rows of 8 elements are consecutive in the last axis of the storage, from a multiple of 8 on."""
+    eight = sym(f"{n}.8")
+    facts = facts.with_range(str(eight), 0, 1)
+    rows = [[simplify(substitute(e, {n: eight * 8 + j}), facts) for e in out.index] for j in range(8)]
+    *head, last = rows[0]
+    together = all(row[:-1] == head and simplify(row[-1] - last, facts) is const(j) for j, row in enumerate(rows))
+    if not together or not (prove(ge(0, last % 8), facts) or (isinstance(last, Const) and last.value % 8 == 0)):
+        raise refused(
+            tv, "rows of 8 elements of its atom's tile are not consecutive in Shared memory", "set_allocation_domain(tf.layouts.swizzled(128)), or none"
+        )

@@ -1,0 +1,127 @@
+"""Copies of a few consecutive elements by one thread: vectors, and asynchronous copies (cp.async)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from taskfuse.ir.elementwise import ELEMENTWISE
+from taskfuse.ir.expr import Pointwise, View
+from taskfuse.ir.scalar import TRUE, Const, Expr, Facts, and_, const, ge, is_multiple, lt, prove, simplify, substitute
+from taskfuse.ir.tensor import TensorView
+from taskfuse.ir.types import MemoryType
+from taskfuse.kir.nodes import Access, AsyncCopy, VectorCopy
+from taskfuse.lowering.domains import product, refused
+from taskfuse.lowering.fragments import ATOM
+from taskfuse.lowering.plan import Environment, PStmt
+from taskfuse.lowering.statements import Statements
+
+
+def vector_copy(st: Statements, tv: TensorView) -> list[PStmt]:
+    """A few consecutive elements, moved as one; one element is a plain statement."""
+    (axis,) = tv.schedule.atom_axes
+    width = int(str(axis.extent))
+    if width == 1:
+        return st.plain(tv)
+    env = st.indexer.environment(tv)
+    out, source, expr = st.indexer.write(tv, env), st.operands(tv, env)[0][0], st.definition(tv)
+    is_copy = isinstance(expr, View) or (isinstance(expr, Pointwise) and expr.op is ELEMENTWISE["copy"])
+    if not is_copy or not isinstance(source, Access):
+        raise refused(tv, "a vector axis needs a plain copy", f"{tv.name}.cache_before() or cache_after() makes one")
+    env = _whole(st, tv, env, out, source, width)
+    return [st.statement(tv, VectorCopy(_first(out, env.facts), _first(source, env.facts), width, expr.location), env, env.guards)]
+
+
+def async_copy(st: Statements, tv: TensorView) -> list[PStmt]:
+    """One asynchronous copy. Where a tail of a split has room in Shared memory, it is filled with zeros; else the copy is guarded."""
+    atom = tv.schedule.atom
+    assert atom is not None
+    env = st.indexer.environment(tv)
+    out, source = st.indexer.write(tv, env), st.operands(tv, env)[0][0]
+    assert isinstance(source, Access)
+    origin = st.source(tv)
+    if st.indexer.memory[tv] is not MemoryType.Shared or (origin not in st.indexer.placed and st.indexer.memory[origin] is not MemoryType.Global):
+        raise refused(
+            tv,
+            f"the atom {atom.name} copies from Global to Shared memory: {origin.name} is in {st.indexer.memory[origin].value}, "
+            f"{tv.name} in {st.indexer.memory[tv].value} memory",
+            "copy an input (cache_after), and set_memory_type(Shared)",
+        )
+    width = product(tv.schedule.atom_axes)
+    assert isinstance(width, Const)
+    if width.value > 1:
+        env = _whole(st, tv, env, out, source, width.value)
+    at = {ATOM: const(0)}
+    tails, guards = tuple(substitute(g, at) for g in env.tails), tuple(substitute(g, at) for g in env.guards)
+    valid: Expr = TRUE
+    stored = _first(out, env.facts)
+    if tails and env.beyond is not None:
+        wide = Environment(env.values, env.beyond, ())
+        anywhere = _first(st.indexer.write(tv, wide), env.beyond)
+        if _has_room(st, tv, anywhere, width.value, env.beyond):
+            valid, guards, stored = and_(*tails), tuple(g for g in guards if g not in tails), anywhere
+            env = wide
+    stmt = AsyncCopy(stored, _first(source, env.facts), width.value, valid, st.definition(tv).location)
+    return [st.statement(tv, stmt, env, guards)]
+
+
+def _first(access: Access, facts: Facts) -> Access:
+    """The first element of what an atom accesses."""
+    at = {ATOM: const(0)}
+    return Access(access.buffer, tuple(simplify(substitute(e, at), facts) for e in access.index))
+
+
+def _has_room(st: Statements, tv: TensorView, access: Access, width: int, facts: Facts) -> bool:
+    """True if an access to the storage of ``tv`` is within its extents."""
+    kept = st.indexer.kept_axes(tv)
+    own = access.index[len(access.index) - len(kept) :]
+    ends = [*own[:-1], *(e + (width - 1) for e in own[-1:])]
+    return all(prove(ge(e, 0), facts) and prove(lt(end, a.extent), facts) for e, end, a in zip(own, ends, kept, strict=True))
+
+
+def _whole(st: Statements, tv: TensorView, env: Environment, out: Access, source: Access, width: int) -> Environment:
+    """Both sides of a copy are consecutive and aligned. Returns the environment with the guards of the first element."""
+    for access in (out, source):
+        _check_contiguous(tv, access, width, env)
+    env = _with_whole_guards(tv, env, width)
+    for access, owner in ((out, tv), (source, st.source(tv))):
+        _check_aligned(st, tv, access, owner, width, env)
+    return env
+
+
+def _with_whole_guards(tv: TensorView, env: Environment, width: int) -> Environment:
+    """The environment with the guards of a vector's first element, where they are those of all its elements."""
+    guards: list[Expr] = []
+    for g in env.guards:
+        first = substitute(g, {ATOM: const(0)})
+        facts = env.facts.with_assumption(first)
+        if ATOM in g.free and not all(prove(substitute(g, {ATOM: const(v)}), facts) for v in range(1, width)):
+            raise refused(tv, f"its vector axis of {width} does not divide what it splits", "declare tf.dim(..., multiple_of=...) or use another width")
+        guards.append(first)
+    return replace(env, guards=tuple(dict.fromkeys(guards)))
+
+
+def _check_contiguous(tv: TensorView, access: Access, width: int, env: Environment) -> None:
+    head = access.index[:-1]
+    if not access.index or any(ATOM in e.free for e in head):
+        raise refused(tv, f"its vector axis is not the last axis of {access.buffer}", "make the vector axis the innermost axis of both tensors")
+    last = access.index[-1]
+    start = substitute(last, {ATOM: const(0)})
+    for v in range(width):
+        if simplify(substitute(last, {ATOM: const(v)}) - start, env.facts) is not const(v):
+            raise refused(tv, f"its vector axis is not contiguous in {access.buffer}", "make the vector axis the innermost axis of both tensors")
+
+
+def _check_aligned(st: Statements, tv: TensorView, access: Access, owner: TensorView, width: int, env: Environment) -> None:
+    """The first element of a vector lies at a multiple of its size, if the storage does and rows follow each other without gaps."""
+    while owner in st.indexer.placed:
+        owner = st.indexer.placed[owner][0]
+    shape = tuple(a.extent for a in st.indexer.kept_axes(owner)) if owner in st.indexer.tree.place else owner.shape
+    place = const(0)
+    for e, extent in zip(access.index[len(access.index) - len(shape) :], shape, strict=True):
+        place = place * extent + substitute(e, {ATOM: const(0)})
+    if not is_multiple(simplify(place, env.facts), width, env.facts):
+        raise refused(
+            tv,
+            f"its vectors of {width} elements do not provably start at multiples of {width} in {access.buffer}",
+            "declare extents with tf.dim(..., multiple_of=...), slice at multiples, or use another width",
+        )
