@@ -1,7 +1,8 @@
 """The helpers behind tensor-core statements: wgmma, mma, ldmatrix, stmatrix (PTX ISA, the section of each).
 
 A fragment is an array of elements. Where an instruction wants 32-bit registers, elements below 32 bits are put together and taken apart by
-value, which costs nothing where one instruction hands them to another: the compiler then sees through both.
+value, which costs nothing where one instruction hands them to another: the compiler then sees through both. wgmma wants its registers written
+before a fence, so that A is put together in front of that (:mod:`taskfuse.cuda.factors`).
 """
 
 from __future__ import annotations
@@ -51,6 +52,22 @@ WGMMA_WAIT = Helper(
     "wgmma_wait",
     'template <int pending>\n__device__ __forceinline__ void wgmma_wait() { asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(pending) : "memory"); }',
     arch=90,
+)
+WGMMA_FACTOR = Helper(
+    "wgmma_factor",
+    """\
+// the registers that hold a fragment of A are written here, and not behind the wgmma.fence that follows
+template <typename T>
+__device__ __forceinline__ void wgmma_factor(T* a) {
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    unsigned packed = word(a + 4 / sizeof(T) * i);
+    asm volatile("" : "+r"(packed));
+    set_word(a + 4 / sizeof(T) * i, packed);
+  }
+}""",
+    (WORD, SET_WORD),
+    90,
 )
 MATRIX = Helper(
     "matrix",

@@ -12,6 +12,7 @@ from taskfuse.cuda.c_types import c_type, literal
 from taskfuse.cuda.conversions import convert
 from taskfuse.cuda.debug import WaitPoint
 from taskfuse.cuda.expressions import Indices, Level, Text
+from taskfuse.cuda.factors import covered
 from taskfuse.cuda.functions import call, result_dtype
 from taskfuse.cuda.hoisting import Divisions
 from taskfuse.cuda.names import Names
@@ -149,6 +150,7 @@ class Statements:
         self._remote = remote_barriers(walk(kernel))
         self._semaphores = {s.name: s for s in kernel.semaphores}
         self._phased = {n.removesuffix(".phase") for s in walk(kernel) for e in expressions(s) for n in e.free if n.endswith(".phase")}
+        self._defined: set[str] = set()  # the Local buffers whose declarations stand in the text
         self._ranks = {p.name: len(p.box) for p in kernel.params if isinstance(p, TensorMapParam)}
         self._scalars: dict[str, DType] = {p.name: p.dtype for p in kernel.params if isinstance(p, ScalarParam)}
 
@@ -169,8 +171,11 @@ class Statements:
         """The statements of a body, the registers that live in it first."""
         for buffer in self._declared.get(id(body), ()):
             self._line(scope, self._local(buffer))
+            self._defined.add(buffer.name)
         scope = self._named(body, scope)
-        for stmt in body:
+        for k, stmt in enumerate(body):
+            if isinstance(stmt, WgmmaFence):
+                self._pack(body[k + 1 :], scope)
             self._statement(stmt, scope)
 
     def _named(self, body: tuple[Stmt, ...], scope: Scope) -> Scope:
@@ -537,6 +542,12 @@ class Statements:
             self._line(scope, f"{parity} ^= {slot} / {slots} & 1, {f'{phase} += {slot} / {slots}, ' if phase else ''}{slot} %= {slots};")
 
     # -- matrices -------------------------------------------------------------------------------------------------------------------
+
+    def _pack(self, behind: tuple[Stmt, ...], scope: Scope) -> None:
+        """Registers of A are written before the fence in front of ``behind``."""
+        for fragment in covered(behind):
+            if fragment.buffer in self._defined:
+                self._call(scope, matrices.WGMMA_FACTOR, self._address(fragment, scope))
 
     def _matrix(self, d: Descriptor, scope: Scope) -> str:
         self.helpers.add(matrices.MATRIX)

@@ -257,6 +257,9 @@ class Statements:
         if self.indexer.memory.get(inside) is not MemoryType.Shared or there.buffer != outside.name or not (outside.is_input or outside.is_output):
             way = "from an input to Shared memory" if loads else "from Shared memory to an output"
             raise refused(tv, f"the atom {atom.name} copies {way}", "cache_after() of an input and cache_before() of an output make such copies")
+        if not loads and storage_uses(self.fusion, tv):
+            reason = f"the atom {atom.name} writes {tv.name} later, and {next(iter(storage_uses(self.fusion, tv))).output.name} reads it again"
+            raise refused(tv, reason, f"let the readers take {inside.name}, or store a copy of {tv.name} in bulk")
         if loads and any(tv.schedule.ptype(a).is_thread for a in tv.loop):
             raise refused(tv, f"the atom {atom.name} is started by one thread", "bind none of its axes to a thread index")
         atoms = {name: int(str(a.extent)) for a, name in atom_symbols(tv).items()}

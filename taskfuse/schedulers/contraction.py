@@ -22,6 +22,8 @@ from taskfuse.location import caller
 TMA_BYTES = 16
 """Strides of a tensor that the copy engine reads or writes, in bytes, are multiples of this."""
 MAX_RANK = 5
+NOWHERE = -1
+"""The place of an axis that is no one axis of the result."""
 STAGED_ITEMSIZE = 2
 """Bytes of the elements that ``stmatrix`` stores."""
 
@@ -142,7 +144,8 @@ def _contraction(fusion: Fusion) -> Reduction:
         raise unsupported(fusion, f"it takes one contraction, and there are {len(found)} reductions", "give each contraction a fusion of its own")
     (expr,) = found
     if (expr.combine.name, expr.body.name) != (SUM_OF_PRODUCTS.combine, SUM_OF_PRODUCTS.body) or sum(a.is_reduction for a in expr.output.root) != 1:
-        raise unsupported(fusion, f"{expr.output.name} is a reduction by {expr.combine.name} of {expr.body.name}, no sum of products over one axis")
+        what = f"{expr.output.name} is a reduction by {expr.combine.name} of {expr.body.name}, no sum of products over one axis"
+        raise unsupported(fusion, what, "write the product as tf.matmul(a, b)")
     return expr
 
 
@@ -162,19 +165,38 @@ def _epilogue(fusion: Fusion, result: TensorView) -> tuple[TensorView, ...]:
 
 
 def _places(fusion: Fusion, result: TensorView, epilogue: tuple[TensorView, ...]) -> dict[TensorView, dict[int, int]]:
-    """For each tensor that the result flows to: which axis of the iteration space each of its logical axes is."""
+    """For each tensor of the epilogue, inputs included: which axis of the result's iteration space each of its logical axes is, as far as known.
+
+    From the result to what reads it, then from readers back to the rest of what they read: a bias gets its place from the sum that it is in.
+    """
     found = {result: {d: d if d < _reduced(result) else d + 1 for d in range(result.ndim)}}
+    for tv, read in _reads(fusion, epilogue):
+        if read.tensor not in found:
+            continue
+        for axis, e in enumerate(read.index):
+            position = iteration_position(e)
+            if position is None:
+                raise unsupported(fusion, f"{tv.name} reads {read.tensor.name} at {e}", "an epilogue reads each element of the product in its place")
+            found.setdefault(tv, {})[position] = found[read.tensor][axis]
+    flowed = set(found)
+    for tv, read in reversed(_reads(fusion, epilogue)):
+        if read.tensor in flowed or tv not in found:
+            continue
+        places = found.setdefault(read.tensor, {})
+        for axis, e in enumerate(read.index):
+            position = iteration_position(e)
+            place = NOWHERE if position is None else found[tv].get(position, NOWHERE)
+            places[axis] = place if places.get(axis, place) == place else NOWHERE
+    return found
+
+
+def _reads(fusion: Fusion, epilogue: tuple[TensorView, ...]) -> list[tuple[TensorView, Read]]:
+    """What the epilogue reads, producers first."""
+    found: list[tuple[TensorView, Read]] = []
     for tv in epilogue:
         expr = fusion.definition(tv)
         assert expr is not None
-        for read in storage_reads(fusion, expr):
-            if read.tensor not in found:
-                continue
-            for axis, e in enumerate(read.index):
-                position = iteration_position(e)
-                if position is None:
-                    raise unsupported(fusion, f"{tv.name} reads {read.tensor.name} at {e}", "an epilogue reads each element of the product in its place")
-                found.setdefault(tv, {})[position] = found[read.tensor][axis]
+        found += [(tv, read) for read in storage_reads(fusion, expr)]
     return found
 
 
@@ -213,13 +235,6 @@ def _output(fusion: Fusion, tv: TensorView, places: dict[int, int], result: Tens
 
 
 def _sides(fusion: Fusion, epilogue: tuple[TensorView, ...], places: dict[TensorView, dict[int, int]], n: int) -> tuple[Side, ...]:
-    found: dict[TensorView, bool] = {}
-    for tv in epilogue:
-        expr = fusion.definition(tv)
-        assert expr is not None
-        for read in storage_reads(fusion, expr):
-            if read.tensor.is_input:
-                last = iteration_position(read.index[-1]) if read.index else None
-                along = last is not None and places.get(tv, {}).get(last) == n and is_multiple(read.tensor.shape[-1], 2, fusion.facts())
-                found[read.tensor] = along and found.get(read.tensor, True)
-    return tuple(Side(tv, along) for tv, along in found.items())
+    inputs = dict.fromkeys(read.tensor for _, read in _reads(fusion, epilogue) if read.tensor.is_input)
+    facts = fusion.facts()
+    return tuple(Side(tv, bool(tv.ndim) and places.get(tv, {}).get(tv.ndim - 1) == n and is_multiple(tv.shape[-1], 2, facts)) for tv in inputs)

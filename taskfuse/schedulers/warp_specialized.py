@@ -160,12 +160,14 @@ class WarpSpecialized:
         for tv, _ in self.sources:
             script.on(tv).inline_at(3)
         script.on(self.result).inline_at(2)
-        held = {r for s, _ in self.staged for r in self.registers if r in _read_by(s)}
-        vectors = {r for t, paired in self.direct if paired for r in self.registers if r in _read_by(t)}
-        vectors |= {tv for tv, paired in self.sides if paired}
-        for tv in (*(t for t, _ in self.sides), *self.registers):
-            depth = p + 1 + FRAGMENT_AXES
-            script.on(tv).inline_at(p + 1 if tv in held else depth - 1 if tv in vectors else depth)
+        # what is stored is an array of a whole piece: reads of accumulators stand together, before all stores, or ptxas serializes wgmma
+        stored = [*(s for s, _ in self.staged), *(t for t, _ in self.direct)]
+        pieces = {r for s in stored for r in self.registers if r in _read_by(s)}
+        inside = p + 1 + FRAGMENT_AXES
+        for tv, paired in self.sides:
+            script.on(tv).inline_at(inside - 1 if paired else inside)
+        for tv in self.registers:
+            script.on(tv).inline_at(p + 1 if tv in pieces else inside)
         for staging, _ in self.staged:
             script.on(staging).inline_at(p + 1)
 

@@ -687,3 +687,12 @@ REFUSED: dict[str, tuple[Callable[[], tf.Fusion], str]] = {
 def test_refusals(name: str) -> None:
     build, expected = REFUSED[name]
     assert refused(lambda: tf.lower(build())) == expected
+
+
+def test_what_a_bulk_copy_stores_is_not_read_again() -> None:
+    fusion = stream((8, 32), (4, 32), load=False)
+    (y,) = fusion.outputs
+    with fusion:
+        z = tf.neg(y)
+        fusion.add_output(z)
+    assert refused(lambda: tf.lower(fusion)).startswith(f"cannot lower {y.name}: the atom tma_store writes {y.name} later, and {z.name} reads it again\nhelp: ")

@@ -119,10 +119,11 @@ def test_a_product_written_as_a_sum() -> None:
     ("product", "config"),
     [
         (Product("bias gelu"), MatmulConfig()),
-        (Product("residual"), MatmulConfig(256, 128)),
-        (Product("relu", out=tf.float32, layout="mn"), MatmulConfig(64, 192, warpgroups=1)),
+        (Product("residual bias gelu"), MatmulConfig(128, 256)),
+        (Product("relu"), MatmulConfig(256, 128)),
+        (Product("rows bias relu", out=tf.float32, layout="mn"), MatmulConfig(128, 128)),
     ],
-    ids=["128x256", "256x128", "64x192"],
+    ids=["bias", "residual", "256x128", "float32"],
 )
 def test_the_compiler_neither_spills_nor_serializes(product: Product, config: MatmulConfig) -> None:
     fusion = product.fusion()

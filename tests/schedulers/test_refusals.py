@@ -1,0 +1,138 @@
+"""What a matmul schedule cannot be made for, and the texts that say so."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+import taskfuse as tf
+from taskfuse.errors import UnsupportedError
+from taskfuse.schedulers import MatmulConfig
+from tests.schedulers.products import SMALL, Product
+
+K = tf.Dim("K", multiple_of=8)
+N = tf.Dim("N", multiple_of=8)
+
+
+def tensor(*shape: str | int | tf.Dim, name: str = "a", dtype: tf.DType = tf.bfloat16) -> tf.TensorView:
+    return tf.define_tensor(list(shape), dtype=dtype, name=name)
+
+
+def two_products(fusion: tf.Fusion) -> None:
+    a, b = tensor("M", K), tensor(N, K, name="b")
+    fusion.add_output(tf.matmul(a, b.T, dtype=tf.float32) + tf.matmul(a, b.T, dtype=tf.float32))
+
+
+def row_sum(fusion: tf.Fusion) -> None:
+    fusion.add_output(tf.sum(tensor("M", K, dtype=tf.float32), axis=1))
+
+
+def computed_factor(fusion: tf.Fusion) -> None:
+    fusion.add_output(tf.matmul(tf.relu(tensor("M", K)), tensor(N, K, name="b").T, dtype=tf.float32))
+
+
+def own_transpose(fusion: tf.Fusion) -> None:
+    a = tensor("M", K)
+    fusion.add_output(tf.matmul(a, a.T, dtype=tf.float32))
+
+
+def read_twice(fusion: tf.Fusion) -> None:
+    a = tensor("K", K)
+    fusion.add_output(tf.matmul(a, tensor("K", K, name="b").T, dtype=tf.float32) + a)
+
+
+def narrow(fusion: tf.Fusion) -> None:
+    fusion.add_output(tf.matmul(tensor("M", "K"), tensor(N, "K", name="b").T, dtype=tf.float32))
+
+
+def vector(fusion: tf.Fusion) -> None:
+    fusion.add_output(tf.matmul(tensor("M", K), tensor(K, name="b"), dtype=tf.float32))
+
+
+def output_read(fusion: tf.Fusion) -> None:
+    product = tf.matmul(tensor("M", K), tensor(N, K, name="b").T, dtype=tf.float32)
+    fusion.add_output(product)
+    fusion.add_output(tf.relu(product))
+
+
+def two_dtypes(fusion: tf.Fusion) -> None:
+    fusion.add_output(tf.matmul(tensor("M", K), tensor(N, K, name="b", dtype=tf.float16).T, dtype=tf.float32))
+
+
+def float32_factors(fusion: tf.Fusion) -> None:
+    fusion.add_output(tf.matmul(tensor("M", K, dtype=tf.float32), tensor(N, K, name="b", dtype=tf.float32).T))
+
+
+def flipped(fusion: tf.Fusion) -> None:
+    fusion.add_output(tf.flip(tf.matmul(tensor("M", K), tensor(N, K, name="b").T, dtype=tf.float32), axis=0))
+
+
+CASES: dict[Callable[[tf.Fusion], None], str] = {
+    two_products: "it takes one contraction, and there are 2 reductions",
+    row_sum: "tv1 is a reduction by add of copy, no sum of products over one axis",
+    computed_factor: "the factor tv1 is computed",
+    own_transpose: "both factors are a",
+    read_twice: "a is read by more than the contraction",
+    narrow: "rows of a: bfloat16[M, K] are not provably multiples of 16 bytes, which the copy engine needs",
+    vector: "tv2 has no rows or no columns",
+    output_read: "the output tv3 is read by the epilogue, too",
+    two_dtypes: "a: bfloat16[M, K] and b: float16[N, K] have two dtypes",
+    float32_factors: "products of float32 in float32",
+    flipped: "tv4 reads tv3 at",
+}
+
+
+@pytest.mark.parametrize("make", CASES, ids=lambda f: f.__name__)
+def test_fusions(make: Callable[[tf.Fusion], None]) -> None:
+    with tf.Fusion("f") as fusion:
+        make(fusion)
+    before = str(fusion)
+    with pytest.raises(UnsupportedError) as caught:
+        tf.schedulers.matmul(fusion)
+    assert CASES[make] in caught.value.message
+    assert caught.value.help
+    assert str(fusion) == before
+
+
+def test_a_second_schedule() -> None:
+    fusion = Product().fusion()
+    tf.schedulers.matmul(fusion, SMALL)
+    with pytest.raises(UnsupportedError, match="it has a schedule already"):
+        tf.schedulers.matmul(fusion)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "text"),
+    [
+        ({"tile_m": 100}, "tile_m = 100 for 2 warpgroups"),
+        ({"tile_n": 512}, "a tile of 128 x 512"),
+        ({"tile_m": 256}, "a tile of 256 x 256 takes 256 accumulators of each of 256 threads"),
+        ({"stages": 1}, "stages = 1"),
+        ({"in_flight": 4}, "in_flight = 4 with 4 stages"),
+        ({"warpgroups": 4}, "4 warpgroups"),
+        ({"blocks": 0}, "blocks is 0"),
+    ],
+)
+def test_parameters(parameters: dict[str, int], text: str) -> None:
+    with pytest.raises(UnsupportedError) as caught:
+        MatmulConfig(**parameters)
+    assert text in caught.value.message
+
+
+def test_parameters_that_do_not_fit_the_fusion() -> None:
+    for config, text in ((MatmulConfig(tile_k=32), "tile_k = 32 of elements of 2 bytes"), (MatmulConfig(stages=6), "bytes of Shared memory")):
+        with pytest.raises(UnsupportedError, match=text):
+            tf.schedulers.matmul(Product().fusion(), config)
+    with pytest.raises(UnsupportedError, match="sizes has 'Q', which is no dimension of it"):
+        tf.schedulers.matmul(Product().fusion(), sizes={"Q": 1})
+
+
+def test_numbers_that_do_not_pair_are_stored_one_by_one() -> None:
+    """An odd number of columns: no bulk store and no vectors, but right."""
+    with tf.Fusion("odd") as fusion:
+        a, b = tensor("M", K), tensor("N", K, name="b")
+        fusion.add_output(tf.cast(tf.matmul(a, b.T, dtype=tf.float32), tf.bfloat16))
+    tf.schedulers.matmul(fusion, SMALL)
+    rng = np.random.default_rng(0)
+    args = [rng.standard_normal((rows, 72)).astype(tf.bfloat16.numpy) for rows in (65, 67)]
+    Product().check(fusion, tf.lower(fusion).simulate(*args), args)
