@@ -1,101 +1,312 @@
-"""``python -m taskfuse.testing.agreement``: the static proof against the simulator, on random kernels and on mutants of them.
+"""``python -m taskfuse.testing.agreement``: three verdicts on small kernels, half of them mutants: static proof, exhaustive exploration, random schedules.
 
-A kernel that is proved must behave under every schedule, at several extents. One that is refuted, and behaves under every schedule that was
-tried, is not a contradiction: eight schedules are few. It is counted.
+At equal bounded trip counts (all are constants, or ``N`` is one of 0..4 and all of these are explored) the three must agree:
+
+- a kernel that is *proved* and fails under some schedule is a **false accept**: a hole in the proof;
+- one that is *refuted* and holds under every schedule is a **false reject**: counted by the reason that the proof gives;
+- one that is *outside the model* is counted apart, with what exploration says;
+- one that holds under every schedule and fails under a random one is a hole in the exploration.
+
+Every kernel is looked at once, however often it is made. ``--log FILE`` keeps one line per kernel; ``--resume`` goes on behind the last. The
+logs of several seeds make one when they are put together.
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
+import json
 import random
+import re
 import sys
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import TextIO
+
+import numpy as np
 
 from taskfuse.check import Verdict, verify
 from taskfuse.errors import TaskfuseError
+from taskfuse.ir.scalar import evaluate
 from taskfuse.kir import Kernel
-from taskfuse.testing.case import Case, seeded_case
-from taskfuse.testing.faults import OPERATORS
-from taskfuse.testing.options import Mix
-from taskfuse.testing.outcomes import is_valid, misbehaves
+from taskfuse.testing.chooser import RandomChooser
+from taskfuse.testing.operators import OPERATORS
+from taskfuse.testing.outcomes import Argument, Explored, Truth, explored, is_valid, misbehaves
+from taskfuse.testing.small import Small, small_kernel
 
-EXTENTS = (1, 2, 3, 4, 5, 7, 8, 9, 16)
-
-
-def kernels(case: Case, mutants: int, chance: random.Random) -> Iterator[tuple[str, Kernel]]:
-    """The kernel of a case, and some mutants of it, one per operator at most."""
-    kernel = case.kernel
-    if kernel is None:
-        return
-    yield "unchanged", kernel
-    found = [(op.name, made) for op in OPERATORS if (made := list(op.apply(kernel)))]
-    for name, made in chance.sample(found, min(mutants, len(found))):
-        mutant = chance.choice(made)
-        if is_valid(mutant):
-            yield name, mutant
+UNCHANGED = "unchanged"
+HARMLESS = (
+    ("an arrival of phase", "nobody waits for that phase, or for one after it: with more trips somebody would"),
+    ("may complete before a wait", "the parity is ambiguous, but it does no harm at these trip counts which of the two phases the wait saw"),
+    ("may pass early", "the parity is ambiguous, but it does no harm at these trip counts which of the two phases the wait saw"),
+    ("a write and a write", "threads write equal values: a race in the model, though no result can show it"),
+    ("a read and a write", "what is read reaches no output, or is equal: a race in the model, though no result can show it"),
+    ("a write and a read", "what is read reaches no output, or is equal: a race in the model, though no result can show it"),
+)
+"""Why a kernel may be refuted although every schedule of its launches ends alike: a part of the reason, and what it means then."""
+TWICE = 0.12
+"""How many mutants have two mistakes."""
 
 
-def resized(case: Case, chance: random.Random) -> Case:
-    """The case at other extents, within what its kernel knows of them."""
-    assert case.kernel is not None
-    sizes = dict(case.sizes)
-    for e in case.kernel.extents:
-        allowed = [n for n in EXTENTS if n >= e.min and (e.max is None or n <= e.max) and n % e.multiple_of == 0]
-        if allowed:
-            sizes[e.name] = chance.choice(allowed)
-    return replace(case, sizes=sizes)
+@dataclass(frozen=True, slots=True)
+class Row:
+    """What was found about one kernel.
+
+    Attributes:
+        seed, case: of the run, and its number in it; they make the kernel again.
+        kind: the generator; operator: the mistake planted, or ``unchanged``.
+        code: a hash of its text.
+        static, exhaustive, random: the three verdicts; ``random`` is ``fails``, ``passes`` or ``strict``: an error that the simulator reports,
+            though every schedule ends alike (:data:`STRICT`).
+        reason: why the proof does not hold, names and numbers left out; failure: how the schedule that was found fails.
+    """
+
+    seed: int
+    case: int
+    kind: str
+    operator: str
+    code: str
+    static: str
+    exhaustive: str
+    random: str
+    reason: str = ""
+    failure: str = ""
+
+    @property
+    def false_accept(self) -> bool:
+        """Proved, and a schedule fails."""
+        return self.static == Verdict.PROVED.value and (self.exhaustive == Truth.FAILS.value or self.random != "passes")
+
+    @property
+    def false_reject(self) -> bool:
+        """Refuted, and every schedule holds."""
+        return self.static == Verdict.REFUTED.value and self.exhaustive == Truth.HOLDS.value and self.random != "fails"
+
+    @property
+    def missed(self) -> bool:
+        """Every schedule holds, and a random one fails."""
+        return self.exhaustive == Truth.HOLDS.value and self.random == "fails"
 
 
-def contradiction(case: Case, kernel: Kernel, chance: random.Random, sizes: int) -> str | None:
-    """How a proved kernel misbehaves, at the case's extents or at others; ``None`` if it does not."""
-    for k in range(sizes if case.sizes else 1):
-        sized = case if k == 0 else resized(case, chance)
-        try:
-            found = misbehaves(kernel, sized.arguments())
-        except TaskfuseError:  # more threads, or more Shared memory, than there are at these extents
-            continue
-        if found is not None:
-            return f"sizes {sized.sizes}: {found}"
+def case(seed: int, number: int) -> tuple[Small, str] | None:
+    """A kernel of a run and the mistake planted in it, in every second; ``None`` if the mistake made no kernel."""
+    chance = random.Random(f"{seed}:{number}")
+    made = small_kernel(RandomChooser(chance.getrandbits(48)))
+    if number % 2 == 0:
+        return made, UNCHANGED
+    first = mutate(made.kernel, chance)
+    if first is None:
+        return None
+    kernel, name = first
+    if chance.random() < TWICE and (second := mutate(kernel, chance)) is not None and second[0] != made.kernel:
+        kernel, name = second[0], f"{name}, {second[1]}"
+    return Small(kernel, made.kind, made.extents), name
+
+
+def mutate(kernel: Kernel, chance: random.Random) -> tuple[Kernel, str] | None:
+    """A mutant of a kernel, and the operator that made it; ``None`` if no operator applies."""
+    for op in chance.sample(OPERATORS, len(OPERATORS)):
+        mutants = [*op.apply(kernel)]
+        chance.shuffle(mutants)
+        for mutant in mutants:
+            if mutant != kernel and is_valid(mutant):
+                return mutant, op.name
     return None
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Compare on the cases of consecutive seeds. Returns the exit status: 1 if a kernel was proved and misbehaves."""
-    parser = argparse.ArgumentParser(prog="python -m taskfuse.testing.agreement", description="Compare the static proof with the simulator.")
-    parser.add_argument("--cases", type=int, default=100, metavar="N", help="how many cases (default: 100)")
-    parser.add_argument("--seed", type=int, default=0, metavar="S", help="the first seed (default: 0)")
-    parser.add_argument("--mutants", type=int, default=4, metavar="K", help="mutants per case (default: 4)")
-    parser.add_argument("--sizes", type=int, default=2, metavar="Z", help="extents at which proved kernels run (default: 2)")
-    parser.add_argument("--mix", choices=[m.value for m in Mix], default=Mix.MIXED.value, help="what cases are made of (default: mixed)")
-    options = parser.parse_args(arguments)
-    counts: Counter[str] = Counter()
-    times: list[float] = []
-    false = 0
-    for seed in range(options.seed, options.seed + options.cases):
-        chance = random.Random(seed)
-        case = seeded_case(seed, Mix(options.mix))
-        for name, kernel in kernels(case, options.mutants, chance):
-            start = time.perf_counter()
-            verdict = verify(kernel).verdict
-            kind = "kernels" if name == "unchanged" else "mutants"
-            if kind == "kernels":
-                times.append(time.perf_counter() - start)
-            counts[f"{kind} {verdict.value}"] += 1
-            if verdict is Verdict.PROVED:
-                found = contradiction(case, kernel, chance, options.sizes)
-                if found is not None:
-                    false += 1
-                    print(f"FALSE ACCEPT seed {seed}, {name}: {found}", flush=True)
-    for key, n in sorted(counts.items()):
-        print(f"{n:7} {key}")
-    times.sort()
-    if times:
-        print(f"verify: median {1e3 * times[len(times) // 2]:.1f} ms, 99% below {1e3 * times[int(0.99 * len(times))]:.1f} ms")
-    print(f"{false} false accepts")
-    return 1 if false else 0
+def arguments(kernel: Kernel, extents: dict[str, int]) -> list[Argument]:
+    """Random float32 inputs."""
+    rng = np.random.default_rng(0)
+    return [rng.standard_normal(tuple(int(evaluate(e, extents)) for e in p.shape)).astype(np.float32) for p in kernel.inputs]
+
+
+def compare(seed: int, number: int, small: Small, operator: str, limit: int, rounds: int) -> Row:
+    """The three verdicts on a kernel."""
+    found = Explored(Truth.HOLDS)
+    for extents in small.extents:
+        inputs = arguments(small.kernel, extents)
+        now = explored(small.kernel, inputs, extents, limit)
+        found = now if now.truth is not Truth.HOLDS else found
+        if found.truth is Truth.FAILS:
+            break
+    last = small.extents[-1]
+    shown = misbehaves(small.kernel, arguments(small.kernel, last), last, rounds)
+    some = "passes" if shown is None else "strict" if found.truth is Truth.HOLDS and STRICT.search(shown) else "fails"
+    failure = pattern(found.reason or (shown or ""))
+    static, reason = proof(small.kernel)
+    return Row(seed, number, small.kind, operator, code(small.kernel), static, found.truth.value, some, reason, failure)
+
+
+def proof(kernel: Kernel) -> tuple[str, str]:
+    """The verdict of the proof, and why it does not hold."""
+    certificate = verify(kernel)
+    return certificate.verdict.value, "" if certificate.verdict is Verdict.PROVED else pattern(certificate.failures[0].reason)
+
+
+STRICT = re.compile(r"\d+ arrivals while \d+ are pending|only some schedules read what nobody wrote")
+"""Threads that arrive in one statement must do so in one phase, though one by one they may do no harm; an element that nobody wrote must not be read,
+though no output depends on it."""
+
+
+def pattern(reason: str) -> str:
+    """A reason without names and numbers, for counting."""
+    text = re.sub(r"^(small(_filled)?|[a-z-]+): ", "", reason.split("\n")[0])
+    text = re.sub(r"\b[a-z]\w*(\.\w+)*\[[^\]]*\]", "_", text)
+    return re.sub(r"\b(?:threadIdx|blockIdx)\.\w|\b[a-z]\d*\.\w+|-?\b\d+\b", "_", text)
+
+
+def code(kernel: Kernel) -> str:
+    """A hash of a kernel's text."""
+    return hashlib.sha256(str(kernel).encode()).hexdigest()[:16]
+
+
+@dataclass(slots=True)
+class Tally:
+    """Counts over rows."""
+
+    rows: int = 0
+    table: Counter[tuple[str, str, str, str]] = field(default_factory=Counter[tuple[str, str, str, str]])
+    rejects: Counter[str] = field(default_factory=Counter[str])
+    outside: Counter[tuple[str, str]] = field(default_factory=Counter[tuple[str, str]])
+    random_only: int = 0
+    fails: int = 0
+    accepts: list[Row] = field(default_factory=list[Row])
+    missed: list[Row] = field(default_factory=list[Row])
+    seen: set[str] = field(default_factory=set[str])
+    last: dict[int, int] = field(default_factory=dict[int, int])
+
+    def add(self, row: Row) -> None:
+        """Count a kernel, if it was not counted before."""
+        self.last[row.seed] = row.case
+        if row.code in self.seen:
+            return
+        self.rows += 1
+        self.seen.add(row.code)
+        kind = "kernels" if row.operator == UNCHANGED else "mutants"
+        self.table[kind, row.static, row.exhaustive, row.random] += 1
+        if row.exhaustive == Truth.FAILS.value:
+            self.fails += 1
+            self.random_only += row.random == "fails"
+        if row.false_reject:
+            self.rejects[row.reason] += 1
+        if row.static == Verdict.OUTSIDE.value:
+            self.outside[row.exhaustive, row.reason] += 1
+        if row.false_accept:
+            self.accepts.append(row)
+        if row.missed:
+            self.missed.append(row)
+
+    def __str__(self) -> str:
+        lines = [f"{'':9} {'static proof':18} {'exhaustive':10} {'random':8} {'kernels':>8}"]
+        lines += [f"{kind:9} {static:18} {all_:10} {some:8} {n:8}" for (kind, static, all_, some), n in sorted(self.table.items())]
+        agree = sum(
+            n
+            for (_, static, all_, _), n in self.table.items()
+            if (static, all_) in ((Verdict.PROVED.value, Truth.HOLDS.value), (Verdict.REFUTED.value, Truth.FAILS.value))
+        )
+        cut = sum(n for (_, static, all_, _), n in self.table.items() if static != Verdict.OUTSIDE.value and all_ == Truth.CUT.value)
+        outside = sum(self.outside.values())
+        lines += [
+            "",
+            f"{self.rows:8} different kernels, {sum(n for (kind, *_), n in self.table.items() if kind == 'mutants')} of them mutants",
+            f"{agree:8} agree: proved and every schedule holds, or refuted and one fails",
+            f"{len(self.accepts):8} false accepts: proved, and a schedule fails",
+            f"{sum(self.rejects.values()):8} false rejects: refuted, and every schedule holds",
+            f"{outside:8} outside the model ({sum(n for (t, _), n in self.outside.items() if t == Truth.FAILS.value)} of them fail)",
+            f"{cut:8} proved or refuted, exploration cut at its limit",
+            f"{len(self.missed):8} missed by exploration: a random schedule fails",
+            f"{self.random_only:8} of {self.fails} kernels that fail are found by random schedules",
+        ]
+        if self.rejects:
+            lines += ["", "false rejects by reason"]
+            for reason, n in self.rejects.most_common():
+                lines += [f"{n:8} {reason}", *(f"{'':11}{why}" for part, why in HARMLESS if part in reason)]
+        if self.outside:
+            lines += ["", "outside the model by what exploration says, and reason"]
+            lines += [f"{n:8} {truth:6} {reason}" for (truth, reason), n in self.outside.most_common()]
+        return "\n".join(lines)
+
+
+def rows(path: Path) -> Iterator[Row]:
+    """The rows of a log; a last line cut short is left out."""
+    for line in path.read_text(encoding="utf-8").splitlines():
+        try:
+            yield Row(**json.loads(line))
+        except (json.JSONDecodeError, TypeError):
+            return
+
+
+def reproved(row: Row) -> Row:
+    """A row with the present verdict of the proof.
+
+    Raises:
+        ValueError: the generator makes another kernel now.
+    """
+    made = case(row.seed, row.case)
+    if made is None or code(made[0].kernel) != row.code:
+        raise ValueError(f"case {row.case} of seed {row.seed} is another kernel than in the log")
+    static, reason = proof(made[0].kernel)
+    return replace(row, static=static, reason=reason)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Compare on ``--cases`` different kernels. Returns the exit status: 1 if there are false accepts, or schedules that exploration missed."""
+    parser = argparse.ArgumentParser(
+        prog="python -m taskfuse.testing.agreement", description="Static proof, exploration and random schedules on small kernels."
+    )
+    parser.add_argument("--cases", type=int, default=500, metavar="N", help="how many different kernels (default: 500)")
+    parser.add_argument("--seed", type=int, default=0, metavar="S", help="the seed of the run (default: 0)")
+    parser.add_argument("--limit", type=int, default=3000, metavar="K", help="states of an exploration (default: 3000)")
+    parser.add_argument("--rounds", type=int, default=1, metavar="R", help="runs under each of the eight schedulers (default: 1)")
+    parser.add_argument("--log", type=Path, metavar="FILE", help="a line per kernel, as JSON")
+    parser.add_argument("--resume", action="store_true", help="go on behind the last line of the log")
+    parser.add_argument("--reprove", action="store_true", help="take the kernels of the log and what schedules say of them, and prove them anew")
+    options = parser.parse_args(argv)
+    tally = Tally()
+    kept = list(rows(options.log)) if options.log is not None and options.log.exists() and (options.resume or options.reprove) else []
+    if options.log is not None:
+        options.log.parent.mkdir(parents=True, exist_ok=True)
+    if options.reprove:
+        for row in kept:
+            tally.add(reproved(row))
+        print(tally)
+        return 1 if tally.accepts or tally.missed else 0
+    for row in kept:
+        tally.add(row)
+    if options.log is not None:  # without a last line cut short
+        options.log.write_text("".join(json.dumps(asdict(r)) + "\n" for r in kept), encoding="utf-8")
+    start, before = time.perf_counter(), tally.rows
+    if options.log is None:
+        _run(tally, options, None)
+    else:
+        with options.log.open("a", encoding="utf-8") as log:
+            _run(tally, options, log)
+    print(tally)
+    spent = time.perf_counter() - start
+    if tally.rows > before:
+        print(f"\n{1e3 * spent / (tally.rows - before):.1f} ms per kernel")
+    return 1 if tally.accepts or tally.missed else 0
+
+
+def _run(tally: Tally, options: argparse.Namespace, log: TextIO | None) -> None:
+    number = tally.last.get(options.seed, -1)
+    while tally.rows < options.cases:
+        number += 1
+        made = case(options.seed, number)
+        if made is None or code(made[0].kernel) in tally.seen:
+            continue
+        try:
+            row = compare(options.seed, number, *made, options.limit, options.rounds)
+        except TaskfuseError as error:
+            raise RuntimeError(f"seed {options.seed}, case {number}") from error
+        tally.add(row)
+        if log is not None:
+            print(json.dumps(asdict(row)), file=log, flush=True)
+        if row.false_accept or row.missed:
+            print(f"{'FALSE ACCEPT' if row.false_accept else 'MISSED'} seed {options.seed}, case {number}, {row.operator}: {row.failure}", flush=True)
 
 
 if __name__ == "__main__":

@@ -1,17 +1,27 @@
-"""What a kernel does under every one of the simulator's schedulers: whether the schedule matters."""
+"""What a kernel does: under every schedule (:func:`explored`), or under each of the simulator's schedulers (:func:`misbehaves`).
+
+Both ask whether the schedule matters, not whether results are what somebody wanted: a kernel that reads what nobody wrote, under every schedule
+alike, is no less synchronized.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from taskfuse.errors import SimulationError, TaskfuseError
+from taskfuse.ir.elementwise import ELEMENTWISE
+from taskfuse.ir.scalar import Expr, const, eq, evaluate, sym
+from taskfuse.ir.types import MemoryType
 from taskfuse.ir.values import RING
 from taskfuse.kir import Kernel
-from taskfuse.sim import Scheduler, simulate
+from taskfuse.kir.nodes import Access, Barrier, BarrierScope, Branch, Compute, FenceProxyAsync, For, If, Immediate, Stmt
+from taskfuse.sim import Scheduler, explore, simulate
 
 Argument = NDArray[Any] | float | int
 
@@ -20,6 +30,9 @@ VALUES = ("uninitialized", "were not written", "no case of the choice holds")
 LIMITS = ("threads per block", "bytes of Shared memory")
 STEPS = "steps"
 MOST = 300_000
+
+FEW = 16
+"""Blocks of so many threads are explored thread by thread; larger ones in halves of warps."""
 
 
 def is_valid(kernel: Kernel) -> bool:
@@ -31,16 +44,79 @@ def is_valid(kernel: Kernel) -> bool:
     return True
 
 
-def misbehaves(kernel: Kernel, arguments: Sequence[Argument]) -> str | None:
-    """How a schedule shows a race, a deadlock or a misuse of barriers, memory or engines; ``None`` if none of eight does.
+class Truth(Enum):
+    """What exploration says. HOLDS: every schedule ends alike. FAILS: one does not. CUT: none does of those that were tried before the limit."""
 
-    Results must not depend on the schedule. That they are what somebody wanted is not asked: a kernel that reads what nobody wrote, under every
-    schedule alike, is no less synchronized.
+    HOLDS = "holds"
+    FAILS = "fails"
+    CUT = "cut"
+
+
+@dataclass(frozen=True, slots=True)
+class Explored:
+    """The outcome of an exploration, and how the schedule that fails ends."""
+
+    truth: Truth
+    reason: str = ""
+
+
+def explored(
+    kernel: Kernel, arguments: Sequence[Argument], extents: Mapping[str, int] | None = None, limit: int = 3000, in_step: int | None = None
+) -> Explored:
+    """All schedules of one launch, up to ``limit`` states.
+
+    A schedule that reads what nobody wrote ends there; the kernel is then explored again with all its memory filled first, so that what comes
+    after the read shows. With several blocks there is no such order; then the simulator's schedulers say whether all schedules end so.
+
+    Args:
+        in_step: threads that start together; ``None``: one if there are few, else half a warp.
     """
+    if in_step is None:
+        threads = [int(evaluate(e, dict(extents or {}))) for e in kernel.block]
+        in_step = 1 if threads[0] * threads[1] * threads[2] <= FEW else 16
+    found = explore(kernel, arguments, values=RING, extents=extents, limit=limit, in_step=in_step, max_steps=MOST)
+    if found.failure is None:
+        return Explored(Truth.HOLDS if found.complete else Truth.CUT)
+    reason = "results differ between schedules" if found.failure.error is None else str(found.failure.error).split("\n")[0].removeprefix(f"{kernel.name}: ")
+    if any(text in reason for text in VALUES):
+        twin = filled(kernel)
+        if twin is not None:
+            return explored(twin, arguments, extents, limit, in_step)
+        if misbehaves(kernel, arguments, extents) is None:
+            return Explored(Truth.CUT, reason)
+    return Explored(Truth.FAILS, reason)
+
+
+def filled(kernel: Kernel) -> Kernel | None:
+    """The kernel with zeros in its registers, Shared memory and outputs at the start; ``None`` if it is such a kernel, or has more than one block."""
+    if kernel.name.endswith(FILLED) or any(e is not const(1) for e in kernel.grid):
+        return None
+    one: list[Stmt] = []
+    every: list[Stmt] = []
+    for name, dtype, shape, memory in [
+        *((p.name, p.dtype, p.shape, MemoryType.Global) for p in kernel.outputs),
+        *((b.name, b.dtype, b.shape, b.memory) for b in kernel.buffers),
+    ]:
+        indices = tuple(sym(f"fill{k}") for k in range(len(shape)))
+        zero: Stmt = Compute(Access(name, indices), ELEMENTWISE["copy"], (Immediate(0, dtype),), dtype)
+        for k in reversed(range(len(shape))):
+            zero = For(f"fill{k}", const(0), shape[k], const(1), memory is MemoryType.Local, (zero,))
+        (every if memory is MemoryType.Local else one).append(zero)
+    threads: Expr = kernel.block[0] * kernel.block[1] * kernel.block[2]
+    first = eq(sym("threadIdx.x") + sym("threadIdx.y") + sym("threadIdx.z"), 0)
+    start: tuple[Stmt, ...] = (*every, If((Branch(first, (*one, FenceProxyAsync())),)), Barrier(BarrierScope.BLOCK, threads))
+    return replace(kernel, name=kernel.name + FILLED, body=(*start, *kernel.body))
+
+
+FILLED = "_filled"
+
+
+def misbehaves(kernel: Kernel, arguments: Sequence[Argument], extents: Mapping[str, int] | None = None, rounds: int = 1) -> str | None:
+    """How a schedule shows a race, a deadlock or a misuse of barriers, memory or engines; ``None`` if none of eight, ``rounds`` times, does."""
     seen: list[tuple[NDArray[Any], ...] | str] = []
-    for k, scheduler in enumerate(Scheduler):
+    for seed, scheduler in enumerate([*Scheduler] * rounds):
         try:
-            seen.append(simulate(kernel, arguments, seed=k, scheduler=scheduler, values=RING, max_steps=MOST))
+            seen.append(simulate(kernel, arguments, seed=seed, scheduler=scheduler, values=RING, max_steps=MOST, extents=extents))
         except SimulationError as error:
             reason = str(error).split("\n")[0]
             if any(text in reason for text in LIMITS):

@@ -13,7 +13,7 @@ import taskfuse as tf
 from examples import stream
 from taskfuse.check import Verdict, verify
 from taskfuse.kir import Kernel, parse_kernel
-from taskfuse.testing import agreement, faults
+from taskfuse.testing import faults, soundness
 from taskfuse.testing.faults import OPERATORS, Operator
 from taskfuse.testing.outcomes import is_valid, misbehaves
 
@@ -130,14 +130,14 @@ def test_a_trailing_cursor_that_runs_ahead_is_not_a_ring() -> None:
     assert any("advances by more than one position" in o.reason for o in verify(parse_kernel(text)).failures)
 
 
-def test_agreement_in_small(capsys: pytest.CaptureFixture[str]) -> None:
-    assert agreement.main(["--cases", "2", "--seed", "3", "--mutants", "2", "--sizes", "1"]) == 0
+def test_soundness_in_small(capsys: pytest.CaptureFixture[str]) -> None:
+    assert soundness.main(["--cases", "2", "--seed", "3", "--mutants", "2", "--sizes", "1"]) == 0
     assert "0 false accepts" in capsys.readouterr().out
 
 
 def test_kill_table_in_small(capsys: pytest.CaptureFixture[str]) -> None:
-    assert faults.main(["--cases", "1", "--seed", "16", "--mutants", "1"]) == 0
-    assert len(capsys.readouterr().out.strip().split("\n")) == 1 + len(OPERATORS)
+    assert faults.main(["--small", "1", "--cases", "1", "--seed", "16", "--mutants", "1"]) == 0
+    assert len(capsys.readouterr().out.strip("\n").split("\n")) == 3 + len(OPERATORS)
 
 
 def test_a_release_in_a_loop_of_its_own_is_no_trailing_one() -> None:

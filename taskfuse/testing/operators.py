@@ -1,0 +1,362 @@
+"""Fault operators on kernel IR: each plants one mistake that people make in synchronization.
+
+An operator yields the kernels that have its fault at one place. Not every such kernel is wrong: a barrier may have been redundant.
+:mod:`taskfuse.testing.faults` says who finds which.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from taskfuse.ir.scalar import TRUE, Const, Expr, Sym, const, lt, substitute, sym
+from taskfuse.ir.types import MemoryType
+from taskfuse.kir import Kernel, map_expressions, map_stmts, walk
+from taskfuse.kir.nodes import (
+    Advance,
+    Arrive,
+    ArriveAsync,
+    AsyncCopy,
+    Barrier,
+    BarrierScope,
+    BarrierSlot,
+    Branch,
+    Choose,
+    Commit,
+    Compute,
+    CursorInit,
+    Expect,
+    FenceInit,
+    FenceProxyAsync,
+    For,
+    If,
+    InitBarrier,
+    Queue,
+    Retire,
+    SetMaxNReg,
+    Shuffle,
+    Stmt,
+    TmaLoad,
+    VectorCopy,
+    Wait,
+    WgmmaFence,
+)
+from taskfuse.testing.mutations import Edit, Mutants, at, change, drop, moved, repeat
+
+
+@dataclass(frozen=True, slots=True)
+class Operator:
+    """A kind of mistake.
+
+    Attributes:
+        apply: every kernel that has the mistake at one place.
+    """
+
+    name: str
+    apply: Edit
+
+
+def _barrier(*scopes: BarrierScope) -> Callable[[Stmt], bool]:
+    return lambda s: isinstance(s, Barrier) and s.scope in scopes and s.note not in INITIAL
+
+
+INITIAL = ("barriers are initialized", "the mbarriers are initialized", "the mbarrier is initialized")
+
+
+def _is_initial(s: Stmt) -> bool:
+    return isinstance(s, Barrier) and s.note in INITIAL
+
+
+# -- expressions ----------------------------------------------------------------------------------------------------------------------
+
+
+def _slot_of(stage: int, *, writes: bool) -> Edit:
+    """The next slot in place of a ring's, in writes or in reads."""
+
+    def apply(kernel: Kernel) -> Mutants:
+        slots = {s.name: s.slots for s in walk(kernel) if isinstance(s, CursorInit)}
+        for s in walk(kernel):
+            if not isinstance(s, (AsyncCopy, Compute, Choose, VectorCopy)):
+                continue
+            for name, n in slots.items():
+                wrong = (sym(f"{name}.slot") + stage) % n
+                if n == 1:
+                    continue
+
+                def other(e: Expr, name: str = name, wrong: Expr = wrong) -> Expr:
+                    return wrong if isinstance(e, Sym) and e.name == f"{name}.slot" else e
+
+                new = map_expressions(s, other)
+                if isinstance(new, Compute) and isinstance(s, Compute):
+                    new = replace(new, out=s.out) if not writes else replace(new, operands=s.operands)
+                if new != s:
+                    yield at(kernel, s, new)
+
+    return apply
+
+
+def _conditions(change: Callable[[Expr], Expr | None]) -> Edit:
+    """Conditions of labelled arms, changed."""
+
+    def apply(kernel: Kernel) -> Mutants:
+        for s in walk(kernel):
+            if isinstance(s, If):
+                for k, b in enumerate(s.branches):
+                    new = change(b.cond)
+                    if b.label is not None and new is not None and new is not b.cond:
+                        branches = (*s.branches[:k], replace(b, cond=new), *s.branches[k + 1 :])
+                        yield at(kernel, s, replace(s, branches=branches))
+
+    return apply
+
+
+def _shifted(by: int) -> Callable[[Expr], Expr | None]:
+    def change(e: Expr) -> Expr | None:
+        names = [n for n in sorted(e.free) if n.startswith("threadIdx")]
+        return substitute(e, {names[-1]: sym(names[-1]) + by}) if names else None
+
+    return change
+
+
+def _unguarded(kernel: Kernel) -> Mutants:
+    """Without a guard on data."""
+    for s in walk(kernel):
+        if (
+            isinstance(s, If)
+            and len(s.branches) == 1
+            and s.branches[0].label is None
+            and all(isinstance(t, (AsyncCopy, Compute, Choose, VectorCopy)) for t in s.branches[0].body)
+        ):
+            yield at(kernel, s, s.branches[0].body)
+
+
+def _restarted(kernel: Kernel) -> Mutants:
+    """A cursor that starts anew in every iteration of a loop."""
+    starts = {s.name: s for s in walk(kernel) if isinstance(s, CursorInit)}
+    for s in walk(kernel):
+        if isinstance(s, For):
+            for name, start in starts.items():
+                if any(isinstance(t, Advance) and t.cursor == name for t in walk(s.body)):
+                    moved = replace(kernel, body=map_stmts(kernel.body, lambda t, start=start: () if t is start else t))
+                    yield replace(
+                        moved,
+                        body=map_stmts(
+                            moved.body,
+                            lambda t, v=s.var, name=name, start=start: (
+                                replace(t, body=(replace(start), *t.body)) if isinstance(t, For) and t.var == v and _advances(t, name) else t
+                            ),
+                        ),
+                    )
+
+
+def _advances(loop: For, name: str) -> bool:
+    return any(isinstance(t, Advance) and t.cursor == name for t in walk(loop.body))
+
+
+def _trips(by: int) -> Callable[[Stmt], Stmt | None]:
+    def change(s: Stmt) -> Stmt | None:
+        if not isinstance(s, For) or s.unroll or not any(isinstance(t, (Wait, Arrive)) for t in walk(s.body)):
+            return None
+        return replace(s, stop=s.stop + by)
+
+    return change
+
+
+def _overlaid(kernel: Kernel) -> Mutants:
+    """Two Shared buffers at one place."""
+    shared = [b for b in kernel.buffers if b.memory is MemoryType.Shared and isinstance(b.offset, Const)]
+    for i, a in enumerate(shared):
+        for b in shared[i + 1 :]:
+            yield replace(kernel, buffers=tuple(replace(c, offset=a.offset) if c is b else c for c in kernel.buffers))
+
+
+def _foreign_barrier(kernel: Kernel) -> Mutants:
+    """A barrier of the whole block inside a role."""
+    threads = kernel.block[0] * kernel.block[1] * kernel.block[2]
+    for s in walk(kernel):
+        if isinstance(s, If) and len(s.branches) > 1:
+            for k, b in enumerate(s.branches):
+                arm = replace(b, body=(Barrier(BarrierScope.BLOCK, threads), *b.body))
+                yield at(kernel, s, replace(s, branches=(*s.branches[:k], arm, *s.branches[k + 1 :])))
+
+
+def _recount(change: Callable[[Expr], Expr]) -> Callable[[Stmt], Stmt | None]:
+    def apply(s: Stmt) -> Stmt | None:
+        assert isinstance(s, InitBarrier)
+        count = change(s.count)
+        return None if isinstance(count, Const) and count.value < 1 else replace(s, count=count)
+
+    return apply
+
+
+def _parity(s: Stmt) -> Stmt:
+    assert isinstance(s, CursorInit)
+    return replace(s, parity=1 - s.parity)
+
+
+def _stages(by: int) -> Callable[[Stmt], Stmt | None]:
+    def apply(s: Stmt) -> Stmt | None:
+        assert isinstance(s, CursorInit)
+        return replace(s, slots=s.slots + by) if s.slots + by >= 1 else None
+
+    return apply
+
+
+def _pending(s: Stmt) -> Stmt:
+    assert isinstance(s, Retire)
+    return replace(s, pending=s.pending + 1)
+
+
+def _read_only(s: Stmt) -> Stmt | None:
+    assert isinstance(s, Retire)
+    return replace(s, read_only=True) if s.queue is Queue.BULK and not s.read_only else None
+
+
+def _bytes(by: int) -> Callable[[Stmt], Stmt]:
+    def apply(s: Stmt) -> Stmt:
+        assert isinstance(s, Expect)
+        return replace(s, bytes=s.bytes + by)
+
+    return apply
+
+
+def _plain(s: Stmt) -> Stmt:
+    assert isinstance(s, Expect)
+    return Arrive(s.barrier)
+
+
+def _at_once(s: Stmt) -> Stmt:
+    assert isinstance(s, ArriveAsync)
+    return Arrive(s.barrier)
+
+
+def _unconditional(s: Stmt) -> Stmt | None:
+    assert isinstance(s, AsyncCopy)
+    return replace(s, valid=TRUE) if s.valid is not TRUE else None
+
+
+def _narrow(s: Stmt) -> Stmt | None:
+    """A barrier of the block or of named threads where a warp's would be too little."""
+    assert isinstance(s, Barrier)
+    return (
+        replace(s, scope=BarrierScope.WARP, threads=const(32), id=None, counter=None)
+        if s.scope in (BarrierScope.BLOCK, BarrierScope.NAMED) and s.note not in INITIAL
+        else None
+    )
+
+
+def _one_id(s: Stmt) -> Stmt | None:
+    assert isinstance(s, Barrier)
+    return replace(s, id=const(1)) if s.scope is BarrierScope.NAMED and s.id is not const(1) else None
+
+
+def _more_threads(s: Stmt) -> Stmt | None:
+    assert isinstance(s, Barrier)
+    return replace(s, threads=s.threads + 32) if s.scope is BarrierScope.NAMED else None
+
+
+def _everyone(kernel: Kernel) -> Mutants:
+    """An arrival by every thread of a warp instead of one."""
+    for s in walk(kernel):
+        if (
+            isinstance(s, If)
+            and len(s.branches) == 1
+            and s.branches[0].label is None
+            and len(s.branches[0].body) == 1
+            and isinstance(s.branches[0].body[0], Arrive)
+        ):
+            yield at(kernel, s, s.branches[0].body)
+
+
+def _advance(by: int) -> Callable[[Stmt], Stmt]:
+    def apply(s: Stmt) -> Stmt:
+        assert isinstance(s, Advance)
+        return replace(s, count=s.count + by)
+
+    return apply
+
+
+def _wrong_turn(s: Stmt) -> Stmt | None:
+    assert isinstance(s, Arrive)
+    return replace(s, barrier=BarrierSlot(s.barrier.name, const(0))) if s.barrier.name.endswith("turns") and s.barrier.slot is not const(0) else None
+
+
+def _budget(s: Stmt) -> Stmt:
+    assert isinstance(s, SetMaxNReg)
+    return replace(s, registers=s.registers + 104)
+
+
+def _half(s: Stmt) -> Stmt:
+    return If((Branch(lt(sym("threadIdx.x") % 32, 16), (s,)),))
+
+
+def _other_slot(s: Stmt) -> Stmt | None:
+    assert isinstance(s, Arrive)
+    return replace(s, barrier=BarrierSlot(s.barrier.name, const(0))) if s.barrier.name.endswith(("full", "empty")) and s.barrier.slot is not const(0) else None
+
+
+OPERATORS: tuple[Operator, ...] = (
+    Operator("drop arrive", drop(Arrive)),
+    Operator("repeat arrive", repeat(Arrive)),
+    Operator("arrive by all threads", _everyone),
+    Operator("arrive at slot 0", change(Arrive, _other_slot)),
+    Operator("drop wait", drop(Wait)),
+    Operator("flip parity", change(CursorInit, _parity)),
+    Operator("cursor starts anew", _restarted),
+    Operator("drop advance", drop(Advance)),
+    Operator("advance by one more", change(Advance, _advance(1))),
+    Operator("one slot more in a cursor", change(CursorInit, _stages(1))),
+    Operator("one slot less in a cursor", change(CursorInit, _stages(-1))),
+    Operator("write the next slot", _slot_of(1, writes=True)),
+    Operator("read the next slot", _slot_of(1, writes=False)),
+    Operator("count one more", change(InitBarrier, _recount(lambda c: c + 1))),
+    Operator("count one less", change(InitBarrier, _recount(lambda c: c - 1))),
+    Operator("count threads for warps", change(InitBarrier, _recount(lambda c: c * 32))),
+    Operator("drop init", drop(InitBarrier)),
+    Operator("drop barrier after init", drop(Barrier, where=_is_initial)),
+    Operator("drop mbarrier_init fence", drop(FenceInit)),
+    Operator("drop block barrier", drop(Barrier, where=_barrier(BarrierScope.BLOCK))),
+    Operator("drop warp barrier", drop(Barrier, where=_barrier(BarrierScope.WARP))),
+    Operator("drop named barrier", drop(Barrier, where=_barrier(BarrierScope.NAMED))),
+    Operator("drop grid barrier", drop(Barrier, where=_barrier(BarrierScope.GRID))),
+    Operator("warp barrier for a larger one", change(Barrier, _narrow)),
+    Operator("block barrier inside a role", _foreign_barrier),
+    Operator("one id for all named barriers", change(Barrier, _one_id)),
+    Operator("named barrier of more threads", change(Barrier, _more_threads)),
+    Operator("arrive earlier", moved(Arrive, -1)),
+    Operator("arrive much earlier", moved(Arrive, -2)),
+    Operator("wait later", moved(Wait, 1)),
+    Operator("barrier later", moved(Barrier, 1)),
+    Operator("barrier earlier", moved(Barrier, -1)),
+    Operator("advance earlier", moved(Advance, -1)),
+    Operator("one trip more", change(For, _trips(1))),
+    Operator("one trip less", change(For, _trips(-1))),
+    Operator("role begins one thread early", _conditions(_shifted(1))),
+    Operator("role begins a warp late", _conditions(_shifted(-32))),
+    Operator("drop guard", _unguarded),
+    Operator("overlay buffers", _overlaid),
+    Operator("expect more bytes", change(Expect, _bytes(128))),
+    Operator("expect fewer bytes", change(Expect, _bytes(-128))),
+    Operator("arrive without bytes", change(Expect, _plain)),
+    Operator("drop expect", drop(Expect)),
+    Operator("drop load", drop(TmaLoad)),
+    Operator("drop async arrive", drop(ArriveAsync)),
+    Operator("repeat async arrive", repeat(ArriveAsync)),
+    Operator("arrive at once for copies", change(ArriveAsync, _at_once)),
+    Operator("async arrive earlier", moved(ArriveAsync, -1)),
+    Operator("copy later", moved(AsyncCopy, 1)),
+    Operator("copy what is not there", change(AsyncCopy, _unconditional)),
+    Operator("drop proxy fence", drop(FenceProxyAsync)),
+    Operator("drop wgmma fence", drop(WgmmaFence)),
+    Operator("drop retire", drop(Retire)),
+    Operator("retire one less", change(Retire, _pending)),
+    Operator("retire sources only", change(Retire, _read_only)),
+    Operator("retire later", moved(Retire, 1)),
+    Operator("proxy fence later", moved(FenceProxyAsync, 1)),
+    Operator("drop commit", drop(Commit)),
+    Operator("commit later", moved(Commit, 1)),
+    Operator("shuffle in half a warp", change(Shuffle, _half)),
+    Operator("turn to instance 0", change(Arrive, _wrong_turn)),
+    Operator("registers of one warpgroup more", change(SetMaxNReg, _budget)),
+)
+"""Every operator, with the name that reports use."""
