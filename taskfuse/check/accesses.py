@@ -101,6 +101,11 @@ class Use:
         return (self.is_write or other.is_write) and Partners.ALL in (self.partners, other.partners)
 
     @property
+    def is_remote(self) -> bool:
+        """True if it also touches Shared memory of other blocks of the cluster."""
+        return self.memory is MemoryType.Shared and isinstance(self.node.stmt, TmaLoad) and bool(self.node.stmt.across)
+
+    @property
     def text(self) -> str:
         """The element as text."""
         return f"{self.buffer}[{', '.join('..' if e is None else str(e) for e in self.index)}]"
@@ -220,9 +225,9 @@ class Uses:
                 self._warp_rows(node, out, matrices, True, Partners.OTHERS)
             case TmaLoad(out=out, map=name, coords=coords):
                 self._tensor_box(node, self.maps[name], coords, Engine.LOAD, write=False)
-                self._add(node, out.buffer, self._box(out, self.maps[name]), True, Engine.LOAD, context)
+                self._add(node, out.buffer, self._box(out, self.maps[name], context), True, Engine.LOAD, context)
             case TmaStore(map=name, coords=coords, source=source):
-                self._add(node, source.buffer, self._box(source, self.maps[name]), False, Engine.STORE, context)
+                self._add(node, source.buffer, self._box(source, self.maps[name], context), False, Engine.STORE, context)
                 self._tensor_box(node, self.maps[name], coords, Engine.STORE, write=True)
             case Wgmma(a=a, b=b, n=n, k=k):
                 for descriptor, rows in ((a, WGMMA_M), (b, n)):
@@ -232,8 +237,8 @@ class Uses:
             case _:
                 pass
 
-    def _box(self, access: Access, box: TensorMapParam) -> tuple[Expr | None, ...]:
-        """The axes in front of those that a box fills; nothing is known of a box that does not fill whole axes."""
+    def _box(self, access: Access, box: TensorMapParam, context: Context) -> tuple[Expr | None, ...]:
+        """The axes in front of those that a box fills, the first of them maybe in part; nothing is known of a box that reaches further."""
         shape = self.shapes[access.buffer]
         left = 1
         for e in box.box:
@@ -242,6 +247,9 @@ class Uses:
             if left == 1:
                 return (*access.index[: axis + 1], *(None for _ in shape[axis + 1 :]))
             extent, at = shape[axis], access.index[axis]
+            lo, hi = context.ranges.of(at)
+            if isinstance(extent, Const) and left < extent.value and lo is not None and lo >= 0 and hi is not None and hi + left <= extent.value:
+                return (*access.index[:axis], *(None for _ in shape[axis:]))
             if not isinstance(extent, Const) or left % extent.value or not (isinstance(at, Const) and at.value == 0):
                 return (None,) * len(shape)
             left //= extent.value

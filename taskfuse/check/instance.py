@@ -18,8 +18,9 @@ import numpy as np
 from taskfuse.check.program import COLLECTIVE
 from taskfuse.check.trace import BLOCKS, GRAIN, Budget, Clock, Event, Refuted, TooLarge, Trace
 from taskfuse.ir.scalar import evaluate
-from taskfuse.ir.types import MemoryType
-from taskfuse.kir import Kernel, stmt_text
+from taskfuse.ir.types import MemoryType, ParallelType
+from taskfuse.kir import Kernel, stmt_text, walk
+from taskfuse.kir.clusters import constant_shape, needs_cluster, peers
 from taskfuse.kir.limits import MAX_THREADS, WARP, WARPGROUP
 from taskfuse.kir.nodes import (
     Arrive,
@@ -87,6 +88,8 @@ class Run:
     def __init__(self, kernel: Kernel, traces: list[Trace], symbols: Mapping[str, int]) -> None:
         self.kernel = kernel
         self.per = traces[0].threads
+        self.peers = _peers(kernel, traces)
+        self.visits: dict[int, list[tuple[int, int, int, Event]]] = {}
         self.events = [e for t in traces for e in t.events]
         self.size = len(self.events)
         parts = 3 if any(isinstance(e.stmt, AsyncCopy) for events in self.events for e in events) else 2
@@ -131,6 +134,11 @@ class Run:
                 batches = [[c for c in batch if c[2 * self.size + t] > self.covered[t]] for batch in batches]
             if any(batches):
                 raise Refuted(f"thread {t % self.per}", f"it exits while {_OPERATIONS[queue]} of its may be in flight")
+        for block, visits in self.visits.items():
+            last = self.clocks[block * self.per : (block + 1) * self.per].max(axis=0)
+            for component, time, t, e in visits:
+                if last[component] < time:
+                    raise Refuted(f"block {block}", "it may exit before another block of the cluster reaches it", self._who(t, e))
 
     def _stuck(self, ready: list[int]) -> Refuted:
         groups: dict[tuple[int, Any], list[int]] = {}
@@ -178,8 +186,9 @@ class Run:
                 self.cells[key].done.append(self.clocks[t].copy())
                 return True
             case Arrive() | Expect():
-                cell = self._cell(t, e)
-                self._arrive(t, e, cell, 0 if e.values is None else e.values)
+                for block in self._reached(t, e):
+                    self._arrive(t, e, self._cell(t, e, block), 0 if e.values is None else e.values)
+                    self._visit(block, t, t, e)
                 return True
             case AsyncCopy():
                 buffer, elements, source, places = e.values
@@ -202,15 +211,18 @@ class Run:
                 return self._wait(t, e)
             case TmaLoad():
                 buffer, elements, size = e.values
-                clock = self._fork(t)
-                self._touch(t, e, buffer, elements, True, clock, self.size + t)
-                cell = self._cell(t, e)
-                if not self._fenced(self.published, cell.maker, cell.made, clock):
-                    reason = "the copy engine may use it before it sees its initialization: no FENCE mbarrier_init of the initializer comes in between"
-                    raise Refuted(f"{e.key[0]}[{e.key[1]}]", reason, self._who(t, e))
-                np.maximum(cell.clock, clock, out=cell.clock)
-                cell.bytes -= size
-                self._settle(e, cell)
+                for block in self._reached(t, e):
+                    clock = self._fork(t)
+                    self._touch(t, e, buffer, elements, True, clock, self.size + t, block)
+                    cell = self._cell(t, e, block)
+                    self._in_phase(t, e, cell)
+                    if not self._fenced(self.published, cell.maker, cell.made, clock):
+                        reason = "the copy engine may use it before it sees its initialization: no FENCE mbarrier_init of the initializer comes in between"
+                        raise Refuted(f"{e.key[0]}[{e.key[1]}]", reason, self._who(t, e))
+                    np.maximum(cell.clock, clock, out=cell.clock)
+                    cell.bytes -= size
+                    self._settle(e, cell)
+                    self._visit(block, self.size + t, t, e)
                 return True
             case TmaStore():
                 buffer, elements, target, places = e.values
@@ -263,9 +275,19 @@ class Run:
         later = bisect_right(fences[thread], when)
         return later < len(fences[thread]) and bool(clock[thread] >= fences[thread][later])
 
-    def _cell(self, t: int, e: Event) -> _Cell:
+    def _reached(self, t: int, e: Event) -> tuple[int, ...]:
+        """The blocks, by their place among the traces, that an arrival or a load reaches."""
+        across = e.stmt.across if isinstance(e.stmt, Arrive | TmaLoad) else ()
+        return self.peers[t // self.per, across] if across else (t // self.per,)
+
+    def _visit(self, block: int, component: int, t: int, e: Event) -> None:
+        """Remember what reaches another block, which must not have exited."""
+        if block != t // self.per:
+            self.visits.setdefault(block, []).append((component, int(self.clocks[t, t]) if component == t else self.issued[t], t, e))
+
+    def _cell(self, t: int, e: Event, block: int | None = None) -> _Cell:
         name, slot = e.key
-        cell = self.cells.get((t // self.per, name, slot))
+        cell = self.cells.get((t // self.per if block is None else block, name, slot))
         if cell is None:
             raise Refuted(f"{name}[{slot}]", "it is used before it is initialized", self._who(t, e))
         if not (cell.done[0] <= self.clocks[t]).all():
@@ -276,14 +298,20 @@ class Run:
         name, slot = e.key
         if cell.pending == 0:
             raise Refuted(f"{name}[{slot}]", f"more than {cell.count} arrivals come in phase {len(cell.done) - 1}", self._who(t, e))
-        if not (cell.done[-1] <= self.clocks[t]).all():
-            phase = len(cell.done) - 1
-            raise Refuted(f"{name}[{slot}]", f"an arrival of phase {phase} may come before phase {phase - 1} is complete", self._who(t, e))
+        self._in_phase(t, e, cell)
         self._tick(t)
         np.maximum(cell.clock, self.clocks[t], out=cell.clock)
         cell.bytes += size
         cell.pending -= 1
         self._settle(e, cell)
+
+    def _in_phase(self, t: int, e: Event, cell: _Cell) -> None:
+        """An arrival, or bytes, of a phase come after completion of the one before. Raises :class:`Refuted`."""
+        if not (cell.done[-1] <= self.clocks[t]).all():
+            name, slot = e.key
+            phase = len(cell.done) - 1
+            what = "bytes" if isinstance(e.stmt, TmaLoad) else "an arrival"
+            raise Refuted(f"{name}[{slot}]", f"{what} of phase {phase} may come before phase {phase - 1} is complete", self._who(t, e))
 
     def _settle(self, e: Event, cell: _Cell) -> None:
         if cell.pending or cell.bytes:
@@ -327,6 +355,8 @@ class Run:
                 key, needed = ("block", block), self.per
             case BarrierScope.NAMED:
                 key, needed = ("named", block, e.key[1]), count
+            case BarrierScope.CLUSTER:
+                key, needed = ("cluster",), self.size
             case BarrierScope.GRID:
                 key, needed = ("grid", e.key[1]), count
             case BarrierScope.WARP:
@@ -342,9 +372,10 @@ class Run:
             return False
         first = meeting.arrived[0] if meeting.arrived else t
         other = self.events[first][self.at[first]].stmt
-        if scope is BarrierScope.BLOCK and other is not e.stmt:
+        if scope in (BarrierScope.BLOCK, BarrierScope.CLUSTER) and other is not e.stmt:
+            what = scope.value
             raise Refuted(
-                "SYNC block", "threads meet at two different barriers of the block", self._who(t, e), self._who(first, self.events[first][self.at[first]])
+                f"SYNC {what}", f"threads meet at two different barriers of the {what}", self._who(t, e), self._who(first, self.events[first][self.at[first]])
             )
         meeting.arrived.append(t)
         if len(meeting.arrived) < needed:
@@ -360,10 +391,11 @@ class Run:
 
     # -- accesses -----------------------------------------------------------------------------------------------------------------------
 
-    def _touch(self, t: int, e: Event, buffer: str, elements: Any, write: bool, clock: Clock, component: int) -> None:
+    def _touch(self, t: int, e: Event, buffer: str, elements: Any, write: bool, clock: Clock, component: int, block: int | None = None) -> None:
+        """An access; ``block``: whose Shared memory, if it is not the thread's own."""
         shared = self.memory[buffer] is MemoryType.Shared
         name, first, size = self.places[buffer]
-        shadow = self.shadow.setdefault((t // self.per if shared else -1, name), {})
+        shadow = self.shadow.setdefault(((t // self.per if block is None else block) if shared else -1, name), {})
         is_async = component >= self.size
         time = int(clock[component]) if is_async else self._tick(t)
         cells = [first + at * size + part for at in elements.tolist() for part in range(0, size, GRAIN)] if shared else elements.tolist()
@@ -432,6 +464,16 @@ def _places(kernel: Kernel, symbols: Mapping[str, int]) -> dict[str, tuple[str, 
     return found
 
 
+def _peers(kernel: Kernel, traces: list[Trace]) -> dict[tuple[int, tuple[ParallelType, ...]], tuple[int, ...]]:
+    """For each block of a cluster, given in the order of their ranks, and each set of cluster types that the kernel names: whom it reaches."""
+    shape = constant_shape(kernel.cluster)
+    named = {s.across for s in walk(kernel) if isinstance(s, Arrive | TmaLoad) and s.across}
+    if shape is None or len(traces) != shape[0] * shape[1] * shape[2]:
+        return {}
+    places = [(k % shape[0], k // shape[0] % shape[1], k // (shape[0] * shape[1])) for k in range(len(traces))]
+    return {(k, across): peers(place, shape, across) for k, place in enumerate(places) for across in named}
+
+
 def counterexample(kernel: Kernel, extents: Mapping[str, int], budget: Budget | None = None) -> Refuted | None:
     """A counterexample at some extents, or ``None``. Raises :class:`TooLarge`."""
     budget = budget or Budget()
@@ -442,11 +484,23 @@ def counterexample(kernel: Kernel, extents: Mapping[str, int], budget: Budget | 
     grid = [int(evaluate(e, symbols)) for e in kernel.grid]
     blocks = [(x, y, z) for z in range(grid[2]) for y in range(grid[1]) for x in range(grid[0])]
     try:
+        cluster = constant_shape(kernel.cluster) if any(map(needs_cluster, walk(kernel))) else None
+        if kernel.counters and cluster is not None:
+            raise TooLarge  # which blocks meet where would be two questions at once
         if kernel.counters:
             traces = [Trace(kernel, symbols, b, budget) for b in blocks[: BLOCKS + 1]]
             if len(blocks) > BLOCKS or sum(len(t.events) for t in traces) > MAX_THREADS:
                 raise TooLarge
             Run(kernel, traces, symbols).run()
+        elif cluster is not None:
+            size = cluster[0] * cluster[1] * cluster[2]
+            first = [b for b in blocks if all(i % n == 0 for i, n in zip(b, cluster, strict=True))]
+            for b in first[:: max(1, -(-len(blocks) // BLOCKS))]:
+                ranks = [(b[0] + x, b[1] + y, b[2] + z) for z in range(cluster[2]) for y in range(cluster[1]) for x in range(cluster[0])]
+                traces = [Trace(kernel, symbols, r, budget) for r in ranks]
+                if size * traces[0].threads > MAX_THREADS:
+                    raise TooLarge
+                Run(kernel, traces, symbols).run()
         else:
             step = max(1, -(-len(blocks) // BLOCKS))
             for b in blocks[::step]:

@@ -1,4 +1,4 @@
-"""Barriers at which threads meet: block, warp, named and grid barriers, and mbarriers at which everybody arrives and waits.
+"""Barriers at which threads meet: block, warp, named, cluster and grid barriers, and mbarriers at which everybody arrives and waits.
 
 A meeting is *well formed* if all its participants come to it equally often and in the same order: then it completes in every
 interleaving, and orders what its participants did before it before what they do after it. That is the case if its participants are a fixed
@@ -13,10 +13,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from taskfuse.check.certificate import Layer, Obligation, Verdict
+from taskfuse.check.clusters import Clusters
 from taskfuse.check.enumeration import Pairs
 from taskfuse.check.program import BLOCK_NAMES, BLOCKS, COLLECTIVE, THREADS, Node, Program
 from taskfuse.check.threads import Conditions, Threads, box_count
 from taskfuse.ir.scalar import ZERO, Const, Expr, const, eq, prove, simplify, sym
+from taskfuse.ir.types import CLUSTER_TYPES
 from taskfuse.kir.limits import WARP
 from taskfuse.kir.nodes import Advance, Arrive, ArriveAsync, Barrier, BarrierScope, CursorInit, Expect, For, InitBarrier, Shuffle, TmaLoad, Wait
 
@@ -55,6 +57,7 @@ class Meetings:
         self.at: dict[Node, Meeting] = {}
         self.mbarriers: set[str] = set()
         self.obligations: list[Obligation] = []
+        clusters = Clusters(program)
         named: list[Meeting] = []
         counters: dict[str, list[Meeting]] = {}
         for node in program.leaves():
@@ -71,6 +74,11 @@ class Meetings:
                 case BarrierScope.BLOCK:
                     if not threads.everyone(meeting.participants):
                         self._fail(node, f"only threads with {_text(meeting.participants)} come to a barrier of the whole block")
+                        continue
+                case BarrierScope.CLUSTER:
+                    reason = clusters.uneven(node, CLUSTER_TYPES)
+                    if reason or not threads.everyone(meeting.participants):
+                        self._fail(node, reason or f"only threads with {_text(meeting.participants)} come to a barrier of the whole cluster")
                         continue
                 case BarrierScope.NAMED:
                     named.append(meeting)
@@ -258,7 +266,7 @@ class Meetings:
             if n in seen:
                 continue
             block = n.block.nodes
-            if not isinstance(n.stmt, Arrive) or n.index + 2 >= len(block):
+            if not isinstance(n.stmt, Arrive) or n.stmt.across or n.index + 2 >= len(block):
                 return []
             match block[n.index + 1].stmt, block[n.index + 2].stmt:
                 case Wait(barrier=slot, parity=parity), Advance(cursor=c, count=Const(value=1)) if (

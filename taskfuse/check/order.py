@@ -18,6 +18,7 @@ from taskfuse.check.program import Block, Node, Program
 from taskfuse.check.rings import Ring, Rings
 from taskfuse.ir.connectivity import find_cycle
 from taskfuse.ir.scalar import Const
+from taskfuse.kir.clusters import remote_barriers
 from taskfuse.kir.nodes import Arrive, ArriveAsync, Barrier, BarrierScope, Expect, FenceInit, For, InitBarrier, TmaLoad, Wait
 
 
@@ -214,7 +215,10 @@ def _once(program: Program, rings: Rings) -> list[tuple[Node, Node]]:
 
 
 def initialization(program: Program, rings: Rings) -> list[Obligation]:
-    """Every mbarrier that is used is initialized once, by one thread, before a barrier of the whole block that comes before all its uses."""
+    """Every mbarrier that is used is initialized once, by one thread, before a barrier of the whole block that comes before all its uses;
+
+    of the whole cluster, if other blocks use it.
+    """
     threads = rings.threads
     found: list[Obligation] = []
     inits: dict[str, list[Node]] = {}
@@ -227,7 +231,9 @@ def initialization(program: Program, rings: Rings) -> list[Obligation]:
                 uses.setdefault(slot.name, []).append(n)
             case _:
                 pass
-    barriers = [n for n in program.root.nodes if isinstance(n.stmt, Barrier) and n.stmt.scope is BarrierScope.BLOCK and n in rings.meetings.at]
+    wide = (BarrierScope.BLOCK, BarrierScope.CLUSTER)
+    barriers = [n for n in program.root.nodes if isinstance(n.stmt, Barrier) and n.stmt.scope in wide and n in rings.meetings.at]
+    remote = remote_barriers(n.stmt for n in program.leaves())
     fences = [n for n in program.leaves() if isinstance(n.stmt, FenceInit)]
     slots = {m.name: m.slots for m in program.kernel.mbarriers}
     held = 0
@@ -256,8 +262,11 @@ def initialization(program: Program, rings: Rings) -> list[Obligation]:
             last = max(n.path[0].index for n in mine)
             first = min(n.path[0].index for n in nodes)
             between = [b for b in barriers if last < b.index < first]
+            if name in remote:
+                between = [b for b in between if isinstance(b.stmt, Barrier) and b.stmt.scope is BarrierScope.CLUSTER]
             if not between:
-                reason = "no barrier of the whole block stands between its initialization and its first use"
+                who = "cluster" if name in remote else "block"
+                reason = f"no barrier of the whole {who} stands between its initialization and its first use"
             elif any(isinstance(n.stmt, TmaLoad) for n in nodes) and not any(
                 f.number > max(n.number for n in mine)
                 and f.path[0].index < between[0].index

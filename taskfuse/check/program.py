@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from taskfuse.check.ranges import Ranges, terms_of
-from taskfuse.ir.scalar import TRUE, And, Const, Expr, Facts, FloorDiv, const, ge, le, lt, not_, prove, substitute, sym
+from taskfuse.ir.scalar import ONE, TRUE, And, Const, Expr, Facts, FloorDiv, const, ge, le, lt, not_, prove, simplify, substitute, sym
 from taskfuse.ir.types import BLOCK_TYPES, CLUSTER_TYPES, THREAD_TYPES
-from taskfuse.kir import Kernel, barrier_slots, bodies, expressions, map_expressions, map_stmts, stmt_text, walk, with_bodies
+from taskfuse.kir import Kernel, barrier_slots, bodies, map_expressions, map_stmts, stmt_text, walk, with_bodies
 from taskfuse.kir.nodes import Bind, Commit, CursorInit, For, HostParam, If, LdMatrix, Mma, Queue, Retire, StMatrix, Stmt, TmaLoad, TmaStore, Wgmma
 
 if TYPE_CHECKING:
@@ -271,11 +271,16 @@ def _outermost(kernel: Kernel) -> Context:
 
 
 def _in_blocks(kernel: Kernel) -> tuple[Stmt, ...]:
-    """The body with a block's place in its cluster written as what it is: a remainder of its place in the grid."""
-    if all(not e.free & CLUSTERS for s in walk(kernel) for e in expressions(s)):
+    """The body with a block's place in its cluster written as what it is: a remainder of its place in the grid, the place itself in one of one cluster."""
+    if all(e is ONE for e in kernel.cluster):
         return kernel.body
     places = {name: sym(b) % c for name, b, c in zip(CLUSTER_NAMES, BLOCK_NAMES, kernel.cluster, strict=True)}
-    return map_stmts(kernel.body, lambda s: map_expressions(s, lambda e: substitute(e, places)))
+    facts = _outermost(kernel).facts
+
+    def written(e: Expr) -> Expr:
+        return e if e.free.isdisjoint(BLOCKS | CLUSTERS) else simplify(substitute(e, places), facts)
+
+    return map_stmts(kernel.body, lambda s: map_expressions(s, written))
 
 
 def _at(loop: For, value: Expr) -> tuple[Stmt, ...]:

@@ -18,6 +18,7 @@ from taskfuse.check.meetings import Meeting, Meetings, ordered_by, uneven
 from taskfuse.check.paths import Paths, Region, Step, common_loops
 from taskfuse.check.program import BLOCKS, THREADS, Node, Program
 from taskfuse.check.relation import Relation
+from taskfuse.check.remote import apart
 from taskfuse.check.rings import Endpoint, Ring, Rings
 from taskfuse.check.threads import Threads
 from taskfuse.ir.scalar import Expr, const, sym
@@ -260,6 +261,8 @@ class Races:
                 if all(self._fenced(x, s) for x, y, s in ((a, b, one), (b, a, two)) if x.is_write and _crosses_proxies(x, y)):
                     return "", None
                 return "no FENCE proxy.async stands between a write and the arrival that hands it to an asynchronous engine", None
+        if a.is_remote or b.is_remote:
+            return self._from_other_blocks(a, b, one, two), None
         r = Relation(a, b, self.threads)
         if r.never:
             return "", None
@@ -308,6 +311,18 @@ class Races:
                 if a is b:
                     break
         return "", None
+
+    def _from_other_blocks(self, a: Use, b: Use, one: Section | None, two: Section | None) -> str:
+        """Why copies from other blocks of the cluster may race with an access; empty if they are of one position of a ring, and land apart."""
+        same = one is not None and two is not None and one.end is two.end and a.engine is b.engine is Engine.LOAD and a.buffer == b.buffer
+        if not same or self._slot_axis(a) != 0 or self._slot_axis(b) != 0 or not all(self.threads.alone(u.context.conditions) for u in (a, b)):
+            return "other blocks of the cluster may write it at any time"
+        assert one is not None
+        assert two is not None
+        once = all(u.node.loops == one.visit.advance.loops for u in (a, b))  # in a position
+        if one.visit is two.visit and once and apart(self.rings.clusters, a, b, self.uses.shapes[a.buffer]):
+            return ""
+        return "copies from different blocks of the cluster may overlap"
 
     def _exclusive(self, a: Use, b: Use) -> bool:
         """Two arms never run in one iteration: a condition that all threads agree on decides."""

@@ -18,14 +18,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from taskfuse.check.certificate import Layer, Obligation, Verdict
+from taskfuse.check.clusters import Clusters, Types
 from taskfuse.check.forms import Item, Match, NotRing, Part, Turns, Visit, match_trailing, parse, skeleton, visits
 from taskfuse.check.meetings import Meeting, Meetings, uneven
 from taskfuse.check.paths import Paths, Step
 from taskfuse.check.program import COLLECTIVE, THREADS, Node, Program
+from taskfuse.check.remote import joined
 from taskfuse.check.threads import Conditions, Threads
 from taskfuse.check.turns import distributed
-from taskfuse.ir.scalar import Const, Expr, Sym, const, eq, maximum, prove, sym
+from taskfuse.ir.scalar import ONE, Const, Expr, Sym, const, eq, maximum, prove, sym
 from taskfuse.kir import Kernel
+from taskfuse.kir.clusters import reached
 from taskfuse.kir.nodes import (
     Advance,
     Arrive,
@@ -71,7 +74,7 @@ class Endpoint:
 
 @dataclass(slots=True, eq=False)
 class Ring:
-    """A disciplined ring."""
+    """A disciplined ring. ``across``: the cluster types whose blocks it joins."""
 
     full: str
     empty: str
@@ -81,6 +84,7 @@ class Ring:
     loops: list[tuple[Node, Node]] = field(default_factory=lambda: list[tuple[Node, Node]]())
     turns: list[tuple[Node, Turns]] = field(default_factory=lambda: list[tuple[Node, Turns]]())
     pairs: list[tuple[Visit, Visit]] = field(default_factory=lambda: list[tuple[Visit, Visit]]())
+    across: Types = ()
 
     @property
     def endpoints(self) -> list[Endpoint]:
@@ -113,6 +117,7 @@ class Rings:
         self.turn_waits: dict[str, list[Node]] = {}
         self.turn_gives: dict[str, list[Node]] = {}
         self._odd: dict[str, Node] = {}
+        self.clusters = Clusters(program)
         self.slots = {m.name: m.slots for m in program.kernel.mbarriers}
         self._transfers = _transfers(program.kernel)
         self._collect()
@@ -236,12 +241,14 @@ class Rings:
         if {c.release for c in consumers} != set(releases):
             raise NotRing(f"somebody arrives at {empty} without waiting for {full}", self._arrivals[empty][releases[-1]][0])
         ring = Ring(full, empty, slots, producer, consumers)
+        releases_of = [v for c in consumers for v in visits(c.releases)]
+        ring.across = joined(self.clusters, full, list(producer.visits()), releases_of, [v for c in consumers for v in c.visits()])
         for c in consumers:
             self._lay(ring, c)
             if ring.slots <= c.lag:
                 raise NotRing(f"a release {c.lag} positions behind needs more than {ring.slots} slots")
         self._check_count(full, [(producer, producer.form)])
-        self._check_count(empty, [(c, c.releases) for c in consumers])
+        self._check_count(empty, [(c, c.releases) for c in consumers], reached(self.program.kernel.cluster, ring.across))
         self._check_bytes(ring)
         for e in ring.endpoints:
             self._check_arrivals(e)
@@ -359,8 +366,8 @@ class Rings:
 
     # -- counts -----------------------------------------------------------------------------------------------------------------------
 
-    def _check_count(self, name: str, ends: list[tuple[Endpoint, tuple[Part, ...]]]) -> None:
-        """The arrivals of one position, of all ends together, are what the barrier counts."""
+    def _check_count(self, name: str, ends: list[tuple[Endpoint, tuple[Part, ...]]], blocks: Expr = ONE) -> None:
+        """The arrivals of one position, of all ends in all ``blocks`` together, are what the barrier counts."""
         total: Expr = const(0)
         for end, form in ends:
             one: Expr | None = None
@@ -369,7 +376,7 @@ class Rings:
                     if one is not None and one is not count and not prove(eq(one, count), self.threads.context.facts):
                         raise NotRing("positions have different numbers of arrivals", visit.arrivals[0])
                     one = count
-            total = total if one is None else total + one
+            total = total if one is None else total + one * blocks
         for count in self._counts.get(name, []):
             if count is not total and not prove(eq(count, total), self.threads.context.facts):
                 raise NotRing(f"{name} counts {count} arrivals, and {total} come", *(n for _, form in ends for v in visits(form) for n in v.arrivals[:1]))
@@ -420,10 +427,10 @@ class Rings:
                         raise NotRing("how many threads expect bytes is unknown", n)
                     expected = expected + b * count
                     concerned.append(n)
-                case TmaLoad(map=name):
+                case TmaLoad(map=name, across=across):
                     if not self.threads.alone(n.conditions):
                         raise NotRing("several threads issue one load", n)
-                    brought = brought + _trips(n.loops[len(around) :]) * self._transfers[name]
+                    brought = brought + _trips(n.loops[len(around) :]) * self._transfers[name] * reached(self.program.kernel.cluster, across)
                     concerned.append(n)
                 case _:
                     pass
@@ -516,7 +523,7 @@ class Rings:
         match m.scope:
             case BarrierScope.WARP:
                 return self.threads.covers_warps(e.threads, who)
-            case BarrierScope.BLOCK:
+            case BarrierScope.BLOCK | BarrierScope.CLUSTER:
                 return e.turns is None
             case BarrierScope.NAMED:
                 return m.id is not None and not m.id.free & THREADS

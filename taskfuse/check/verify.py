@@ -13,6 +13,7 @@ from taskfuse.check.paths import Paths
 from taskfuse.check.program import Program
 from taskfuse.check.races import Races
 from taskfuse.check.registers import budgets, in_flight
+from taskfuse.check.remote import before_exit
 from taskfuse.check.rings import Rings
 from taskfuse.check.threads import Threads
 from taskfuse.check.trace import Budget, TooLarge, samples
@@ -66,6 +67,7 @@ def _argument(kernel: Kernel) -> Iterator[Obligation]:
     yield from meetings.obligations
     yield from initialization(program, rings)
     yield from deadlocks(program, paths, rings)
+    yield from before_exit(program, paths, meetings, (name for r in rings.rings if r.across for name in (r.full, r.empty)))
     yield from in_flight(program, paths, threads)
     yield from budgets(program, threads)
     races = Races(program, threads, meetings, rings, paths)

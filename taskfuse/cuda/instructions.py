@@ -247,15 +247,6 @@ __device__ __forceinline__ void named_barrier(int id, int threads) {
 )
 
 
-def cluster_index(d: str) -> Helper:
-    """The index of the block in its cluster along ``d``."""
-    return Helper(
-        f"cluster_index_{d}",
-        f'__device__ __forceinline__ int cluster_index_{d}() {{\n  int index;\n  asm("mov.u32 %0, %%cluster_ctaid.{d};" : "=r"(index));\n  return index;\n}}',
-        arch=90,
-    )
-
-
 # -- TMA (PTX ISA, "cp.async.bulk.tensor") --------------------------------------------------------------------------------------------
 
 TENSOR_MAP = Helper(

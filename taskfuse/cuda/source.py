@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 
 from taskfuse.cuda import instructions as ptx
 from taskfuse.cuda.c_types import c_type
+from taskfuse.cuda.cluster_instructions import cluster_index
 from taskfuse.cuda.expressions import Divisors, Indices
 from taskfuse.cuda.names import Names
 from taskfuse.cuda.ranges import INT32, kernel_ranges
@@ -214,7 +215,7 @@ class _Emitter:
         lines = [f"const int {self.names[n]} = {hardware};" for n, hardware in _HARDWARE.items() if n in self.used.names]
         for d in "xyz":
             if f"clusterIdx.{d}" in self.used.names:
-                helper = ptx.cluster_index(d)
+                helper = cluster_index(d)
                 self.helpers.add(helper)
                 lines.append(f"const int {self.names[f'clusterIdx.{d}']} = {helper.name}();")
         return lines

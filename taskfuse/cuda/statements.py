@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from taskfuse.cuda import cluster_instructions as cluster
 from taskfuse.cuda import instructions as ptx
 from taskfuse.cuda import matrices
 from taskfuse.cuda.c_types import c_type, literal
@@ -22,8 +23,10 @@ from taskfuse.cuda.variant import Form
 from taskfuse.dtypes import DType, bool_, int64
 from taskfuse.errors import UnsupportedError
 from taskfuse.ir.elementwise import DTypeRule
-from taskfuse.ir.scalar import ONE, TRUE, And, Compare, CompareOp, Const, Expr, Facts, FloorDiv, and_, const, eq, is_multiple, prove, sym
-from taskfuse.kir import Kernel
+from taskfuse.ir.scalar import ONE, TRUE, ZERO, And, Compare, CompareOp, Const, Expr, Facts, FloorDiv, and_, const, eq, is_multiple, prove, sym
+from taskfuse.ir.types import CLUSTER_TYPES, ParallelType
+from taskfuse.kir import Kernel, walk
+from taskfuse.kir.clusters import constant_shape, peers, remote_barriers
 from taskfuse.kir.limits import MAX_THREADS, WARP, launch_registers
 from taskfuse.kir.nodes import (
     Access,
@@ -142,6 +145,7 @@ class Statements:
         self._slots: dict[str, int] = {}
         self._declared = declared_in(kernel)
         self._defined: set[str] = set()  # the Local buffers whose declarations stand in the text
+        self._remote = remote_barriers(walk(kernel))
         self._ranks = {p.name: len(p.box) for p in kernel.params if isinstance(p, TensorMapParam)}
         self._scalars: dict[str, DType] = {p.name: p.dtype for p in kernel.params if isinstance(p, ScalarParam)}
 
@@ -255,10 +259,15 @@ class Statements:
                 self._call(scope, ptx.INIT, self._slot(slot, scope), scope.indices.text(count))
             case FenceInit():
                 self._call(scope, ptx.FENCE_INIT)
-            case Arrive(barrier=slot):
+            case Arrive(barrier=slot, across=()):
                 self._call(scope, ptx.ARRIVE, self._slot(slot, scope))
             case ArriveAsync(barrier=slot):
                 self._call(scope, ptx.ARRIVE_ASYNC, self._slot(slot, scope))
+            case Arrive(barrier=slot, across=across):
+                first, others = self._reached(across)
+                self._call(scope, cluster.FENCE_CLUSTER)
+                for other in others:
+                    self._call(scope, cluster.ARRIVE_AT, self._slot(slot, scope), scope.indices.text(first + other))
             case Expect(barrier=slot, bytes=size):
                 self._call(scope, ptx.EXPECT, self._slot(slot, scope), scope.indices.text(size))
             case Wait():
@@ -269,7 +278,11 @@ class Statements:
                 self._advance(stmt, scope)
             case TmaLoad(out=out, map=name, coords=coords, barrier=slot):
                 inner = [scope.indices.text(c) for c in reversed(coords)]
-                self._call(scope, ptx.tma_load(len(coords)), self._address(out, scope), f"&{self.names[name]}", self._slot(slot, scope), *inner)
+                operands = [self._address(out, scope), f"&{self.names[name]}", self._slot(slot, scope)]
+                if stmt.across:
+                    self._call(scope, cluster.tma_multicast(len(coords)), *operands, self._mask(stmt.across, scope), *inner)
+                else:
+                    self._call(scope, ptx.tma_load(len(coords)), *operands, *inner)
             case TmaStore(map=name, coords=coords, source=source):
                 inner = [scope.indices.text(c) for c in reversed(coords)]
                 self._call(scope, ptx.tma_store(len(coords)), f"&{self.names[name]}", self._address(source, scope), *inner)
@@ -433,8 +446,24 @@ class Statements:
             case BarrierScope.NAMED:
                 assert stmt.id is not None
                 self._call(scope, ptx.NAMED, scope.indices.text(stmt.id), scope.indices.text(stmt.threads))
+            case BarrierScope.CLUSTER:
+                self._call(scope, cluster.CLUSTER_BARRIER)
             case BarrierScope.GRID:
                 self._grid_barrier(stmt, scope)
+
+    def _reached(self, across: tuple[ParallelType, ...]) -> tuple[Expr, tuple[int, ...]]:
+        """The ranks of the blocks that an arrival or a copy reaches: the first, and the distances of all from it."""
+        shape = constant_shape(self.kernel.cluster)
+        assert shape is not None, "the verifier refuses other shapes"
+        others = peers((0, 0, 0), shape, across)
+        x, y, z = (const(0) if p in across or n == 1 else sym(p.index_name) for p, n in zip(CLUSTER_TYPES, shape, strict=True))
+        return x + shape[0] * (y + shape[1] * z), others
+
+    def _mask(self, across: tuple[ParallelType, ...], scope: Scope) -> str:
+        """A bit for each of these blocks."""
+        first, others = self._reached(across)
+        bits = sum(1 << other for other in others)
+        return f"{bits:#x}" if first is ZERO else f"{bits:#x} << {scope.indices.text(first, Level.SHIFT)}"
 
     def _threads(self) -> Expr:
         x, y, z = self.kernel.block
@@ -461,11 +490,13 @@ class Statements:
 
     def _wait(self, stmt: Wait, scope: Scope) -> None:
         arguments = [self._slot(stmt.barrier, scope), scope.indices.text(stmt.parity)]
+        remote = stmt.barrier.name in self._remote
         if self.debug:
             point = self._point(stmt.barrier.name, scope)
-            self._call(scope, ptx.BOUNDED_WAIT, *arguments, "report", str(point), scope.indices.text(stmt.barrier.slot))
+            helper = cluster.BOUNDED_WAIT_CLUSTER if remote else ptx.BOUNDED_WAIT
+            self._call(scope, helper, *arguments, "report", str(point), scope.indices.text(stmt.barrier.slot))
         else:
-            self._call(scope, ptx.WAIT, *arguments)
+            self._call(scope, cluster.WAIT_CLUSTER if remote else ptx.WAIT, *arguments)
 
     def _cursor(self, stmt: CursorInit, scope: Scope) -> None:
         slot, parity = self.names[f"{stmt.name}.slot"], self.names[f"{stmt.name}.parity"]

@@ -86,6 +86,7 @@ class Atom:
         gathers: it takes operands from registers that hold them in such a layout (:mod:`taskfuse.lowering.fragments`).
         sets_first: the first step of a reduction can set the accumulators instead of adding to them.
         min_bytes: bytes of one access at least.
+        multicast: what it brings is the same in several blocks of a cluster: they share one copy, into the Shared memory of each.
     """
 
     name: str
@@ -105,6 +106,7 @@ class Atom:
     gathers: bool = False
     sets_first: bool = False
     min_bytes: int = 1
+    multicast: bool = False
 
 
 _P = ParallelType
@@ -114,6 +116,9 @@ VECTOR = Atom("vector", Instruction.VECTOR, (1, 1), _P.Vectorize, 1, 16, True, C
 CP_ASYNC = Atom("cp_async", Instruction.CP_ASYNC, (0, 1), _P.Vectorize, 1, 16, True, Completion.ARRIVAL, Bounds.ZERO, True, min_bytes=4)
 # Bulk tensor copies (PTX ISA, "cp.async.bulk.tensor"): one thread starts them, the copy engine makes them.
 TMA_LOAD = Atom("tma_load", Instruction.TMA_LOAD, (1, 5), _P.Bulk, 1, 1 << 17, False, Completion.BYTES, Bounds.FILL, True, is_async=True)
+TMA_LOAD_MULTICAST = Atom(
+    "tma_load_multicast", Instruction.TMA_LOAD, (1, 5), _P.Bulk, 1, 1 << 17, False, Completion.BYTES, Bounds.FILL, True, is_async=True, multicast=True
+)
 TMA_STORE = Atom("tma_store", Instruction.TMA_STORE, (1, 5), _P.Bulk, 1, 1 << 17, False, Completion.FIFO, Bounds.CLIP, True, is_async=True)
 # A warp stores a 16 x 16 tile of 16-bit elements from registers (PTX ISA, "stmatrix").
 STMATRIX_X4 = Atom("stmatrix_x4", Instruction.STMATRIX, (2, 2), _P.Mma, 32, 512, True, Completion.IMMEDIATE, Bounds.COVER, True, tile=(16, 16), gathers=True)
@@ -190,7 +195,7 @@ def mma(m: int, n: int, k: int) -> Atom:
     )
 
 
-ATOMS: dict[str, Atom] = {a.name: a for a in (SCALAR, VECTOR, CP_ASYNC, TMA_LOAD, TMA_STORE, STMATRIX_X4, LDMATRIX_X4)}
+ATOMS: dict[str, Atom] = {a.name: a for a in (SCALAR, VECTOR, CP_ASYNC, TMA_LOAD, TMA_LOAD_MULTICAST, TMA_STORE, STMATRIX_X4, LDMATRIX_X4)}
 _CONTRACTION = re.compile(r"(wgmma|mma)_m(\d+)n(\d+)k(\d+)")
 
 

@@ -29,6 +29,11 @@ class ParallelType(Enum):
         return self in BLOCK_TYPES
 
     @property
+    def is_cluster(self) -> bool:
+        """An index of the block in its cluster."""
+        return self in CLUSTER_TYPES
+
+    @property
     def is_thread(self) -> bool:
         """An index of the thread in its block."""
         return self in THREAD_TYPES
@@ -56,6 +61,8 @@ class ParallelType(Enum):
 
 BLOCK_TYPES = (ParallelType.BIDx, ParallelType.BIDy, ParallelType.BIDz)
 CLUSTER_TYPES = (ParallelType.CIDx, ParallelType.CIDy, ParallelType.CIDz)
+GRID_TYPES = BLOCK_TYPES + CLUSTER_TYPES
+"""What tells blocks of a grid apart."""
 THREAD_TYPES = (ParallelType.TIDx, ParallelType.TIDy, ParallelType.TIDz)
 INDEX_TYPES = BLOCK_TYPES + CLUSTER_TYPES + THREAD_TYPES
 _INDEX_NAMES = {

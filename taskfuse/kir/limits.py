@@ -17,6 +17,9 @@ MAX_BLOCK = (MAX_THREADS, MAX_THREADS, 64)
 MAX_GRID: tuple[int, int, int] = (2**31 - 1, 65535, 65535)
 """Blocks of a grid (x, y, z): CUDA C++ Programming Guide, "Compute Capabilities"."""
 
+MAX_CLUSTER = 16
+"""Blocks of a cluster; more than 8 need the opt-in ``cudaFuncAttributeNonPortableClusterSizeAllowed`` (CUDA C++ Programming Guide, "Thread Block Clusters")."""
+
 SHARED_BYTES = 227 * 1024
 """Shared memory of a block, in bytes (sm_90)."""
 

@@ -294,6 +294,7 @@ class BarrierScope(Enum):
     BLOCK = "block"
     WARP = "warp"
     NAMED = "named"
+    CLUSTER = "cluster"
     GRID = "grid"
 
 
@@ -303,7 +304,8 @@ class Barrier:
 
     Attributes:
         scope: BLOCK: every thread of the block; WARP: the threads of one warp that the condition above selects; NAMED: ``threads`` threads
-            (a multiple of 32) at hardware barrier ``id`` (1-15); GRID: ``threads`` threads of several blocks at ``counter``.
+            (a multiple of 32) at hardware barrier ``id`` (1-15); CLUSTER: every thread of every block of the cluster
+            (``barrier.cluster``); GRID: ``threads`` threads of several blocks at ``counter``.
         note: why it is there; printed.
     """
 
@@ -329,9 +331,15 @@ class FenceInit:
 
 @dataclass(frozen=True, slots=True)
 class Arrive:
-    """``mbarrier.arrive`` (release): each executing thread counts once."""
+    """``mbarrier.arrive`` (release): each executing thread counts once.
+
+    Attributes:
+        across: cluster types, in the order x, y, z. Each thread then counts once at this mbarrier of every block of the cluster whose index
+            differs from its own block's on these types alone, its own block included (``mapa``, ``mbarrier.arrive.release.cluster``).
+    """
 
     barrier: BarrierSlot
+    across: tuple[ParallelType, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -384,12 +392,18 @@ class TmaLoad:
 
     The box at ``coords`` (outermost axis first; elements outside the tensor read 0) is written row-major at ``out`` under the map's
     swizzle; then ``barrier`` loses the bytes of the full box from its pending bytes.
+
+    Attributes:
+        across: cluster types, in the order x, y, z: the box is written at the same place of Shared memory, and its bytes are taken off the same
+            mbarrier, in every block of the cluster whose index differs from the issuer's on these types alone, at a time of its own in each
+            (PTX ISA, "cp.async.bulk.tensor", ``.multicast::cluster``).
     """
 
     out: Access
     map: str
     coords: tuple[Expr, ...]
     barrier: BarrierSlot
+    across: tuple[ParallelType, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from taskfuse.dtypes import DType
 from taskfuse.ir.scalar import Expr, const
+from taskfuse.kir.clusters import cluster_threads
 from taskfuse.kir.nodes import (
     Access,
     BarrierSlot,
@@ -33,7 +34,7 @@ MAJORS = {m.value: m for m in Major}
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """The declared names by kind, and the number of threads of a block."""
+    """The declared names by kind, and the number of threads of a block and of a cluster."""
 
     storage: dict[str, TensorParam | Buffer]
     scalars: dict[str, ScalarParam]
@@ -41,9 +42,10 @@ class Names:
     mbarriers: dict[str, Mbarrier]
     counters: dict[str, Counter]
     threads: Expr
+    cluster_threads: Expr
 
     @staticmethod
-    def of(params: Sequence[Param], buffers: Sequence[Buffer], mbarriers: Sequence[Mbarrier], counters: Sequence[Counter], block: Dim3) -> Names:
+    def of(params: Sequence[Param], buffers: Sequence[Buffer], mbarriers: Sequence[Mbarrier], counters: Sequence[Counter], block: Dim3, cluster: Dim3) -> Names:
         """The names of these declarations."""
         storage: dict[str, TensorParam | Buffer] = {p.name: p for p in params if isinstance(p, TensorParam)}
         return Names(
@@ -53,6 +55,7 @@ class Names:
             {m.name: m for m in mbarriers},
             {c.name: c for c in counters},
             block_threads(block),
+            cluster_threads(block, cluster),
         )
 
 

@@ -29,7 +29,7 @@ def parse_kernel(text: str) -> Kernel:
     if parser.launch is None:
         raise reader.fail("GRID and BLOCK")
     grid, block, cluster = parser.launch
-    names = Names.of(parser.params, parser.buffers, parser.mbarriers, parser.counters, block)
+    names = Names.of(parser.params, parser.buffers, parser.mbarriers, parser.counters, block, cluster)
     body = StatementParser(reader, names).block(parser.column)
     if reader.token.text:
         raise reader.token.error("the indentation matches no enclosing block")

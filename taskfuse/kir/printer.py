@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 
 from taskfuse.dtypes import DType, float32
 from taskfuse.ir.scalar import TRUE, Expr, const
-from taskfuse.ir.types import MemoryType
+from taskfuse.ir.types import MemoryType, ParallelType
+from taskfuse.kir.clusters import cluster_threads
 from taskfuse.kir.kernel import ONE, Kernel
 from taskfuse.kir.nodes import (
     Access,
@@ -58,7 +59,7 @@ from taskfuse.kir.nodes import (
     WgmmaFence,
 )
 from taskfuse.kir.walk import Body
-from taskfuse.kir.words import TF32
+from taskfuse.kir.words import ACROSS, TF32
 
 INDENT = "  "
 MEMORY_KEYWORDS = {MemoryType.Local: "LOCAL", MemoryType.Shared: "SHARED", MemoryType.Global: "GLOBAL"}
@@ -196,6 +197,8 @@ class _Printer:
                 return "SYNC warp" if stmt.threads is WARP_SIZE else f"SYNC warp {stmt.threads}"
             case BarrierScope.NAMED:
                 return f"SYNC named {stmt.id}, {stmt.threads}"
+            case BarrierScope.CLUSTER:
+                return "SYNC cluster" if stmt.threads is cluster_threads(self.kernel.block, self.kernel.cluster) else f"SYNC cluster {stmt.threads}"
             case BarrierScope.GRID:
                 return f"SYNC grid {stmt.counter}, {stmt.threads}"
 
@@ -221,7 +224,7 @@ class _Printer:
             case FenceInit():
                 return "FENCE mbarrier_init"
             case Arrive():
-                return f"ARRIVE {_slot(stmt.barrier)}"
+                return f"ARRIVE {_slot(stmt.barrier)}{_across(stmt.across)}"
             case ArriveAsync():
                 return f"ARRIVE.async {_slot(stmt.barrier)}"
             case Expect():
@@ -233,7 +236,7 @@ class _Printer:
             case Advance():
                 return f"{stmt.cursor}.advance({stmt.count})"
             case TmaLoad():
-                return f"TMA {self.access(stmt.out)} <- {stmt.map}({_list(stmt.coords)}) on {_slot(stmt.barrier)}"
+                return f"TMA {self.access(stmt.out)} <- {stmt.map}({_list(stmt.coords)}) on {_slot(stmt.barrier)}{_across(stmt.across)}"
             case TmaStore():
                 return f"TMA {stmt.map}({_list(stmt.coords)}) <- {self.access(stmt.source)}"
             case Commit():
@@ -338,6 +341,10 @@ def _buffer(buffer: Buffer) -> str:
 
 def _slot(barrier: BarrierSlot) -> str:
     return f"{barrier.name}[{barrier.slot}]"
+
+
+def _across(types: tuple[ParallelType, ...]) -> str:
+    return f" {ACROSS} {', '.join(p.value for p in types)}" if types else ""
 
 
 def _dim3(dim: Dim3) -> str:

@@ -44,7 +44,7 @@ from taskfuse.kir.nodes import (
 from taskfuse.kir.operand_parser import Names
 from taskfuse.kir.printer import WARP_SIZE
 from taskfuse.kir.reader import Reader, known
-from taskfuse.kir.words import Keyword
+from taskfuse.kir.words import ACROSS, Keyword
 
 INDEX_TYPES = {p.value: p for p in ParallelType}
 SCOPES = {s.value: s for s in BarrierScope}
@@ -180,6 +180,8 @@ class StatementParser(MatrixParser):
                 number = reader.expression()
                 reader.expect(",")
                 threads = reader.expression()
+            case BarrierScope.CLUSTER:
+                threads = self.names.cluster_threads if reader.at_line_end() else reader.expression()
             case BarrierScope.GRID:
                 token = reader.word("a counter")
                 counter = known(token, token.text, self.names.counters, "counter").name
@@ -294,7 +296,16 @@ class StatementParser(MatrixParser):
     def arrive(self) -> Arrive | ArriveAsync:
         kind = ArriveAsync if self.is_async(Keyword.ARRIVE) else Arrive
         self.reader.advance()
-        return kind(self.slot())
+        return Arrive(self.slot(), self.across()) if kind is Arrive else kind(self.slot())
+
+    def across(self) -> tuple[ParallelType, ...]:
+        """``across CIDx, CIDy``: index types, or nothing."""
+        reader = self.reader
+        found: list[ParallelType] = []
+        while reader.take("," if found else ACROSS):
+            token = reader.word("a cluster type")
+            found.append(known(token, token.text, INDEX_TYPES, "cluster type"))
+        return tuple(found)
 
     def expect_bytes(self) -> Expect:
         self.reader.advance()
@@ -319,7 +330,7 @@ class StatementParser(MatrixParser):
         self.arrow()
         name, coords = self.box()
         reader.expect("on")
-        return TmaLoad(out, name, coords, self.slot())
+        return TmaLoad(out, name, coords, self.slot(), self.across())
 
     def box(self) -> tuple[str, tuple[Expr, ...]]:
         """``map(coordinates)``."""

@@ -7,12 +7,14 @@ from collections.abc import Callable
 from taskfuse.dtypes import DType
 from taskfuse.ir.elementwise import DTypeRule, Elementwise
 from taskfuse.ir.scalar import ZERO, Const, Expr, is_boolean
-from taskfuse.ir.types import MemoryType
+from taskfuse.ir.types import CLUSTER_TYPES, MemoryType
+from taskfuse.kir.clusters import cluster_threads, constant_shape, needs_cluster
 from taskfuse.kir.declaration_rules import MAX_MBARRIER_COUNT
-from taskfuse.kir.limits import WARP
+from taskfuse.kir.limits import MAX_CLUSTER, WARP
 from taskfuse.kir.nodes import (
     Access,
     Advance,
+    Arrive,
     AsyncCopy,
     Barrier,
     BarrierScope,
@@ -301,6 +303,10 @@ def barriers_have_participants(subject: Subject, scope: Scope) -> str | None:
             if isinstance(subject.threads, Const) and (subject.threads.value < 1 or subject.threads.value % WARP):
                 return f"a named barrier of {subject.threads} threads: not a multiple of {WARP}"
             return None
+        case BarrierScope.CLUSTER:
+            kernel = scope.declarations.kernel
+            everyone = cluster_threads(kernel.block, kernel.cluster)
+            return None if subject.threads is everyone else f"a cluster barrier of {subject.threads} threads in clusters of {everyone}"
         case BarrierScope.GRID:
             return "a grid barrier without a counter" if subject.counter is None else None
 
@@ -314,6 +320,23 @@ def barriers_name_what_they_use(subject: Subject, scope: Scope) -> str | None:
             return f"a {kind.value} barrier has no counter"
         case _:
             return None
+
+
+def clusters_are_constant(subject: Subject, scope: Scope) -> str | None:
+    """What reaches other blocks of the cluster names cluster types, each once, in their order; then the shape of the cluster is constant."""
+    if isinstance(subject, Branch) or not needs_cluster(subject):
+        return None
+    if isinstance(subject, Arrive | TmaLoad):
+        wrong = next((p for p in subject.across if p not in CLUSTER_TYPES), None)
+        if wrong is not None:
+            return f"{wrong.value} is not a cluster type"
+        if list(subject.across) != [p for p in CLUSTER_TYPES if p in subject.across]:
+            return "cluster types stand in the order CIDx, CIDy, CIDz, each once"
+    shape = constant_shape(scope.declarations.kernel.cluster)
+    if shape is None:
+        return "the shape of the cluster is not constant"
+    blocks = shape[0] * shape[1] * shape[2]
+    return None if 1 <= blocks <= MAX_CLUSTER else f"a cluster of {blocks} blocks; at most {MAX_CLUSTER} are possible"
 
 
 def mbarrier_counts_are_possible(subject: Subject, scope: Scope) -> str | None:
@@ -359,6 +382,7 @@ STATEMENT_RULES: tuple[StatementRule, ...] = (
     vector_copies_are_vectors,
     barriers_have_participants,
     barriers_name_what_they_use,
+    clusters_are_constant,
     mbarrier_counts_are_possible,
     cursors_are_possible,
 )

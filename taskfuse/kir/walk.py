@@ -247,7 +247,7 @@ def map_expressions(stmt: Stmt, f: ExprMap) -> Stmt:
         case InitBarrier():
             return InitBarrier(slot(stmt.barrier), f(stmt.count))
         case Arrive():
-            return Arrive(slot(stmt.barrier))
+            return replace(stmt, barrier=slot(stmt.barrier))
         case ArriveAsync():
             return ArriveAsync(slot(stmt.barrier))
         case Expect():
@@ -257,7 +257,7 @@ def map_expressions(stmt: Stmt, f: ExprMap) -> Stmt:
         case Advance():
             return Advance(stmt.cursor, f(stmt.count))
         case TmaLoad():
-            return TmaLoad(access(stmt.out), stmt.map, coordinates(stmt.coords), slot(stmt.barrier))
+            return replace(stmt, out=access(stmt.out), coords=coordinates(stmt.coords), barrier=slot(stmt.barrier))
         case TmaStore():
             return TmaStore(stmt.map, coordinates(stmt.coords), access(stmt.source))
         case Wgmma():

@@ -45,6 +45,8 @@ class Keyword(Enum):
 
 
 KEYWORDS: dict[str, Keyword] = {k.value: k for k in Keyword}
+ACROSS = "across"
+"""Before the cluster types across which an arrival, or a copy, reaches other blocks."""
 VALUES: dict[str, float | bool] = {"true": True, "false": False, "inf": float("inf"), "nan": float("nan")}
 EXPRESSION_FUNCTIONS = ("min", "max", "xor", "ceildiv", "select", "table")
 TF32 = "tf32"  # how tensor cores multiply float32

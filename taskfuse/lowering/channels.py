@@ -19,8 +19,9 @@ from taskfuse.ir.scalar import Const, Expr, const, eq, ge, is_multiple, lt, maxi
 from taskfuse.ir.storage import has_code, made_from, storage_uses
 from taskfuse.ir.tasks import Group, Node, Task
 from taskfuse.ir.tensor import TensorView
-from taskfuse.ir.types import BLOCK_TYPES, THREAD_TYPES, MemoryType, ParallelType
+from taskfuse.ir.types import GRID_TYPES, THREAD_TYPES, MemoryType, ParallelType
 from taskfuse.kir.limits import WARP
+from taskfuse.lowering.clusters import is_multicast, shared_types
 from taskfuse.lowering.dispatch import has_copies
 from taskfuse.lowering.domains import digit_values, digits, product
 from taskfuse.lowering.regions import Regions, hardware_index
@@ -78,6 +79,7 @@ class Channel:
         loop: each iteration fills one slot; ``None``: one trip.
         copies: the tensors whose asynchronous copies an arrival of each thread waits for, so that the thread need not. What an atom reads
             through the asynchronous proxy is not among them: its writers see their copies done, and fence them.
+        across: the cluster types whose blocks share a copy into it; a slot is then empty when it is empty in all of them.
     """
 
     name: str
@@ -88,6 +90,7 @@ class Channel:
     consumers: list[Endpoint]
     stages: int
     copies: list[TensorView] = field(default_factory=lambda: list[TensorView]())
+    across: tuple[ParallelType, ...] = ()
 
     @property
     def transfers(self) -> list[TensorView]:
@@ -213,7 +216,9 @@ class Channels:
         turns = [self._turns(serial, e, {u for u in users if e in self.tree.path(u)}) for e in ends]
         key = (group, source, tuple(ends), loop, tuple(None if t is None else t.loop for t in turns))
         channel = found.get(key)
-        if channel is None or not self._fills_first([*channel.tensors, tv]):
+        across = shared_types(self.regions, source, tv) if is_multicast(tv) else ()
+        apart = channel is not None and bool(across) and bool(channel.across) and across != channel.across
+        if channel is None or apart or not self._fills_first([*channel.tensors, tv]):
             name = f"ch{len(self.channels)}"
             consumers = [Endpoint(e, f"{name}.c" if len(ends) == 1 else f"{name}.c{k}", t) for k, (e, t) in enumerate(zip(ends, turns, strict=True))]
             channel = found[key] = Channel(name, group, [], loop, Endpoint(source, f"{name}.p"), consumers, 1)
@@ -221,6 +226,7 @@ class Channels:
         channel.tensors.append(tv)
         if has_copies_of_threads(tv) and not any(u.schedule.atom is not None and u.schedule.atom.is_async for u in users):
             channel.copies.append(tv)
+        channel.across = channel.across or across
         channel.stages = max(channel.stages, tv.schedule.stages if loop is not None else 1)
         self._of[tv] = channel
 
@@ -290,7 +296,7 @@ class Channels:
 
     def _check_blocks(self, tv: TensorView, source: Node, end: Node) -> None:
         """A ring is one block's: both ends run in the same blocks."""
-        for p in BLOCK_TYPES:
+        for p in GRID_TYPES:
             mine, theirs = self.regions.region(source, p), self.regions.region(end, p)
             if not (prove(eq(mine.start, theirs.start), self.regions.facts) and prove(eq(mine.extent, theirs.extent), self.regions.facts)):
                 raise LoweringError(
@@ -433,7 +439,7 @@ class Channels:
         for ch in self.channels:
             empty = const(0)
             for end in ch.consumers:
-                empty = empty + self.arrivals(end)
+                empty = empty + self.arrivals(end) * self.regions.count(end.node, ch.across)
             full = (self.arrivals(ch.producer) if ch.stores else const(0)) + (1 if ch.transfers else 0)
             if ch.copies:
                 full = full + self.regions.count(ch.producer.node)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.scalar import Expr, Facts, and_, const, eq, prove, simplify, substitute
-from taskfuse.ir.types import BLOCK_TYPES, INDEX_TYPES, THREAD_TYPES
-from taskfuse.kir import Kernel, map_expressions
+from taskfuse.ir.types import INDEX_TYPES, THREAD_TYPES
+from taskfuse.kir import Kernel, map_expressions, walk
+from taskfuse.kir.clusters import cluster_blocks, needs_cluster
 from taskfuse.kir.nodes import (
     Barrier,
     BarrierScope,
@@ -14,7 +15,6 @@ from taskfuse.kir.nodes import (
     Branch,
     Buffer,
     Counter,
-    Dim3,
     Extent,
     FenceInit,
     For,
@@ -27,6 +27,7 @@ from taskfuse.kir.nodes import (
     TensorMapParam,
     TensorParam,
 )
+from taskfuse.lowering.clusters import cluster_shape, grid_shape, in_grid
 from taskfuse.lowering.plan import PBind, PDispatch, PLoop, PNode, PScope, PStmt, PSync, base_name
 from taskfuse.lowering.regions import Regions, hardware_index
 
@@ -100,30 +101,34 @@ class Emitter:
     ) -> Kernel:
         """The whole kernel: arguments, launch shape, initialization of mbarriers, body."""
         fusion, regions = self.fusion, self.regions
+        cluster = cluster_shape(regions)
+        body = self.body(plan, regions.facts)
+        remote = any(map(needs_cluster, walk(body)))
+        everyone = simplify(regions.threads * cluster_blocks(cluster), regions.facts)
+        tail = (Barrier(BarrierScope.CLUSTER, everyone, note="no block exits while others reach it"),) if remote else ()
         head: list[Stmt] = []
         if mbarriers:
             first = and_(*(eq(hardware_index(p), 0) for p in THREAD_TYPES if regions.launch[p] is not const(1)))
             inits: tuple[Stmt, ...] = tuple(InitBarrier(BarrierSlot(name, const(slot)), count) for name, slots, count in mbarriers for slot in range(slots))
             if maps:
                 inits = (*inits, FenceInit())
-            head += [If((Branch(first, inits),)), Barrier(BarrierScope.BLOCK, regions.threads, note="barriers are initialized")]
+            scope, threads = (BarrierScope.CLUSTER, everyone) if remote else (BarrierScope.BLOCK, regions.threads)
+            head += [If((Branch(first, inits),)), Barrier(scope, threads, note="barriers are initialized")]
         params: list[Param] = [TensorParam(tv.name, tv.dtype, tv.shape, False) for tv in fusion.inputs]
         params += [ScalarParam(s.name, s.dtype) for s in fusion.scalars]
         params += [TensorParam(tv.name, tv.dtype, tv.shape, True) for tv in fusion.outputs]
         params += maps
 
-        def shape(types: tuple[object, ...]) -> Dim3:
-            x, y, z = (regions.launch[p] for p in INDEX_TYPES if p in types)
-            return (x, y, z)
-
+        x, y, z = (regions.launch[p] for p in THREAD_TYPES)
         return Kernel(
             name=fusion.name,
             extents=tuple(Extent(d.name, d.min, d.max, d.multiple_of) for d in fusion.dims.values()),
             params=tuple(params),
-            grid=shape(BLOCK_TYPES),
-            block=shape(THREAD_TYPES),
+            grid=grid_shape(regions),
+            block=(x, y, z),
             buffers=tuple(buffers),
             mbarriers=tuple(Mbarrier(name, slots) for name, slots, _ in mbarriers),
             counters=tuple(Counter(c) for c in counters),
-            body=(*head, *cursors, *self.body(plan, regions.facts)),
+            body=in_grid((*head, *cursors, *body, *tail), cluster),
+            cluster=cluster,
         )

@@ -15,7 +15,7 @@ from taskfuse.ir.scalar import Const, Expr, and_, const, eq, ge, is_multiple, mi
 from taskfuse.ir.storage import storage_operands
 from taskfuse.ir.tasks import Group, Node, Task
 from taskfuse.ir.tensor import TensorView
-from taskfuse.ir.types import INDEX_TYPES, THREAD_TYPES, MemoryType
+from taskfuse.ir.types import INDEX_TYPES, THREAD_TYPES, MemoryType, ParallelType
 from taskfuse.kir.limits import WARP
 from taskfuse.kir.nodes import (
     Advance,
@@ -162,7 +162,7 @@ class Endpoints:
             nodes.insert(at, _sync(end, *publish, *self._give(ch, end, slot), Advance(end.cursor, ONE)))
             return
         behind = _behind(end)
-        give = (*self.arrive(end, BarrierSlot(slot.name, sym(f"{behind}.slot"))), Advance(behind, ONE))
+        give = (*self.arrive(end, BarrierSlot(slot.name, sym(f"{behind}.slot")), ch.across), Advance(behind, ONE))
         around = _loop_of(plan, end.node, ch.loop)
         if around is None or lag >= ch.stages:
             raise LoweringError(
@@ -286,15 +286,15 @@ class Endpoints:
     def _give(self, ch: Channel, end: Endpoint, slot: BarrierSlot) -> tuple[Stmt, ...]:
         """The arrivals with which an endpoint hands a slot on: a producer's threads for their copies, then for what they have stored."""
         if end is not ch.producer:
-            return self.arrive(end, slot)
+            return self.arrive(end, slot, ch.across)
         return (*((ArriveAsync(slot),) if ch.copies else ()), *(self.arrive(end, slot) if ch.stores else ()))
 
-    def arrive(self, end: Endpoint, slot: BarrierSlot) -> tuple[Stmt, ...]:
-        """The statements with which an endpoint arrives."""
+    def arrive(self, end: Endpoint, slot: BarrierSlot, across: tuple[ParallelType, ...] = ()) -> tuple[Stmt, ...]:
+        """The statements with which an endpoint arrives, in all blocks that share a copy ``across`` some cluster types."""
         if not self.channels.by_warp(end):
-            return (Arrive(slot),)
+            return (Arrive(slot, across),)
         lane = simplify(linear_thread(self.regions) % WARP, self.regions.facts)
-        return (Barrier(BarrierScope.WARP, const(WARP), note="before one lane arrives for the warp"), If((Branch(eq(lane, 0), (Arrive(slot),)),)))
+        return (Barrier(BarrierScope.WARP, const(WARP), note="before one lane arrives for the warp"), If((Branch(eq(lane, 0), (Arrive(slot, across),)),)))
 
 
 def _behind(end: Endpoint) -> str:

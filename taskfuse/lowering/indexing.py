@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from itertools import takewhile
 
+from taskfuse.errors import UnsupportedError
 from taskfuse.ir.atoms import Bounds
 from taskfuse.ir.axes import Axis, Merge, Rasterize, Resize, Split
 from taskfuse.ir.expr import Assemble, MathExpr, Read, Reduction
@@ -122,6 +123,13 @@ class Indexer:
                 if isinstance(read, Read) and read.tensor is tv:
                     for p in INDEX_TYPES:
                         if self._crosses(tv, use, read, p):
+                            if p.is_cluster and given is not MemoryType.Global:
+                                raise UnsupportedError(
+                                    what=f"Shared memory of a cluster for {tv.name}",
+                                    reason=f"{use.output.name} reads elements of {tv.name} that other indices of {p.value} make",
+                                    help="set_memory_type(Global), or bind the axes alike",
+                                    location=tv.location,
+                                )
                             reached = MemoryType.Shared if p.is_thread else MemoryType.Global
                             if needed is MemoryType.Local or reached is MemoryType.Global:
                                 needed, why = reached, f"{use.output.name} reads elements of {tv.name} that other indices of {p.value} make"

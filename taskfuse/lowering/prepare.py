@@ -17,7 +17,7 @@ from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.storage import has_code, storage_operands
 from taskfuse.ir.tasks import Group
 from taskfuse.ir.tensor import TensorSchedule, TensorView
-from taskfuse.ir.types import CLUSTER_TYPES, MemoryType
+from taskfuse.ir.types import MemoryType
 from taskfuse.kir.words import RESERVED
 from taskfuse.schedule.copy import copy_fusion
 from taskfuse.schedule.order import Tree, complete, is_vertical
@@ -29,17 +29,18 @@ _INDEX = re.compile(r"i[0-9]+[nf]?")  # loop variables and iteration symbols
 
 
 def check_supported(fusion: Fusion) -> None:
-    """The laws of tasks and groups, and that nothing is bound to what this version has no code for. Raises :class:`UnsupportedError`."""
+    """The laws of tasks and groups, names that a kernel can have, turns that can be taken, no roles in blocks of a cluster. Raises :class:`TaskfuseError`."""
     fusion.check()
     check_names(fusion)
-    bound = {p: tv.name for tv in fusion.tensors() for p in tv.schedule.ptypes.values()}
     for group in fusion.tasks.groups():
         check_turns(group)
-        if group.ptype is not None:
-            bound.setdefault(group.ptype, group.name)
-    for p in CLUSTER_TYPES:
-        if p in bound:
-            raise UnsupportedError(what=f"{p.value} in {bound[p]}", reason="clusters are not built yet", help="use a block index type")
+        if group.ptype is not None and group.ptype.is_cluster and is_vertical(group):
+            raise UnsupportedError(
+                what=f"vertical group {group.name} on {group.ptype.value}",
+                reason="rings between blocks are not built yet",
+                help="parallelize it on a thread index type",
+                location=group.location,
+            )
 
 
 def check_names(fusion: Fusion) -> None:

@@ -37,6 +37,7 @@ from taskfuse.kir.nodes import (
     VectorCopy,
 )
 from taskfuse.lowering.bulk import NoBulkCopyError, derive
+from taskfuse.lowering.clusters import Part, part
 from taskfuse.lowering.domains import refused
 from taskfuse.lowering.fragments import atom_symbols, result
 from taskfuse.lowering.indexing import Indexer
@@ -59,7 +60,7 @@ class Statements:
     Attributes:
         maps: the tensor maps that statements name.
         alignments: bytes that an atom needs the storage of a tensor to be aligned to.
-        transfers: bytes that one bulk copy moves.
+        transfers: bytes that one bulk copy brings to a block, all blocks of a cluster that share it together.
     """
 
     def __init__(self, indexer: Indexer, builders: Mapping[Instruction, Callable[[Statements, TensorView], list[PStmt]]]) -> None:
@@ -259,22 +260,29 @@ class Statements:
         if loads and any(tv.schedule.ptype(a).is_thread for a in tv.loop):
             raise refused(tv, f"the atom {atom.name} is started by one thread", "bind none of its axes to a thread index")
         atoms = {name: int(str(a.extent)) for a, name in atom_symbols(tv).items()}
+        share = Part(there.index, shared.index, atoms, (), 1)
+        if atom.multicast:
+            share = part(self.indexer.regions, tv, self.indexer.tree.place[tv], there.index, shared.index, atoms)
         kept = tuple(a.extent for a in self.indexer.kept_axes(inside))
         shape = (const(1),) * (len(shared.index) - len(kept)) + kept
         try:
-            box = derive(there.index, shared.index, shape, tv.dtype.itemsize, atoms, env.facts)
+            box = derive(share.coords, share.place, shape, tv.dtype.itemsize, share.atoms, env.facts)
         except NoBulkCopyError as e:
             raise refused(tv, f"the atom {atom.name} cannot make its copy: {e.reason}", e.help) from None
         name = f"{tv.name}.map"
         self.maps[name] = TensorMapParam(name, outside.name, box.box, box.swizzle)
         self.alignments[inside.name] = max(self.alignments.get(inside.name, 1), box.align)
-        self.transfers[tv] = box.bytes
+        self.transfers[tv] = box.bytes * share.blocks
         place = Access(shared.buffer, box.start)
         full = self.indexer.full(inside)
         if loads and full is None:
             reason = "a bulk load completes at a barrier of a channel, and it travels through none"
             raise refused(tv, reason, f"make {inside.name} a boundary of a vertical group")
-        stmt = TmaLoad(place, name, box.coords, BarrierSlot(full, shared.index[0])) if full is not None and loads else TmaStore(name, box.coords, place)
+        stmt = (
+            TmaLoad(place, name, box.coords, BarrierSlot(full, shared.index[0]), share.across)
+            if full is not None and loads
+            else TmaStore(name, box.coords, place)
+        )
         return [PStmt(tv, self.indexer.tree.place[tv], stmt, env.guards, env.facts, (shared,) if loads else (), () if loads else (shared,))]
 
     def source(self, tv: TensorView) -> TensorView:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from taskfuse.ir.scalar import Const, Expr, bounds, const, simplify, substitute, sym
 from taskfuse.ir.tasks import Node
-from taskfuse.ir.types import BLOCK_TYPES, THREAD_TYPES, MemoryType, ParallelType
+from taskfuse.ir.types import GRID_TYPES, THREAD_TYPES, MemoryType, ParallelType
 from taskfuse.kir.limits import MAX_NAMED, WARP
 from taskfuse.kir.nodes import (
     Access,
@@ -214,7 +214,7 @@ class Synchronizer:
 
     def _crossing(self, a: _Use, b: _Use, node: Node) -> frozenset[ParallelType]:
         memory = self._memory[a.access.buffer]
-        types = THREAD_TYPES if memory is MemoryType.Shared else (*BLOCK_TYPES, *THREAD_TYPES)
+        types = THREAD_TYPES if memory is MemoryType.Shared else (*GRID_TYPES, *THREAD_TYPES)
         return frozenset(p for p in types if self.regions.region(node, p).extent is not ONE and not self._same_thread(a, b, p))
 
     def _same_thread(self, a: _Use, b: _Use, p: ParallelType) -> bool:
@@ -292,13 +292,13 @@ class Synchronizer:
         note = f"{buffer} crosses {', '.join(sorted(p.value for p in types))} in {node.name}"
         threads = self.regions.count(node)
         all_threads = frozenset(THREAD_TYPES)
-        if any(p.is_block for p in types):
+        if any(p in GRID_TYPES for p in types):
             counter = self._counter.get(node)
             if counter is None:
                 counter = self._counter[node] = f"grid{len(self.counters)}"
                 self.counters.append(counter)
-            total = simplify(threads * self.regions.count(node, BLOCK_TYPES), self.regions.facts)
-            return PSync((Barrier(BarrierScope.GRID, total, counter=counter, note=note),), True, all_threads | frozenset(BLOCK_TYPES))
+            total = simplify(threads * self.regions.count(node, GRID_TYPES), self.regions.facts)
+            return PSync((Barrier(BarrierScope.GRID, total, counter=counter, note=note),), True, all_threads | frozenset(GRID_TYPES))
         sliced = self._slice(node, types, note)
         if sliced is not None:
             return sliced

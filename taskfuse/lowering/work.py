@@ -17,7 +17,7 @@ from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.scalar import Expr, ceildiv, eq, prove, simplify
 from taskfuse.ir.storage import storage_uses
 from taskfuse.ir.tensor import TensorView
-from taskfuse.ir.types import BLOCK_TYPES, MemoryType, ParallelType
+from taskfuse.ir.types import BLOCK_TYPES, GRID_TYPES, MemoryType, ParallelType
 from taskfuse.lowering.domains import digit_values, digits
 from taskfuse.lowering.regions import Regions, hardware_index
 from taskfuse.schedule.joins import Loop
@@ -116,4 +116,4 @@ class WorkLoops:
         if self._memory[tv] is MemoryType.Global and storage_uses(self._fusion, tv):
             return True
         reduces = isinstance(self._fusion.definition(tv), Reduction)
-        return reduces and any(a.is_reduction for p in BLOCK_TYPES for a in digits(tv, p))
+        return reduces and any(a.is_reduction for p in GRID_TYPES for a in digits(tv, p))

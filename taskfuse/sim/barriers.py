@@ -24,12 +24,14 @@ class MbarrierCell:
         phases: completed phases; its lowest bit is the parity.
         fenced: visible to the asynchronous proxy.
         waiters: agents to wake when the phase completes.
+        block: number of the block whose Shared memory it lies in.
     """
 
-    __slots__ = ("bytes", "count", "fenced", "initializer", "name", "pending", "phases", "waiters")
+    __slots__ = ("block", "bytes", "count", "fenced", "initializer", "name", "pending", "phases", "waiters")
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, block: int = 0) -> None:
         self.name = name
+        self.block = block
         self.count = 0
         self.pending = 0
         self.bytes = 0

@@ -5,12 +5,46 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
+from taskfuse.ir.types import ParallelType
+from taskfuse.kir.clusters import Int3, peers
 from taskfuse.sim.barriers import MbarrierCell, Meeting
 from taskfuse.sim.engines import Engines
+from taskfuse.sim.fault import Fault
 from taskfuse.sim.memory import Memory
 
 if TYPE_CHECKING:
     from taskfuse.sim.machine import Machine
+
+
+class Cluster:
+    """The blocks that are launched together.
+
+    Attributes:
+        shape: extents (x, y, z).
+        blocks: by rank.
+        meeting: the barrier of the whole cluster.
+    """
+
+    __slots__ = ("blocks", "meeting", "shape")
+
+    def __init__(self, shape: Int3) -> None:
+        self.shape = shape
+        self.blocks: dict[int, Block] = {}
+        self.meeting = Meeting("cluster barrier")
+
+    def rank(self, place: Int3) -> int:
+        """``%cluster_ctarank`` of the block at an index."""
+        return place[0] + self.shape[0] * (place[1] + self.shape[1] * place[2])
+
+    @property
+    def threads(self) -> int:
+        """Threads of all its blocks."""
+        return sum(b.threads for b in self.blocks.values())
+
+    @property
+    def exited(self) -> int:
+        """Threads that have left the kernel."""
+        return sum(b.exited for b in self.blocks.values())
 
 
 class Block:
@@ -22,19 +56,39 @@ class Block:
         named: the hardware barriers, by id.
         warps: barriers inside warps at which somebody waits, by (statement, warp).
         exited: threads that have left the kernel.
+        cluster: the cluster that it belongs to; ``place``: its index there.
     """
 
-    __slots__ = ("engines", "exited", "index", "machine", "mbarriers", "meeting", "memory", "named", "number", "threads", "warps")
+    __slots__ = ("cluster", "engines", "exited", "index", "machine", "mbarriers", "meeting", "memory", "named", "number", "place", "threads", "warps")
 
-    def __init__(self, machine: Machine, number: int, index: tuple[int, int, int], threads: int, memory: Memory, mbarriers: dict[str, int]) -> None:
+    def __init__(
+        self, machine: Machine, number: int, index: tuple[int, int, int], threads: int, memory: Memory, mbarriers: dict[str, int], cluster: Cluster
+    ) -> None:
         self.machine = machine
         self.number = number
         self.index = index
         self.threads = threads
         self.memory = memory
-        self.mbarriers = {name: [MbarrierCell(f"{name}[{slot}]") for slot in range(slots)] for name, slots in mbarriers.items()}
+        self.cluster = cluster
+        self.place: Int3 = (index[0] % cluster.shape[0], index[1] % cluster.shape[1], index[2] % cluster.shape[2])
+        cluster.blocks[cluster.rank(self.place)] = self
+        self.mbarriers = {name: [MbarrierCell(f"{name}[{slot}]", number) for slot in range(slots)] for name, slots in mbarriers.items()}
         self.meeting = Meeting("block barrier")
         self.named: defaultdict[int, Meeting] = defaultdict(lambda: Meeting("named barrier"))
         self.warps: dict[tuple[int, int], Meeting] = {}
         self.exited = 0
         self.engines = Engines(self)
+
+    def reached(self, across: tuple[ParallelType, ...]) -> tuple[Block, ...]:
+        """The blocks that an arrival, or a copy, of this one reaches across some cluster types. Raises :class:`Fault` if one has exited."""
+        if not across:
+            return (self,)
+        found = tuple(self.cluster.blocks[rank] for rank in peers(self.place, self.cluster.shape, across))
+        for block in found:
+            if block is self:
+                continue
+            if self.machine.observer is not None:
+                self.machine.observer.reach(block)
+            if block.exited == block.threads:
+                raise Fault(f"block {block.index} of the cluster is reached after it has exited", help="end the kernel with a barrier of the cluster")
+        return found

@@ -19,7 +19,8 @@ order; only there do other kinds of runs branch off. Which steps depend:
   phase m - 2, if its thread could have come there before that phase was complete (*E*). It must not come after phase m is complete, or it
   would block; that is certain if one arrival of phase m comes after the wait (*L*), otherwise there is a race with the last one.
 - **Barriers of threads** (block, named, grid, warp): arrivals of one round commute, those of neighbouring rounds at one barrier depend.
-- **Exit**: the last thread's exit and the end of a load, which must come before it.
+- **Exit**: the last thread's exit and the end of a load, which must come before it. A thread's exit and what another block does to its
+  block (an arrival, a copy's issue), which is an error once the block has exited.
 
 A kernel in which E, L and A hold for every wait and arrival has no race at its mbarriers: its runs do not branch there.
 """
@@ -324,7 +325,11 @@ class HappensBefore(Observer):
             self._woken += [(other.block.number, other.lanes.ids.tolist()) for other in meeting.agents]
             rounds.complete, rounds.current = rounds.current, 0
 
+    def reach(self, block: Block) -> None:
+        self.steps[-1].reads["left", block.number] = (1 << block.threads) - 1
+
     def exit(self, block: Block) -> None:
+        self.steps[-1].writes["left", block.number] = 1 << self._takers[0]  # exits commute
         self._exits[block.number] |= 1 << len(self.steps) - 1
         if block.exited == block.threads:
             self._last_exit = block.number
@@ -333,7 +338,7 @@ class HappensBefore(Observer):
         """The last threads of a block have exited: after the parts of its operations that change its memory, maybe by chance."""
         after = self._past(self._exits[block])
         for operation, parts in self._parts.items():
-            if operation.block.number == block and parts and not after >> parts[-1] & 1:
+            if operation.target.number == block and parts and not after >> parts[-1] & 1:
                 needed = 0
                 for k in members(self._exits[block]):
                     needed |= self.steps[k].prior | 1 << k

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -16,10 +17,11 @@ from taskfuse.ir.scalar import Expr
 from taskfuse.ir.types import MemoryType
 from taskfuse.ir.values import NATIVE, Values
 from taskfuse.kir.arguments import bind_symbols, check_count, check_rank, integer, wanted
+from taskfuse.kir.clusters import Int3
 from taskfuse.kir.kernel import Kernel
 from taskfuse.kir.limits import MAX_BLOCK, MAX_THREADS, SHARED_BYTES, WARP
 from taskfuse.kir.nodes import Buffer, ScalarParam, TensorParam
-from taskfuse.sim.block import Block
+from taskfuse.sim.block import Block, Cluster
 from taskfuse.sim.lanes import Env, LaneTable
 from taskfuse.sim.machine import Machine
 from taskfuse.sim.memory import Memory, Proxy, Region, Store
@@ -88,12 +90,22 @@ class Launch:
         for axis, threads, limit in zip("xyz", (x, y, z), MAX_BLOCK, strict=True):
             if threads > limit:
                 raise SimulationError(kernel=self.kernel.name, reason=f"{threads} threads per block along {axis}; a block has at most {limit}")
+        x, y, z = (self.value(e) for e in self.kernel.cluster)
+        self.cluster: Int3 = (x, y, z)
+        for axis, blocks, size in zip("xyz", map(self.value, self.kernel.grid), self.cluster, strict=True):
+            if size < 1 or blocks % size:
+                raise SimulationError(kernel=self.kernel.name, reason=f"{blocks} blocks along {axis} are no whole clusters of {size}")
         self.ring = code.values is not NATIVE
         self.regions = self._layout()
         self.shared_bytes = max((r.origin + r.elements * r.dtype.itemsize for r in self.regions if r.memory is MemoryType.Shared), default=0)
         if self.shared_bytes > SHARED_BYTES:
             raise SimulationError(kernel=self.kernel.name, reason=f"{self.shared_bytes} bytes of Shared memory; a block has at most {SHARED_BYTES}")
         self.globals: dict[int, Store] = {}
+
+    @property
+    def blocks_of_a_cluster(self) -> int:
+        """Blocks that are launched together."""
+        return math.prod(self.cluster)
 
     @property
     def number_of_blocks(self) -> int:
@@ -169,15 +181,21 @@ class Launch:
         return Memory(self.regions, stores, -(-self.table.threads // WARP), number, observer)
 
     def blocks(self, machine: Machine) -> Iterator[tuple[Block, Env]]:
-        """The blocks of the grid, made when they are asked for, with the symbols that their threads start with."""
+        """The blocks of the grid, cluster by cluster, made when they are asked for, with the symbols that their threads start with."""
         nx, ny, nz = (self.value(e) for e in self.kernel.grid)
-        cluster = [self.value(e) for e in self.kernel.cluster]
+        cx, cy, cz = self.cluster
         slots = {m.name: m.slots for m in self.kernel.mbarriers}
-        for number in range(nx * ny * nz if self.table.threads else 0):
-            x, y, z = number % nx, number // nx % ny, number // (nx * ny)
-            block = Block(machine, number, (x, y, z), self.table.threads, self._memory(number, machine.observer), slots)
-            ranks = {f"clusterIdx.{d}": b % c for d, b, c in zip("xyz", block.index, cluster, strict=True)}
-            yield block, {**self.symbols, **ranks, "blockIdx.x": x, "blockIdx.y": y, "blockIdx.z": z}
+        if not self.table.threads:
+            return
+        for first in product(range(0, nz, cz), range(0, ny, cy), range(0, nx, cx)):
+            cluster = Cluster((cx, cy, cz))
+            made: list[Block] = []
+            for z, y, x in product(*(range(i, i + n) for i, n in zip(first, (cz, cy, cx), strict=True))):
+                number = x + nx * (y + ny * z)
+                made.append(Block(machine, number, (x, y, z), self.table.threads, self._memory(number, machine.observer), slots, cluster))
+            for block in made:
+                symbols = {f"blockIdx.{d}": i for d, i in zip("xyz", block.index, strict=True)}
+                yield block, {**self.symbols, **symbols, **{f"clusterIdx.{d}": i for d, i in zip("xyz", block.place, strict=True)}}
 
     def results(self) -> tuple[Array, ...]:
         """The outputs. Raises :class:`SimulationError` if an element was not written."""

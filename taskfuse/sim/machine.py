@@ -29,11 +29,15 @@ class Action(Protocol):
     Attributes:
         pc: statement that issued it.
         block, thread: who did.
+        target: the block whose registers or Shared memory it uses.
     """
 
     pc: int
     block: Block
     thread: int
+
+    @property
+    def target(self) -> Block: ...
 
     def execute(self) -> None:
         """Do it. Called once."""

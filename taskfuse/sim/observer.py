@@ -71,5 +71,8 @@ class Observer:
     def retire(self, operations: Iterable[Operation], read_only: bool) -> None:
         """Operations are done (their sources have been read), and their owner knows."""
 
+    def reach(self, block: Block) -> None:
+        """An arrival, or a copy, is about to reach a block of the cluster, which must not have exited."""
+
     def exit(self, block: Block) -> None:
         """Threads of a block have exited."""

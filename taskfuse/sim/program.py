@@ -170,7 +170,7 @@ class Program:
             case FenceInit():
                 self._emit(synchronization.fence_init, point=True)
             case Arrive():
-                self._emit(synchronization.arrive(self, stmt.barrier, None), point=True)
+                self._emit(synchronization.arrive(self, stmt.barrier, None, stmt.across), point=True)
             case ArriveAsync():
                 self._emit(copies.arrive(self, stmt), point=True)
             case Expect():
@@ -343,6 +343,8 @@ class Program:
             case BarrierScope.NAMED:
                 exprs = (const(0) if stmt.id is None else stmt.id, stmt.threads)
                 self._agreeing(exprs, lambda: synchronization.named_barrier(self.expr(exprs[0]), self.expr(exprs[1])), point=True)
+            case BarrierScope.CLUSTER:
+                self._emit(synchronization.cluster_barrier(self, stmt), point=True)
             case BarrierScope.GRID:
                 self._agreeing((stmt.threads,), lambda: synchronization.grid_barrier(str(stmt.counter), self.expr(stmt.threads)), point=True)
 

@@ -114,7 +114,7 @@ class _Recording(Observer):
                 self.time = start  # nothing was done: it will try again
             else:
                 self._span(row, Kind.STATEMENT, self._text(pc), start, start + 1)
-                self._complete(agent.block.number, start)
+                self._complete(start)
             return signal
 
         return execute
@@ -157,12 +157,12 @@ class _Recording(Observer):
             self.arrivals[barrier, barrier.phases] = self.current
             self.pending.append((barrier, barrier.phases))
 
-    def _complete(self, block: int, step: int) -> None:
+    def _complete(self, step: int) -> None:
         """Note the phases that a step has completed."""
         for barrier, phase in self.pending:
             if barrier.phases > phase:
                 name, slot = barrier.name[:-1].rsplit("[", 1)
-                self.completions.append(Completion(block, name, int(slot), step))
+                self.completions.append(Completion(barrier.block, name, int(slot), step))
         self.pending.clear()
 
     def passed(self, barrier: MbarrierCell) -> None:
@@ -179,7 +179,7 @@ class _Recording(Observer):
         assert self.current is not None
         source = self.program.sources[operation.pc]
         assert isinstance(source, TmaLoad | TmaStore | Wgmma | AsyncCopy | ArriveAsync)
-        row = self._engine(operation.block, ENGINES[type(source)])
+        row = self._engine(operation.target, ENGINES[type(source)])
         row.slot = self.current[0].slot
         self.busy[row] = operation
         self.operations[operation] = (row, self.time, row.slot)
@@ -207,7 +207,7 @@ class _Recording(Observer):
     def end_part(self, operation: Action) -> None:
         row, since, slot = self.operations[operation]
         self._span(row, Kind.OPERATION, self._text(operation.pc), since, self.time)
-        self._complete(operation.block.number, self.time - 1)
+        self._complete(self.time - 1)
         self.operations[operation] = (row, self.time, slot)
         self.parts[operation] -= 1
         if not self.parts[operation]:

@@ -67,4 +67,4 @@ def run(
         Stepper(machine, launch.blocks(machine)).replay(schedule)
         return
     machine = launch.machine(policy(by_seed(seed) if scheduler is None else scheduler, seed), max_steps, observer)
-    machine.run(launch.blocks(machine), launch.number_of_blocks if launch.kernel.counters else RESIDENT_BLOCKS)
+    machine.run(launch.blocks(machine), launch.number_of_blocks if launch.kernel.counters else max(RESIDENT_BLOCKS, launch.blocks_of_a_cluster))

@@ -66,6 +66,7 @@ def _block(block: Block) -> Hashable:
     barriers = tuple((c.count, c.pending, c.bytes, c.phases, c.fenced) for cells in block.mbarriers.values() for c in cells)
     meetings = (
         block.meeting.arrived,
+        block.cluster.meeting.arrived,
         tuple(sorted((k, m.arrived) for k, m in block.named.items())),
         tuple(sorted((k, m.arrived) for k, m in block.warps.items())),
     )

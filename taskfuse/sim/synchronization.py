@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from taskfuse.ir.scalar import Expr
+from taskfuse.ir.types import ParallelType
 from taskfuse.kir.limits import WARP
 from taskfuse.kir.nodes import Barrier, BarrierSlot, InitBarrier, Wait
 from taskfuse.sim.agent import Agent, Signal
@@ -14,6 +15,7 @@ from taskfuse.sim.fault import Fault
 from taskfuse.sim.lanes import Code, Env, Lanes, groups, key_of, next_number
 
 if TYPE_CHECKING:
+    from taskfuse.sim.block import Block
     from taskfuse.sim.program import Program
 
 Instruction = Callable[[Agent], Signal | None]
@@ -23,9 +25,9 @@ Path = tuple[tuple[Code, bool], ...]
 # -- mbarriers --------------------------------------------------------------------------------------------------------------------------
 
 
-def cell(agent: Agent, name: str, slot: int, thread: int) -> MbarrierCell:
+def cell(block: Block, name: str, slot: int, thread: int) -> MbarrierCell:
     """The mbarrier in a slot. Raises :class:`Fault` if there is no such slot."""
-    cells = agent.block.mbarriers[name]
+    cells = block.mbarriers[name]
     if not 0 <= slot < len(cells):
         raise Fault(f"mbarrier '{name}' has no slot {slot}", thread=thread, notes=(f"slots 0..{len(cells) - 1}",))
     return cells[slot]
@@ -39,7 +41,7 @@ def init(program: Program, stmt: InitBarrier) -> Instruction:
         for lanes in groups((slot, count), agent.lanes, agent.env, agent.block.machine.table):
             if lanes.count > 1:
                 raise Fault(f"{lanes.count} threads initialize one mbarrier of '{name}'", thread=lanes.first)
-            barrier = cell(agent, name, slot.value(lanes, agent.env), lanes.first)
+            barrier = cell(agent.block, name, slot.value(lanes, agent.env), lanes.first)
             barrier.init(count.value(lanes, agent.env), lanes.first)
             if (observer := agent.block.machine.observer) is not None:
                 observer.initialize(barrier)
@@ -60,8 +62,8 @@ def fence_init(agent: Agent) -> Signal:
     return Signal.POINT
 
 
-def arrive(program: Program, barrier: BarrierSlot, expect: Expr | None) -> Instruction:
-    """``mbarrier.arrive`` by every thread, after it announced ``expect`` bytes."""
+def arrive(program: Program, barrier: BarrierSlot, expect: Expr | None, across: tuple[ParallelType, ...] = ()) -> Instruction:
+    """``mbarrier.arrive`` by every thread, after it announced ``expect`` bytes; in all blocks of the cluster that it reaches ``across`` some types."""
     name, slot = barrier.name, program.expr(barrier.slot)
     amount = None if expect is None else program.expr(expect)
     codes = tuple(c for c in (slot, amount) if c is not None and c.per_lane)
@@ -70,10 +72,11 @@ def arrive(program: Program, barrier: BarrierSlot, expect: Expr | None) -> Instr
         machine, env = agent.block.machine, agent.env
         for lanes in groups(codes, agent.lanes, env, machine.table) if codes else (agent.lanes,):
             size = 0 if amount is None else amount.value(lanes, env)
-            found = cell(agent, name, slot.value(lanes, env), lanes.first)
-            if machine.observer is not None:
-                machine.observer.count(found, lanes.count)
-            found.arrive(lanes.count, machine.wake, size)
+            for block in agent.block.reached(across):
+                found = cell(block, name, slot.value(lanes, env), lanes.first)
+                if machine.observer is not None:
+                    machine.observer.count(found, lanes.count)
+                found.arrive(lanes.count, machine.wake, size)
         return Signal.POINT
 
     return run
@@ -85,7 +88,7 @@ def wait(program: Program, stmt: Wait) -> Instruction:
 
     def run(agent: Agent) -> Signal:
         wanted = parity.value(agent.lanes, agent.env)
-        barrier = cell(agent, name, slot.value(agent.lanes, agent.env), agent.lanes.first)
+        barrier = cell(agent.block, name, slot.value(agent.lanes, agent.env), agent.lanes.first)
         barrier.check()
         if barrier.phases & 1 != wanted:
             if (observer := agent.block.machine.observer) is not None:
@@ -134,6 +137,23 @@ def block_barrier(program: Program, stmt: Barrier) -> Instruction:
         if block.meeting.agents and block.meeting.pc != pc:
             raise Fault("block barrier reached while other threads of the block wait at another one")
         return _meet(agent, block.meeting, block.threads)
+
+    return run
+
+
+def cluster_barrier(program: Program, stmt: Barrier) -> Instruction:
+    """``barrier.cluster``: all threads of all blocks of the cluster, at one statement."""
+    threads = program.expr(stmt.threads)
+
+    def run(agent: Agent) -> Signal:
+        cluster, pc, needed = agent.block.cluster, agent.pc - 1, threads.value(agent.lanes, agent.env)
+        if needed != cluster.threads:
+            raise Fault(f"cluster barrier of {needed} threads in a cluster of {cluster.threads}")
+        if cluster.exited:
+            raise Fault(f"cluster barrier after {cluster.exited} threads of the cluster have exited")
+        if cluster.meeting.agents and cluster.meeting.pc != pc:
+            raise Fault("cluster barrier reached while other threads of the cluster wait at another one")
+        return _meet(agent, cluster.meeting, needed)
 
     return run
 
@@ -268,4 +288,6 @@ def leave(agent: Agent) -> Signal:
         block.machine.observer.exit(block)
     if block.meeting.agents:
         raise Fault(f"threads exit while {block.meeting.arrived} threads of the block wait at a block barrier")
+    if block.cluster.meeting.agents:
+        raise Fault(f"threads exit while {block.cluster.meeting.arrived} threads of the cluster wait at a cluster barrier")
     return Signal.DONE

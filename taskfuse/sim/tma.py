@@ -72,9 +72,16 @@ def _transfers(agent: Agent, param: TensorMapParam, tensor: int, site: Site, coo
 
 @dataclass(slots=True, eq=False)
 class LoadOperation:
-    """A TMA load. ``index``: of the elements in the store of the Shared region."""
+    """A TMA load into one block.
+
+    Attributes:
+        block: that of the thread which issued it.
+        target: whose Shared memory it writes.
+        index: of the elements in the store of the Shared region.
+    """
 
     block: Block
+    target: Block
     pc: int
     thread: int
     transfer: Transfer
@@ -83,7 +90,7 @@ class LoadOperation:
     zero: Any
 
     def execute(self) -> None:
-        block, transfer = self.block, self.transfer
+        block, transfer = self.target, self.transfer
         source, target = block.memory.stores[transfer.tensor.number], block.memory.stores[transfer.shared.number]
         if source.valid is not None and (source.valid[transfer.index] != source.full).any():
             raise Fault(f"read of uninitialized {transfer.tensor}")
@@ -104,40 +111,46 @@ class LoadOperation:
 
 
 def load(program: Program, stmt: TmaLoad) -> Instruction:
-    """``cp.async.bulk.tensor`` from Global to Shared memory."""
+    """``cp.async.bulk.tensor`` from Global to Shared memory, of every block of the cluster that it reaches: one operation for each."""
     param = program.maps[stmt.map]
     tensor, site, coords = program.numbers[param.tensor], program.site(stmt.out), tuple(map(program.expr, stmt.coords))
     name, slot = stmt.barrier.name, program.expr(stmt.barrier.slot)
     zero = program.values.literal(0, program.dtypes[param.tensor])
 
     def run(agent: Agent) -> Signal:
-        block, pc = agent.block, agent.pc - 1
+        pc = agent.pc - 1
         for thread, lane, transfer in _transfers(agent, param, tensor, site, coords):
-            barrier = cell(agent, name, slot.value(lane, agent.env), thread)
-            barrier.check()
-            if not barrier.fenced:
-                raise Fault(f"mbarrier {barrier.name} used by the copy engine before fence.mbarrier_init by the thread that initialized it", thread=thread)
-            index = block.engines.index(transfer.shared, transfer.addresses)
-            proxy = block.engines.proxy(transfer.shared)
-            if (observer := block.machine.observer) is not None:
-                observer.use(barrier)
-                observer.access(block.memory, transfer.shared, index, write=True)
-            block.engines.check_visible(transfer.shared, proxy, index)
-            if proxy.readers[index].any():
-                raise Fault(
-                    f"TMA load into {transfer.shared} before the asynchronous operation that reads it was retired",
-                    thread=thread,
-                    help="retire the operation before its slot is released",
-                )
-            proxy.incoming[index] += 1
-            block.engines.loads += 1
-            operation = LoadOperation(block, pc, thread, transfer, index, barrier, zero)
-            if (observer := block.machine.observer) is not None:
-                observer.issue(operation)
-            block.machine.post(operation)
+            for block in agent.block.reached(stmt.across):
+                barrier = cell(block, name, slot.value(lane, agent.env), thread)
+                operation = LoadOperation(agent.block, block, pc, thread, transfer, _claimed(block, transfer, barrier, thread), barrier, zero)
+                if (observer := block.machine.observer) is not None:
+                    observer.issue(operation)
+                block.machine.post(operation)
         return Signal.POINT
 
     return run
+
+
+def _claimed(block: Block, transfer: Transfer, barrier: MbarrierCell, thread: int) -> Ints:
+    """The elements that a load will write in a block, from its issue on nobody else's. Raises :class:`Fault` if they, or its barrier, are not ready."""
+    barrier.check()
+    if not barrier.fenced:
+        raise Fault(f"mbarrier {barrier.name} used by the copy engine before fence.mbarrier_init by the thread that initialized it", thread=thread)
+    index = block.engines.index(transfer.shared, transfer.addresses)
+    proxy = block.engines.proxy(transfer.shared)
+    if (observer := block.machine.observer) is not None:
+        observer.use(barrier)
+        observer.access(block.memory, transfer.shared, index, write=True)
+    block.engines.check_visible(transfer.shared, proxy, index)
+    if proxy.readers[index].any():
+        raise Fault(
+            f"TMA load into {transfer.shared} before the asynchronous operation that reads it was retired",
+            thread=thread,
+            help="retire the operation before its slot is released",
+        )
+    proxy.incoming[index] += 1
+    block.engines.loads += 1
+    return index
 
 
 @dataclass(slots=True, eq=False)
@@ -152,6 +165,10 @@ class StoreOperation:
     progress: Progress = Progress.ISSUED
     claimed: bool = True
     values: Any = None
+
+    @property
+    def target(self) -> Block:
+        return self.block
 
     def retire(self, owner: int, wanted: Progress) -> None:
         if self.claimed:

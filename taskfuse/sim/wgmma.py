@@ -81,6 +81,10 @@ class WgmmaOperation:
                 assert owned is not None
                 owned[registers.index[0, threads]] += change
 
+    @property
+    def target(self) -> Block:
+        return self.block
+
     def retire(self, owner: int, wanted: Progress) -> None:
         first = owner * WARP - self.thread
         self.hold(-1, slice(first, first + WARP))

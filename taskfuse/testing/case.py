@@ -194,7 +194,7 @@ def _schedule(chooser: Chooser, options: CaseOptions, recorder: Recorder, sizes:
     """Tasks, groups and schedule, in one of the orders in which calls can be made."""
     scheduler = Scheduler(chooser, options, recorder, lambda e: int(evaluate(e, sizes)))
     if chooser.chance(options.streams):
-        stream(chooser, recorder, scheduler.size)
+        stream(chooser, recorder, scheduler.size, options.clusters)
         return
     early = chooser.chance(50)
     if early:

@@ -143,6 +143,7 @@ def _features(case: Case) -> dict[str, bool]:
         "a swizzle": any(isinstance(t, Swizzle) for t in transforms),
         "axes bound to threads": any(p.is_thread for p in ptypes),
         "axes bound to blocks": any(p.is_block for p in ptypes),
+        "axes bound to blocks of a cluster": any(p.is_cluster for p in ptypes),
         "several axes on one type": any(sum(tv.schedule.ptype(a) is p for a in tv.loop) > 1 for tv in tensors for p in set(ptypes) if p.is_bound),
         "Vectorize": ParallelType.Vectorize in ptypes,
         "Unroll": ParallelType.Unroll in ptypes,

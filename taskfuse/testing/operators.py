@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from taskfuse.ir.scalar import TRUE, Const, Expr, Sym, const, lt, substitute, sym
 from taskfuse.ir.types import MemoryType
 from taskfuse.kir import Kernel, map_expressions, map_stmts, walk
+from taskfuse.kir.clusters import reached
 from taskfuse.kir.nodes import (
     Advance,
     Arrive,
@@ -245,6 +246,37 @@ def _narrow(s: Stmt) -> Stmt | None:
     )
 
 
+def _block_for_cluster(kernel: Kernel) -> Mutants:
+    """A barrier of the block where the whole cluster must meet."""
+    threads = kernel.block[0] * kernel.block[1] * kernel.block[2]
+    for s in walk(kernel):
+        if isinstance(s, Barrier) and s.scope is BarrierScope.CLUSTER:
+            yield at(kernel, s, replace(s, scope=BarrierScope.BLOCK, threads=threads))
+
+
+def _own_block(s: Stmt) -> Stmt | None:
+    """An arrival, or a copy, that does not reach the other blocks of the cluster."""
+    assert isinstance(s, Arrive | TmaLoad)
+    return replace(s, across=()) if s.across else None
+
+
+def _counts_one_block(kernel: Kernel) -> Mutants:
+    """An mbarrier that other blocks arrive at counts its own block's arrivals only."""
+    arrived = {s.barrier.name: reached(kernel.cluster, s.across) for s in walk(kernel) if isinstance(s, Arrive) and s.across}
+    for name, blocks in arrived.items():
+
+        def recounted(s: Stmt, name: str = name, blocks: Expr = blocks) -> Stmt:
+            return replace(s, count=s.count // blocks) if isinstance(s, InitBarrier) and s.barrier.name == name else s
+
+        yield replace(kernel, body=map_stmts(kernel.body, recounted))
+
+
+def _empty_of_one_block(kernel: Kernel) -> Mutants:
+    """A slot counts as empty when its own block has read it: consumers tell, and count for, nobody else."""
+    for counted in _counts_one_block(kernel):
+        yield replace(counted, body=map_stmts(counted.body, lambda s: replace(s, across=()) if isinstance(s, Arrive) else s))
+
+
 def _one_id(s: Stmt) -> Stmt | None:
     assert isinstance(s, Barrier)
     return replace(s, id=const(1)) if s.scope is BarrierScope.NAMED and s.id is not const(1) else None
@@ -319,6 +351,12 @@ OPERATORS: tuple[Operator, ...] = (
     Operator("drop warp barrier", drop(Barrier, where=_barrier(BarrierScope.WARP))),
     Operator("drop named barrier", drop(Barrier, where=_barrier(BarrierScope.NAMED))),
     Operator("drop grid barrier", drop(Barrier, where=_barrier(BarrierScope.GRID))),
+    Operator("drop cluster barrier", drop(Barrier, where=_barrier(BarrierScope.CLUSTER))),
+    Operator("block barrier for the cluster's", _block_for_cluster),
+    Operator("arrive at one block only", change(Arrive, _own_block)),
+    Operator("copy to one block only", change(TmaLoad, _own_block)),
+    Operator("count one block of a cluster", _counts_one_block),
+    Operator("slot empty in one block", _empty_of_one_block),
     Operator("warp barrier for a larger one", change(Barrier, _narrow)),
     Operator("block barrier inside a role", _foreign_barrier),
     Operator("one id for all named barriers", change(Barrier, _one_id)),

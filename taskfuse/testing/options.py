@@ -26,6 +26,8 @@ class CaseOptions:
         groups: share of groups that are parallelized.
         unclaimed: share of tasks that are left to task 0.
         block_types: share of parallelized horizontal groups, and of bound axes, that are on block types.
+        clusters: share of fusions in which axes that would be on a block type may be on the cluster type of that dimension, where their extents
+            are small constants; of streams, share in which the blocks of a cluster take neighbouring tiles.
         tensor_threads: most threads that the axes of one tensor are bound to; which one holds for a fusion is chosen.
         bound_threads: most threads that axes of all tensors are bound to, before groups.
         threads: most threads per block.
@@ -60,6 +62,7 @@ class CaseOptions:
     groups: int = 80
     unclaimed: int = 6
     block_types: int = 30
+    clusters: int = 20
     tensor_threads: tuple[int, ...] = (8, 4, 16)
     bound_threads: int = 128
     threads: int = 512
@@ -116,6 +119,7 @@ STREAMS = CaseOptions(
     matmuls=0,
     composites=0,
     streams=100,
+    clusters=60,
 )
 
 # Mostly reductions across threads, in blocks of whole warps.

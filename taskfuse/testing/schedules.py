@@ -18,7 +18,7 @@ from taskfuse.ir.scalar import Const, Expr, const
 from taskfuse.ir.storage import has_code, storage_uses
 from taskfuse.ir.tasks import Task
 from taskfuse.ir.tensor import TensorView
-from taskfuse.ir.types import BLOCK_TYPES, THREAD_TYPES, MemoryType, ParallelType
+from taskfuse.ir.types import BLOCK_TYPES, CLUSTER_TYPES, GRID_TYPES, THREAD_TYPES, MemoryType, ParallelType
 from taskfuse.testing.chooser import Chooser
 from taskfuse.testing.options import CaseOptions
 from taskfuse.testing.partitions import is_vertical
@@ -26,6 +26,8 @@ from taskfuse.testing.program import Recorder, Spelled
 
 FACTORS = (2, 3, 4, 4, 5, 8)
 BLOCKS_PER_TENSOR = 16
+CLUSTER = 8
+"""Most blocks of a cluster along one dimension."""
 UNROLLED = 8
 LEAST = CP_ASYNC.min_bytes
 
@@ -65,6 +67,7 @@ class Scheduler:
         self.size = size
         self._block_share = options.block_types
         self._rings = False
+        self._clusters = False
         self._widest: dict[ParallelType, int] = {}
         self._threads = chooser.pick(options.tensor_threads)
 
@@ -107,6 +110,9 @@ class Scheduler:
         self._rings = any(is_vertical(g) for g in self.fusion.tasks.groups())
         if self._rings and self.chooser.chance(75):
             self._block_share = 0
+        self._clusters = self.chooser.chance(self.options.clusters)
+        if self._clusters:
+            self._block_share = 60
         if self.chooser.chance(self.options.persistent):
             self._persistent(self.computed())
             return
@@ -247,6 +253,8 @@ class Scheduler:
                 found.append(ParallelType.Serial)
                 continue
             ptype = self.chooser.pick(blocks[:2] if self.chooser.chance(self._block_share) else threads[:3])
+            if ptype.is_block and self._clusters and self.chooser.chance(60):
+                ptype = CLUSTER_TYPES[BLOCK_TYPES.index(ptype)]
             if ptype in found and not self.chooser.chance(12):
                 ptype = ParallelType.Serial
             found.append(ptype)
@@ -266,12 +274,14 @@ class Scheduler:
 
     def _affordable(self, tv: TensorView, axis: Axis, ptype: ParallelType) -> bool:
         """True if binding the axis launches few enough threads and blocks, for the tensor and for all tensors together; it then counts as bound."""
-        kind = BLOCK_TYPES if ptype.is_block else THREAD_TYPES
+        kind = THREAD_TYPES if ptype.is_thread else GRID_TYPES
         size = self.size(axis.extent)
         bound = math.prod(self.size(a.extent) for a in tv.loop if tv.schedule.ptype(a) in kind)
         own = math.prod(self.size(a.extent) for a in tv.loop if tv.schedule.ptype(a) is ptype) * size
         widest = math.prod(max(self._widest.get(p, 1), own if p is ptype else 1) for p in kind)
-        most, together = (BLOCKS_PER_TENSOR, self.options.blocks) if ptype.is_block else (self._threads, self.options.bound_threads)
+        most, together = (self._threads, self.options.bound_threads) if ptype.is_thread else (BLOCKS_PER_TENSOR, self.options.blocks)
+        if ptype.is_cluster and not (isinstance(axis.extent, Const) and own <= CLUSTER):
+            return False
         if bound * size > most or widest > together:
             return False
         self._widest[ptype] = max(self._widest.get(ptype, 1), own)

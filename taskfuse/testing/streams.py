@@ -1,6 +1,8 @@
 """Random streaming pipelines: bulk copies bring tiles of inputs, threads compute, bulk copies take tiles of outputs away.
 
-Each block takes its share of the tiles. What taskfuse refuses of it, such as a tile of a shape that no bulk copy moves, is left out.
+Each block takes its share of the tiles, or each cluster of blocks, which then have neighbouring tiles along one dimension: an input that lacks it
+is the same for all of them, and comes by one multicast copy. What taskfuse refuses of it, such as a tile of a shape that no bulk copy moves, is
+left out.
 """
 
 from __future__ import annotations
@@ -8,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import taskfuse as tf
-from taskfuse.ir.atoms import TMA_LOAD, TMA_STORE
-from taskfuse.ir.scalar import Expr
+from taskfuse.ir.atoms import TMA_LOAD, TMA_LOAD_MULTICAST, TMA_STORE
+from taskfuse.ir.scalar import ONE, Const, Expr
 from taskfuse.ir.storage import has_code
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import THREAD_TYPES, MemoryType, ParallelType
@@ -21,21 +23,24 @@ OUTER = 2
 """Loops outside of a tile: trips, blocks."""
 
 
-def stream(chooser: Chooser, recorder: Recorder, size: Callable[[Expr], int]) -> None:
+def stream(chooser: Chooser, recorder: Recorder, size: Callable[[Expr], int], clusters: int = 0) -> None:
     """Schedule the fusion as a stream: tasks, tiles, memory, rings.
 
     Args:
         size: the value of an extent.
+        clusters: share of streams in which clusters take the tiles, in percent.
     """
-    _Stream(chooser, recorder, size).run()
+    _Stream(chooser, recorder, size, clusters).run()
 
 
 class _Stream:
-    def __init__(self, chooser: Chooser, recorder: Recorder, size: Callable[[Expr], int]) -> None:
+    def __init__(self, chooser: Chooser, recorder: Recorder, size: Callable[[Expr], int], clusters: int) -> None:
         self.chooser = chooser
         self.recorder = recorder
         self.fusion = recorder.fusion
         self.size = size
+        self.clusters = clusters
+        self.outer = OUTER
 
     def run(self) -> None:
         inputs = [tv for tv in self.fusion.inputs if self.chooser.chance(80)]
@@ -49,8 +54,8 @@ class _Stream:
         for tv in computed:
             self._threads(tv)
         for tv in (*loads, *stores):
-            atom = TMA_LOAD if tv in loads else TMA_STORE
-            self.recorder.attempt(tv, "set_atom", atom, list(range(OUTER, len(tv.loop))))
+            atom = TMA_STORE if tv in stores else TMA_LOAD_MULTICAST if self._is_common(tv) else TMA_LOAD
+            self.recorder.attempt(tv, "set_atom", atom, list(range(self.outer, len(tv.loop))))
         rings = [*loads, *ends.values()]
         for tv in rings:
             self.recorder.attempt(tv, "set_memory_type", MemoryType.Shared)
@@ -61,20 +66,32 @@ class _Stream:
         self._tasks([loads, computed, stores])
         self.recorder.attempt(self.fusion, "inline_most")
         for tv in rings:
-            if len(tv.loop) > OUTER:
-                self.recorder.attempt(tv, "inline_at", self.chooser.pick((OUTER, OUTER, OUTER, 1)))
+            if len(tv.loop) > self.outer:
+                self.recorder.attempt(tv, "inline_at", self.chooser.pick((self.outer, self.outer, self.outer, 1)))
             self.recorder.attempt(tv, "circular_buffer", self.chooser.pick((2, 3, 1, 4)))
 
+    def _is_common(self, tv: TensorView) -> bool:
+        """True for what the blocks of a cluster have in common."""
+        return self.outer > OUTER and len(tv.loop) > self.outer and tv.loop[OUTER].is_foreign
+
     def _tiles(self, tensors: list[TensorView], moved: list[TensorView]) -> None:
-        """[trip, block, tile ...] of every tensor, like the one with most axes; of what bulk copies move, the tile as it is."""
+        """[trip, block, tile ...] of every tensor, like the one with most axes; of what bulk copies move, the tile as it is.
+
+        With clusters: [trip, cluster, block in it, tile ...].
+        """
         columns, rows, blocks = self.chooser.pick((32, 16, 64)), self.chooser.pick((4, 8, 2)), self.chooser.pick((2, 3, 1, 4))
         reference = max(tensors, key=lambda tv: len(tv.loop))
         n = len(reference.loop)
+        shared = self._cluster(reference)
         for k in reversed(range(n)):
-            self.recorder.attempt(reference, "split", k, columns if k == n - 1 else rows if k == n - 2 else self.chooser.pick((1, 2)))
+            size = columns if k == n - 1 else rows if k == n - 2 else self.chooser.pick((1, 2))
+            self.recorder.attempt(reference, "split", k, shared[1] if shared is not None and k == shared[0] else size)
         if len(reference.loop) == 2 * n:
             self.recorder.attempt(reference, "reorder", [*range(0, 2 * n, 2), *range(1, 2 * n, 2)])
-        for _ in range(n - 1):
+            if shared is not None:  # behind the axes that are merged
+                self.recorder.attempt(reference, "reorder", [*(j for j in range(n) if j != shared[0]), shared[0], *range(n, 2 * n)])
+                self.outer = OUTER + 1
+        for _ in range(n - 1 - (self.outer - OUTER)):
             self.recorder.attempt(reference, "merge", 0)
         if n:
             self.recorder.attempt(reference, "split", 0, blocks)
@@ -84,15 +101,27 @@ class _Stream:
             self.recorder.attempt(reference, "propagate", full)
         for tv in others:
             if tv in moved:
-                self.recorder.attempt(reference, "propagate", [tv], min(OUTER, len(reference.loop)))
+                self.recorder.attempt(reference, "propagate", [tv], min(self.outer, len(reference.loop)))
         for tv in tensors:
             if len(tv.loop) >= OUTER:
                 self.recorder.attempt(tv.axis(1), "parallelize", ParallelType.BIDx)
+            if len(tv.loop) > OUTER and self.outer > OUTER:
+                self.recorder.attempt(tv.axis(OUTER), "parallelize", ParallelType.CIDx)
+
+    def _cluster(self, tv: TensorView) -> tuple[int, int] | None:
+        """An axis whose tiles the blocks of a cluster take, mostly one that an input lacks, and the size of a tile; ``None``: there are no clusters."""
+        sizes = {k: a.extent.value for k, a in enumerate(tv.loop) if isinstance(a.extent, Const) and a.extent.value > 1}
+        if len(tv.loop) < 2 or not sizes or not self.chooser.chance(self.clusters):
+            return None
+        n = len(tv.loop)
+        lacking = [k for k in sizes if any(x.ndim < n - k or x.shape[k - n] is ONE for x in self.fusion.inputs)]
+        k = self.chooser.pick(lacking if lacking and self.chooser.chance(80) else list(sizes))
+        return k, -(-sizes[k] // self.chooser.pick((2, 2, 4)))
 
     def _threads(self, tv: TensorView) -> None:
         """Bind the axes of a tile, as far as threads are left."""
         left = THREADS
-        for k, ptype in zip(range(len(tv.loop) - 1, OUTER - 1, -1), THREAD_TYPES[:2], strict=False):
+        for k, ptype in zip(range(len(tv.loop) - 1, self.outer - 1, -1), THREAD_TYPES[:2], strict=False):
             n = self.size(tv.loop[k].extent)
             if n <= left and not self.chooser.chance(15):
                 self.recorder.attempt(tv.axis(k), "parallelize", ptype)

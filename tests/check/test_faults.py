@@ -27,10 +27,21 @@ ARGUMENTS: dict[str, list[npt.NDArray[Any]]] = {
     "async_ring": [X.normal(size=(9, 32)).astype(np.float32)],
     "async_tile": [X.normal(size=(5, 32)).astype(np.float32)],
     "stream": [X.normal(size=(13, 12)).astype(np.float32)],
+    "share": [X.normal(size=(5, 4, 32)).astype(np.float32)],
 }
 BUILT: dict[str, Callable[[], tf.Fusion]] = {"stream": lambda: stream.build(blocks=2, rows=4, columns=32, warps=1, stages=2)}
 TRIED = {
-    "stream": ("drop proxy fence", "proxy fence later", "retire later", "retire sources only", "commit later", "wait later", "barrier later", "barrier earlier")
+    "stream": (
+        "drop proxy fence",
+        "proxy fence later",
+        "retire later",
+        "retire sources only",
+        "commit later",
+        "wait later",
+        "barrier later",
+        "barrier earlier",
+    ),
+    "share": ("drop cluster barrier", "arrive at one block only", "count one block of a cluster", "slot empty in one block", "barrier earlier"),
 }
 
 
@@ -53,7 +64,7 @@ def test_what_is_proved_behaves(name: str) -> None:
 
 
 def test_every_operator_plants_something() -> None:
-    hosts = ("stream", "ring", "async_ring", "double", "exchange", "rotate", "gemm", "pipeline", "horizontal_fusion")
+    hosts = ("stream", "share", "ring", "async_ring", "double", "exchange", "rotate", "gemm", "pipeline", "horizontal_fusion")
     silent = {op.name for op in OPERATORS if all(next(mutants(op, h), None) is None for h in hosts)}
     assert silent <= {"turn to instance 0", "shuffle in half a warp"}  # no example has a distributed ring, or a shuffle
 
@@ -67,6 +78,10 @@ WRONG = {
     "double": ("expect more bytes", "expect fewer bytes", "arrive without bytes", "drop expect", "drop load", "drop proxy fence", "drop retire", "wait later"),
     "exchange": ("drop named barrier", "warp barrier for a larger one", "one id for all named barriers", "named barrier of more threads", "barrier later"),
     "rotate": ("drop grid barrier",),
+    "share": (
+        "drop cluster barrier", "block barrier for the cluster's", "arrive at one block only", "copy to one block only", "count one block of a cluster",
+        "slot empty in one block", "drop barrier after init", "expect more bytes", "expect fewer bytes", "arrive earlier", "wait later", "drop wait",
+    ),
     "pipeline": ("drop warp barrier", "arrive by all threads", "drop guard", "overlay buffers", "count threads for warps", "arrive much earlier"),
     "stream": (
         "drop proxy fence", "proxy fence later", "drop retire", "retire one less", "retire later", "drop commit", "commit later", "expect more bytes",

@@ -147,4 +147,4 @@ def test_kernel_ir_alone_neither_simulates_nor_proves() -> None:
     with pytest.raises(UnsupportedError, match="simulating with kernel IR alone is not supported: the simulator is not loaded\nhelp: import taskfuse"):
         KirReaders().simulate(kernel(), (), 0, {})
     with pytest.raises(UnsupportedError, match="a proof with kernel IR alone is not supported: the checker is not loaded"):
-        KirReaders().verify(kernel())
+        KirReaders().verify(kernel(), None)

@@ -1,0 +1,61 @@
+"""Clusters: what all blocks of one do alike."""
+
+from __future__ import annotations
+
+from taskfuse.check.program import BLOCK_NAMES, Node, Program
+from taskfuse.ir.scalar import Expr, Facts, const, simplify, substitute, sym
+from taskfuse.ir.types import CLUSTER_TYPES, ParallelType
+from taskfuse.kir.clusters import constant_shape
+from taskfuse.kir.nodes import For
+
+Types = tuple[ParallelType, ...]
+
+
+class Clusters:
+    """Questions about the blocks of one program's clusters, in which a block's place is written as a remainder of its index.
+
+    Attributes:
+        shape: extents (x, y, z); ``None`` if they are not constant.
+        grid: blocks of the grid.
+    """
+
+    def __init__(self, program: Program) -> None:
+        self.shape = constant_shape(program.kernel.cluster)
+        self.grid = program.kernel.grid
+
+    def _named(self, across: Types) -> dict[str, Expr]:
+        """Block indices on some types, written as a cluster's index times its extent plus the block's place in it."""
+        assert self.shape is not None
+        return {
+            b: (sym(f"{b}.cluster") * n if g is not const(n) else const(0)) + sym(f"{b}.place")
+            for b, n, g, p in zip(BLOCK_NAMES, self.shape, self.grid, CLUSTER_TYPES, strict=True)
+            if p in across
+        }
+
+    def _facts(self, across: Types) -> Facts:
+        assert self.shape is not None
+        facts = Facts()
+        for b, n, p in zip(BLOCK_NAMES, self.shape, CLUSTER_TYPES, strict=True):
+            if p in across:
+                facts = facts.with_range(f"{b}.cluster", 0, None).with_range(f"{b}.place", 0, n - 1)
+        return facts
+
+    def placed(self, e: Expr, across: Types) -> Expr:
+        """An expression in terms of a block's place in its cluster."""
+        return simplify(substitute(e, self._named(across)), self._facts(across))
+
+    def alike(self, e: Expr, across: Types) -> bool:
+        """True only if an expression has one value in all blocks that some cluster types join (its other symbols being equal)."""
+        if e.free.isdisjoint(BLOCK_NAMES):
+            return True
+        return self.shape is not None and not any(name.endswith(".place") for name in self.placed(e, across).free)
+
+    def uneven(self, node: Node, across: Types) -> str:
+        """Why blocks may come to a place unequally often; empty if they do not."""
+        for loop in node.loops:
+            assert isinstance(loop.stmt, For)
+            if not all(self.alike(e, across) for e in (loop.stmt.start, loop.stmt.stop, loop.stmt.step)):
+                return f"the loop over {loop.stmt.var} has other trips in other blocks of the cluster"
+        if not all(self.alike(c, across) for c in node.conditions):
+            return "whether blocks of the cluster come to it differs"
+        return ""

@@ -1,0 +1,117 @@
+"""What reaches other blocks of a cluster: rings across blocks, where their copies land, and that no block exits too early.
+
+A ring *across* some cluster types has a ``full`` and an ``empty`` in each of the blocks that these types join; docs/proof.md extends the argument
+for rings to it. It asks, besides what it asks of every ring:
+
+1. all endpoints make the same visits in all of these blocks: loops and conditions around them do not depend on the types;
+2. every position brings a copy from each of the blocks to all of them, and each release arrives in all of them: so no block is a phase ahead;
+3. copies of one position into one buffer land apart;
+4. a barrier of the cluster comes after the mbarriers' initialization and before all use, and one after the last copy or arrival.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import pairwise, product
+from math import prod
+
+from taskfuse.check.accesses import Use
+from taskfuse.check.certificate import Layer, Obligation, Verdict
+from taskfuse.check.clusters import Clusters, Types
+from taskfuse.check.forms import NotRing, Visit
+from taskfuse.check.meetings import Meetings
+from taskfuse.check.paths import Paths
+from taskfuse.check.program import BLOCK_NAMES, Program
+from taskfuse.ir.scalar import Expr, const, evaluate
+from taskfuse.ir.types import CLUSTER_TYPES
+from taskfuse.kir.nodes import Arrive, BarrierScope, TensorMapParam, TmaLoad
+
+
+def joined(clusters: Clusters, full: str, producer: Sequence[Visit], releases: Sequence[Visit], waits: Sequence[Visit]) -> Types:
+    """The types across which a ring's blocks are joined; none for a ring of one block. Raises :class:`NotRing`.
+
+    Args:
+        producer: where the producer waits and issues copies; releases: where consumers arrive; waits: where they wait.
+    """
+    loads = [n for v in producer for n in v.arrivals if isinstance(n.stmt, TmaLoad) and n.stmt.across]
+    gives = [n for v in releases for n in v.arrivals if isinstance(n.stmt, Arrive)]
+    for v in producer:
+        for n in v.arrivals:
+            if isinstance(n.stmt, Arrive) and n.stmt.across:
+                raise NotRing(f"threads of other blocks arrive at {full}", n)
+    found = {n.stmt.across for n in (*loads, *gives) if isinstance(n.stmt, Arrive | TmaLoad)}
+    if found <= {()}:
+        return ()
+    if len(found) > 1:
+        raise NotRing("copies and releases do not reach the same blocks of the cluster", *loads[:1], *gives[:1])
+    (across,) = found
+    for v in producer:
+        if not any(n in loads for n in v.arrivals):
+            raise NotRing("a position brings no copy to the other blocks of the cluster: they would be free to go on", *v.arrivals[:1])
+    for v in (*producer, *releases, *waits):
+        for n in (v.wait, *v.arrivals, v.advance):
+            if n is not None and (reason := clusters.uneven(n, across)):
+                raise NotRing(reason, n)
+    return across
+
+
+def apart(clusters: Clusters, a: Use, b: Use, shape: Sequence[Expr]) -> bool:
+    """True only if copies of one position, from any blocks, land in different elements of a buffer: all are looked at.
+
+    What a copy touches is the box's number of elements from its first one on (a swizzle moves them inside of whole rows).
+
+    Args:
+        shape: of the buffer, the ring's slots first.
+    """
+    one, two = (_landings(clusters, u, shape) for u in (a, b))
+    if one is None or two is None:
+        return False
+    if a is b:
+        first, size = sorted(one[0]), one[1]
+        return all(y - x >= size for x, y in pairwise(first))
+    return all(x + one[1] <= y or y + two[1] <= x for x in one[0] for y in two[0])
+
+
+def _landings(clusters: Clusters, u: Use, shape: Sequence[Expr]) -> tuple[list[int], int] | None:
+    """First elements of the copies that a statement issues at one position in all blocks, without the slot, and the elements of each."""
+    stmt = u.node.stmt
+    assert isinstance(stmt, TmaLoad)
+    if clusters.shape is None:
+        return None
+    place: Expr = const(0)
+    for e, extent in list(zip(stmt.out.index, shape, strict=True))[1:]:
+        place = place * extent + e
+    across = stmt.across or CLUSTER_TYPES
+    place = clusters.placed(place, across)
+    ranges = {f"{b}.place": range(n) for b, n, p in zip(BLOCK_NAMES, clusters.shape, CLUSTER_TYPES, strict=True) if p in across}
+    if not place.free <= ranges.keys():
+        return None
+    boxes = {p.name: p.box for p in u.context.kernel.params if isinstance(p, TensorMapParam)}
+    points = [dict(zip(ranges, values, strict=True)) for values in product(*ranges.values())]
+    return [int(evaluate(place, point)) for point in points], prod(boxes[stmt.map])
+
+
+def before_exit(program: Program, paths: Paths, meetings: Meetings, rings: Iterable[str]) -> list[Obligation]:
+    """What reaches other blocks is part of a ring, and a barrier of the cluster comes after it: no block exits before.
+
+    Args:
+        rings: the mbarriers of rings across blocks.
+    """
+    held = set(rings)
+    found: list[Obligation] = []
+    count = 0
+    for n in program.leaves():
+        stmt = n.stmt
+        if not isinstance(stmt, Arrive | TmaLoad) or not stmt.across:
+            continue
+        count += 1
+        reason = ""
+        if stmt.barrier.name not in held:
+            reason = "it reaches other blocks of the cluster, and is part of no ring"
+        elif not any((m := meetings.at.get(s.node)) is not None and m.scope is BarrierScope.CLUSTER for s in paths.to_end(n)):
+            reason = "no barrier of the cluster comes after it: a block that it reaches may have exited"
+        if reason:
+            found.append(Obligation(Layer.ORDER, n.text, Verdict.OUTSIDE, reason))
+    if count and not found:
+        found.append(Obligation(Layer.ORDER, "cluster", Verdict.PROVED, f"{count} statements reach other blocks before those exit"))
+    return found

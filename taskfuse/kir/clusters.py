@@ -1,0 +1,64 @@
+"""Clusters: how many blocks and threads one has, and which of its blocks an arrival or a copy reaches (PTX ISA, "Cluster of cooperative thread arrays")."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import product
+
+from taskfuse.ir.scalar import Const, Expr, const
+from taskfuse.ir.types import CLUSTER_TYPES, ParallelType
+from taskfuse.kir.nodes import Arrive, Barrier, BarrierScope, Dim3, Stmt, TmaLoad
+
+Int3 = tuple[int, int, int]
+
+
+def cluster_blocks(cluster: Dim3) -> Expr:
+    """Blocks of a cluster."""
+    return cluster[0] * cluster[1] * cluster[2]
+
+
+def cluster_threads(block: Dim3, cluster: Dim3) -> Expr:
+    """Threads of a cluster: how many meet at a cluster barrier."""
+    return block[0] * block[1] * block[2] * cluster_blocks(cluster)
+
+
+def reached(cluster: Dim3, across: tuple[ParallelType, ...]) -> Expr:
+    """How many blocks an arrival or a copy across some cluster types reaches."""
+    total: Expr = const(1)
+    for ptype, extent in zip(CLUSTER_TYPES, cluster, strict=True):
+        if ptype in across:
+            total = total * extent
+    return total
+
+
+def constant_shape(cluster: Dim3) -> Int3 | None:
+    """The extents of a cluster, if they are constants."""
+    x, y, z = cluster
+    if isinstance(x, Const) and isinstance(y, Const) and isinstance(z, Const):
+        return x.value, y.value, z.value
+    return None
+
+
+def peers(place: Int3, cluster: Int3, across: tuple[ParallelType, ...]) -> tuple[int, ...]:
+    """The ranks of the blocks that the block at ``place`` in its cluster reaches across some types, its own included, in ascending order.
+
+    A rank is ``%cluster_ctarank``: x + extent_x * (y + extent_y * z).
+    """
+    axes = [range(n) if p in across else (i,) for i, n, p in zip(place, cluster, CLUSTER_TYPES, strict=True)]
+    return tuple(x + cluster[0] * (y + cluster[1] * z) for z, y, x in product(axes[2], axes[1], axes[0]))
+
+
+def needs_cluster(stmt: Stmt) -> bool:
+    """True for a statement that reaches other blocks of the cluster, or waits for them."""
+    match stmt:
+        case Arrive(across=across) | TmaLoad(across=across):
+            return bool(across)
+        case Barrier(scope=scope):
+            return scope is BarrierScope.CLUSTER
+        case _:
+            return False
+
+
+def remote_barriers(stmts: Iterable[Stmt]) -> frozenset[str]:
+    """The names of the mbarriers at which other blocks of the cluster arrive, or complete bytes."""
+    return frozenset(s.barrier.name for s in stmts if isinstance(s, Arrive | TmaLoad) and s.across)

@@ -1,0 +1,130 @@
+"""Clusters: their shape, the blocks of a grid in terms of them, and copies that serve all blocks of one.
+
+An index on CIDx is a digit of the block's place: with E blocks of a cluster along x, block ``b`` of the grid has index ``b // E`` on BIDx and
+``b % E`` on CIDx. Lowering speaks of the two; the kernel's grid has their product, and its ``blockIdx.x`` counts blocks.
+
+A **multicast** copy brings what is the same in all blocks of a cluster once for all of them: each issues a part of the box, along its
+outermost axis, and the engine writes every part at the same place of each block's Shared memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from taskfuse.errors import LoweringError
+from taskfuse.ir.scalar import Const, Expr, const, substitute, sym
+from taskfuse.ir.tasks import Node, Task
+from taskfuse.ir.tensor import TensorView
+from taskfuse.ir.types import BLOCK_TYPES, CLUSTER_TYPES, ParallelType
+from taskfuse.kir import map_expressions, map_stmts
+from taskfuse.kir.limits import MAX_CLUSTER
+from taskfuse.kir.nodes import Dim3, Stmt
+from taskfuse.lowering.domains import ancestors, digits, refused
+from taskfuse.lowering.plan import base_name
+from taskfuse.lowering.regions import Regions
+
+ONE = const(1)
+
+
+def cluster_shape(regions: Regions) -> Dim3:
+    """Blocks of a cluster (x, y, z), which are constants. Raises :class:`LoweringError`."""
+    x, y, z = (regions.launch[p] for p in CLUSTER_TYPES)
+    blocks = x * y * z
+    if not isinstance(blocks, Const) or not 1 <= blocks.value <= MAX_CLUSTER:
+        raise LoweringError(
+            what=regions.fusion.name,
+            reason=f"a cluster would have {blocks} blocks; their number is a constant, at most {MAX_CLUSTER}",
+            help="split the axis that is bound to a cluster type by a small constant, and bind the outer part to a block type",
+        )
+    return x, y, z
+
+
+def grid_shape(regions: Regions) -> Dim3:
+    """Blocks of the grid (x, y, z): whole clusters."""
+    x, y, z = (regions.launch[p] * regions.launch[q] for p, q in zip(BLOCK_TYPES, CLUSTER_TYPES, strict=True))
+    return x, y, z
+
+
+def in_grid(body: tuple[Stmt, ...], cluster: Dim3) -> tuple[Stmt, ...]:
+    """Statements that speak of the index of the cluster, in terms of the index of the block."""
+    places = {p.index_name: sym(p.index_name) // e for p, e in zip(BLOCK_TYPES, cluster, strict=True) if e is not ONE}
+    if not places:
+        return body
+    return map_stmts(body, lambda s: map_expressions(s, lambda e: substitute(e, places)))
+
+
+def shared_types(regions: Regions, node: Node, tv: TensorView) -> tuple[ParallelType, ...]:
+    """The cluster types whose blocks all have the same elements of ``tv``, which code of ``node`` makes.
+
+    It has no axis of its own on them, and the node runs in all blocks of the cluster.
+    """
+    found: list[ParallelType] = []
+    for p in CLUSTER_TYPES:
+        region = regions.region(node, p)
+        foreign = all(x.is_foreign for x in ancestors(tv, digits(tv, p)))
+        if regions.launch[p] is not ONE and region.extent is regions.launch[p] and foreign:
+            found.append(p)
+    return tuple(found)
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What one block of a cluster issues of a multicast copy.
+
+    Attributes:
+        coords, place: index in Global and in Shared memory.
+        atoms: the Bulk axes: symbol and extent.
+        across: the cluster types whose blocks share the copy.
+        blocks: how many these are.
+    """
+
+    coords: tuple[Expr, ...]
+    place: tuple[Expr, ...]
+    atoms: dict[str, int]
+    across: tuple[ParallelType, ...]
+    blocks: int
+
+
+def part(regions: Regions, tv: TensorView, task: Task, coords: Sequence[Expr], place: Sequence[Expr], atoms: dict[str, int]) -> Part:
+    """A block's part of a copy, in local indices: an equal share of its outermost Bulk axis; all of it, if clusters are of one block.
+
+    Args:
+        coords, place, atoms: of the whole copy.
+
+    Raises:
+        LoweringError: no two blocks have the same copy, or the axis is no multiple of their number.
+    """
+    atom = tv.schedule.atom
+    assert atom is not None
+    across = shared_types(regions, task, tv)
+    if all(regions.launch[p] is ONE for p in CLUSTER_TYPES):
+        return Part(tuple(coords), tuple(place), atoms, (), 1)
+    if not across:
+        raise refused(
+            tv,
+            f"the atom {atom.name} copies what several blocks of a cluster have in common, and no two have {tv.name} in common",
+            "bind an axis to a cluster type that only its readers have (propagate makes it foreign), or use the atom tma_load",
+        )
+    rank: Expr = const(0)
+    blocks = 1
+    for p in reversed(across):
+        extent = regions.launch[p]
+        assert isinstance(extent, Const)
+        rank = rank * extent + sym(base_name(p, task))
+        blocks *= extent.value
+    name, size = next(((n, e) for n, e in atoms.items() if e > 1), next(iter(atoms.items())))
+    if size % blocks:
+        raise refused(
+            tv,
+            f"{blocks} blocks cannot share its outermost Bulk axis of {size} elements, equal parts for each",
+            "use a tile whose rows are a multiple of the cluster's blocks, or smaller clusters",
+        )
+    share = {name: rank * (size // blocks) + sym(name)}
+    moved = [tuple(substitute(e, share) for e in index) for index in (coords, place)]
+    return Part(moved[0], moved[1], {**atoms, name: size // blocks}, across, blocks)
+
+
+def is_multicast(tv: TensorView) -> bool:
+    """True for a tensor that one copy brings to several blocks."""
+    return tv.schedule.atom is not None and tv.schedule.atom.multicast

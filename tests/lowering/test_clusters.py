@@ -1,0 +1,346 @@
+"""Clusters from a schedule: grids, guards and work loops with CIDx, multicast copies, what is refused; every kernel is proved."""
+
+from collections.abc import Callable
+from random import Random
+
+import numpy as np
+import pytest
+
+import taskfuse as tf
+from taskfuse import MemoryType, atoms
+from taskfuse import ParallelType as P
+from taskfuse.check import Verdict
+from taskfuse.errors import TaskfuseError, UnsupportedError
+from taskfuse.ir.atoms import Atom
+from taskfuse.kir import walk
+from taskfuse.kir.nodes import Arrive, Barrier, BarrierScope, Expect, InitBarrier, TensorMapParam, TmaLoad
+from tests.lowering.running import Array, agree, agrees, bind, numbers, refused
+
+S, TX, TY, TZ, BX, BY, CX, CY = P.Serial, P.TIDx, P.TIDy, P.TIDz, P.BIDx, P.BIDy, P.CIDx, P.CIDy
+FEW = (tf.Scheduler.LOW_FIRST, tf.Scheduler.HIGH_FIRST, tf.Scheduler.ASYNC_LATE, tf.Scheduler.RANDOM)
+
+
+def shape(kernel: tf.Kernel) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Grid and cluster."""
+    return tuple(map(str, kernel.grid)), tuple(map(str, kernel.cluster))
+
+
+def proved(fusion: tf.Fusion, *args: Array, schedulers: tuple[tf.Scheduler, ...] = FEW) -> tf.Kernel:
+    """Lowered, right under some schedulers, and proved."""
+    kernel = agrees(fusion, *args, schedulers=schedulers)
+    assert kernel.verify().verdict is Verdict.PROVED, kernel.verify()
+    assert tf.parse_kernel(str(kernel)) == kernel
+    return kernel
+
+
+# -- indices ------------------------------------------------------------------------------------------------------------------------
+
+
+def pointwise(*ptypes: P, extents: tuple[int | str, ...] = (6, 4, 32)) -> tf.Fusion:
+    with tf.Fusion("pointwise") as fusion:
+        y = tf.abs(tf.define_tensor([tf.dim(e, min=0) if isinstance(e, str) else e for e in extents], name="x"))
+        fusion.add_output(y)
+    bind(y, *ptypes)
+    return fusion
+
+
+@pytest.mark.parametrize(
+    ("ptypes", "expected"),
+    [
+        ((BX, CX, TX), (("24", "1", "1"), ("4", "1", "1"))),
+        ((BX, CY, TX), (("6", "4", "1"), ("1", "4", "1"))),
+        ((CX, CY, TX), (("6", "4", "1"), ("6", "4", "1"))),
+        ((S, CX, TX), (("4", "1", "1"), ("4", "1", "1"))),
+        ((BX, CX, S), (("24", "1", "1"), ("4", "1", "1"))),
+    ],
+)
+def test_the_grid_is_whole_clusters(ptypes: tuple[P, ...], expected: object) -> None:
+    extents = (2, 4, 32) if ptypes[0] is CX else (6, 4, 32)
+    kernel = proved(pointwise(*ptypes, extents=extents), numbers(*extents))
+    if ptypes[0] is not CX:
+        assert shape(kernel) == expected
+
+
+def test_symbolic_blocks_of_clusters() -> None:
+    fusion = pointwise(S, S, TX, extents=("N", 4, 32))
+    (y,) = fusion.outputs
+    y.split(0, 2)
+    bind(y, BX, CX)
+    kernel = tf.lower(fusion)
+    assert shape(kernel) == (("2*max(ceildiv(N, 2), 1)", "1", "1"), ("2", "1", "1"))
+    assert kernel.verify().verdict is Verdict.PROVED
+    for n in (0, 1, 5, 8):
+        agree(kernel, fusion, numbers(n, 4, 32), schedulers=FEW)
+
+
+def test_digits_of_a_cluster_index() -> None:
+    fusion = pointwise()
+    (y,) = fusion.outputs
+    y.split(0, 2)  # [3, 2, 4, 32]
+    bind(y, BX, CX, CX, TX)
+    assert shape(proved(fusion, numbers(6, 4, 32))) == (("24", "1", "1"), ("8", "1", "1"))
+
+
+def two(extent: int, other: int, p: P = CX, group: P | None = None) -> tf.Fusion:
+    """Two tensors of different extents on one type."""
+    with tf.Fusion("two") as fusion:
+        a, b = (tf.neg(tf.define_tensor([3, e, 32], name=n)) for e, n in ((extent, "x"), (other, "y")))
+        for tv in (a, b):
+            fusion.add_output(bind(tv, BX, p, TX))
+    both = fusion.group([fusion.task([a], "a"), fusion.task([b], "b")], "both")
+    if group is not None:
+        both.parallelize(group)
+    return fusion
+
+
+@pytest.mark.parametrize(("group", "cluster"), [(None, "4"), (CX, "6"), (TY, "4")])
+def test_members_of_different_extents(group: P | None, cluster: str) -> None:
+    kernel = proved(two(4, 2, group=group), numbers(3, 4, 32), numbers(3, 2, 32))
+    assert shape(kernel)[1] == (cluster, "1", "1")
+
+
+def test_work_loops_around_clusters() -> None:
+    """The cluster is given work; its blocks have equal trips."""
+    fusion = pointwise(S, S, TX, extents=("N", 4, 32))
+    (y,) = fusion.outputs
+    y.split(0, 3)
+    bind(y, S, BX, CX, TX)
+    kernel = tf.lower(fusion)
+    assert "0..ceildiv(N - blockIdx.x//4, 3)" in str(kernel)
+    assert kernel.verify().verdict is Verdict.PROVED
+    for n in (0, 1, 2, 7):
+        agree(kernel, fusion, numbers(n, 4, 32), schedulers=FEW)
+
+
+def test_a_remainder_over_the_blocks_of_a_cluster_is_a_guard() -> None:
+    fusion = pointwise(S, S, TX, extents=("N", 4, 32))
+    (y,) = fusion.outputs
+    y.split(0, 2)
+    bind(y, S, CX, S, TX)
+    kernel = tf.lower(fusion)
+    assert "0..ceildiv(N, 2)" in str(kernel)
+    assert kernel.verify().verdict is Verdict.PROVED
+    for n in (0, 1, 5):
+        agree(kernel, fusion, numbers(n, 4, 32), schedulers=FEW)
+
+
+def test_reductions_over_a_cluster_join_in_global_memory() -> None:
+    with tf.Fusion("sums") as fusion:
+        y = tf.sum(tf.define_tensor([3, 4, 32], name="x"), 1)
+        fusion.add_output(y)
+    bind(y, BX, CX, TX)
+    kernel = agrees(fusion, numbers(3, 4, 32), schedulers=FEW)
+    assert kernel.counters
+
+
+def crossing(memory: MemoryType | None) -> tf.Fusion:
+    with tf.Fusion("crossing") as fusion:
+        a = tf.neg(tf.define_tensor([4, 32], name="x"))
+        y = tf.flip(a, 0) * 2.0
+        fusion.add_output(y)
+    for tv in (a, y):
+        bind(tv, CX, TX)
+    if memory is not None:
+        a.set_memory_type(memory)
+    return fusion
+
+
+def test_data_that_crosses_blocks_of_a_cluster() -> None:
+    agrees(crossing(MemoryType.Global), numbers(4, 32), schedulers=FEW)
+    for memory in (None, MemoryType.Shared):
+        text = refused(lambda memory=memory: tf.lower(crossing(memory)), UnsupportedError)
+        assert text.startswith("Shared memory of a cluster for tv1 is not supported: ")
+        assert text.endswith("reads elements of tv1 that other indices of CIDx make\nhelp: set_memory_type(Global), or bind the axes alike")
+
+
+def test_clusters_have_a_constant_shape() -> None:
+    fusion = pointwise(BX, S, TX, extents=(6, "N", 32))
+    fusion.outputs[0].axis(1).parallelize(CX)
+    assert refused(lambda: tf.lower(fusion)) == (
+        "cannot lower pointwise: a cluster would have max(N, 1) blocks; their number is a constant, at most 16\n"
+        "help: split the axis that is bound to a cluster type by a small constant, and bind the outer part to a block type"
+    )
+    assert "would have 32 blocks" in refused(lambda: tf.lower(pointwise(S, S, CX)))
+
+
+# -- multicast ----------------------------------------------------------------------------------------------------------------------
+
+
+def shared(
+    heads: int = 2,
+    cluster: int = 2,
+    *,
+    rows: int = 16,
+    columns: int = 32,
+    blocks: int = 2,
+    stages: int = 2,
+    store: bool = False,
+    dtype: tf.DType = tf.float32,
+    swizzle: int = 0,
+    on: P = CX,
+    atom: Atom = atoms.TMA_LOAD_MULTICAST,
+) -> tf.Fusion:
+    """``y[n, h] = x[n] * w[h]``: the blocks of a cluster have one head each, and tiles of x in common."""
+    with tf.Fusion("shared") as fusion:
+        x = tf.define_tensor([tf.dim("N", min=0), rows, columns], dtype=dtype, name="x")
+        w = tf.define_tensor([heads], dtype=dtype, name="w")
+        y = tf.expand_dims(x, 1) * tf.expand_dims(w, [1, 2])
+        fusion.add_output(y)
+    x_s = x.cache_after()
+    made = y.cache_before() if store else y
+    y.split(0, blocks)
+    y.split(2, cluster)  # [trip, block, head / cluster, head % cluster, row, column]
+    bind(y, S, BX, S, on)
+    others = [x_s, *([made] if store else [])]
+    y.propagate(others, upto=4)
+    tf.parallelize_like(y, others)
+    made.axis(-1).parallelize(TX)
+    ring(x_s, 4, stages)
+    x_s.set_atom(atom, (4, 5))
+    if swizzle:
+        x_s.set_allocation_domain(tf.layouts.swizzled(swizzle))
+    tasks = [fusion.task([x_s], "load"), fusion.task([made], "compute")]
+    if store:
+        ring(made, 4, stages)
+        y.set_atom(atoms.TMA_STORE, (4, 5))
+        tasks.append(fusion.task([y], "store"))
+    fusion.group(tasks, "roles").parallelize(TY)
+    return fusion
+
+
+def ring(tv: tf.TensorView, inline: int, stages: int) -> None:
+    tv.set_memory_type(MemoryType.Shared)
+    tv.inline_at(inline)
+    tv.circular_buffer(stages)
+
+
+def arguments(n: int, heads: int, rows: int = 16, columns: int = 32, dtype: tf.DType = tf.float32) -> tuple[Array, Array]:
+    return numbers(n, rows, columns).astype(dtype.numpy), numbers(heads, seed=1).astype(dtype.numpy)
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        lambda: shared(),
+        lambda: shared(4, 4, stages=3),
+        lambda: shared(4, 2, stages=1),
+        lambda: shared(store=True),
+        lambda: shared(8, 8, stages=4, blocks=1),
+        lambda: shared(on=CY),
+        lambda: shared(columns=64, dtype=tf.float16, swizzle=128),
+        lambda: shared(cluster=1),
+    ],
+)
+@pytest.mark.parametrize("n", [0, 1, 5])
+def test_multicast(build: Callable[[], tf.Fusion], n: int) -> None:
+    fusion = build()
+    x, w = fusion.inputs
+    heads, columns = int(str(w.shape[0])), int(str(x.shape[2]))
+    kernel = tf.lower(fusion)
+    if n == 0:
+        assert kernel.verify().verdict is Verdict.PROVED
+        assert tf.parse_kernel(str(kernel)) == kernel
+    agree(kernel, fusion, *arguments(n, heads, columns=columns, dtype=x.dtype), schedulers=FEW)
+
+
+def test_what_a_multicast_is_made_of() -> None:
+    kernel = tf.lower(shared(4, 4, stages=3))
+    (load,) = (s for s in walk(kernel) if isinstance(s, TmaLoad))
+    (box,) = (p.box for p in kernel.params if isinstance(p, TensorMapParam))
+    assert box == (1, 4, 32)  # a quarter of the rows for each block
+    assert load.across == (CX,)
+    assert str(load.out.index[1]) == "4*clusterIdx.x"
+    assert [str(s.bytes) for s in walk(kernel) if isinstance(s, Expect)] == [str(16 * 32 * 4)]  # of all four parts
+    assert [s.across for s in walk(kernel) if isinstance(s, Arrive)] == [(CX,)]
+    assert {s.barrier.name: str(s.count) for s in walk(kernel) if isinstance(s, InitBarrier)} == {"ch0.full": "1", "ch0.empty": "4"}
+    assert [s.scope for s in walk(kernel) if isinstance(s, Barrier) and s.scope is not BarrierScope.WARP] == [BarrierScope.CLUSTER] * 2
+
+
+def test_without_multicast_blocks_of_a_cluster_are_on_their_own() -> None:
+    kernel = proved(shared(atom=atoms.TMA_LOAD), *arguments(5, 2))
+    assert not any(isinstance(s, Barrier) and s.scope is BarrierScope.CLUSTER for s in walk(kernel))
+
+
+def grid(*multicast: bool, k: int = 3) -> tf.Fusion:
+    """``y[m, n] = sum over k of a[m, k] * b[n, k]`` by blocks (m, n): those with one m have tiles of a in common, those with one n tiles of b."""
+    with tf.Fusion("grid") as fusion:
+        a, b = tf.define_tensor([2, k, 8, 32], name="a"), tf.define_tensor([2, k, 8, 32], name="b")
+        p = tf.expand_dims(a, 1) * tf.expand_dims(b, 0)  # [m, n, k, 8, 32]
+        y = tf.sum(p, 2)
+        fusion.add_output(y)
+    a_s, b_s = a.cache_after(), b.cache_after()
+    bind(y, CX, CY, S, S, TX)
+    y.propagate([a_s, b_s, p], upto=3)
+    for tv in (a_s, b_s, p):
+        bind(tv, CX, CY)
+    for tv, m in zip((a_s, b_s), multicast, strict=True):
+        ring(tv, 3, 2)
+        tv.set_atom(atoms.TMA_LOAD_MULTICAST if m else atoms.TMA_LOAD, (3, 4))
+    p.axis(4).parallelize(TX)
+    p.inline_at(5)
+    fusion.group([fusion.task([a_s, b_s], "load"), fusion.task([p, y], "compute")], "roles").parallelize(TY)
+    return fusion
+
+
+@pytest.mark.parametrize(("multicast", "channels"), [((True, True), 2), ((True, False), 1), ((False, True), 1), ((False, False), 1)])
+def test_operands_in_common_with_different_blocks(multicast: tuple[bool, bool], channels: int) -> None:
+    """Copies across different types need rings of their own: their slots are free at different times."""
+    kernel = proved(grid(*multicast), numbers(2, 3, 8, 32), numbers(2, 3, 8, 32, seed=1))
+    assert len(kernel.mbarriers) == 2 * channels
+    across = {s.across for s in walk(kernel) if isinstance(s, Arrive)}
+    assert across == {t for t, m in zip(((CY,), (CX,)), multicast, strict=True) if m} or across == {()}
+
+
+def test_blocks_share_equal_parts() -> None:
+    assert refused(lambda: tf.lower(shared(3, 3))) == (
+        "cannot lower tv5: 3 blocks cannot share its outermost Bulk axis of 16 elements, equal parts for each\n"
+        "help: use a tile whose rows are a multiple of the cluster's blocks, or smaller clusters"
+    )
+
+
+def test_a_multicast_has_readers_in_several_blocks() -> None:
+    fusion = shared()
+    x_s = next(tv for tv in fusion.tensors() if tv.schedule.atom is not None)
+    y = fusion.outputs[0]
+    for tv in (x_s, y):
+        tv.axis(3).parallelize(S)
+        tv.axis(0).parallelize(CX)
+    with pytest.raises(TaskfuseError):
+        tf.lower(fusion)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_every_interleaving_of_a_small_pipeline(seed: int) -> None:
+    kernel = tf.lower(shared(rows=2, blocks=1, stages=1 + seed))
+    found = kernel.explore(*arguments(2, 2, rows=2), limit=20_000)
+    assert found.holds, found
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_random_pipelines(seed: int) -> None:
+    pick = Random(seed)
+    cluster = pick.choice((1, 2, 4))
+    heads = cluster * pick.choice((1, 2))
+    dtype, columns, swizzle = pick.choice(((tf.float32, 32, 0), (tf.float32, 32, 128), (tf.float16, 32, 64), (tf.float16, 64, 128), (tf.int8, 32, 32)))
+    rows = cluster * pick.choice((1, 2, 8)) * (8 if swizzle else 1)  # parts are whole periods of the swizzle
+    fusion = shared(
+        heads,
+        cluster,
+        rows=rows,
+        columns=columns,
+        blocks=pick.choice((1, 2, 3)),
+        stages=pick.choice((1, 2, 3)),
+        store=pick.random() < 0.5,
+        dtype=dtype,
+        swizzle=swizzle,
+        on=pick.choice((CX, CY)),
+    )
+    kernel = tf.lower(fusion)
+    assert kernel.verify().verdict is Verdict.PROVED
+    agree(kernel, fusion, *arguments(pick.choice((1, 2, 7)), heads, rows, columns, dtype), schedulers=(pick.choice(tuple(tf.Scheduler)),))
+
+
+def test_results_do_not_depend_on_the_cluster() -> None:
+    x, w = arguments(5, 4)
+    outs = [tf.lower(shared(4, c)).simulate(x, w)[0] for c in (1, 2, 4)]
+    assert all(np.array_equal(o, outs[0]) for o in outs)
