@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from taskfuse.check.meetings import uneven
 from taskfuse.check.paths import Paths
 from taskfuse.check.program import THREADS, Block, Node
+from taskfuse.check.ranges import terms_of
 from taskfuse.check.threads import Conditions
-from taskfuse.ir.scalar import Compare, CompareOp, Const, Expr, const, eq, ge, maximum, minimum, prove, substitute, sym
+from taskfuse.ir.scalar import Compare, CompareOp, Const, Expr, Sym, const, eq, ge, maximum, minimum, prove, substitute, sym
 from taskfuse.kir.nodes import Acquire, Advance, Arrive, ArriveAsync, Expect, For, Release, TmaLoad, Wait
 
 Item = Node | tuple[Node | Conditions, list["Item"]]
@@ -50,11 +51,18 @@ class Visit:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Repeat:
-    """Positions in a loop. ``node`` is ``None`` for the instances that share a distributed ring: ``count`` times."""
+    """Positions in a loop, or in instances that share a distributed ring.
+
+    Attributes:
+        node: the loop; ``None`` for instances.
+        count: of instances.
+        index: the number of a thread's instance.
+    """
 
     node: Node | None
     inner: tuple[Part, ...]
     count: Expr | None = None
+    index: Expr | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -70,15 +78,30 @@ Part = Visit | Repeat | Choice
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Turns:
-    """How instances share a ring: instance ``index`` of ``count`` takes the turn at ``take`` and passes it at ``give``."""
+    """How instances share a ring: instance ``index`` of ``count`` takes the turn at ``take`` and passes it at ``give``.
+
+    Attributes:
+        trips: how many positions instance ``index`` visits each time.
+        before, after: the first and the last of all that an instance does with slots and their turn.
+    """
 
     barrier: str
     index: Expr
     count: int
+    trips: Expr
     take: Node
     give: Node
     before: Node
     after: Node
+
+
+def instance(index: Expr, number: Expr) -> dict[str, Expr]:
+    """The thread index that makes up the number of an instance, at a given number; empty if it is not one alone, and a constant."""
+    match terms_of(index):
+        case ((Sym(name=name), (1 | -1) as k),), constant if name in THREADS:
+            return {name: (number - constant) * k}
+        case _:
+            return {}
 
 
 def visits(form: tuple[Part, ...]) -> Iterator[Visit]:
@@ -114,8 +137,11 @@ def skeleton(block: Block, ops: set[Node], paths: Paths) -> list[Item]:
     return found
 
 
-def parse(items: list[Item], *, trailing: bool, waits: bool, arrives: bool) -> tuple[Part, ...]:
-    """Positions: a wait, arrivals, an advance by one; loops and conditions around whole positions."""
+def parse(items: list[Item], *, trailing: bool, waits: bool, arrives: bool, alike: frozenset[str] = frozenset()) -> tuple[Part, ...]:
+    """Positions: a wait, arrivals, an advance by one; loops and conditions around whole positions.
+
+    ``alike``: thread indices on which all agree that visit these positions; trips of loops may depend on them.
+    """
     parts: list[Part] = []
     wait: Node | None = None
     arrivals: list[Node] = []
@@ -131,9 +157,9 @@ def parse(items: list[Item], *, trailing: bool, waits: bool, arrives: bool) -> t
                 continue
             if wait is not None or arrivals:
                 raise NotRing("a position begins outside of a loop or condition and ends inside", *([wait] if wait else arrivals[:1]))
-            parsed = parse(inner, trailing=trailing, waits=waits, arrives=arrives)
+            parsed = parse(inner, trailing=trailing, waits=waits, arrives=arrives, alike=alike)
             if isinstance(key, Node):
-                reason = uneven(next(visits(parsed)).advance)
+                reason = uneven(next(visits(parsed)).advance, alike=alike)
                 if reason:
                     raise NotRing(reason, key)
                 parts.append(Repeat(key, parsed))
@@ -263,11 +289,11 @@ class Match:
                             raise NotRing("its ends have different trips", x, y)
                     self.loops.append((x, y))
                     self.forms(left, right, {**names, b.var: sym(a.var)} if a.var != b.var else names)
-                case Repeat(node=Node(stmt=For() as a) as x, inner=left), Repeat(node=None, inner=right, count=n) if n is not None:
+                case Repeat(node=Node(stmt=For() as a) as x, inner=left), Repeat(node=None, inner=right, count=Expr() as n, index=Expr() as w):
                     if not (prove(eq(a.stop - a.start, n), x.context.facts) and a.step is const(1)):
                         raise NotRing(f"its producer makes {a.stop - a.start} positions for {n} instances", x)
                     self.shared.append(x)
-                    self.forms(left, right, names)
+                    self.forms(left, right, {**names, **instance(w, sym(a.var) - a.start)})
                 case Choice(conditions=c, inner=left), Choice(conditions=d, inner=right) if set(c) == {substitute(e, names) for e in d}:
                     self.forms(left, right, names)
                 case _:
@@ -283,7 +309,7 @@ def match_trailing(waits: tuple[Part, ...], releases: tuple[Part, ...]) -> None:
             case Visit(wait=Node() as wait), Visit(arrivals=arrivals) as two:
                 if not two.lag and (not arrivals or min(a.number for a in arrivals) < wait.number or any(a.loops != wait.loops for a in arrivals)):
                     raise NotRing("it arrives at a position before it waits for it", *arrivals[:1], wait)
-            case Repeat(node=Node() as x, inner=left), Repeat(node=Node() as y, inner=right) if x is y:
+            case Repeat(node=x, inner=left), Repeat(node=y, inner=right) if x is y and one.count is two.count:
                 match_trailing(left, right)
             case Choice(conditions=c, inner=left), Choice(conditions=d, inner=right) if c == d:
                 match_trailing(left, right)

@@ -308,6 +308,12 @@ class Run:
         clock[component] = self.issued[component]
         return clock
 
+    @staticmethod
+    def _fenced(fences: list[list[int]], thread: int, when: int, clock: Clock) -> bool:
+        """A thread has fenced what it did at a time, and that comes before a clock."""
+        later = bisect_right(fences[thread], when)
+        return later < len(fences[thread]) and bool(clock[thread] >= fences[thread][later])
+
     def _reached(self, t: int, e: Event) -> tuple[int, ...]:
         """The blocks, by their place among the traces, that an arrival or a load reaches."""
         across = e.stmt.across if isinstance(e.stmt, Arrive | TmaLoad) else ()
@@ -317,12 +323,6 @@ class Run:
         """Remember what reaches another block, which must not have exited."""
         if block != t // self.per:
             self.visits.setdefault(block, []).append((component, int(self.clocks[t, t]) if component == t else self.issued[component], t, e))
-
-    @staticmethod
-    def _fenced(fences: list[list[int]], thread: int, when: int, clock: Clock) -> bool:
-        """A thread has fenced what it did at a time, and that comes before a clock."""
-        later = bisect_right(fences[thread], when)
-        return later < len(fences[thread]) and bool(clock[thread] >= fences[thread][later])
 
     def _cell(self, t: int, e: Event, block: int | None = None) -> _Cell:
         name, slot = e.key

@@ -31,7 +31,7 @@ class Meeting:
         node: the barrier, or the arrival of a pair of arrival and wait.
         scope: BLOCK also for such a pair: its participants are one group.
         participants: conditions on thread indices.
-        uniform: the other conditions around it.
+        uniform: the other conditions around it, on which all that meet agree.
         id: of a named barrier, per thread.
     """
 
@@ -103,17 +103,20 @@ class Meetings:
 
     def _meeting(self, node: Node, stmt: Barrier) -> tuple[Meeting | None, str]:
         split = self.threads.split(node.conditions)
-        if split.varying:
-            return None, f"who comes to it changes: {_text(split.varying)}"
-        reason = uneven(node, grid=stmt.scope is BarrierScope.GRID)
+        alike = self.threads.outer if stmt.scope is BarrierScope.WARP else frozenset[str]()
+        varying = apart(split.varying, alike)
+        if varying:
+            return None, f"who comes to it changes: {_text(varying)}"
+        reason = uneven(node, grid=stmt.scope is BarrierScope.GRID, alike=alike)
         if reason:
             return None, reason
-        return Meeting(node, stmt.scope, split.threads, split.uniform, stmt.id), ""
+        return Meeting(node, stmt.scope, split.threads, (*split.uniform, *split.varying), stmt.id), ""
 
     def _collective(self, node: Node) -> None:
         """All lanes of a warp execute a shuffle, or an instruction of tensor cores, together, equally often. It orders no memory."""
         split = self.threads.split(node.conditions)
-        reason = f"which lanes come to it changes: {_text(split.varying)}" if split.varying else uneven(node)
+        varying = apart(split.varying, self.threads.outer)
+        reason = f"which lanes come to it changes: {_text(varying)}" if varying else uneven(node, alike=self.threads.outer)
         if not reason and not self.threads.whole_warps(split.threads):
             reason = "it is not executed by whole warps"
         if reason:
@@ -287,12 +290,17 @@ class Meetings:
                 return []
 
 
-def uneven(node: Node, *, grid: bool = False) -> str:
-    """Why threads may come to a place unequally often: loops that differ between threads; empty if there are none."""
+def apart(conditions: Conditions, alike: frozenset[str]) -> Conditions:
+    """Those of some conditions on which threads may differ that agree on some thread indices."""
+    return tuple(c for c in conditions if not c.free & THREADS <= alike)
+
+
+def uneven(node: Node, *, grid: bool = False, alike: frozenset[str] = frozenset()) -> str:
+    """Why threads that agree on some thread indices may come to a place unequally often: loops that differ between them; empty if there are none."""
     for loop in node.loops:
         assert isinstance(loop.stmt, For)
         names = loop.stmt.start.free | loop.stmt.stop.free | loop.stmt.step.free
-        if names & THREADS:
+        if names & THREADS - alike:
             return f"the loop over {loop.stmt.var} has other trips in other threads"
         if any(n.endswith((".slot", ".parity", ".phase")) for n in names):
             return f"the loop over {loop.stmt.var} depends on a cursor"

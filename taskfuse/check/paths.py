@@ -126,6 +126,12 @@ class Paths:
         depth = a.path.index(loop) + 1
         return self._after(a.path[depth:]) + between * self.body(loop) + self._before(b.path[depth:])
 
+    def again(self, a: Node, b: Node, block: Block, between: int) -> list[Step]:
+        """From ``a`` to ``b`` in a later execution of a block around both, with at least ``between`` whole ones between the two."""
+        depth = next(k for k, n in enumerate(a.path) if n.block is block)
+        whole = [Step(n, Region.BETWEEN) for n in self._within(block, 0, len(block.nodes), self._known(a, b))]
+        return self._after(a.path[depth:]) + between * whole + self._before(b.path[depth:])
+
     def passed(self, a: Node, b: Node, later: int) -> list[Step] | None:
         """From ``a`` to ``b``, so many iterations of the innermost loop around ``b`` later; ``None`` if control never goes there."""
         return self.around(a, b, b.loops[-1], later - 1) if later else self.forward(a, b)

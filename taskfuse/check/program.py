@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from taskfuse.check.ranges import Ranges, terms_of
-from taskfuse.ir.scalar import ONE, TRUE, And, Const, Expr, Facts, FloorDiv, const, ge, le, lt, not_, prove, simplify, substitute, sym
+from taskfuse.ir.scalar import ONE, TRUE, And, Const, Expr, Facts, FloorDiv, Select, const, ge, le, lt, not_, prove, simplify, substitute, sym
 from taskfuse.ir.types import BLOCK_TYPES, CLUSTER_TYPES, THREAD_TYPES
 from taskfuse.kir import Kernel, barrier_slots, bodies, map_expressions, map_stmts, stmt_text, walk, with_bodies
 from taskfuse.kir.nodes import Bind, Commit, CursorInit, For, HostParam, If, LdMatrix, Mma, Queue, Retire, StMatrix, Stmt, TmaLoad, TmaStore, Wgmma
@@ -65,10 +65,10 @@ class Context:
             if self._parent is not None and len(self.loops) > len(self._parent.loops):
                 loop = self.loops[-1].stmt
                 assert isinstance(loop, For)
-                facts = facts.with_range(loop.var, loop.start, loop.stop - 1).with_assumption(lt(loop.start, loop.stop))
-                share = share_of(loop)
-                if share is not None:
-                    facts = facts.with_assumption(share)
+                stop, implied = entered(loop)
+                facts = facts.with_range(loop.var, loop.start, stop - 1).with_assumption(lt(loop.start, stop))
+                for c in implied:
+                    facts = facts.with_assumption(c)
             for c in self._added:
                 facts = facts.with_assumption(c)
             self._facts = facts
@@ -86,11 +86,9 @@ class Context:
         """The context of a loop's body."""
         stmt = loop.stmt
         assert isinstance(stmt, For)
-        lo, (_, hi) = self.ranges.of(stmt.start)[0], self.ranges.of(stmt.stop)
-        ranges = self.ranges.under(lt(stmt.start, stmt.stop)).with_span(sym(stmt.var), (lo, None if hi is None else hi - 1))
-        share = share_of(stmt)
-        if share is not None:
-            ranges = ranges.under(share)
+        stop, implied = entered(stmt)
+        lo, (_, hi) = self.ranges.of(stmt.start)[0], self.ranges.of(stop)
+        ranges = self.ranges.under(lt(stmt.start, stop)).with_span(sym(stmt.var), (lo, None if hi is None else hi - 1)).under_all(implied)
         return Context(self.conditions, (*self.loops, loop), ranges, self.role, self.kernel, self, None)
 
 
@@ -220,6 +218,17 @@ class Program:
                         before.append(not_(arm.cond))
                 case _:
                     pass
+
+
+def entered(loop: For) -> tuple[Expr, tuple[Expr, ...]]:
+    """Where a loop stops, if it has an iteration, and what else that implies: ``a`` and ``c`` of ``select(c, a, b)`` without iterations up to ``b``."""
+    match loop.stop:
+        case Select(cond=c, a=a, b=b) if prove(le(b, loop.start)):
+            stop, implied = a, (c,)
+        case stop:
+            implied = ()
+    share = share_of(loop)
+    return stop, implied if share is None else (*implied, share)
 
 
 def share_of(loop: For) -> Expr | None:

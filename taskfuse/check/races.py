@@ -14,17 +14,18 @@ from taskfuse.check.accesses import Engine, Use, Uses, overlapping
 from taskfuse.check.certificate import Layer, Obligation, Verdict
 from taskfuse.check.enumeration import Pairs
 from taskfuse.check.forms import Visit, visits
-from taskfuse.check.meetings import Meeting, Meetings, ordered_by, uneven
+from taskfuse.check.meetings import Meeting, Meetings, ordered_by
 from taskfuse.check.paths import Paths, Region, Step, common_loops
+from taskfuse.check.private import PrivateRings
 from taskfuse.check.program import BLOCKS, THREADS, Node, Program
 from taskfuse.check.relation import Relation
 from taskfuse.check.remote import apart
 from taskfuse.check.ring_instances import share_ring
 from taskfuse.check.rings import Endpoint, Ring, Rings
 from taskfuse.check.threads import Threads
-from taskfuse.ir.scalar import Expr, const, sym
+from taskfuse.ir.scalar import Expr
 from taskfuse.ir.types import MemoryType
-from taskfuse.kir.nodes import Acquire, Advance, ArriveAsync, BarrierScope, Commit, CursorInit, FenceProxyAsync, For, Queue, Retire, TmaLoad, Wait
+from taskfuse.kir.nodes import Acquire, ArriveAsync, BarrierScope, Commit, FenceProxyAsync, For, Queue, Retire, TmaLoad, Wait
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +52,7 @@ class Races:
         for ring in rings.rings:
             for e in ring.endpoints:
                 self._cursors[f"{e.cursor}.slot"] = (ring, e)
-        self._private = self._private_rings()
+        self._private = PrivateRings(program, threads, paths, self._cursors)
         self._pairs: tuple[Pairs | None] | None = None
 
     def check(self) -> Iterator[Obligation]:
@@ -88,33 +89,6 @@ class Races:
             for u in (a, b)
         )
         return Obligation(Layer.ADDRESS, subject, Verdict.OUTSIDE, reason, notes)
-
-    # -- rings inside one role --------------------------------------------------------------------------------------------------------
-
-    def _private_rings(self) -> dict[str, tuple[int, Node, Node]]:
-        """Cursors without mbarriers that advance by one in each iteration of one loop: slots, loop and advance, by slot symbol."""
-        starts: dict[str, list[Node]] = {}
-        moves: dict[str, list[Node]] = {}
-        for n in self.program.leaves():
-            match n.stmt:
-                case CursorInit(name=name):
-                    starts.setdefault(name, []).append(n)
-                case Advance(cursor=name):
-                    moves.setdefault(name, []).append(n)
-                case _:
-                    pass
-        found: dict[str, tuple[int, Node, Node]] = {}
-        for name, nodes in moves.items():
-            if f"{name}.slot" in self._cursors or len(nodes) != 1 or len(starts.get(name, [])) != 1:
-                continue
-            (move,), (start,) = nodes, starts[name]
-            stmt = start.stmt
-            if start.loops or not move.loops or move.block is not move.loops[-1].blocks[0] or uneven(move):
-                continue
-            assert isinstance(stmt, CursorInit)
-            if isinstance(move.stmt, Advance) and move.stmt.count is const(1):
-                found[f"{name}.slot"] = (stmt.slots, move.loops[-1], move)
-        return found
 
     # -- sections of rings ------------------------------------------------------------------------------------------------------------
 
@@ -285,11 +259,12 @@ class Races:
             same_ring = False
         same_position = same_ring and one is not None and two is not None and one.visit is two.visit
         loops = [loop for loop in common_loops(a.node, b.node) if isinstance(loop.stmt, For) and loop.stmt.var not in equal]
+        private = self._private.pair(a, b)
         if a.node is b.node:
             one_load = a.engine is b.engine is Engine.LOAD and same_position and self.threads.alone(a.context.conditions)
             if not one_load and (generic or not equal >= THREADS | BLOCKS):
                 return "different threads may touch one element in one statement", r
-        elif same_position or not same_ring:
+        elif (same_position or not same_ring) and (private is None or private.same):
             steps = self.paths.forward(a.node, b.node)
             if steps is None:
                 back = self.paths.forward(b.node, a.node)
@@ -300,14 +275,12 @@ class Races:
                     return "nothing orders them in one iteration", r
             elif not self._ordered(steps, a, b, equal):
                 return "nothing orders them in one iteration", r
+        if private is not None and not all(self._ordered(steps, x, y, equal) for x, y, steps in private.later()):
+            return f"nothing orders the uses of one of {private.ring.slots} slots at different positions of {private.ring.cursor}", r
         for loop in loops:
             if same_ring and self._advances(one, loop):
                 continue
-            private = self._private_of(a, b, loop)
-            if private is not None:
-                between, inner = private
-                if not all(self._ordered(self.paths.around(x.node, y.node, inner, between), x, y, equal) for x, y in ((a, b), (b, a))):
-                    return f"nothing orders the uses of a slot that are {self._private[self._slot_of(a)][0]} iterations apart", r
+            if private is not None and private.ring.counts(loop):
                 continue
             for x, y in ((a, b), (b, a)):
                 if not self._ordered(self.paths.around(x.node, y.node, loop), x, y, equal):
@@ -344,9 +317,6 @@ class Races:
         ranges = self.threads.context.ranges.under_all(mine)
         return any(ranges.refutes(c) for c in theirs)
 
-    def _slot_of(self, u: Use) -> str:
-        return next((str(e) for e in u.index if e is not None and (str(e) in self._cursors or str(e) in self._private)), "")
-
     def _slot_axis(self, u: Use) -> int:
         return next((k for k, e in enumerate(u.index) if e is not None and str(e) in self._cursors), -1)
 
@@ -354,19 +324,6 @@ class Races:
         """True if different iterations of a loop are different positions."""
         assert section is not None
         return loop in section.visit.advance.loops
-
-    def _private_of(self, a: Use, b: Use, loop: Node) -> tuple[int, Node] | None:
-        """Two uses of a slot of a ring inside one role, in different positions: how many positions lie between, each an iteration of which loop."""
-        slot = self._slot_of(a)
-        if slot == "" or slot != self._slot_of(b) or a.buffer != b.buffer or slot not in self._private:
-            return None
-        axes = [[k for k, e in enumerate(u.index) if e is sym(slot)] for u in (a, b)]
-        slots, inner, move = self._private[slot]
-        if axes[0] != axes[1] or slots < 2 or max(a.node.number, b.node.number) > move.number or inner not in a.node.loops or inner not in b.node.loops:
-            return None
-        if loop is not inner and loop not in inner.loops:
-            return None
-        return slots - 1, inner
 
     # -- order --------------------------------------------------------------------------------------------------------------------------
 

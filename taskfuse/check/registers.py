@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from taskfuse.check.bounds import touched
 from taskfuse.check.certificate import Layer, Obligation, Verdict
-from taskfuse.check.meetings import uneven
+from taskfuse.check.meetings import apart, uneven
 from taskfuse.check.paths import Paths, Step, common_loops
 from taskfuse.check.program import Node, Program
 from taskfuse.check.threads import Threads
@@ -104,7 +104,8 @@ def _same(node: Node, w: Node, threads: Threads) -> bool:
 
 def _whole(w: Node, threads: Threads) -> str:
     split = threads.split(w.conditions)
-    if split.varying or uneven(w):
+    alike = threads.alike(WARPGROUP)
+    if apart(split.varying, alike) or uneven(w, alike=alike):
         return "whole warpgroups must execute it together, and who does changes"
     if not threads.whole_groups(split.threads, WARPGROUP):
         return "it is not executed by whole warpgroups"

@@ -8,6 +8,8 @@ the accesses never meet.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from taskfuse.check.accesses import Use
 from taskfuse.check.linear import Linear
 from taskfuse.check.program import BLOCKS, THREADS, Context
@@ -100,6 +102,8 @@ class Relation:
                 return all(self.known(t) for t, _ in terms)
             case FloorDiv(FloorDiv(a, b), c) if self._quotient_known(a, b, c):
                 return True
+            case FloorDiv(Sum() as a, Const(value=d)) if d > 0 and any(self.known(whole // (d * k)) for _, k, whole in _quotients_in(a)):
+                return True  # (a//k + r)//d is (a + k*r)//(k*d)
             case FloorDiv(a, b) | Mod(a, b) | Xor(a, b):
                 return self.known(a) and self.known(b)
             case Product(factors) | Min(factors) | Max(factors):
@@ -130,9 +134,13 @@ class Relation:
     def _derive(self, e: Expr, equations: list[tuple[Expr, Expr]]) -> None:
         """Equalities that follow from one of a compound expression."""
         match e:
-            case Sum() if e not in self._quotients:
-                self._quotients.add(e)
-                equations.append((e, e))
+            case Sum():
+                if e not in self._quotients:
+                    self._quotients.add(e)
+                    equations.append((e, e))
+                for a, k, whole in _quotients_in(e):
+                    if self.known(a % k):  # what is missing to k*e
+                        self._learn(whole)
             case Xor(a, b):
                 if self.known(a):
                     self._learn(b)
@@ -327,6 +335,16 @@ def _most(digits: list[tuple[Expr, Expr, list[Expr]]], choice: int) -> Expr:
     for weight, _, reaches in digits:
         total = total + weight * reaches[min(choice, len(reaches) - 1)]
     return total
+
+
+def _quotients_in(e: Expr) -> Iterator[tuple[Expr, int, Expr]]:
+    """``a``, ``k`` and ``a + k*r`` for each term ``a//k`` of a sum ``a//k + r``."""
+    for t, c in terms_of(e)[0]:
+        match t:
+            case FloorDiv(a, Const(value=k)) if c == 1 and k > 0:
+                yield a, k, a + (e - t) * k
+            case _:
+                pass
 
 
 def _joined(rows: list[tuple[int, Expr | None, Span]]) -> list[tuple[int, Expr | None, Span]]:

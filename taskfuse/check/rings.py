@@ -25,7 +25,7 @@ from taskfuse.check.paths import Paths, Step
 from taskfuse.check.program import COLLECTIVE, THREADS, Node, Program
 from taskfuse.check.remote import joined
 from taskfuse.check.threads import Conditions, Threads
-from taskfuse.check.turns import distributed
+from taskfuse.check.turns import distributed, trailing
 from taskfuse.ir.scalar import ONE, Const, Expr, Sym, const, eq, maximum, prove, sym
 from taskfuse.kir import Kernel
 from taskfuse.kir.clusters import reached
@@ -284,22 +284,28 @@ class Rings:
     def _release(self, a: str, releases: list[str], full: str) -> str:
         if a in releases:
             return a
-        mine = self._threads_of(self._waits[full][a])
+        alike = self._alike(a)
+        mine = self._threads_of(self._waits[full][a], alike)
         found = [
             r
             for r in releases
-            if r not in self._waits[full] and self.threads.same(mine, self._threads_of([n for n in self._ops[r] if isinstance(n.stmt, Advance)]))
+            if r not in self._waits[full] and self.threads.same(mine, self._threads_of([n for n in self._ops[r] if isinstance(n.stmt, Advance)], alike))
         ]
         if len(found) != 1:
             raise NotRing("a consumer never arrives", self._waits[full][a][0])
         return found[0]
 
-    def _threads_of(self, nodes: list[Node]) -> Conditions:
-        """The conditions that select who executes some nodes, all alike."""
+    def _alike(self, cursor: str) -> frozenset[str]:
+        """Thread indices that the trips of loops around a cursor's moves may depend on: where it takes turns, see :mod:`taskfuse.check.turns`."""
+        shared = any(isinstance(n.stmt, Advance) and n.stmt.count is not const(1) for n in self._ops[cursor])
+        return THREADS if shared else frozenset()
+
+    def _threads_of(self, nodes: list[Node], alike: frozenset[str] = frozenset()) -> Conditions:
+        """The conditions that select who executes some nodes, all alike. ``alike``: thread indices that trips of loops may depend on."""
         found: Conditions | None = None
         for n in nodes:
             split = self.threads.split(n.conditions)
-            reason = uneven(n)
+            reason = uneven(n, alike=alike)
             if split.varying or reason:
                 raise NotRing(reason or "who executes this changes", n)
             if found is None:
@@ -320,16 +326,17 @@ class Rings:
                     pass
                 case _:
                     raise NotRing(f"cursor {cursor} is used for another barrier, too", n)
-        who = self._threads_of([n for n in nodes if isinstance(n.stmt, Wait)])
+        alike = self._alike(cursor)
+        who = self._threads_of([n for n in nodes if isinstance(n.stmt, Wait)], alike)
         moves = [n for n in nodes if isinstance(n.stmt, Advance)]
-        carried = self._threads_of(moves)  # threads that only carry the cursor may advance it, too
+        carried = self._threads_of(moves, alike)  # threads that only carry the cursor may advance it, too
         if not self.threads.implies(who, carried):
             raise NotRing("others advance its cursor than those that wait with it", *moves[:1])
         turns = None
-        if any(n.stmt.count is not const(1) for n in moves if isinstance(n.stmt, Advance)):
+        if alike:
             if not self.threads.same(who, carried):
                 raise NotRing("others advance its cursor than those that wait with it, and it takes turns", *moves[:1])
-            form, turns = distributed(self, cursor, who)
+            form, turns = distributed(self, cursor, who, arrives=release == cursor)
         else:
             form = parse(self.skeleton(set(nodes)), trailing=False, waits=True, arrives=release == cursor)
         endpoint = Endpoint(cursor, release, who, form, turns=turns)
@@ -339,7 +346,10 @@ class Rings:
         for n in self._ops[release]:
             if not isinstance(n.stmt, Advance) and not (isinstance(n.stmt, (Arrive, ArriveAsync, Expect, TmaLoad)) and n.stmt.barrier.name == arrives_at):
                 raise NotRing(f"cursor {release} is used for another barrier, too", n)
-        endpoint.releases = parse(self.skeleton(set(self._ops[release])), trailing=True, waits=False, arrives=True)
+        if turns is None:
+            endpoint.releases = parse(self.skeleton(set(self._ops[release])), trailing=True, waits=False, arrives=True)
+        else:
+            endpoint.releases, endpoint.turns = trailing(self, release, turns)
         self._trail(endpoint)
         return endpoint
 

@@ -79,7 +79,7 @@ class Threads:
             self._env = {THREAD_NAMES[0]: ids % dx, THREAD_NAMES[1]: ids // dx % dy, THREAD_NAMES[2]: ids // (dx * dy)}
             self._warps = ids // WARP
         # the axes within one warp, and those on whose strides warps begin anew
-        self.outer = frozenset(n for n in THREAD_NAMES if is_multiple(self.strides[n], WARP, self.context.facts))
+        self.outer = self.alike(WARP)
         self._inner = tuple(n for n in THREAD_NAMES if n not in self.outer and self.extents[n] is not const(1))
 
     # -- conditions -----------------------------------------------------------------------------------------------------------------
@@ -93,6 +93,10 @@ class Threads:
             varying = tuple(c for c in conditions if c not in threads and c not in uniform)
             found = self._splits[conditions] = Split(threads, uniform, varying)
         return found
+
+    def alike(self, size: int) -> frozenset[str]:
+        """Thread indices that have one value in each group of ``size`` consecutive threads: a warp, a warpgroup."""
+        return frozenset(n for n in THREAD_NAMES if is_multiple(self.strides[n], size, self.context.facts))
 
     def mask(self, conditions: Iterable[Expr]) -> Mask | None:
         """Which threads satisfy conditions on thread indices; ``None`` if that is not a matter of constants."""

@@ -1,19 +1,24 @@
 """Distributed rings: instances of a consumer share a ring, each takes the slots of its own iterations and advances past the others'.
 
-In one iteration of the loop around the distributing axis, instance ``w`` of ``n`` advances by ``w*T``, visits ``T`` positions and advances by
-``(n - 1 - w)*T``: together they visit ``n*T`` positions, each once. A *turn*, one mbarrier per instance, goes round: ``w`` waits for it before
-its first position and passes it to ``w + 1`` after its last one, so that everything that ``w`` has advanced past has completed by then, and
-nothing newer than one phase can have. Instance 0 begins: its parity is inverted.
+In one iteration of the loop around the distributing axis, instance ``w`` of ``n`` advances by ``T(0) + .. + T(w - 1)``, visits ``T(w)`` positions and
+advances by ``T(w + 1) + .. + T(n - 1)``: together they visit all positions of the iteration, each once. A *turn*, one mbarrier per instance, goes
+round: ``w`` waits for it before its first position and passes it to ``w + 1`` after its last one, so that everything that ``w`` has advanced past has
+completed by then, and nothing newer than one phase can have. Instance 0 begins: its parity is inverted.
+
+A cursor that releases trails through the same positions, and makes the same advances around them. It may do so behind the turn: what is left to
+release then waits for no other instance.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from taskfuse.check.forms import Choice, Item, NotRing, Part, Repeat, Turns, Visit, parse
+from taskfuse.check.forms import Choice, Item, NotRing, Part, Repeat, Turns, Visit, instance, parse, visits
+from taskfuse.check.meetings import uneven
 from taskfuse.check.program import THREADS, Node
 from taskfuse.check.threads import Conditions
-from taskfuse.ir.scalar import Expr, const, eq, ge, prove, select, sym, xor
+from taskfuse.ir.scalar import Expr, Facts, const, eq, ge, prove, select, substitute, sym, xor
 from taskfuse.kir.nodes import Advance, Arrive, BarrierScope, CursorInit, For, Wait
 
 if TYPE_CHECKING:
@@ -21,8 +26,8 @@ if TYPE_CHECKING:
     from taskfuse.check.rings import Rings
 
 
-def distributed(rings: Rings, cursor: str, who: Conditions) -> tuple[tuple[Part, ...], Turns]:
-    """The positions of a consumer whose instances share a ring.
+def distributed(rings: Rings, cursor: str, who: Conditions, *, arrives: bool) -> tuple[tuple[Part, ...], Turns]:
+    """The positions of a consumer whose instances share a ring; ``arrives``: it also releases them with this cursor.
 
     Where several turns are taken around one another, its own is the nearest to where it advances that has the form.
 
@@ -35,13 +40,31 @@ def distributed(rings: Rings, cursor: str, who: Conditions) -> tuple[tuple[Part,
     around = {name: (*rings.turn_waits[name], *rings.turn_gives.get(name, [])) for name in names}
     for name in sorted(names, key=lambda name: min(abs(n.number - moves[0].number) for n in around[name])):
         try:
-            return _by_turn(rings, cursor, who, name, moves)
+            return _by_turn(rings, cursor, who, name, arrives=arrives)
         except NotRing as e:
             failure = e
     raise failure
 
 
-def _by_turn(rings: Rings, cursor: str, who: Conditions, name: str, moves: list[Node]) -> tuple[tuple[Part, ...], Turns]:
+def trailing(rings: Rings, cursor: str, turns: Turns) -> tuple[tuple[Part, ...], Turns]:
+    """The positions of the cursor that releases, of instances that share a ring; the turns, with all that stands between its advances.
+
+    Raises:
+        NotRing: it has another form.
+    """
+    take = turns.take
+    body = rings.skeleton({*rings.ops(cursor), take})
+    items = _around(body, take)
+    before, inner, after = _skips([i for i in items if i is not take], cursor, take)
+    form = parse(inner, trailing=True, waits=False, arrives=True, alike=frozenset(instance(turns.index, const(0))))
+    _check_skips(before, after, turns.trips, turns.index, turns.count, take)
+    ends = sorted((turns.before, turns.after, *before, *after, *(n for v in visits(form) for n in v.releases)), key=lambda n: n.number)
+    turns = replace(turns, before=ends[0], after=ends[-1])
+    _check_alone(rings, turns)
+    return _wrapped(body, items, _instances(form, turns.index, turns.count)), turns
+
+
+def _by_turn(rings: Rings, cursor: str, who: Conditions, name: str, *, arrives: bool) -> tuple[tuple[Part, ...], Turns]:
     """The positions, if one turn orders them. Raises :class:`NotRing` if it does not."""
     threads = rings.threads
     takes, gives = rings.turn_waits[name], rings.turn_gives.get(name, [])
@@ -55,34 +78,79 @@ def _by_turn(rings: Rings, cursor: str, who: Conditions, name: str, moves: list[
     w = take.stmt.barrier.slot
     body = rings.skeleton({*rings.ops(cursor), take, give})
     items = _around(body, take)
-    before = [n for n in moves if n.number < take.number]
-    after = [n for n in moves if n.number > take.number]
-    first, last = items[0], items[-1]
-    if before and (len(before) != 1 or first is not before[0]):
-        raise NotRing("it advances elsewhere than before its turn", *before)
-    if after and (len(after) != 1 or last is not after[0]):
-        raise NotRing("it advances elsewhere than after its turn", *after)
-    inner = [i for i in items if i is not take and i is not give and i not in before and i not in after]
-    if items.index(take) > min(items.index(i) for i in inner) or items.index(give) < max(items.index(i) for i in inner):
+    if give not in items:
+        raise NotRing("its turn is not passed where it is taken", take, give)
+    before, inner, after = _skips([i for i in items if i is not take and i is not give], cursor, take)
+    if not inner or items.index(take) > min(items.index(i) for i in inner) or items.index(give) < max(items.index(i) for i in inner):
         raise NotRing("it uses slots outside of its turn", take, give)
-    form = parse(inner, trailing=False, waits=True, arrives=True)
+    reason = uneven(take)
+    if reason:
+        raise NotRing(reason, take)
+    form = parse(inner, trailing=False, waits=True, arrives=arrives, alike=frozenset(instance(w, const(0))))
     trips = _total(form)
     if trips is None:
         raise NotRing("how many positions an instance visits is unknown", take)
-    skip, rest = (sum((n.stmt.count for n in ns if isinstance(n.stmt, Advance)), start=const(0)) for ns in (before, after))
-    context = take.context
-    facts = context.facts
-    if not prove(eq(skip, w * trips), facts) or not prove(eq(skip + trips + rest, trips * count), facts):
-        raise NotRing(f"instance {w} does not advance by {trips} positions for each of {count} instances", *moves)
-    lo, hi = context.ranges.of(w)
+    _check_skips(before, after, trips, w, count, take)
+    lo, hi = take.context.ranges.of(w)
     if lo is None or hi is None or lo < 0 or hi > count - 1:
         raise NotRing(f"instances {w} are not known to be 0 to {count - 1}", take)
     _check_token(rings, name, count, w, take, give, who)
-    index = w
     if not w.free <= THREADS | threads.launch:
         raise NotRing(f"the instance {w} of a thread changes", take)
-    parts = form if count == 1 else (Repeat(None, form, const(count)),)
-    return _wrapped(body, items, parts), Turns(name, index, count, take, give, (before or [take])[0], (after or [give])[0])
+    turns = Turns(name, w, count, trips, take, give, (before or [take])[0], (after or [give])[0])
+    _check_alone(rings, turns)
+    return _wrapped(body, items, _instances(form, w, count)), turns
+
+
+def _instances(form: tuple[Part, ...], w: Expr, count: int) -> tuple[Part, ...]:
+    """The positions of all instances."""
+    return form if count == 1 else (Repeat(None, form, const(count), w),)
+
+
+def _skips(items: list[Item], cursor: str, take: Node) -> tuple[list[Node], list[Item], list[Node]]:
+    """What a cursor skips before its own positions, these, and what it skips after them; where the turn is taken."""
+
+    def skips(item: Item) -> bool:
+        return isinstance(item, Node) and isinstance(item.stmt, Advance) and item.stmt.count is not const(1)
+
+    moves = [i for i in items if isinstance(i, Node) and skips(i)]
+    before, after = [n for n in moves if n.number < take.number], [n for n in moves if n.number > take.number]
+    if before and (len(before) != 1 or items[0] is not before[0]):
+        raise NotRing(f"{cursor} advances elsewhere than before its turn", *before)
+    if after and (len(after) != 1 or items[-1] is not after[0]):
+        raise NotRing(f"{cursor} advances elsewhere than after its turn", *after)
+    return before, [i for i in items if not skips(i)], after
+
+
+def _check_skips(before: list[Node], after: list[Node], trips: Expr, w: Expr, count: int, take: Node) -> None:
+    """An instance advances past the positions of those before it, and of those after it."""
+    facts = take.context.facts
+    skip, rest = (sum((n.stmt.count for n in ns if isinstance(n.stmt, Advance)), start=const(0)) for ns in (before, after))
+    if trips.free.isdisjoint(THREADS) and _equal(skip, w * trips, facts) and _equal(skip + trips + rest, trips * count, facts):
+        return
+    each = [substitute(trips, instance(w, const(k))) for k in range(count)]
+    for k in range(count if instance(w, const(0)) else 0):
+        mine = [substitute(e, instance(w, const(k))) for e in (skip, rest)]
+        if not all(_equal(e, sum(others, start=const(0)), facts) for e, others in zip(mine, (each[:k], each[k + 1 :]), strict=True)):
+            break
+    else:
+        if instance(w, const(0)) and all(e.free.isdisjoint(THREADS) for e in each):
+            return
+    raise NotRing(f"instance {w} does not advance by the {trips} positions of each of {count} instances", *before, *after, *([] if before or after else [take]))
+
+
+def _equal(a: Expr, b: Expr, facts: Facts) -> bool:
+    return a is b or prove(eq(a, b), facts)
+
+
+def _check_alone(rings: Rings, turns: Turns) -> None:
+    """Instances take what stands between their first and last advance one after another: no barrier in between may need several of them."""
+    for node in rings.program.leaves():
+        meeting = rings.meetings.at.get(node)
+        if turns.count == 1 or meeting is None or not turns.before.number < node.number < turns.after.number:
+            continue
+        if not all(_within(rings, meeting, turns.index, k) for k in range(turns.count)):
+            raise NotRing("a barrier of several instances stands where one holds the turn", turns.take, node, turns.give)
 
 
 def _check_token(rings: Rings, name: str, count: int, w: Expr, take: Node, give: Node, who: Conditions) -> None:
@@ -111,21 +179,17 @@ def _check_token(rings: Rings, name: str, count: int, w: Expr, take: Node, give:
         raise NotRing("its turn is not passed once per iteration", give)
     if not prove(eq(give.stmt.barrier.slot, (w + 1) % count), facts):
         raise NotRing(f"its turn goes to {give.stmt.barrier.slot}, not to the next instance", give)
-    for n in (take, moves[0]):
-        if not threads.same(threads.split(n.conditions).threads, who):
+    for n in (take, give, moves[0]):
+        split = threads.split(n.conditions)
+        if split.varying or set(split.uniform) != set(take.conditions) - {c for c in take.conditions if c.free & THREADS}:
+            raise NotRing("whether its turn is taken and passed changes", take, n)
+        if n is not give and not threads.same(split.threads, who):
             raise NotRing("others take the turn than those that use the slots", n)
     arriving = threads.split(give.conditions).threads
     per = {threads.count((*arriving, eq(w, k))) for k in range(count)}
     (one,) = per if len(per) == 1 else (None,)
     if one is None or any(c is not one and not prove(eq(c, one), facts) for c in rings.counts(name)):
         raise NotRing("the arrivals of its turn are not what it counts", give)
-    # while an instance holds the turn the others wait: nothing in between may need them
-    for node in rings.program.leaves():
-        meeting = rings.meetings.at.get(node)
-        if count == 1 or meeting is None or not take.number < node.number < give.number:
-            continue
-        if not all(_within(rings, meeting, w, k) for k in range(count)):
-            raise NotRing("a barrier of several instances stands where one holds the turn", take, node, give)
     if not rings.covers(take, give, who, w):
         raise NotRing("threads that took the turn go on without meeting the one that passes it", take, give)
 

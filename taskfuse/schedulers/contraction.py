@@ -22,8 +22,8 @@ from taskfuse.location import caller
 TMA_BYTES = 16
 """Strides of a tensor that the copy engine reads or writes, in bytes, are multiples of this."""
 MAX_RANK = 5
-NOWHERE = -1
-"""The place of an axis that is no one axis of the result."""
+NOWHERE, SEVERAL = -1, -2
+"""The place of an axis that is none of the result's, and of one that is several: its tensor is read here so and there otherwise."""
 STAGED_ITEMSIZE = 2
 """Bytes of the elements that ``stmatrix`` stores."""
 
@@ -84,7 +84,7 @@ class Product:
         a, b: the factor with rows m and the one with columns n.
         epilogue: what computes behind the contraction, elementwise; the outputs among it, but for ``result``.
         outputs: in the fusion's order.
-        sides: the inputs of the epilogue.
+        sides: the inputs of the epilogue of which a thread reads what belongs to its element, and nothing else.
     """
 
     result: TensorView
@@ -186,7 +186,10 @@ def _places(fusion: Fusion, result: TensorView, epilogue: tuple[TensorView, ...]
         for axis, e in enumerate(read.index):
             position = iteration_position(e)
             place = NOWHERE if position is None else found[tv].get(position, NOWHERE)
-            places[axis] = place if places.get(axis, place) == place else NOWHERE
+            places[axis] = place if places.get(axis, place) == place else SEVERAL
+    for tv in epilogue:
+        if SEVERAL in found.get(tv, {}).values():
+            raise unsupported(fusion, f"{tv.name} is read in two ways, such as at its place and transposed", "compute it twice")
     return found
 
 
@@ -237,4 +240,5 @@ def _output(fusion: Fusion, tv: TensorView, places: dict[int, int], result: Tens
 def _sides(fusion: Fusion, epilogue: tuple[TensorView, ...], places: dict[TensorView, dict[int, int]], n: int) -> tuple[Side, ...]:
     inputs = dict.fromkeys(read.tensor for _, read in _reads(fusion, epilogue) if read.tensor.is_input)
     facts = fusion.facts()
-    return tuple(Side(tv, bool(tv.ndim) and places.get(tv, {}).get(tv.ndim - 1) == n and is_multiple(tv.shape[-1], 2, facts)) for tv in inputs)
+    found = {tv: places.get(tv, {}) for tv in inputs}
+    return tuple(Side(tv, at.get(tv.ndim - 1) == n and is_multiple(tv.shape[-1], 2, facts)) for tv, at in found.items() if SEVERAL not in at.values())

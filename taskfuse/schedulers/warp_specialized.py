@@ -100,12 +100,10 @@ class WarpSpecialized:
         self.script.comment(f"operands: a ring of {self.config.stages} slots, filled by bulk copies")
         for tv, operand in self.sources:
             call = self.script.on(tv)
-            axes = 3, 4
             if self._pieces(operand) > 1:
-                call.split(4, SPAN // self.itemsize).reorder({4: 3})
-                call.bind(3, P.Unroll)
-                axes = 4, 5
-            call.set_allocation_domain(SWIZZLED).circular_buffer(self.config.stages).set_atom(atoms.TMA_LOAD, axes)
+                call.split(-1, SPAN // self.itemsize).reorder({-2: -3})
+                call.bind(-3, P.Unroll)
+            call.set_allocation_domain(SWIZZLED).circular_buffer(self.config.stages).set_atom(atoms.TMA_LOAD, (-2, -1))
 
     def _pieces(self, operand: Operand) -> int:
         if operand.is_k_major:
@@ -164,10 +162,10 @@ class WarpSpecialized:
         stored = [*(s for s, _ in self.staged), *(t for t, _ in self.direct)]
         pieces = {r for s in stored for r in self.registers if r in _read_by(s)}
         inside = p + 1 + FRAGMENT_AXES
+        for tv in reversed(self.registers):
+            script.on(tv).inline_at(p + 1 if tv in pieces else inside)
         for tv, paired in self.sides:
             script.on(tv).inline_at(inside - 1 if paired else inside)
-        for tv in self.registers:
-            script.on(tv).inline_at(p + 1 if tv in pieces else inside)
         for staging, _ in self.staged:
             script.on(staging).inline_at(p + 1)
 

@@ -38,8 +38,8 @@ class CopyOperation:
 
     Attributes:
         thread: the first of the threads; ``owners``: all.
-        source, out: regions.
-        index: [threads, width] in the store of ``out``.
+        source, destination: regions.
+        index: [threads, width] in the store of ``destination``.
         valid: which threads read ``source``; ``places``: [valid threads, width] in its store.
         held: threads that have not retired their copy.
         arrivals: what waits for the operation.
@@ -50,7 +50,7 @@ class CopyOperation:
     thread: int
     owners: Ints
     source: Region
-    out: Region
+    destination: Region
     index: Ints
     valid: npt.NDArray[np.bool_]
     places: Ints
@@ -61,15 +61,15 @@ class CopyOperation:
 
     @property
     def target(self) -> Block:
-        """The block whose Shared memory it changes."""
+        """The block whose state it changes."""
         return self.block
 
     def execute(self) -> None:
         block = self.block
-        source, target = block.memory.stores[self.source.number], block.memory.stores[self.out.number]
+        source, target = block.memory.stores[self.source.number], block.memory.stores[self.destination.number]
         if (observer := block.machine.observer) is not None:
             observer.access(block.memory, self.source, self.places, write=False)
-            observer.access(block.memory, self.out, self.index, write=True)
+            observer.access(block.memory, self.destination, self.index, write=True)
         if source.valid is not None and (source.valid[self.places] != source.full).any():
             raise Fault(f"read of uninitialized {self.source}", thread=self.thread)
         values = np.full(self.index.shape, self.zero)
@@ -87,9 +87,9 @@ class CopyOperation:
         if owner in self.held:
             self.held.discard(owner)
             rows = self.index[self.owners == owner]
-            memory, proxy = self.block.memory, self.block.engines.proxy(self.out)
+            memory, proxy = self.block.memory, self.block.engines.proxy(self.destination)
             proxy.copying[rows] -= 1
-            stamp(memory, proxy, Place(rows, True), self.block.machine.table.get(np.asarray([owner])), self.out)
+            stamp(memory, proxy, Place(rows, True), self.block.machine.table.get(np.asarray([owner])), self.destination)
 
 
 @dataclass(slots=True, eq=False)
@@ -111,7 +111,7 @@ class ArriveOperation:
 
     @property
     def target(self) -> Block:
-        """The block of its mbarrier."""
+        """The block whose state it changes."""
         return self.block
 
     def progressed(self) -> None:
@@ -196,7 +196,7 @@ def arrive(program: Program, stmt: ArriveAsync) -> Instruction:
         block, pc, table = agent.block, agent.pc - 1, agent.block.machine.table
         parts = (part for warp in _by_warp(agent.lanes, table) for part in groups((slot,), warp, agent.env, table))
         for lanes in parts:
-            barrier = cell(block, name, slot.value(lanes, agent.env), lanes.first)
+            barrier = cell(agent.block, name, slot.value(lanes, agent.env), lanes.first)
             barrier.check()
             owners: list[int] = lanes.ids.tolist()
             copies = [op for thread in owners for op in block.engines.fifo(Queue.COPY, thread).operations() if isinstance(op, CopyOperation)]

@@ -73,10 +73,6 @@ class WgmmaOperation:
     holders: int = WARPGROUP // WARP
     progress: Progress = Progress.ISSUED
 
-    @property
-    def target(self) -> Block:
-        return self.block
-
     def hold(self, change: int, threads: slice = slice(None)) -> None:
         """Registers of some threads of the warpgroup belong to it (1), or do no longer (-1)."""
         for registers in (self.accumulators, self.a):
@@ -84,6 +80,10 @@ class WgmmaOperation:
                 owned = registers.store.owned
                 assert owned is not None
                 owned[registers.index[0, threads]] += change
+
+    @property
+    def target(self) -> Block:
+        return self.block
 
     def retire(self, owner: int, wanted: Progress) -> None:
         first = owner * WARP - self.thread

@@ -145,6 +145,63 @@ def test_mutants_of_such_stores_are_refuted(old: str, new: str) -> None:
     assert verdict(text.replace(old, new)).verdict is Verdict.REFUTED
 
 
+POSITIONS = """\
+KERNEL staged(x: float32[M, N, EACH, 64]) -> (y: float32[M, N, EACH, 64])
+  DIM M, N
+  TENSORMAP to = y box (1, 1, 1, 64) swizzle 0
+  GRID (1, 1, 1)  BLOCK (64, 1, 1)
+  SHARED s: float32[SLOTS, 1, 64] align 128
+
+c = CURSOR(slots SLOTS, slot 0, parity 0)
+FOR i in 0..M:
+  FOR j in 0..N:
+    FOR k in 0..EACH UNROLL:
+      IF threadIdx.x == 0:
+        RETIRE bulk.read <= LEFT
+      SYNC block  # the slot has been read
+      s[c.slot, 0, threadIdx.x] = exp(x[i, j, k, threadIdx.x])
+      FENCE proxy.async
+      SYNC block  # the slot is written
+      IF threadIdx.x == 0:
+        TMA to(i, j, k, 0) <- s[c.slot, 0, 0]
+        COMMIT bulk
+      c.advance(1)
+IF threadIdx.x == 0:
+  RETIRE bulk <= 0
+"""
+
+
+def positions(slots: int, each: int, left: int) -> str:
+    return POSITIONS.replace("SLOTS", str(slots)).replace("EACH", str(each)).replace("LEFT", str(left))
+
+
+@pytest.mark.parametrize(("slots", "each"), [(1, 2), (2, 2), (2, 3), (2, 4), (3, 2), (4, 2)])
+def test_several_positions_in_one_iteration(slots: int, each: int) -> None:
+    verdict(positions(slots, each, slots - 1)).require()
+    late = verdict(positions(slots, each, slots)).failures[0]
+    assert str(late).startswith("refuted: s: race: nothing orders a read and a write of one element")
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("      FENCE proxy.async\n", ""),
+        ("      SYNC block  # the slot is written\n", ""),
+        ("      SYNC block  # the slot has been read\n", ""),
+        ("        COMMIT bulk\n", ""),
+        ("      c.advance(1)\n", ""),
+        ("      c.advance(1)\n", "      IF k == 0:\n        c.advance(1)\n"),
+        ("      c.advance(1)\n", "    c.advance(1)\n"),
+        ("      c.advance(1)\n", "      IF threadIdx.x < 32:\n        c.advance(1)\n"),
+        ("      c.advance(1)\n", "      IF threadIdx.x < i:\n        c.advance(1)\n"),
+    ],
+)
+def test_mutants_of_several_positions_are_refuted(old: str, new: str) -> None:
+    text = positions(2, 2, 1)
+    assert old in text
+    assert verdict(text.replace(old, new)).verdict is Verdict.REFUTED
+
+
 def test_whoever_arrives_has_waited() -> None:
     """Threads that neither wait nor advance arrive at slot 0 again and again."""
     text = RING.replace("    WAIT empty[p.slot] parity p.parity\n", "    IF threadIdx.x < 16:\n      WAIT empty[p.slot] parity p.parity\n")

@@ -364,6 +364,11 @@ def test_results_are_those_of_numpy(name: str) -> None:
     agrees(lowered(name)[0], *operands(name))
 
 
+@pytest.mark.parametrize("name", CASES)
+def test_every_kernel_is_proved(name: str) -> None:
+    lowered(name)[1].verify().require()
+
+
 def test_every_kernel_compiles() -> None:
     compiles(texts({name: lowered(name)[1] for name in CASES}, "dense"), "sm_90a")
 

@@ -194,6 +194,11 @@ def test_products_are_exact(name: str) -> None:
         assert np.array_equal(np.asarray(out, np.float64), product_of(fusion, arrays))
 
 
+@pytest.mark.parametrize("name", CASES)
+def test_every_kernel_is_proved(name: str) -> None:
+    lowered(name)[1].verify().require()
+
+
 @pytest.mark.parametrize("scheduler", tf.Scheduler)
 def test_late_releases_hold_under_other_orders(scheduler: tf.Scheduler) -> None:
     fusion, kernel = lowered("wgmma late 2 of 4")

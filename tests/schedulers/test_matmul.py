@@ -3,6 +3,7 @@
 from dataclasses import replace
 from functools import cache
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 import taskfuse as tf
 from taskfuse.cuda.resources import Resources
 from taskfuse.schedulers import MatmulConfig
-from tests.schedulers.products import SMALL, TWO, Product, operands, simulated
+from tests.schedulers.products import SMALL, TWO, Product, operands, simulated, swapped
 
 EPILOGUES = ("", "bias", "relu", "rows bias gelu", "residual silu", "scale bias relu", "square bias", "residual rows scale square relu")
 
@@ -113,6 +114,22 @@ def test_a_product_written_as_a_sum() -> None:
     (out,) = tf.lower(fusion).simulate(*args)
     plain = Product(dtype=tf.float16, out=tf.float16, batch=("M",), b_batch=False)
     plain.check(fusion_of(plain), [out], args)
+
+
+def test_inputs_of_the_epilogue_that_are_read_twice() -> None:
+    """One at the same place by two ops, one at its place and transposed; and a factor with a batch axis of extent 1."""
+    with tf.Fusion("twice") as fusion:
+        n = tf.dim("N", multiple_of=8)
+        a = tf.define_tensor(["B", n, tf.dim("K", multiple_of=8)], dtype=tf.bfloat16, name="a")
+        b = tf.define_tensor([1, "N", "K"], dtype=tf.bfloat16, name="b")
+        scale, both = tf.define_tensor([1, 1], name="scale"), tf.define_tensor(["N", "N"], name="both")
+        x = tf.matmul(a, swapped(b), dtype=tf.float32)
+        fusion.add_output((x + scale) * scale + both + both.T)
+    tf.schedulers.matmul(fusion, SMALL)
+    args = operands(fusion, {"B": 2, "N": 72, "K": 64})
+    (out,) = tf.lower(fusion).simulate(*args)
+    wide = [x.astype(np.float64) for x in args]
+    np.testing.assert_allclose(out, (wide[0] @ np.swapaxes(wide[1], -1, -2) + wide[2]) * wide[2] + wide[3] + wide[3].T, rtol=1e-5, atol=1e-4)
 
 
 @pytest.mark.parametrize(

@@ -67,6 +67,11 @@ def flipped(fusion: tf.Fusion) -> None:
     fusion.add_output(tf.flip(tf.matmul(tensor("M", K), tensor(N, K, name="b").T, dtype=tf.float32), axis=0))
 
 
+def two_ways(fusion: tf.Fusion) -> None:
+    side = tf.exp(tensor(K, "K", name="side", dtype=tf.float32))
+    fusion.add_output(tf.matmul(tensor("K", "K"), tensor("K", "K", name="b").T, dtype=tf.float32) + side + side.T)
+
+
 CASES: dict[Callable[[tf.Fusion], None], str] = {
     two_products: "it takes one contraction, and there are 2 reductions",
     row_sum: "tv1 is a reduction by add of copy, no sum of products over one axis",
@@ -79,6 +84,7 @@ CASES: dict[Callable[[tf.Fusion], None], str] = {
     two_dtypes: "a: bfloat16[M, K] and b: float16[N, K] have two dtypes",
     float32_factors: "products of float32 in float32",
     flipped: "tv4 reads tv3 at",
+    two_ways: "tv1 is read in two ways",
 }
 
 
