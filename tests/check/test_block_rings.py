@@ -67,7 +67,7 @@ BROKEN = {
     ),
     "nobody acquires": (
         (("    IF threadIdx.x == 0:\n      ACQUIRE empty", "    IF threadIdx.x == 4:\n      ACQUIRE empty"),),
-        "it is not known that a thread acquires",
+        "it does not wait for the phases before its own (producer), or for its own too (consumer)",  # what no thread executes is left out
     ),
     "a wait for another phase": ((("phases p.phase", "phases p.phase + 2"),), "it does not wait for the phases before its own (producer)"),
     "another ring": ((("ACQUIRE full[blockIdx.x - 2, a.slot]", "ACQUIRE full[3 - blockIdx.x, a.slot]"),), "it uses several rings"),
