@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from taskfuse.cuda.instructions import REPORT, SHARED_ADDRESS, TENSOR_MAP
+from taskfuse.cuda.instructions import SHARED_ADDRESS, TENSOR_MAP
 from taskfuse.cuda.text import Helper
 
 
@@ -25,54 +25,17 @@ __device__ __forceinline__ void cluster_barrier() {
 }""",
     arch=90,
 )
-# "mapa", "mbarrier.arrive": one fence at cluster scope makes the arrivals at all blocks a release; the waits for them acquire at that scope
-FENCE_CLUSTER = Helper(
-    "fence_cluster",
-    '__device__ __forceinline__ void fence_cluster() { asm volatile("fence.acq_rel.cluster;" ::: "memory"); }',
-    arch=90,
-)
+# "mapa", "mbarrier.arrive": with the default scope, that of the block: an arrival elsewhere only says that something has been read, and publishes nothing
+# (docs/memory-model.md, assumption 6); a fence at cluster scope in its place more than doubles the time of a matrix product
 ARRIVE_AT = Helper(
     "mbarrier_arrive_at",
     """\
 // at the barrier's place in the block of this rank in the cluster
 __device__ __forceinline__ void mbarrier_arrive_at(unsigned long long* barrier, unsigned rank) {
-  asm volatile("{ .reg .b32 there; mapa.shared::cluster.u32 there, %0, %1; mbarrier.arrive.relaxed.cluster.shared::cluster.b64 _, [there]; }"
+  asm volatile("{ .reg .b32 there; mapa.shared::cluster.u32 there, %0, %1; mbarrier.arrive.shared::cluster.b64 _, [there]; }"
                ::"r"(shared_address(barrier)), "r"(rank) : "memory");
 }""",
     (SHARED_ADDRESS,),
-    90,
-)
-TRY_WAIT_CLUSTER = Helper(
-    "mbarrier_passed_cluster",
-    """\
-__device__ __forceinline__ bool mbarrier_passed_cluster(unsigned long long* barrier, unsigned parity) {
-  unsigned passed;
-  asm volatile("{ .reg .pred p; mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 p, [%1], %2; selp.u32 %0, 1, 0, p; }"
-               : "=r"(passed) : "r"(shared_address(barrier)), "r"(parity) : "memory");
-  return passed;
-}""",
-    (SHARED_ADDRESS,),
-    90,
-)
-WAIT_CLUSTER = Helper(
-    "mbarrier_wait_cluster",
-    """\
-__device__ __forceinline__ void mbarrier_wait_cluster(unsigned long long* barrier, unsigned parity) {
-  while (!mbarrier_passed_cluster(barrier, parity)) {}
-}""",
-    (TRY_WAIT_CLUSTER,),
-    90,
-)
-BOUNDED_WAIT_CLUSTER = Helper(
-    "mbarrier_wait_cluster_bounded",
-    """\
-__device__ __forceinline__ void mbarrier_wait_cluster_bounded(unsigned long long* barrier, unsigned parity, Report* report, int point, int slot) {
-  const unsigned long long start = nanoseconds();
-  while (!mbarrier_passed_cluster(barrier, parity)) {
-    if (nanoseconds() - start > report->limit) report_timeout(report, point, slot, parity);
-  }
-}""",
-    (TRY_WAIT_CLUSTER, REPORT),
     90,
 )
 

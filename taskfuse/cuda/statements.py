@@ -26,7 +26,7 @@ from taskfuse.ir.elementwise import DTypeRule
 from taskfuse.ir.scalar import ONE, TRUE, ZERO, And, Compare, CompareOp, Const, Expr, Facts, FloorDiv, and_, const, eq, is_multiple, prove, sym
 from taskfuse.ir.types import CLUSTER_TYPES, ParallelType
 from taskfuse.kir import Kernel, expressions, walk
-from taskfuse.kir.clusters import constant_shape, peers, remote_barriers
+from taskfuse.kir.clusters import constant_shape, peers
 from taskfuse.kir.limits import MAX_THREADS, WARP, launch_registers
 from taskfuse.kir.nodes import (
     Access,
@@ -147,7 +147,6 @@ class Statements:
         self.waits: list[WaitPoint] = []
         self._slots: dict[str, int] = {}
         self._declared = declared_in(kernel)
-        self._remote = remote_barriers(walk(kernel))
         self._semaphores = {s.name: s for s in kernel.semaphores}
         self._phased = {n.removesuffix(".phase") for s in walk(kernel) for e in expressions(s) for n in e.free if n.endswith(".phase")}
         self._defined: set[str] = set()  # the Local buffers whose declarations stand in the text
@@ -268,7 +267,6 @@ class Statements:
                 self._call(scope, ptx.ARRIVE, self._slot(slot, scope))
             case Arrive(barrier=slot, across=across):
                 first, others = self._reached(across)
-                self._call(scope, cluster.FENCE_CLUSTER)
                 for other in others:
                     self._call(scope, cluster.ARRIVE_AT, self._slot(slot, scope), scope.indices.text(first + other))
             case ArriveAsync(barrier=slot):
@@ -499,13 +497,11 @@ class Statements:
 
     def _wait(self, stmt: Wait, scope: Scope) -> None:
         arguments = [self._slot(stmt.barrier, scope), scope.indices.text(stmt.parity)]
-        remote = stmt.barrier.name in self._remote
         if self.debug:
             point = self._point(stmt.barrier.name, scope)
-            helper = cluster.BOUNDED_WAIT_CLUSTER if remote else ptx.BOUNDED_WAIT
-            self._call(scope, helper, *arguments, "report", str(point), scope.indices.text(stmt.barrier.slot))
+            self._call(scope, ptx.BOUNDED_WAIT, *arguments, "report", str(point), scope.indices.text(stmt.barrier.slot))
         else:
-            self._call(scope, cluster.WAIT_CLUSTER if remote else ptx.WAIT, *arguments)
+            self._call(scope, ptx.WAIT, *arguments)
 
     def _counter(self, slot: SemaphoreSlot, scope: Scope) -> str:
         return f"&{self.names[slot.name]}[{row_major(slot.index, self._semaphores[slot.name].shape, scope.indices)}]"

@@ -150,7 +150,7 @@ def wgmma(m: int, n: int, k: int) -> Atom:
         (3, 3),
         _P.Mma,
         128,
-        1 << 20,
+        1 << 22,
         False,
         Completion.FIFO,
         Bounds.COVER,

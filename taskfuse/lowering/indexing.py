@@ -415,7 +415,7 @@ class Indexer:
         """The guard of a split with a remainder; of an atom that fills or clips, only that of its first element."""
         atom = tv.schedule.atom
         within = {name: ZERO for name in atom_symbols(tv).values() if name in value.free}
-        if atom is not None and atom.bounds is Bounds.COVER and within:
+        if atom is not None and atom.bounds is Bounds.COVER and (within or self._is_outside(tv, source)):
             self._check_neutral(tv, source, value, facts)
             return []
         if atom is None or atom.bounds in (Bounds.PREDICATE, Bounds.ZERO):

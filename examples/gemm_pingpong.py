@@ -1,0 +1,90 @@
+"""``a @ b.T`` on the tensor cores of Hopper, ping-pong: two warpgroups take tiles of the result in turns.
+
+Beside gemm.py, one axis is bound differently: the loop over tiles is split by two, and the inner axis is Serial in ``load`` but a thread index in
+``consumer``. So the ring of the operands is distributed: each warpgroup reads the slots of its own tiles and advances past the other's,
+and a turn that goes round lets one multiply while the other stores. Where the last round has one tile only, the loop over k has no trips in the
+other warpgroup, nor in ``load``.
+"""
+
+import ml_dtypes
+import numpy as np
+
+import taskfuse as tf
+from taskfuse import MemoryType, atoms
+from taskfuse import ParallelType as P
+
+
+def build(tile_m: int = 128, tile_n: int = 128, stages: int = 4, blocks: int = 2, group: int = 8, late: int = 1) -> tf.Fusion:
+    """The product of bfloat16 [M, K] and [N, K], summed in float32, with its tasks and schedule; N and K are multiples of 8.
+
+    Args:
+        tile_m, tile_n: of the result, per warpgroup; multiples of 64.
+        stages: slots of the operands' ring.
+        blocks: of the persistent grid.
+        group: rows of tiles that are worked on together, for the second-level cache.
+        late: batches of wgmma in flight while the next is issued.
+    """
+    tile_k, warpgroups, piece = 64, 2, 64
+    with tf.Fusion("pingpong") as fusion:
+        a = tf.define_tensor(["M", tf.dim("K", multiple_of=8)], dtype=tf.bfloat16, name="a")
+        b = tf.define_tensor([tf.dim("N", multiple_of=8), "K"], dtype=tf.bfloat16, name="b")
+        acc = tf.matmul(a, b.T, dtype=tf.float32)
+        d = tf.cast(acc, tf.bfloat16)
+        fusion.add_output(d)
+    a_s, b_s = a.cache_after(), b.cache_after()
+    d_s = d.cache_before()
+    d_r = d_s.cache_before()
+    for tv in (a_s, b_s, d_s):
+        tv.set_memory_type(MemoryType.Shared)
+
+    acc.split(0, tile_m).split(2, tile_n).split(4, tile_k).reorder([0, 2, 4, 1, 3, 5])  # [mo, no, ko, m, n, k]
+    acc.rasterize((0, 1), tf.tiles.swizzle(group)).split(0, blocks).split(0, warpgroups)  # [round, turn, block, ko, m, n, k]
+    acc.axis(2).parallelize(P.BIDx)
+    acc.propagate([a_s, b_s], upto=4)
+    acc.propagate([d_r, d_s, d], upto=3)
+    tf.parallelize_like(acc, [a_s, b_s, d_r, d_s, d])
+    for tv in (a_s, b_s):
+        tv.set_allocation_domain(tf.layouts.swizzled(128)).circular_buffer(stages)
+        tv.set_atom(atoms.TMA_LOAD, (4, 5))
+
+    acc.split(4, 64).split(-1, 16).reorder([0, 1, 2, 3, 7, 4, 5, 6, 8])  # [round, turn, block, ko, k16, m/64, m64, n, k]
+    acc.set_atom(atoms.wgmma(64, tile_n, 16), (-3, -2, -1))
+    acc.in_flight(late)
+    for tv in (d_r, d_s, d):
+        tv.split(4, piece).split(3, 64).reorder([0, 1, 2, 3, 5, 4, 6])  # [round, turn, block, m/64, piece, m64, n64]
+    for tv, first in ((acc, 4), (d_r, 3), (d_s, 3), (d, 3)):
+        tv.axis(1).parallelize(P.TIDy)  # of load alone it stays Serial
+        tv.axis(first).parallelize(P.Unroll)
+        tv.axis(first + 1).parallelize(P.Unroll)
+    d_r.fragment((5, 6))
+    d_s.set_allocation_domain(tf.layouts.swizzled(128)).circular_buffer(2)
+    d_s.split(6, 16).split(5, 16).reorder({7: 6})  # [..., m16: a warp, n16, 16, 16]
+    d_s.axis(5).parallelize(P.TIDx)
+    d_s.axis(6).parallelize(P.Unroll)
+    d_s.set_atom(atoms.STMATRIX_X4, (7, 8))
+    d.set_atom(atoms.TMA_STORE, (5, 6))
+    for tv, depth in ((a_s, 4), (b_s, 4), (acc, 3), (d_r, 5), (d_s, 5)):
+        tv.inline_at(depth)
+
+    load, mma, epilogue = fusion.task([a_s, b_s], name="load"), fusion.task([acc], name="mma"), fusion.task([d_r, d_s, d], name="epilogue")
+    consumer = fusion.group([mma, epilogue], name="consumer")
+    fusion.group([load, consumer], name="roles").parallelize(P.TIDy)
+    load.registers()
+    consumer.registers()
+    return fusion
+
+
+def main() -> None:
+    """Print the loop nest, simulate it on random input, and print the difference from NumPy."""
+    kernel = tf.lower(build())
+    print(kernel)
+    rng = np.random.default_rng()
+    for m, n, k in ((384, 256, 128), (100, 136, 200), (1, 8, 8)):
+        a, b = (rng.standard_normal((rows, k)).astype(ml_dtypes.bfloat16) for rows in (m, n))
+        (out,) = kernel.simulate(a, b, seed=1)
+        exact = a.astype(np.float64) @ b.astype(np.float64).T
+        print(f"{m} x {n} x {k}: largest difference from NumPy {np.max(np.abs(out.astype(np.float64) - exact)) / np.max(np.abs(exact)):.4f} of the largest element")
+
+
+if __name__ == "__main__":
+    main()
