@@ -95,10 +95,7 @@ class _Shadow:
 
 
 class Run:
-    """One run of some blocks, with clocks. Components: threads, then operations of each in the asynchronous proxy, then its asynchronous copies.
-
-    Copies have components of their own: who knows that one is done knows that those before it are, too.
-    """
+    """One run of some blocks, with clocks. Components: threads, then their asynchronous operations (:meth:`_engines`)."""
 
     def __init__(self, kernel: Kernel, traces: list[Trace], symbols: Mapping[str, int]) -> None:
         self.kernel = kernel
@@ -107,8 +104,10 @@ class Run:
         self.visits: dict[int, list[tuple[int, int, int, Event]]] = {}
         self.events = [e for t in traces for e in t.events]
         self.size = len(self.events)
-        parts = 3 if any(isinstance(e.stmt, AsyncCopy) for events in self.events for e in events) else 2
-        self.clocks = np.zeros((self.size, parts * self.size), np.int32)
+        self.engines = self._engines()
+        self.owners = [*range(self.size), *(t for t, *_ in self.engines)]
+        self.copies = {component for (_, queue, *_), component in self.engines.items() if queue is Queue.COPY}
+        self.clocks = np.zeros((self.size, len(self.owners)), np.int32)
         self.at = [0] * self.size
         self.cells: dict[tuple[int, str, int], _Cell] = {}
         self.semaphores: dict[tuple[str, tuple[int, ...]], _Semaphore] = {}
@@ -116,13 +115,15 @@ class Run:
         self.extents = {s.name: tuple(int(evaluate(e, symbols)) for e in s.shape) for s in kernel.semaphores}
         self.meetings: dict[Any, _Meeting] = {}
         self.shadow: dict[tuple[int, str], dict[int, _Shadow]] = {}
-        self.queues: dict[tuple[int, Queue], list[list[Clock]]] = {}
-        self.open: dict[tuple[int, Queue], list[Clock]] = {}
+        self.queues: dict[tuple[int, Queue], list[list[tuple[Clock, Clock]]]] = {}
+        self.open: dict[tuple[int, Queue], list[tuple[Clock, Clock]]] = {}
         self.fences: list[list[tuple[int, int]]] = [[] for _ in range(self.size)]
         self.covered = [0] * self.size
         self.published: list[list[int]] = [[] for _ in range(self.size)]
         self.released: set[int] = set()
-        self.issued = [0] * (parts * self.size)
+        self.issued = [0] * len(self.owners)
+        self.loads: dict[int, tuple[int, int, Event]] = {}
+        self.last: dict[tuple[int, int], Clock] = {}
         self.expected: dict[tuple[int, int, int], int] = {}
         self.memory = traces[0].memory
         self.places = _places(kernel, symbols)
@@ -147,9 +148,13 @@ class Run:
             ready = [t for t in range(self.size) if self.at[t] < len(self.events[t])]
             if ready and not progress:
                 raise self._stuck(ready)
+        for component, (t, block, e) in self.loads.items():
+            if self.clocks[block * self.per : (block + 1) * self.per, component].max() < self.issued[component]:
+                raise Refuted(f"{e.key[0]}[{e.key[1]}]", "the block may exit while a TMA load is in flight: nobody waits for it", self._who(t, e))
         for (t, queue), batches in (*self.queues.items(), *((k, [v]) for k, v in self.open.items())):
             if queue is Queue.COPY:
-                batches = [[c for c in batch if c[2 * self.size + t] > self.covered[t]] for batch in batches]
+                component = self.engines[t, queue]
+                batches = [[c for c in batch if c[0][component] > self.covered[t]] for batch in batches]
             if any(batches):
                 raise Refuted(f"thread {t % self.per}", f"it exits while {_OPERATIONS[queue]} of its may be in flight")
         for block, visits in self.visits.items():
@@ -214,18 +219,20 @@ class Run:
                 return True
             case AsyncCopy():
                 buffer, elements, source, places = e.values
-                clock, component = self._fork(t, 2), 2 * self.size + t
+                component = self.engines[t, Queue.COPY]
+                clock = self._fork(t, component)
                 if self.memory.get(source) is not None:
                     self._touch(t, e, source, places, False, clock, component)
                 self._touch(t, e, buffer, elements, True, clock, component)
-                self.open.setdefault((t, Queue.COPY), []).append(clock)
+                self.open.setdefault((t, Queue.COPY), []).append((clock, clock))
                 return True
             case ArriveAsync():
                 cell = self._cell(t, e)
-                if len(self.clocks[t]) > 2 * self.size:
-                    self.covered[t] = self.issued[2 * self.size + t]
+                component = self.engines.get((t, Queue.COPY))
+                if component is not None:
+                    self.covered[t] = self.issued[component]
                     done = self.clocks[t].copy()
-                    done[2 * self.size + t] = self.covered[t]
+                    done[component] = self.covered[t]
                     np.maximum(cell.clock, done, out=cell.clock)
                 self._arrive(t, e, cell, 0)
                 return True
@@ -251,8 +258,10 @@ class Run:
             case TmaLoad():
                 buffer, elements, size = e.values
                 for block in self._reached(t, e):
-                    clock = self._fork(t)
-                    self._touch(t, e, buffer, elements, True, clock, self.size + t, block)
+                    component = self.engines[t, Queue.BULK, block, *e.key]
+                    clock = self._fork(t, component)
+                    self.loads[component] = t, block, e
+                    self._touch(t, e, buffer, elements, True, clock, component, block)
                     cell = self._cell(t, e, block)
                     self._in_phase(t, e, cell)
                     if not self._fenced(self.published, cell.maker, cell.made, clock):
@@ -261,21 +270,24 @@ class Run:
                     np.maximum(cell.clock, clock, out=cell.clock)
                     cell.bytes -= size
                     self._settle(e, cell)
-                    self._visit(block, self.size + t, t, e)
+                    self._visit(block, component, t, e)
                 return True
             case TmaStore():
                 buffer, elements, target, places = e.values
-                clock = self._fork(t)
-                self._touch(t, e, buffer, elements, False, clock, self.size + t)
-                self._touch(t, e, target, places, True, clock, self.size + t)
-                self.open.setdefault((t, Queue.BULK), []).append(clock)
+                source, sink = self.engines[t, Queue.BULK, "read"], self.engines[t, Queue.BULK, "write"]
+                read = self._fork(t, source)
+                written = self._fork(t, source, sink)
+                self._touch(t, e, buffer, elements, False, read, source)
+                self._touch(t, e, target, places, True, written, sink)
+                self.open.setdefault((t, Queue.BULK), []).append((read, written))
                 return True
             case Wgmma():
-                clock = self._fork(t)
+                component = self.engines[t, Queue.WGMMA]
+                clock = self._fork(t, component)
                 if t % WARPGROUP == 0:
                     for buffer, first, size in e.values:
-                        self._touch(t, e, buffer, np.arange(first, first + size), False, clock, self.size + t)
-                self.open.setdefault((t, Queue.WGMMA), []).append(clock)
+                        self._touch(t, e, buffer, np.arange(first, first + size), False, clock, component)
+                self.open.setdefault((t, Queue.WGMMA), []).append((clock, clock))
                 return True
             case Commit(queue=queue):
                 self.queues.setdefault((t, queue), []).append(self.open.pop((t, queue), []))
@@ -284,14 +296,15 @@ class Run:
                 batches = self.queues.get((t, queue), [])
                 covered = batches[: max(0, len(batches) - pending)]
                 for batch in covered:
-                    for clock in batch:
-                        np.maximum(self.clocks[t], clock, out=self.clocks[t])
+                    for read, written in batch:
+                        np.maximum(self.clocks[t], read if e.stmt.read_only else written, out=self.clocks[t])
                 if not e.stmt.read_only:
                     del batches[: len(covered)]
                 return True
             case FenceProxyAsync():
                 tick = self._tick(t)
-                self.fences[t].append((tick, int(self.clocks[t, 2 * self.size + t]) if len(self.clocks[t]) > 2 * self.size else 0))
+                copies = self.engines.get((t, Queue.COPY))
+                self.fences[t].append((tick, 0 if copies is None else int(self.clocks[t, copies])))
                 return True
             case FenceInit():
                 self.published[t].append(self._tick(t))
@@ -299,13 +312,35 @@ class Run:
             case _:
                 return True
 
-    def _fork(self, t: int, part: int = 1) -> Clock:
-        """The clock of an operation that a thread issues: after all that the thread did, before nothing. ``part``: of the components."""
+    def _engines(self) -> dict[tuple[Any, ...], int]:
+        """Clock components, behind those of the threads, of asynchronous operations: those of a thread that complete in order share one.
+
+        Stores, wgmmas and asynchronous copies retire in order, and the reads of stores before their writes. Loads complete in any order, but for those
+        that one mbarrier counts: whoever waits for a phase of it has waited for the phases before.
+        """
+        found: dict[tuple[Any, ...], int] = {}
+        for t, of_thread in enumerate(self.events):
+            for e in of_thread:
+                match e.stmt:
+                    case TmaLoad():
+                        keys: list[tuple[Any, ...]] = [(t, Queue.BULK, block, *e.key) for block in self._reached(t, e)]
+                    case TmaStore():
+                        keys = [(t, Queue.BULK, "read"), (t, Queue.BULK, "write")]
+                    case Wgmma() | AsyncCopy():
+                        keys = [(t, e.key)]
+                    case _:
+                        keys = []
+                for key in keys:
+                    found.setdefault(key, self.size + len(found))
+        return found
+
+    def _fork(self, t: int, *components: int) -> Clock:
+        """The clock of an operation that a thread issues: after all that the thread did, before nothing. The last component is its own."""
         self._tick(t)
-        component = part * self.size + t
-        self.issued[component] += 1
+        self.issued[components[-1]] += 1
         clock = self.clocks[t].copy()
-        clock[component] = self.issued[component]
+        for component in components:
+            clock[component] = self.issued[component]
         return clock
 
     @staticmethod
@@ -425,11 +460,20 @@ class Run:
             raise Refuted(
                 f"SYNC {what}", f"threads meet at two different barriers of the {what}", self._who(t, e), self._who(first, self.events[first][self.at[first]])
             )
+        if scope is BarrierScope.NAMED:
+            name, before = f"SYNC named {e.key[1]}", self.last.get((block, e.key[1]))
+            if before is not None and not (before <= self.clocks[t]).all():
+                raise Refuted(name, "nothing orders an arrival after the meeting before it, so that threads of two meetings may mix", self._who(t, e))
+            if meeting.arrived and self.events[first][self.at[first]].values != count:
+                who = self._who(t, e), self._who(first, self.events[first][self.at[first]])
+                raise Refuted(name, "threads that meet expect different numbers of threads", *who)
         meeting.arrived.append(t)
         if len(meeting.arrived) < needed:
             return False
         del self.meetings[key]
         joined = self.clocks[meeting.arrived].max(axis=0)
+        if scope is BarrierScope.NAMED:
+            self.last[block, e.key[1]] = joined
         for s in meeting.arrived:
             self.clocks[s] = joined
             self._tick(s)
@@ -447,7 +491,7 @@ class Run:
         is_async = component >= self.size
         time = int(clock[component]) if is_async else self._tick(t)
         cells = [first + at * size + part for at in elements.tolist() for part in range(0, size, GRAIN)] if shared else elements.tolist()
-        in_async_proxy = self.size <= component < 2 * self.size
+        in_async_proxy = is_async and component not in self.copies
         written, read = (component, time, e, not in_async_proxy), (time, e)
         for at in cells:
             cell = shadow.get(at)
@@ -458,11 +502,11 @@ class Run:
                 if clock[other] < when:
                     raise self._race(buffer, t, e, write, other, event, True)
                 if in_async_proxy and generic and shared:
-                    writer = other % self.size
-                    fence = self._fence(writer, when, of_copies=other >= self.size)
+                    writer = self.owners[other]
+                    fence = self._fence(writer, when, of_copies=other in self.copies)
                     if fence is None or clock[writer] < fence:
                         reason = "an asynchronous engine sees what a thread wrote, without FENCE proxy.async of the writer"
-                        raise Refuted(buffer, reason, self._who(other, event), self._who(t, e))
+                        raise Refuted(buffer, reason, self._who(writer, event), self._who(t, e))
             if write:
                 if cell.reads:
                     for other, (when, event) in cell.reads.items():
@@ -483,7 +527,7 @@ class Run:
 
     def _race(self, buffer: str, t: int, e: Event, write: bool, other: int, event: Event, other_write: bool) -> Refuted:
         reason = f"race: nothing orders a {'write' if other_write else 'read'} and a {'write' if write else 'read'} of one element"
-        return Refuted(buffer, reason, self._who(other % self.size, event), self._who(t, e))
+        return Refuted(buffer, reason, self._who(self.owners[other], event), self._who(t, e))
 
     def _who(self, t: int, e: Event) -> str:
         blocks = f"block {t // self.per}, " if self.size > self.per else ""

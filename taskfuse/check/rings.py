@@ -26,7 +26,7 @@ from taskfuse.check.program import COLLECTIVE, THREADS, Node, Program
 from taskfuse.check.remote import joined
 from taskfuse.check.threads import Conditions, Threads
 from taskfuse.check.turns import distributed, trailing
-from taskfuse.ir.scalar import ONE, Const, Expr, Sym, const, eq, maximum, prove, sym
+from taskfuse.ir.scalar import ONE, Const, Expr, Sym, const, eq, ge, maximum, prove, sym
 from taskfuse.kir import Kernel
 from taskfuse.kir.clusters import reached
 from taskfuse.kir.nodes import (
@@ -581,7 +581,15 @@ class Rings:
             if not prove(eq(count, total), self.threads.context.facts):
                 raise NotRing(f"it counts {count} arrivals, and {total} come", *arrivals[:1])
         self._balanced(arrivals)
+        loads = [n for n in arrivals if isinstance(n.stmt, TmaLoad)]
+        if loads and not any(self._somebody(n) for n in waits):
+            raise NotRing("nobody is known to wait for what the copy engine brings", *loads)
         self.obligations.append(Obligation(Layer.STRUCTURE, f"mbarrier {name}", Verdict.PROVED, "completes once"))
+
+    def _somebody(self, node: Node) -> bool:
+        """A statement outside of loops is executed by at least one thread."""
+        count = self.threads.count(self.threads.split(node.conditions).threads)
+        return count is not None and bool(prove(ge(count, 1), self.threads.context.facts))
 
 
 def _trips(loops: tuple[Node, ...]) -> Expr:

@@ -25,7 +25,7 @@ FOUND = {
     "triton_2868": "deadlock: no thread can go on",
     "triton_9786": "register budgets: they sum to 70656 registers of 65536: a warpgroup waits for ever",
     "fb_triton_1278": "a_s: race: nothing orders a read and a write of one element",
-    "fb_triton_1040": "s: race: nothing orders a read and a write of one element",
+    "fb_triton_1040": "SYNC named 1: nothing orders an arrival after the meeting before it, so that threads of two meetings may mix",
     "two_orders": "deadlock: no thread can go on",
 }
 
