@@ -56,7 +56,7 @@ def trailing(rings: Rings, cursor: str, turns: Turns) -> tuple[tuple[Part, ...],
     body = rings.skeleton({*rings.ops(cursor), take})
     items = _around(body, take)
     before, inner, after = _skips([i for i in items if i is not take], cursor, take)
-    form = parse(inner, trailing=True, waits=False, arrives=True, alike=frozenset(instance(turns.index, const(0))))
+    form = parse(inner, trailing=True, waits=False, arrives=True, alike=_fixed(turns.index, turns.count))
     _check_skips(before, after, turns.trips, turns.index, turns.count, take)
     ends = sorted((turns.before, turns.after, *before, *after, *(n for v in visits(form) for n in v.releases)), key=lambda n: n.number)
     turns = replace(turns, before=ends[0], after=ends[-1])
@@ -86,7 +86,7 @@ def _by_turn(rings: Rings, cursor: str, who: Conditions, name: str, *, arrives: 
     reason = uneven(take)
     if reason:
         raise NotRing(reason, take)
-    form = parse(inner, trailing=False, waits=True, arrives=arrives, alike=frozenset(instance(w, const(0))))
+    form = parse(inner, trailing=False, waits=True, arrives=arrives, alike=_fixed(w, count))
     trips = _total(form)
     if trips is None:
         raise NotRing("how many positions an instance visits is unknown", take)
@@ -100,6 +100,11 @@ def _by_turn(rings: Rings, cursor: str, who: Conditions, name: str, *, arrives: 
     turns = Turns(name, w, count, trips, take, give, (before or [take])[0], (after or [give])[0])
     _check_alone(rings, turns)
     return _wrapped(body, items, _instances(form, w, count)), turns
+
+
+def _fixed(w: Expr, count: int) -> frozenset[str]:
+    """The thread index on which all threads of an instance agree, and that is known of each instance."""
+    return frozenset(instance(w, const(0)) if count > 1 else ())
 
 
 def _instances(form: tuple[Part, ...], w: Expr, count: int) -> tuple[Part, ...]:

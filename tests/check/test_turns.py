@@ -1,12 +1,18 @@
 """Instances that take turns at a ring: unequal numbers of slots, releases behind the turn, and what goes wrong with them."""
 
+from functools import cache
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from taskfuse.kir import parse_kernel
+from taskfuse.check import Verdict, verify
+from taskfuse.kir import Kernel, parse_kernel
+from taskfuse.testing.faults import OPERATORS
+from taskfuse.testing.outcomes import is_valid, misbehaves
 
 KERNELS = Path(__file__).parent.parent / "kernels"
+TILES = ("gemm_tiles", "gemm_pingpong")
 
 HEAD = """\
 KERNEL pong(x: float32[R, K, 32]) -> (y: float32[R, K, 32])
@@ -80,3 +86,92 @@ def pong(count: int = 2, slots: int = 3, lag: int = 1) -> str:
 @pytest.mark.parametrize(("count", "slots", "lag"), [(2, 2, 1), (2, 3, 1), (2, 3, 2), (3, 4, 1), (4, 3, 2)])
 def test_unequal_numbers_of_slots(count: int, slots: int, lag: int) -> None:
     parse_kernel(pong(count, slots, lag)).verify().require()
+
+
+ROW = "x[2*i + v, k, threadIdx.x]"
+GIVEN = "    ARRIVE turns[threadIdx.y % 2]\n"
+DRAIN = "    FOR d in 0..min(select(2*i + threadIdx.y - 1 < R, K, 0), 1):\n      ARRIVE empty[r.slot]\n      r.advance(1)\n"
+BEFORE, AFTER = ("select(threadIdx.y - 1 >= 1, select(2*i + 0 < R, K, 0), 0)", "select(threadIdx.y - 1 < 1, select(2*i + 1 < R, K, 0), 0)")
+
+# what is changed, to what
+BAD = {
+    "a skip of the cursor that waits is missing": (f"    c.advance({AFTER})\n", ""),
+    "a skip of the cursor that releases is missing": (f"    r.advance({BEFORE})\n", ""),
+    "a skip as if the others were all there": (f"    c.advance({AFTER})\n", f"    c.advance({AFTER.replace('2*i + 1 < R', '2*i < R')})\n"),
+    "a skip by another instance's number": (f"    r.advance({AFTER})\n", f"    r.advance({AFTER.replace('< 1,', '< 2,')})\n"),
+    "the producer fills for an instance that is not there": ("select(2*i + v < R, K, 0)", "K"),
+    "the producer fills for the other one": ("select(2*i + v < R, K, 0)", "select(2*i + 1 - v < R, K, 0)"),
+    "an instance visits what is not there": ("FOR k in 0..select(2*i + threadIdx.y - 1 < R, K, 0)", "FOR k in 0..K"),
+    "the drain stands behind the skip": (f"{DRAIN}    r.advance({AFTER})\n", f"    r.advance({AFTER})\n{DRAIN}"),
+    "the drain is missing": (DRAIN, ""),
+    "more is drained than was left": ("K, 0), 1):", "K, 0), 2):"),
+    "all instances meet before the drain": (DRAIN, f"    SYNC named 1, 64\n{DRAIN}"),
+    "all instances meet in a turn": (GIVEN, f"    SYNC named 1, 64\n{GIVEN}"),
+    "the turn is passed before the slots are used": (f"{GIVEN}    t.advance(1)\n", "    t.advance(1)\n"),
+    "an instance that is not there takes no turn": (
+        "    WAIT turns[threadIdx.y - 1] parity xor(t.parity, threadIdx.y - 1 == 0)\n",
+        "    IF 2*i + threadIdx.y - 1 < R:\n      WAIT turns[threadIdx.y - 1] parity xor(t.parity, threadIdx.y - 1 == 0)\n",
+    ),
+    "an instance that is not there passes no turn": (GIVEN, "    IF 2*i + threadIdx.y - 1 < R:\n      ARRIVE turns[threadIdx.y % 2]\n"),
+    "the first round passes no turn": (GIVEN, "    IF i >= 1:\n      ARRIVE turns[threadIdx.y % 2]\n"),
+    "trips that differ between threads of an instance": (
+        "FOR k in 0..select(2*i + threadIdx.y - 1 < R, K, 0)",
+        "FOR k in 0..select(2*i + threadIdx.y - 1 < R, K + threadIdx.x//31, 0)",
+    ),
+}  # fmt: skip
+
+
+LAST = ("a skip as if the others were all there", "an instance that is not there passes no turn")
+"""These do no harm, since an instance is missing in the last round alone; that is more than the proof knows."""
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_faults_of_turns(name: str) -> None:
+    old, new = BAD[name]
+    good = pong()
+    assert old in good
+    certificate = parse_kernel(good.replace(old, new)).verify()
+    assert not certificate.is_proved
+    assert name in LAST or certificate.verdict is Verdict.REFUTED, str(certificate)
+
+
+def test_as_many_slots_as_the_lag_deadlock() -> None:
+    assert parse_kernel(pong(2, 2, 2)).verify().verdict is Verdict.REFUTED
+
+
+def test_one_instance_shares_with_nobody() -> None:
+    """Its trips are not those that its producer's own thread index would give."""
+    text = pong().replace("BLOCK (32, 3, 1)", "BLOCK (32, 2, 1)").replace("turns[2]", "turns[1]").replace("0..2", "0..1").replace("% 2]", "% 1]")
+    skips = text.replace(f".advance({BEFORE})", ".advance(0)").replace(f".advance({AFTER})", ".advance(0)")
+    mine = skips.replace("select(2*i + v < R, K, 0)", "select(2*i - 1 < R, K, 0)").replace(ROW, "x[0, 0, threadIdx.x]")
+    certificate = parse_kernel(mine).verify()
+    assert not certificate.is_proved
+
+
+@cache
+def scheduled(name: str) -> Kernel:
+    """A GEMM as schedules make it: tiles for persistent blocks, for two consumers in turn, stores from a ring inside one role."""
+    return parse_kernel((KERNELS / f"{name}.kir").read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("name", TILES)
+def test_scheduled_gemms_are_proved(name: str) -> None:
+    scheduled(name).verify().require()
+
+
+WRONG = (
+    "one slot less in a cursor", "barrier later", "warp barrier for a larger one", "arrive much earlier", "one trip less", "expect fewer bytes", "drop load",
+    "drop proxy fence", "retire sources only", "drop commit", "turn to instance 0",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("operator", WRONG)
+def test_faults_of_scheduled_gemms_are_refuted(operator: str) -> None:
+    op = next(op for op in OPERATORS if op.name == operator)
+    assert any(verify(m).verdict is Verdict.REFUTED for m in op.apply(scheduled("gemm_pingpong")) if is_valid(m))
+
+
+def test_what_is_proved_of_turns_behaves() -> None:
+    proved = [(op.name, m) for op in OPERATORS for m in op.apply(parse_kernel(pong())) if is_valid(m) and m.verify().is_proved]
+    arguments = [np.arange(5 * 3 * 32, dtype=np.float32).reshape(5, 3, 32)]
+    assert [(name, found) for name, m in proved if (found := misbehaves(m, arguments)) is not None] == []
