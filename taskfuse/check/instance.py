@@ -9,7 +9,7 @@ violation is a counterexample to the kernel at these extents; the absence of one
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -95,7 +95,7 @@ class _Shadow:
 
 
 class Run:
-    """One run of some blocks, with clocks. Components: threads, then their asynchronous operations (:func:`_engines`)."""
+    """One run of some blocks, with clocks. Components: threads, then their asynchronous operations (:meth:`_engines`)."""
 
     def __init__(self, kernel: Kernel, traces: list[Trace], symbols: Mapping[str, int]) -> None:
         self.kernel = kernel
@@ -104,7 +104,7 @@ class Run:
         self.visits: dict[int, list[tuple[int, int, int, Event]]] = {}
         self.events = [e for t in traces for e in t.events]
         self.size = len(self.events)
-        self.engines = _engines(self.events, self._reached)
+        self.engines = self._engines()
         self.owners = [*range(self.size), *(t for t, *_ in self.engines)]
         self.copies = {component for (_, queue, *_), component in self.engines.items() if queue is Queue.COPY}
         self.clocks = np.zeros((self.size, len(self.owners)), np.int32)
@@ -122,7 +122,7 @@ class Run:
         self.published: list[list[int]] = [[] for _ in range(self.size)]
         self.released: set[int] = set()
         self.issued = [0] * len(self.owners)
-        self.loads: dict[int, tuple[int, Event]] = {}
+        self.loads: dict[int, tuple[int, int, Event]] = {}
         self.last: dict[tuple[int, int], Clock] = {}
         self.expected: dict[tuple[int, int, int], int] = {}
         self.memory = traces[0].memory
@@ -148,8 +148,8 @@ class Run:
             ready = [t for t in range(self.size) if self.at[t] < len(self.events[t])]
             if ready and not progress:
                 raise self._stuck(ready)
-        for component, (t, e) in self.loads.items():
-            if self.clocks[t // self.per * self.per :][: self.per, component].max() < self.issued[component]:
+        for component, (t, block, e) in self.loads.items():
+            if self.clocks[block * self.per : (block + 1) * self.per, component].max() < self.issued[component]:
                 raise Refuted(f"{e.key[0]}[{e.key[1]}]", "the block may exit while a TMA load is in flight: nobody waits for it", self._who(t, e))
         for (t, queue), batches in (*self.queues.items(), *((k, [v]) for k, v in self.open.items())):
             if queue is Queue.COPY:
@@ -258,10 +258,9 @@ class Run:
             case TmaLoad():
                 buffer, elements, size = e.values
                 for block in self._reached(t, e):
-                    component = self.engines[t, Queue.BULK, *e.key, block]
+                    component = self.engines[t, Queue.BULK, block, *e.key]
                     clock = self._fork(t, component)
-                    if block == t // self.per:
-                        self.loads[component] = t, e
+                    self.loads[component] = t, block, e
                     self._touch(t, e, buffer, elements, True, clock, component, block)
                     cell = self._cell(t, e, block)
                     self._in_phase(t, e, cell)
@@ -312,6 +311,28 @@ class Run:
                 return True
             case _:
                 return True
+
+    def _engines(self) -> dict[tuple[Any, ...], int]:
+        """Clock components, behind those of the threads, of asynchronous operations: those of a thread that complete in order share one.
+
+        Stores, wgmmas and asynchronous copies retire in order, and the reads of stores before their writes. Loads complete in any order, but for those
+        that one mbarrier counts: whoever waits for a phase of it has waited for the phases before.
+        """
+        found: dict[tuple[Any, ...], int] = {}
+        for t, of_thread in enumerate(self.events):
+            for e in of_thread:
+                match e.stmt:
+                    case TmaLoad():
+                        keys: list[tuple[Any, ...]] = [(t, Queue.BULK, block, *e.key) for block in self._reached(t, e)]
+                    case TmaStore():
+                        keys = [(t, Queue.BULK, "read"), (t, Queue.BULK, "write")]
+                    case Wgmma() | AsyncCopy():
+                        keys = [(t, e.key)]
+                    case _:
+                        keys = []
+                for key in keys:
+                    found.setdefault(key, self.size + len(found))
+        return found
 
     def _fork(self, t: int, *components: int) -> Clock:
         """The clock of an operation that a thread issues: after all that the thread did, before nothing. The last component is its own."""
@@ -511,30 +532,6 @@ class Run:
     def _who(self, t: int, e: Event) -> str:
         blocks = f"block {t // self.per}, " if self.size > self.per else ""
         return f"{blocks}thread {t % self.per}{' in ' + e.role if e.role else ''}: {self._text(e)}"
-
-
-def _engines(events: list[list[Event]], reached: Callable[[int, Event], tuple[int, ...]]) -> dict[tuple[Any, ...], int]:
-    """Clock components, behind those of the threads, of asynchronous operations: those of a thread that complete in order share one.
-
-    Stores, wgmmas and asynchronous copies retire in order, and the reads of stores before their writes. Loads complete in any order, but for those
-    that one mbarrier counts: whoever waits for a phase of it has waited for the phases before. A load counts at an mbarrier of each block that it
-    has ``reached``.
-    """
-    found: dict[tuple[Any, ...], int] = {}
-    for t, of_thread in enumerate(events):
-        for e in of_thread:
-            match e.stmt:
-                case TmaLoad():
-                    keys: list[tuple[Any, ...]] = [(t, Queue.BULK, *e.key, block) for block in reached(t, e)]
-                case TmaStore():
-                    keys = [(t, Queue.BULK, "read"), (t, Queue.BULK, "write")]
-                case Wgmma() | AsyncCopy():
-                    keys = [(t, e.key)]
-                case _:
-                    keys = []
-            for key in keys:
-                found.setdefault(key, len(events) + len(found))
-    return found
 
 
 def _threads(threads: list[int], per: int) -> str:
