@@ -83,9 +83,8 @@ def main() -> None:
         a, b = (rng.standard_normal((rows, k)).astype(ml_dtypes.bfloat16) for rows in (m, n))
         (out,) = kernel.simulate(a, b, seed=1)
         exact = a.astype(np.float64) @ b.astype(np.float64).T
-        print(
-            f"{m} x {n} x {k}: largest difference from NumPy {np.max(np.abs(out.astype(np.float64) - exact)) / np.max(np.abs(exact)):.4f} of the largest element"
-        )
+        difference = np.max(np.abs(out.astype(np.float64) - exact)) / np.max(np.abs(exact))
+        print(f"{m} x {n} x {k}: largest difference from NumPy {difference:.4f} of the largest element")
 
 
 if __name__ == "__main__":
