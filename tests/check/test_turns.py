@@ -175,3 +175,49 @@ def test_what_is_proved_of_turns_behaves() -> None:
     proved = [(op.name, m) for op in OPERATORS for m in op.apply(parse_kernel(pong())) if is_valid(m) and m.verify().is_proved]
     arguments = [np.arange(5 * 3 * 32, dtype=np.float32).reshape(5, 3, 32)]
     assert [(name, found) for name, m in proved if (found := misbehaves(m, arguments)) is not None] == []
+
+
+GUARDED = """\
+KERNEL guarded(x: float32[N, 3, WIDE]) -> (y: float32[N, 3, WIDE])
+  DIM N
+  GRID (1, 1, 1)  BLOCK (WIDE, 3, 1)
+  SHARED s: float32[3, WIDE]
+
+FOR i in 0..N:
+  FOR k in 0..threadIdx.y:
+    IF threadIdx.y + k < i:
+      s[threadIdx.y, threadIdx.x] = copy(x[i, threadIdx.y, threadIdx.x])
+      SYNC warp
+      y[i, threadIdx.y, threadIdx.x] = copy(s[threadIdx.y, xor(threadIdx.x, 1)])
+      SYNC warp
+"""
+
+
+@pytest.mark.parametrize(("wide", "old", "new", "proved"), [
+    (32, "", "", True),
+    (16, "", "", False),
+    (32, "threadIdx.y + k < i", "threadIdx.x//16 + k < i", False),
+    (32, "FOR k in 0..threadIdx.y", "FOR k in 0..threadIdx.x", False),
+    (64, "", "", True),
+    (64, "xor(threadIdx.x, 1)", "xor(threadIdx.x, 32)", False),
+    (32, "s[threadIdx.y, xor", "s[(threadIdx.y + 1) % 3, xor", False),
+])  # fmt: skip
+def test_warps_may_differ_in_what_their_threads_agree_on(wide: int, old: str, new: str, proved: bool) -> None:
+    text = GUARDED.replace(old, new) if old else GUARDED
+    assert parse_kernel(text.replace("WIDE", str(wide))).verify().is_proved is proved
+
+
+DEALT = """\
+KERNEL dealt() -> (y: float32[4, 32, 8])
+  GRID (132, 1, 1)  BLOCK (32, 1, 1)
+
+FOR i in 0..4:
+  IF threadIdx.x == 0 && blockIdx.x + 264*i < 1024:
+    y[(blockIdx.x + 264*i)//256, (blockIdx.x//8 + 33*i) % 32, blockIdx.x % 8] = copy(1.0)
+"""
+
+
+def test_the_digits_of_a_tile_are_its_number() -> None:
+    parse_kernel(DEALT).verify().require()
+    for digit in ("(blockIdx.x + 264*i)//256", "(blockIdx.x//8 + 33*i) % 32", "blockIdx.x % 8"):
+        assert not parse_kernel(DEALT.replace(digit, "0")).verify().is_proved
