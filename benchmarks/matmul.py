@@ -60,6 +60,7 @@ class Job:
     Attributes:
         layout: for each operand, ``k`` if k is contiguous, else ``m`` or ``n``.
         config: the parameters; ``None``: the scheduler's choice.
+        fast_math: approximate functions.
     """
 
     m: int
@@ -68,6 +69,7 @@ class Job:
     activation: str | None = None
     layout: str = "kk"
     config: MatmulConfig | None = None
+    fast_math: bool = False
 
     @property
     def shapes(self) -> tuple[tuple[int, int], tuple[int, int]]:
@@ -103,7 +105,7 @@ def build(job: Job) -> Built:
     fusion = job.fusion()
     schedule = tf.schedulers.matmul(fusion, job.config)
     kernel = tf.lower(fusion)
-    kernel.cubin()
+    kernel.cubin(fast_math=job.fast_math)
     return Built(kernel, schedule.config, schedule.estimate.us)
 
 
@@ -140,7 +142,7 @@ class Bench:
         args = [torch.randn(s, device="cuda", dtype=torch.bfloat16, generator=generator) for s in job.shapes]
         if job.activation is not None:
             args.append(torch.randn(job.n, device="cuda", dtype=torch.bfloat16, generator=generator))
-        run = tf.compile(built.kernel, backend="cuda")
+        run = tf.compile(built.kernel, backend="cuda", fast_math=job.fast_math)
         out = torch.full((job.m, job.n), float("nan"), device="cuda", dtype=torch.bfloat16)
         run(*args, out=out)
         error = check(job, args, out)
@@ -237,7 +239,7 @@ def layouts(bench: Bench, jobs: Sequence[Job], show: Callable[[str], None]) -> N
 def fused(bench: Bench, jobs: Sequence[Job], show: Callable[[str], None]) -> None:
     """Bias and activation."""
     show("act(a @ b + bias), beside torch eager and cublasLt's fused form")
-    show(f"  {'m n k':18} {'act':5} {'ours us':>9} {'eager us':>9} {'fused us':>9} {'eager x':>8} {'fused x':>8}  schedule")
+    show(f"  {'m n k':18} {'act':9} {'ours us':>9} {'eager us':>9} {'fused us':>9} {'eager x':>8} {'fused x':>8}  schedule")
     for job in jobs:
         if bench.late() or job.activation is None:
             continue
@@ -247,7 +249,16 @@ def fused(bench: Bench, jobs: Sequence[Job], show: Callable[[str], None]) -> Non
             lambda args, act=act: act(torch.nn.functional.linear(args[0], args[1], args[2])),
             lambda args, job=job: torch._addmm_activation(args[2], args[0], args[1].T, use_gelu=job.activation == "gelu"),
         )
-        show(f"  {job!s:18} {job.activation:5} {ours:9.2f} {eager:9.2f} {lt:9.2f} {eager / ours:8.3f} {lt / ours:8.3f}  {tile(built.config)}")
+        name = job.activation + (" fast" if job.fast_math else "")
+        show(f"  {job!s:18} {name:9} {ours:9.2f} {eager:9.2f} {lt:9.2f} {eager / ours:8.3f} {lt / ours:8.3f}  {tile(built.config)}")
+
+
+def curve(ratios: Sequence[float], step: float = 0.05) -> list[str]:
+    """The sorted ratios drawn: a column each, a row per ``step``."""
+    if not ratios:
+        return []
+    rows = range(round(max(ratios) / step), round(min(ratios) / step) - 1, -1)
+    return [f"{row * step:5.2f} |{''.join('*' if round(r / step) == row else ' ' for r in ratios)}" for row in rows]
 
 
 def random_sizes(bench: Bench, jobs: Sequence[Job], show: Callable[[str], None], seed: int) -> None:
@@ -264,6 +275,8 @@ def random_sizes(bench: Bench, jobs: Sequence[Job], show: Callable[[str], None],
     ratios = sorted(r for _, r in found)
     show(f"  {len(ratios)} sizes: geometric mean {geomean(ratios):.3f}, worst {min(ratios, default=math.nan):.3f}, wins {sum(r >= 1 for r in ratios)}")
     show("  ratios in order: " + " ".join(f"{r:.2f}" for r in ratios))
+    for line in curve(ratios):
+        show(f"  {line}")
     edges = [0.0, *BUCKETS_US, math.inf]
     for low, high in itertools.pairwise(edges):
         bucket = [r for t, r in found if low <= t < high]
@@ -314,7 +327,7 @@ def main() -> None:
     torch.backends.cuda.matmul.allow_tf32 = False
     parts = options.parts or PARTS
     nine, many = [Job(*s) for s in SIZES], drawn(options.seed, options.count)
-    acts = [Job(*s, act) for act in ACTIVATIONS for s in FUSED]
+    acts = [Job(*shape, activation, fast_math=fast) for activation in ACTIVATIONS for fast in (False, True)[: 1 + (activation == "gelu")] for shape in FUSED]
     orders = [Job(*s, None, layout) for s in ((4096, 4096, 4096), (2048, 2048, 2048)) for layout in ("kn", "mk", "mn")]
     swept: list[Job] = []
     file: Path | None = options.sweep

@@ -17,7 +17,7 @@ import numpy.typing as npt
 import pytest
 
 import taskfuse as tf
-from examples import block_roles, cat, founding, gemm, horizontal_fusion, matmul, nested_groups, pipeline, stream, transpose
+from examples import block_roles, cat, founding, gemm, gemm_cluster, gemm_pingpong, horizontal_fusion, matmul, nested_groups, pipeline, stream, transpose
 from taskfuse.dtypes import as_dtype
 from tests.golden import Golden
 
@@ -26,7 +26,7 @@ Array = npt.NDArray[Any]
 Expected = Sequence[tuple[Array, Array | None]]
 SEEDS = range(len(tf.Scheduler))
 BF16 = ml_dtypes.bfloat16
-EXAMPLES = (block_roles, cat, founding, gemm, horizontal_fusion, matmul, nested_groups, pipeline, stream, transpose)
+EXAMPLES = (block_roles, cat, founding, gemm, gemm_cluster, gemm_pingpong, horizontal_fusion, matmul, nested_groups, pipeline, stream, transpose)
 
 
 def sigmoid(x: Array) -> Array:
@@ -94,6 +94,10 @@ def gemm_expected(a: Array, b: Array, bias: Array) -> Expected:
     return [(np.maximum(a @ b.T + bias, 0), None)]
 
 
+def product_expected(a: Array, b: Array) -> Expected:
+    return [(a @ b.T, np.abs(a) @ np.abs(b.T))]
+
+
 def ulp(size: Array, dtype: np.dtype[Any]) -> Array:
     """Units in the last place of ``dtype`` at a size; of numbers that are less than 2**-20 of the operands, at that."""
     digits = as_dtype(dtype).precision
@@ -142,6 +146,10 @@ CASES = (
     Case("transpose", transpose.build, transpose_expected, 0, [[(64, 32)], [(45, 70)], [(1, 3)], [(32, 97)]]),
     Case("matmul", matmul.build, matmul_expected, 4, [[(33, 17), (17, 40)], [(8, 40), (40, 32)], [(1, 1), (1, 1)]]),
     Case("gemm", gemm.build, gemm_expected, 0.02, [[(m, k), (n, k), (n,)] for m, n, k in [(130, 136, 72), (1, 8, 8)]], dtypes=(BF16, BF16, np.float32)),
+    *(
+        Case(name, build, product_expected, 0.02, [[(m, k), (n, k)] for m, n, k in [(300, 136, 72), (1, 8, 8)]], dtypes=(BF16, BF16))
+        for name, build in (("gemm_pingpong", gemm_pingpong.build), ("gemm_cluster", gemm_cluster.build))
+    ),
 )
 BY_NAME = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 

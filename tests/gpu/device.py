@@ -58,7 +58,7 @@ def torch_dtype(dtype: tf.DType) -> torch.dtype:
 def to_torch(array: Array) -> torch.Tensor:
     """A tensor on the GPU with the elements and, where none is negative, the strides of ``array``."""
     numpy_bits, torch_bits = _BITS[array.dtype.itemsize]
-    contiguous = torch.from_numpy(np.ascontiguousarray(array).view(numpy_bits).reshape(array.shape))
+    contiguous = torch.from_numpy(array.copy(order="C").view(numpy_bits).reshape(array.shape))
     tensor = torch.empty_strided(array.shape, _strides(array), dtype=torch_bits, device="cuda")
     tensor.copy_(contiguous)
     return tensor.view(torch_dtype(as_dtype(array.dtype)))

@@ -13,8 +13,8 @@ pytest.importorskip("torch", reason="needs torch")
 
 import taskfuse as tf
 from examples import pipeline
-from tests.examples.test_examples import CASES, Case
-from tests.gpu.device import poisoned, same, to_numpy, to_torch
+from tests.examples.test_examples import CASES, Case, ulp
+from tests.gpu.device import poisoned, same, to_device, to_numpy
 from tests.gpu.tolerance import is_exact
 
 ULP = {
@@ -30,6 +30,7 @@ ULP = {
     "block_roles": 6,
     "transpose": 0,
     "matmul": 4,
+    **dict.fromkeys(("gemm", "gemm_pingpong", "gemm_cluster"), 0.05),
 }
 LARGER: dict[str, Sequence[Sequence[tuple[int, ...]]]] = {
     "founding": [[(3000, 5, 8)], [(700, 16, 8)], [(64, 2, 64)]],
@@ -44,6 +45,8 @@ LARGER: dict[str, Sequence[Sequence[tuple[int, ...]]]] = {
     "block_roles": [[(500, 333), (500, 33, 333)], [(1, 64), (1, 700, 64)]],
     "transpose": [[(1023, 2047)], [(4096, 4096)]],
     "matmul": [[(333, 170), (170, 401)], [(512, 512), (512, 512)]],
+    "gemm": [[(1000, 520), (712, 520), (712,)]],
+    **{name: [[(1000, 520), (712, 520)]] for name in ("gemm_pingpong", "gemm_cluster")},
 }
 BY_NAME = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 
@@ -52,12 +55,13 @@ def check(case: Case, run: tf.Executable, shapes: Sequence[tuple[int, ...]], tim
     """Run into poisoned outputs, compare with the exact results within ``times`` the bound; returns what was found."""
     args = case.arguments(shapes)
     exact = case.expected(*(x.astype(np.float64) for x in args))
-    outs = tuple(poisoned(ref.shape, tf.float32) for ref, _ in exact)
-    run(*map(to_torch, args), out=outs)
+    dtypes = [p.dtype for p in run.kernel.outputs]
+    outs = tuple(poisoned(ref.shape, dtype) for (ref, _), dtype in zip(exact, dtypes, strict=True))
+    run(*map(to_device, args), out=outs)
     found = [to_numpy(out) for out in outs]
     for out, (ref, size) in zip(found, exact, strict=True):
-        ulp = np.spacing(np.abs(ref if size is None else size).astype(np.float32))
-        assert np.max(np.abs(out - ref) / ulp) <= times * ULP[case.name] + 0.5  # half an ulp: the exact result is no float32
+        unit = ulp(ref if size is None else size, out.dtype)
+        assert np.max(np.abs(out.astype(np.float64) - ref) / unit) <= times * ULP[case.name] + 0.5  # half an ulp: the exact result is rounded
     return found
 
 
@@ -72,8 +76,8 @@ def test_small_shapes_are_numpy_and_the_simulator(case: Case) -> None:
         for out, sim, (_, size) in zip(found, simulated, case.expected(*(x.astype(np.float64) for x in case.arguments(shapes))), strict=True):
             if is_exact(fusion):
                 assert same(out, sim)
-            ulp = np.spacing(np.abs(sim if size is None else size).astype(np.float32))
-            assert np.max(np.abs(out.astype(np.float64) - sim) / ulp) <= ULP[case.name] + case.ulp + 1
+            unit = ulp(sim.astype(np.float64) if size is None else size, sim.dtype)
+            assert np.max(np.abs(out.astype(np.float64) - sim.astype(np.float64)) / unit) <= ULP[case.name] + case.ulp + 1
 
 
 @BY_NAME
@@ -86,7 +90,7 @@ def test_larger_shapes_are_numpy(case: Case) -> None:
 @BY_NAME
 def test_many_launches_give_the_same_bits(case: Case) -> None:
     run = tf.compile(case.build(), backend="cuda")
-    args = [to_torch(a) for a in case.arguments(LARGER[case.name][0])]
+    args = [to_device(a) for a in case.arguments(LARGER[case.name][0])]
     first = run(*args)
     for _ in range(50):
         for out, ref in zip(run(*args), first, strict=True):
@@ -104,14 +108,15 @@ def test_fast_math_is_near(case: Case) -> None:
     """The bound is loose on purpose: what fast_math costs per function is tabulated, not tested."""
     run = tf.compile(case.build(), backend="cuda", fast_math=True)
     args = case.arguments(case.shapes[0])
-    for out, (ref, size) in zip(run(*map(to_torch, args)), case.expected(*(x.astype(np.float64) for x in args)), strict=True):
-        np.testing.assert_allclose(to_numpy(out), ref, rtol=1e-3, atol=1e-3 * float(np.abs(ref if size is None else size).max()))
+    for out, (ref, size) in zip(run(*map(to_device, args)), case.expected(*(x.astype(np.float64) for x in args)), strict=True):
+        relative = max(1e-3, float(ulp(np.ones(1), to_numpy(out).dtype)[0]))
+        np.testing.assert_allclose(to_numpy(out).astype(np.float64), ref, rtol=relative, atol=1e-3 * float(np.abs(ref if size is None else size).max()))
 
 
 @BY_NAME
 def test_debug_builds_give_the_same_bits(case: Case) -> None:
     fusion = case.build()
-    args = [to_torch(a) for a in case.arguments(case.shapes[0])]
+    args = [to_device(a) for a in case.arguments(case.shapes[0])]
     plain, debug = tf.compile(fusion, backend="cuda")(*args), tf.compile(fusion, backend="cuda", debug=True)(*args)
     assert all(a.equal(b) for a, b in zip(plain, debug, strict=True))
 
@@ -120,6 +125,6 @@ def test_debug_builds_give_the_same_bits(case: Case) -> None:
 def test_numpy_goes_through_the_gpu_and_back(case: Case) -> None:
     args = case.arguments(case.shapes[0])
     run = tf.compile(case.build(), backend="cuda")
-    for out, ref in zip(run(*args), run(*map(to_torch, args)), strict=True):
+    for out, ref in zip(run(*args), run(*map(to_device, args)), strict=True):
         assert isinstance(out, np.ndarray)
         assert same(out, to_numpy(ref))
