@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from taskfuse.check.certificate import Layer, Obligation, Verdict
-from taskfuse.check.enumeration import extremes
+from taskfuse.check.enumeration import extremes, named
 from taskfuse.check.linear import Linear
 from taskfuse.check.program import Context, Node, Program, conjuncts
 from taskfuse.ir.scalar import Expr, FloorDiv, Mod, Sum, ge, lt, not_, prove
@@ -52,7 +52,15 @@ def _within(e: Expr, last: Expr, extent: Expr, context: Context) -> bool:
         return True
     found = extremes(e, context)
     room = extremes(extent - last, context)
-    return found is not None and room is not None and found[0] >= 0 and room[0] > 0
+    if found is not None and room is not None:
+        return found[0] >= 0 and room[0] > 0
+    simpler, wider = named(e, context)
+    gap = extent - last
+    rest, widest = named(gap, context)
+    if simpler is e and rest is gap:
+        return False
+    low, high = wider.ranges.of(simpler)[0], widest.ranges.of(rest)[0]
+    return low is not None and low >= 0 and high is not None and high > 0
 
 
 def _nonnegative(e: Expr, context: Context) -> bool:

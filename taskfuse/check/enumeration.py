@@ -11,8 +11,9 @@ from taskfuse.check.accesses import Use
 from taskfuse.check.program import THREAD_NAMES, THREADS, Context
 from taskfuse.check.ranges import Ranges
 from taskfuse.check.threads import Threads
-from taskfuse.ir.scalar import Const, Expr, const, evaluate, sym
+from taskfuse.ir.scalar import Const, Expr, FloorDiv, Mod, const, evaluate, lt, rebuild, sym
 from taskfuse.kir.limits import WARP
+from taskfuse.kir.nodes import For
 
 Ints = NDArray[np.int64]
 INSTANCES = 1 << 15
@@ -132,6 +133,30 @@ def extremes(e: Expr, context: Context) -> tuple[int, int] | None:
     return (int(values.min()), int(values.max())) if values.size else (0, 0)
 
 
+def named(e: Expr, context: Context) -> tuple[Expr, Context]:
+    """An expression with a symbol of its own for each division by what is no constant, whose extremes an enumeration finds; and a context that has them.
+
+    The order of tiles of a persistent kernel is such a division: of the block and of the trip, while other symbols of the index have too many values
+    beside them.
+    """
+    found: dict[Expr, Expr] = {}
+    spans: list[tuple[Expr, tuple[int, int]]] = []
+
+    def written(node: Expr) -> Expr:
+        if node in found:
+            return found[node]
+        if isinstance(node, FloorDiv | Mod) and not isinstance(node.b, Const) and (span := extremes(node, context)) is not None:
+            found[node] = sym(f"division.{len(spans)}")
+            spans.append((found[node], span))
+            return found[node]
+        return rebuild(node, written)
+
+    e = written(e)
+    for symbol, span in spans:
+        context = context.with_span(symbol, span)
+    return e, context
+
+
 def _instances(u: Use, axes: Iterable[int], equal: frozenset[str]) -> tuple[list[Ints], dict[str, Ints]] | None:
     """Values of some axes of an access, and of the symbols, per instance."""
     index = [e for k in axes if (e := u.index[k]) is not None]
@@ -150,7 +175,8 @@ def _instances(u: Use, axes: Iterable[int], equal: frozenset[str]) -> tuple[list
 def _values(names: set[str], context: Context) -> dict[str, Ints] | None:
     """All values that symbols with constant bounds have together, under the conditions on such symbols."""
     ranges = context.ranges
-    conditions = [c for c in context.conditions if _countable(c, ranges)]
+    ends = [lt(sym(n.stmt.var), n.stmt.stop) for n in context.loops if isinstance(n.stmt, For)]
+    conditions = [c for c in (*context.conditions, *ends) if _countable(c, ranges)]
     while True:
         more = {n for c in conditions if not c.free.isdisjoint(names) for n in c.free} - names
         if not more or _size(names | more, ranges) > INSTANCES:

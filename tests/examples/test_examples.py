@@ -91,7 +91,7 @@ def matmul_expected(a: Array, b: Array) -> Expected:
 
 
 def gemm_expected(a: Array, b: Array, bias: Array) -> Expected:
-    return [(np.maximum(a @ b.T + bias, 0), None)]
+    return [(np.maximum(a @ b.T + bias, 0), np.abs(a) @ np.abs(b.T) + np.abs(bias))]
 
 
 def product_expected(a: Array, b: Array) -> Expected:

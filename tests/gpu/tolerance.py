@@ -87,7 +87,10 @@ def _eps(dtype: DType) -> float:
 
 
 def is_exact(fusion: tf.Fusion) -> bool:
-    """True if every function of the fusion has one right result. Reductions count as exact: a kernel states their order."""
+    """True if every function of the fusion has one right result. Reductions count as exact: a kernel states their order, but for tensor cores."""
+    atoms = [tv.schedule.atom for tv in fusion.tensors()]
+    if any(atom is not None and atom.contraction is not None for atom in atoms):
+        return False
     return all(not isinstance(e, Pointwise) or e.op in EXACT or not e.output.dtype.is_float for e in fusion.exprs())
 
 

@@ -155,11 +155,13 @@ gemm(const __grid_constant__ TensorMap map_a, const __grid_constant__ TensorMap 
     if (threadIdx_x == 0) {
       int p_slot = 0, p_parity = 1;
       for (int t = blockIdx_x; t < tiles; t += grid) {
+        const int quotient = floor_divide(t % by_0, min(mo - 2 * (t / by_0), 2));
+        const int rest = floor_modulo(t % by_0, min(mo - 2 * (t / by_0), 2));
         for (int ko = 0; ko < (K + 63) / 64; ++ko) {
           mbarrier_wait(&empty[p_slot], p_parity);
           mbarrier_expect(&full[p_slot], 32768);
-          tma_load_2d(&a_s[p_slot * 128 * 64], &map_a, &full[p_slot], 64 * ko, 256 * (t / by_0) + 128 * floor_modulo(t % by_0, min(mo - 2 * (t / by_0), 2)));
-          tma_load_2d(&b_s[p_slot * 128 * 64], &map_b, &full[p_slot], 64 * ko, 128 * floor_divide(t % by_0, min(mo - 2 * (t / by_0), 2)));
+          tma_load_2d(&a_s[p_slot * 128 * 64], &map_a, &full[p_slot], 64 * ko, 256 * (t / by_0) + 128 * rest);
+          tma_load_2d(&b_s[p_slot * 128 * 64], &map_b, &full[p_slot], 64 * ko, 128 * quotient);
           if (++p_slot == 3) p_slot = 0, p_parity ^= 1;
         }
       }
@@ -171,6 +173,8 @@ gemm(const __grid_constant__ TensorMap map_a, const __grid_constant__ TensorMap 
     int a_slot = 0, a_parity = 0;
     int r_slot = 0, r_parity = 0;
     for (int t = blockIdx_x; t < tiles; t += grid) {
+      const int quotient_1 = floor_divide(t % by_0, min(mo - 2 * (t / by_0), 2));
+      const int rest_1 = floor_modulo(t % by_0, min(mo - 2 * (t / by_0), 2));
       for (int ko = 0; ko < (K + 63) / 64; ++ko) {
         mbarrier_wait(&full[a_slot], a_parity);
         wgmma_fence();
@@ -212,7 +216,7 @@ gemm(const __grid_constant__ TensorMap map_a, const __grid_constant__ TensorMap 
         // RAW: the sub-tile is written
         named_barrier(threadIdx_y, 128);
         if (threadIdx_x == 0) {
-          tma_store_2d(&map_d, &d_s[((threadIdx_y - 1) * 2 + c) * 64 * 64], 128 * floor_divide(t % by_0, min(mo - 2 * (t / by_0), 2)) + 64 * c, 256 * (t / by_0) + 64 * threadIdx_y + 128 * floor_modulo(t % by_0, min(mo - 2 * (t / by_0), 2)) - 64);
+          tma_store_2d(&map_d, &d_s[((threadIdx_y - 1) * 2 + c) * 64 * 64], 128 * quotient_1 + 64 * c, 256 * (t / by_0) + 64 * threadIdx_y + 128 * rest_1 - 64);
           bulk_commit();
         }
       }
