@@ -37,6 +37,17 @@ WAIT fb[0] parity 0
 y[0, threadIdx.x] = copy(a[threadIdx.x])
 WAIT fa[0] parity 0
 """
+COPIES = """\
+  MBARRIER fa[1]
+
+IF threadIdx.x == 0:
+  INIT fa[0] count 32
+SYNC block
+COPY.async b[threadIdx.x] <- x[0, threadIdx.x] width 1
+ARRIVE.async fa[0]
+y[0, threadIdx.x] = copy(0.0)
+y[1, threadIdx.x] = copy(0.0)
+"""
 STORE = """\
 
 b[threadIdx.x] = copy(x[0, threadIdx.x])
@@ -120,3 +131,14 @@ def test_its_twin_is_proved(name: str) -> None:
 def test_threads_that_meet_expect_as_many() -> None:
     certificate = kernel(COUNTS).verify()
     assert "SYNC named 1: threads that meet expect different numbers of threads" in [f"{o.subject}: {o.reason}" for o in certificate.failures]
+
+
+def test_somebody_waits_for_an_arrival_behind_copies() -> None:
+    bad = kernel(COPIES)
+    certificate = bad.verify()
+    assert certificate.verdict is Verdict.REFUTED
+    assert certificate.failures[0].reason == "it exits while an asynchronous copy of its may be in flight"
+    assert "the block exits while 1 arrivals for asynchronous copies are to come" in str(bad.explore(np.ones((2, 32), np.float32)))
+    good = kernel(COPIES + "WAIT fa[0] parity 0\n")
+    assert good.verify().verdict is Verdict.OUTSIDE  # no counterexample
+    assert "all schedules end" in str(good.explore(np.ones((2, 32), np.float32)))
