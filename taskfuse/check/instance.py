@@ -131,7 +131,7 @@ class Run:
                 raise Refuted(f"{e.key[0]}[{e.key[1]}]", "the block may exit while a TMA load is in flight: nobody waits for it", self._who(t, e))
         for (t, queue), batches in (*self.queues.items(), *((k, [v]) for k, v in self.open.items())):
             if queue is Queue.COPY:
-                component = self.engines[t, queue]
+                component = self.engines.get((t, queue), t)  # a thread that only commits has nothing in its batches
                 known = self.clocks[t // self.per * self.per :][: self.per, component].max()  # who waits for an arrival behind them knows, too
                 batches = [[c for c in batch if c[0][component] > known] for batch in batches]
             if any(batches):

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from taskfuse.check import Verdict
+from taskfuse.check.instance import counterexample
 from taskfuse.kir import Kernel, parse_kernel
 
 HEAD = """\
@@ -142,3 +143,7 @@ def test_somebody_waits_for_an_arrival_behind_copies() -> None:
     good = kernel(COPIES + "WAIT fa[0] parity 0\n")
     assert good.verify().verdict is Verdict.OUTSIDE  # no counterexample
     assert "all schedules end" in str(good.explore(np.ones((2, 32), np.float32)))
+
+
+def test_a_thread_may_commit_nothing() -> None:
+    assert counterexample(kernel("\nCOMMIT copy\n"), {}) is None
