@@ -118,7 +118,6 @@ class Run:
         self.queues: dict[tuple[int, Queue], list[list[tuple[Clock, Clock]]]] = {}
         self.open: dict[tuple[int, Queue], list[tuple[Clock, Clock]]] = {}
         self.fences: list[list[tuple[int, int]]] = [[] for _ in range(self.size)]
-        self.covered = [0] * self.size
         self.published: list[list[int]] = [[] for _ in range(self.size)]
         self.released: set[int] = set()
         self.issued = [0] * len(self.owners)
@@ -154,7 +153,8 @@ class Run:
         for (t, queue), batches in (*self.queues.items(), *((k, [v]) for k, v in self.open.items())):
             if queue is Queue.COPY:
                 component = self.engines.get((t, queue), t)  # a thread that only commits has nothing in its batches
-                batches = [[c for c in batch if c[0][component] > self.covered[t]] for batch in batches]
+                known = self.clocks[t // self.per * self.per :][: self.per, component].max()  # who waits for an arrival behind them knows, too
+                batches = [[c for c in batch if c[0][component] > known] for batch in batches]
             if any(batches):
                 raise Refuted(f"thread {t % self.per}", f"it exits while {_OPERATIONS[queue]} of its may be in flight")
         for block, visits in self.visits.items():
@@ -230,9 +230,8 @@ class Run:
                 cell = self._cell(t, e)
                 component = self.engines.get((t, Queue.COPY))
                 if component is not None:
-                    self.covered[t] = self.issued[component]
                     done = self.clocks[t].copy()
-                    done[component] = self.covered[t]
+                    done[component] = self.issued[component]
                     np.maximum(cell.clock, done, out=cell.clock)
                 self._arrive(t, e, cell, 0)
                 return True

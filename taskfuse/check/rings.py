@@ -252,6 +252,11 @@ class Rings:
         self._check_count(full, [(producer, producer.form)])
         self._check_count(empty, [(c, c.releases) for c in consumers], reached(self.program.kernel.cluster, ring.across))
         self._check_bytes(ring)
+        for e in consumers:
+            for visit in visits(e.releases):
+                for n in visit.releases:
+                    if not isinstance(n.stmt, Arrive):  # nobody waits for the last arrivals of consumers
+                        raise NotRing("a consumer arrives when copies are done: the last may be in flight at exit", n)
         for e in ring.endpoints:
             self._check_arrivals(e)
         return ring

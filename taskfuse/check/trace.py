@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from taskfuse.check.fences import Fences, operands
 from taskfuse.check.program import BLOCK_NAMES, CLUSTER_NAMES, COLLECTIVE, THREAD_NAMES
 from taskfuse.ir.scalar import Const, Expr, compile_expr, evaluate
 from taskfuse.ir.types import MemoryType
-from taskfuse.kir import Kernel
-from taskfuse.kir.fragments import MATRIX_ROW_BYTES, MATRIX_ROWS, WGMMA_M, matrices
+from taskfuse.kir import Kernel, stmt_text
+from taskfuse.kir.fragments import MATRIX_ROW_BYTES, MATRIX_ROWS, WGMMA_M, matrices, wgmma_a, wgmma_accumulator
 from taskfuse.kir.limits import MAX_THREADS, WARP
 from taskfuse.kir.nodes import (
     Access,
@@ -51,6 +52,7 @@ from taskfuse.kir.nodes import (
     VectorCopy,
     Wait,
     Wgmma,
+    WgmmaFence,
 )
 
 Ints = NDArray[np.int64]
@@ -146,6 +148,7 @@ class Trace:
         self.sizes = {p.name: p.dtype.itemsize for p in kernel.params if isinstance(p, TensorParam)} | {b.name: b.dtype.itemsize for b in kernel.buffers}
         self.maps = {p.name: p for p in kernel.params if isinstance(p, TensorMapParam)}
         self._extents: dict[str, tuple[int, ...]] = {}
+        self._fences = Fences({name: int(np.prod(self._shape(name))) for name in operands(kernel)}, self.threads)
         self._run(kernel.body, ids)
 
     def _value(self, e: Expr, ids: Ints) -> Ints:
@@ -252,10 +255,10 @@ class Trace:
                     values.append((out.buffer, np.arange(first, first + width), source.buffer, np.arange(0) if at is None else np.arange(at, at + width)))
                 self._emit(stmt, ids, [Queue.COPY] * len(ids), values, write=True)
             case LdMatrix(out=out, source=source):
-                self._access(stmt, out, ids, write=True)
+                self._access(stmt, out, ids, write=True, width=matrices(stmt.matrices, self.sizes[source.buffer]).count)
                 self._rows(stmt, source, ids, write=False)
             case StMatrix(out=out, source=source):
-                self._access(stmt, source, ids, write=False)
+                self._access(stmt, source, ids, write=False, width=matrices(stmt.matrices, self.sizes[out.buffer]).count)
                 self._rows(stmt, out, ids, write=True)
             case Mma(acc=acc, a=a, b=b):
                 for registers in (acc, a, b):
@@ -298,14 +301,15 @@ class Trace:
                 size = int(np.prod(box.box))
                 first = self._elements(source, ids)
                 places = np.stack([self._value(c, ids) for c in coords])
-                targets = [self._box(box, places[:, k]) for k in range(len(ids))]
+                boxes = [self._box(box, places[:, k]) for k in range(len(ids))]
                 self._emit(
                     stmt,
                     ids,
                     [Queue.BULK] * len(ids),
-                    [(source.buffer, np.arange(f, f + size), box.tensor, g) for f, g in zip(first.tolist(), targets, strict=True)],
+                    [(source.buffer, np.arange(f, f + size), box.tensor, g) for f, g in zip(first.tolist(), boxes, strict=True)],
                 )
             case Wgmma(a=a, b=b):
+                self._fenced(stmt, ids)
                 tiles = [
                     (d.base.buffer, self._elements(d.base, ids) + self._value(d.offset, ids) // self.sizes[d.base.buffer], rows * stmt.k)
                     for d, rows in ((a, WGMMA_M), (b, stmt.n))
@@ -314,6 +318,8 @@ class Trace:
                 self._emit(stmt, ids, [Queue.WGMMA] * len(ids), [[(buffer, int(at[k]), size) for buffer, at, size in tiles] for k in range(len(ids))])
             case Commit(queue=queue) | Retire(queue=queue):
                 self._emit(stmt, ids, [queue] * len(ids))
+            case WgmmaFence():
+                self._fences.fence(ids)
             case FenceProxyAsync() | FenceInit():
                 self._emit(stmt, ids, [None] * len(ids))
             case _:
@@ -377,11 +383,27 @@ class Trace:
         memory = self.memory.get(access.buffer)
         if memory is MemoryType.Local and not access.index:
             return
-        place = self._elements(access, ids)
+        place = self._elements(access, ids, width)
+        if memory is MemoryType.Local:
+            self._fences.touch(access.buffer, ids, place, width)
         if memory is None or memory is MemoryType.Local:
             return
         elements: list[Ints] = [np.arange(p, p + width) for p in place.tolist()]
         self._emit(stmt, ids, [access.buffer] * len(ids), elements, write=write)
+
+    def _fenced(self, stmt: Wgmma, ids: Ints) -> None:
+        """Raises :class:`Refuted` if a thread has not fenced its registers of a wgmma."""
+        found, reason = self._fences.missing(ids), "no FENCE wgmma stands before it"
+        for access, what, count in (
+            (stmt.acc, "accumulators", wgmma_accumulator(stmt.n).count),
+            (stmt.a, "operand registers", wgmma_a(stmt.dtype.itemsize).count),
+        ):
+            if found is None and isinstance(access, Access):
+                found = self._fences.open(access.buffer, ids, self._elements(access, ids, count), count)
+                reason = f"no FENCE wgmma stands between an access to its {what} and it"
+        if found is not None:
+            text = stmt_text(stmt, self.kernel)
+            raise Refuted(text.split(" ")[0], reason, f"thread {found}{' in ' + self._role if self._role else ''}: {text}")
 
 
 def samples(kernel: Kernel) -> Iterator[dict[str, int]]:

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from taskfuse.check import Verdict
+from taskfuse.check.instance import counterexample
 from taskfuse.kir import Kernel, parse_kernel
 
 HEAD = """\
@@ -36,6 +37,17 @@ OTHER_LOAD = """\
 WAIT fb[0] parity 0
 y[0, threadIdx.x] = copy(a[threadIdx.x])
 WAIT fa[0] parity 0
+"""
+COPIES = """\
+  MBARRIER fa[1]
+
+IF threadIdx.x == 0:
+  INIT fa[0] count 32
+SYNC block
+COPY.async b[threadIdx.x] <- x[0, threadIdx.x] width 1
+ARRIVE.async fa[0]
+y[0, threadIdx.x] = copy(0.0)
+y[1, threadIdx.x] = copy(0.0)
 """
 STORE = """\
 
@@ -120,3 +132,74 @@ def test_its_twin_is_proved(name: str) -> None:
 def test_threads_that_meet_expect_as_many() -> None:
     certificate = kernel(COUNTS).verify()
     assert "SYNC named 1: threads that meet expect different numbers of threads" in [f"{o.subject}: {o.reason}" for o in certificate.failures]
+
+
+def test_somebody_waits_for_an_arrival_behind_copies() -> None:
+    bad = kernel(COPIES)
+    certificate = bad.verify()
+    assert certificate.verdict is Verdict.REFUTED
+    assert certificate.failures[0].reason == "it exits while an asynchronous copy of its may be in flight"
+    assert "the block exits while 1 arrivals for asynchronous copies are to come" in str(bad.explore(np.ones((2, 32), np.float32)))
+    good = kernel(COPIES + "WAIT fa[0] parity 0\n")
+    assert good.verify().verdict is Verdict.OUTSIDE  # no counterexample
+    assert "all schedules end" in str(good.explore(np.ones((2, 32), np.float32)))
+
+
+def test_a_thread_may_commit_nothing() -> None:
+    assert counterexample(kernel("\nCOMMIT copy\n"), {}) is None
+
+
+RING = """\
+  SHARED r: float32[2, 32] align 128
+  MBARRIER full[2], empty[2]
+
+IF threadIdx.x == 0 && threadIdx.y == 0:
+  FOR i in 0..2:
+    INIT full[i] count COUNT
+    INIT empty[i] count 32
+  FENCE mbarrier_init
+SYNC block
+IF threadIdx.y == 0:
+  p = CURSOR(slots 2, slot 0, parity 0)
+  BRING
+ELSE:
+  c = CURSOR(slots 2, slot 0, parity 1)
+  FOR k in 0..4:
+    WAIT full[c.slot] parity c.parity
+    y[k % 2, threadIdx.x] = copy(1.0)
+    ARRIVE empty[c.slot]
+    c.advance(1)
+"""
+LOAD = """\
+IF threadIdx.x == 0:
+    FOR k in 0..4:
+      WAIT empty[p.slot] parity p.parity
+      EXPECT full[p.slot] bytes 128
+      TMA r[p.slot, 0] <- x.map(k % 2, 0) on full[p.slot]
+      p.advance(1)
+"""
+COPY = """\
+FOR k in 0..4:
+    WAIT empty[p.slot] parity p.parity
+    COPY.async r[p.slot, threadIdx.x] <- x[k % 2, threadIdx.x] width 1
+    ARRIVE.async full[p.slot]
+    p.advance(1)
+"""
+LAST = "a consumer arrives when copies are done: the last may be in flight at exit"
+
+
+@pytest.mark.parametrize(
+    ("bring", "count", "failure"),
+    [
+        (LOAD, 1, "the block exits while 2 TMA loads are in flight"),
+        (LOAD.replace("bytes 128", "bytes 256"), 1, "deadlock"),
+        (COPY, 32, "arrivals for asynchronous copies are to come"),
+    ],
+)
+def test_copies_that_bring_what_a_ring_calls_empty(bring: str, count: int, failure: str) -> None:
+    """Both ends with the other one's parity: whoever copies is the consumer, and nobody waits for the last positions."""
+    bad = kernel(RING.replace("COUNT", str(count)).replace("BRING", bring.rstrip("\n")))
+    certificate = bad.verify()
+    assert certificate.verdict is not Verdict.PROVED
+    assert LAST in [o.reason for o in certificate.failures]
+    assert failure in str(bad.explore(np.ones((2, 32), np.float32)))
