@@ -14,19 +14,21 @@ from taskfuse import MemoryType, atoms
 from taskfuse import ParallelType as P
 
 
-def build(tile_m: int = 128, tile_n: int = 128, stages: int = 4, blocks: int = 4, group: int = 8) -> tf.Fusion:
-    """``relu(a @ b.T + bias)`` of bfloat16 [M, K] and [N, K], with sums and bias in float32, N and K multiples of 8.
+def build(tile_m: int = 128, tile_n: int = 128, stages: int = 4, blocks: int = 4, group: int = 8, dtype: tf.DType = tf.bfloat16) -> tf.Fusion:
+    """``relu(a @ b.T + bias)`` of [M, K] and [N, K], with sums and bias in float32, rounded to bfloat16; rows are multiples of 16 bytes.
 
     Args:
         tile_m, tile_n: of the result, per block; 128 rows of two warpgroups, a multiple of 64 columns up to 256.
         stages: slots of the operands' ring.
         blocks: of the persistent grid: one for each multiprocessor.
         group: rows of tiles that are worked on together, for the second-level cache.
+        dtype: of the operands: 16 bits, or an 8-bit float.
     """
-    tile_k, warpgroups, piece = 64, 2, 64
+    tile_k, step = 128 // dtype.itemsize, 32 // dtype.itemsize  # rows of 128 bytes, of which an instruction takes 32
+    warpgroups, piece = 2, 64
     with tf.Fusion("gemm") as fusion:
-        a = tf.define_tensor(["M", tf.dim("K", multiple_of=8)], dtype=tf.bfloat16, name="a")
-        b = tf.define_tensor([tf.dim("N", multiple_of=8), "K"], dtype=tf.bfloat16, name="b")
+        a = tf.define_tensor(["M", tf.dim("K", multiple_of=16 // dtype.itemsize)], dtype=dtype, name="a")
+        b = tf.define_tensor([tf.dim("N", multiple_of=8), "K"], dtype=dtype, name="b")
         bias = tf.define_tensor(["N"], dtype=tf.float32, name="bias")
         acc = tf.matmul(a, b.T, dtype=tf.float32)  # b.T is a view: no code
         total = acc + bias
@@ -55,8 +57,8 @@ def build(tile_m: int = 128, tile_n: int = 128, stages: int = 4, blocks: int = 4
         tv.set_atom(atoms.TMA_LOAD, (3, 4))
 
     # The product: each warpgroup 64 rows; one batch of wgmma is in flight while the next is issued.
-    acc.split(3, tile_m // warpgroups).split(-1, 16).reorder({6: 4})  # [wave, block, ko, warpgroup, k16, m64, n, k]
-    acc.set_atom(atoms.wgmma(64, tile_n, 16), (5, 6, 7))
+    acc.split(3, tile_m // warpgroups).split(-1, step).reorder({6: 4})  # [wave, block, ko, warpgroup, step, m64, n, k]
+    acc.set_atom(atoms.wgmma(64, tile_n, step), (5, 6, 7))
     acc.axis(3).parallelize(P.TIDy)
     acc.axis(4).parallelize(P.Unroll)
     acc.in_flight(1)

@@ -8,7 +8,7 @@ from taskfuse.check.certificate import Layer, Obligation, Verdict
 from taskfuse.check.enumeration import extremes, named
 from taskfuse.check.linear import Linear
 from taskfuse.check.program import Context, Node, Program, conjuncts
-from taskfuse.ir.scalar import Expr, FloorDiv, Mod, Sum, ge, lt, not_, prove
+from taskfuse.ir.scalar import FALSE, Expr, FloorDiv, Mod, Sum, ge, lt, not_, prove
 from taskfuse.ir.types import MemoryType
 from taskfuse.kir import Kernel, fragments
 from taskfuse.kir.nodes import Access, AsyncCopy, Choose, Compute, LdMatrix, Mma, Shuffle, StMatrix, TensorParam, TmaLoad, TmaStore, VectorCopy, Wgmma
@@ -90,7 +90,7 @@ def touched(node: Node) -> Iterator[tuple[Access, int, Context]]:
             yield out, 1, context
         case Choose(out=out, cases=cases):
             for k, case in enumerate(cases):
-                if isinstance(case.operand, Access) and case.operand.index:
+                if isinstance(case.operand, Access) and case.operand.index and case.cond is not FALSE:
                     yield case.operand, 1, context.under((*(not_(c.cond) for c in cases[:k]), case.cond))
             yield out, 1, context
         case VectorCopy(out=out, source=source, width=width):

@@ -4,6 +4,7 @@
 Programming Guide, "Mathematical Functions") through each fusion. An example of exact functions gives the simulator's bits.
 """
 
+import warnings
 from collections.abc import Sequence
 
 import numpy as np
@@ -13,6 +14,7 @@ pytest.importorskip("torch", reason="needs torch")
 
 import taskfuse as tf
 from examples import pipeline
+from taskfuse.errors import TaskfuseWarning
 from tests.examples.test_examples import CASES, Case, ulp
 from tests.gpu.device import poisoned, same, to_device, to_numpy
 from tests.gpu.tolerance import is_exact
@@ -117,7 +119,9 @@ def test_fast_math_is_near(case: Case) -> None:
 def test_debug_builds_give_the_same_bits(case: Case) -> None:
     fusion = case.build()
     args = [to_device(a) for a in case.arguments(case.shapes[0])]
-    plain, debug = tf.compile(fusion, backend="cuda")(*args), tf.compile(fusion, backend="cuda", debug=True)(*args)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "(?s).*registers spill", TaskfuseWarning)  # of a debug build: slow, not wrong
+        plain, debug = tf.compile(fusion, backend="cuda")(*args), tf.compile(fusion, backend="cuda", debug=True)(*args)
     assert all(a.equal(b) for a, b in zip(plain, debug, strict=True))
 
 
