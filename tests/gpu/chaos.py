@@ -20,7 +20,7 @@ import numpy as np
 import torch
 
 import taskfuse as tf
-from taskfuse.errors import TaskfuseError, TaskfuseWarning
+from taskfuse.errors import LaunchError, TaskfuseError, TaskfuseWarning
 from taskfuse.kir import walk
 from taskfuse.kir.nodes import Wait
 from taskfuse.testing import seeded_case
@@ -56,6 +56,8 @@ def check(seed: int, mix: Mix, launches: int) -> Result:
                         return seed, "the first launch is not what the simulator gives", True
                 elif not all(bool((a == b).all()) for a, b in zip(first, bits, strict=True)):
                     return seed, f"launch {launch} differs from the first", True
+    except LaunchError as error:
+        return seed, None if "TMA cannot" in str(error) else f"{type(error).__name__}: {error}", "TMA cannot" not in str(error)
     except (TaskfuseError, RuntimeError) as error:
         return seed, f"{type(error).__name__}: {error}", True
     return seed, None, True
