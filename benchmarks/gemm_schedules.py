@@ -5,13 +5,11 @@
 
 from __future__ import annotations
 
-import statistics
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import torch
-from matmul import CALLS, ROUNDS, captured
-from reporting import parser, publish
+from reporting import in_turn, parser, publish
 
 import taskfuse as tf
 from examples import gemm, gemm_cluster, gemm_pingpong
@@ -26,21 +24,6 @@ SCHEDULES: dict[str, Callable[[], tf.Fusion]] = {
 FP8_SIZES = ((4096, 4096, 2048), (4096, 4096, 4096))
 
 
-def measure(calls: Sequence[Callable[[], object]]) -> list[float]:
-    """Microseconds of each call, replayed in turn."""
-    graphs = [captured(call) for call in calls]
-    times: list[list[float]] = [[] for _ in graphs]
-    for _ in range(ROUNDS):
-        for graph, found in zip(graphs, times, strict=True):
-            start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-            start.record()
-            graph.replay()
-            end.record()
-            end.synchronize()
-            found.append(start.elapsed_time(end) * 1e3 / CALLS)
-    return [statistics.median(t) for t in times]
-
-
 def check(name: str, out: torch.Tensor, a: torch.Tensor, b: torch.Tensor, bias: torch.Tensor | None) -> float:
     """The greatest error relative to the sum of a term's sizes; exits if an element is wrong. Hopper sums products of 8-bit floats in fewer bits."""
     x, y = a.float(), b.float().T
@@ -51,6 +34,23 @@ def check(name: str, out: torch.Tensor, a: torch.Tensor, b: torch.Tensor, bias: 
     if not bool((error <= wanted.abs() * 2**-8 + size * (2**-10 if a.element_size() == 1 else 2**-20)).all()):
         sys.exit(f"{name}: off by {float((error / size).max()):.1e} of the sizes of the terms")
     return float((error / size).max())
+
+
+def eight_bits(m: int, n: int, k: int, tile_n: int, stages: int) -> str:
+    """One line: operands of e4m3."""
+    a, b = (torch.randn(rows, k, device="cuda").to(torch.float8_e4m3fn) for rows in (m, n))
+    bias, one = torch.randn(n, device="cuda"), torch.ones((), device="cuda")
+    run = tf.compile(gemm.build(tile_n=tile_n, stages=stages, blocks=132, group=16, dtype=tf.float8_e4m3), backend="cuda")
+    out = torch.full((m, n), float("nan"), device="cuda", dtype=torch.bfloat16)
+    run(a, b, bias, out=out)
+    error = check("fp8", out, a, b, bias)
+
+    def scaled(fast: bool) -> object:
+        return torch._scaled_mm(a, b.T, scale_a=one, scale_b=one, out_dtype=torch.bfloat16, use_fast_accum=fast)
+
+    ours, fast, exact = in_turn([lambda: run(a, b, bias, out=out), lambda: scaled(True), lambda: scaled(False)])
+    ratios = f"theirs {fast:9.2f} ({fast / ours:.3f}) and {exact:9.2f} ({exact / ours:.3f})"
+    return f"  {f'{m} {n} {k}':18} {f'128x{tile_n}, {stages} stages':18} {ours:9.2f} us, {ratios}, error {error:.1e}"
 
 
 def main() -> None:
@@ -65,27 +65,10 @@ def main() -> None:
             run, out = tf.compile(build(), backend="cuda"), torch.full((m, n), float("nan"), device="cuda", dtype=torch.bfloat16)
             run(a, b, out=out)
             error = check(name, out, a, b, None)
-            ours, mm = measure([lambda run=run, out=out, a=a, b=b: run(a, b, out=out), lambda a=a, b=b, out=theirs: torch.mm(a, b.T, out=out)])
+            ours, mm = in_turn([lambda run=run, out=out, a=a, b=b: run(a, b, out=out), lambda a=a, b=b, out=theirs: torch.mm(a, b.T, out=out)])
             lines.append(f"  {f'{m} {n} {k}':18} {name:30} {ours:9.2f} {mm:9.2f} {mm / ours:6.3f} {error:8.1e}")
     lines += ["relu(a @ b.T + bias) of e4m3, beside torch._scaled_mm (no bias, no relu), with and without its fast accumulation"]
-    one = torch.ones((), device="cuda")
-    for m, n, k in FP8_SIZES:
-        a, b = (torch.randn(rows, k, device="cuda").to(torch.float8_e4m3fn) for rows in (m, n))
-        bias = torch.randn(n, device="cuda")
-        for tile_n, stages in ((128, 6), (256, 4)):
-            run = tf.compile(gemm.build(tile_n=tile_n, stages=stages, blocks=132, group=16, dtype=tf.float8_e4m3), backend="cuda")
-            out = torch.full((m, n), float("nan"), device="cuda", dtype=torch.bfloat16)
-            run(a, b, bias, out=out)
-            error = check("fp8", out, a, b, bias)
-
-            def scaled(fast: bool, a: torch.Tensor = a, b: torch.Tensor = b) -> torch.Tensor:
-                return torch._scaled_mm(a, b.T, scale_a=one, scale_b=one, out_dtype=torch.bfloat16, use_fast_accum=fast)
-
-            calls = [lambda run=run, out=out, a=a, b=b, v=bias: run(a, b, v, out=out), lambda f=scaled: f(True), lambda f=scaled: f(False)]
-            ours, fast, exact = measure(calls)
-            name = f"128x{tile_n}, {stages} stages"
-            ratios = f"theirs {fast:9.2f} ({fast / ours:.3f}) and {exact:9.2f} ({exact / ours:.3f})"
-            lines.append(f"  {f'{m} {n} {k}':18} {name:18} {ours:9.2f} us, {ratios}, error {error:.1e}")
+    lines += [eight_bits(m, n, k, tile_n, stages) for m, n, k in FP8_SIZES for tile_n, stages in ((128, 6), (256, 4))]
     publish("gemm_schedules", lines, options)
 
 

@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from reporting import parser, publish
+from reporting import in_turn, parser, publish
 
 import taskfuse as tf
 from taskfuse.schedulers import MatmulConfig
@@ -49,7 +49,6 @@ ACTIVATIONS: dict[str, tuple[Callable[[tf.TensorView], tf.TensorView], Callable[
     "gelu": (tf.gelu_tanh, lambda x: torch.nn.functional.gelu(x, approximate="tanh")),
 }
 PARTS = ("sizes", "fused", "layouts", "random")
-CALLS, ROUNDS = 10, 20
 BUCKETS_US = (8, 15, 30, 60, 120)
 
 
@@ -146,18 +145,9 @@ class Bench:
         out = torch.full((job.m, job.n), float("nan"), device="cuda", dtype=torch.bfloat16)
         run(*args, out=out)
         error = check(job, args, out)
-        graphs = [captured(lambda: run(*args, out=out)), *(captured(lambda f=f: f(args)) for f in theirs)]
-        times: list[list[float]] = [[] for _ in graphs]
-        for _ in range(ROUNDS):
-            for graph, found in zip(graphs, times, strict=True):
-                start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-                start.record()
-                graph.replay()
-                end.record()
-                end.synchronize()
-                found.append(start.elapsed_time(end) * 1e3 / CALLS)
+        times = in_turn([lambda: run(*args, out=out), *(lambda f=f: f(args) for f in theirs)])
         check(job, args, out)
-        return built, [statistics.median(t) for t in times], error
+        return built, times, error
 
 
 def operands(job: Job, args: Sequence[torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
@@ -176,20 +166,6 @@ def check(job: Job, args: Sequence[torch.Tensor], out: torch.Tensor) -> float:
         worst = int(torch.nan_to_num(error, nan=math.inf).argmax())
         sys.exit(f"{job}: element {divmod(worst, job.n)} is {out.flatten()[worst]}, not {wanted.flatten()[worst]}")
     return float((error / size).max())
-
-
-def captured(call: Callable[[], object]) -> torch.cuda.CUDAGraph:
-    """A graph of 10 calls."""
-    for _ in range(3):
-        call()
-    torch.cuda.synchronize()
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        for _ in range(CALLS):
-            call()
-    graph.replay()
-    torch.cuda.synchronize()
-    return graph
 
 
 def mm(job: Job) -> Callable[[Sequence[torch.Tensor]], object]:

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 RESULTS = Path(__file__).parent / "results"
+CALLS, ROUNDS = 10, 20
 L2_BYTES = 64 << 20  # larger than the second-level cache of any GPU that these scripts have run on
 
 
@@ -43,6 +44,35 @@ def publish(name: str, lines: Sequence[str], options: argparse.Namespace) -> Non
     print(text, flush=True)
     if options.write:
         (RESULTS / f"{name}.txt").write_text(text + "\n", encoding="utf-8")
+
+
+def captured(call: Callable[[], object]) -> torch.cuda.CUDAGraph:
+    """A graph of 10 calls."""
+    for _ in range(3):
+        call()
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        for _ in range(CALLS):
+            call()
+    graph.replay()
+    torch.cuda.synchronize()
+    return graph
+
+
+def in_turn(calls: Sequence[Callable[[], object]]) -> list[float]:
+    """Microseconds of each call: the median of 20 replays of a graph of 10, all graphs replayed in turn, so that throttling hits them alike."""
+    graphs = [captured(call) for call in calls]
+    times: list[list[float]] = [[] for _ in graphs]
+    for _ in range(ROUNDS):
+        for graph, found in zip(graphs, times, strict=True):
+            start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+            start.record()
+            graph.replay()
+            end.record()
+            end.synchronize()
+            found.append(start.elapsed_time(end) * 1e3 / CALLS)
+    return [statistics.median(t) for t in times]
 
 
 def gpu_median(runs: Sequence[Callable[[], object]], rounds: int = 30) -> float:
