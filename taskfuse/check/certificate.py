@@ -131,7 +131,7 @@ class Certificate:
             verdict=first.verdict.value,
             reason=f"{first.subject}: {first.reason}",
             notes=(*first.notes, *more),
-            help="str(certificate) lists every obligation",
+            help="str(certificate) lists every obligation; unsafe=True compiles the kernel all the same",
         )
 
     def __str__(self) -> str:

@@ -79,7 +79,12 @@ def frame_of(plan: list[PNode], stmt: PStmt) -> list[PNode]:
 
 
 def drain_at_exit(plan: list[PNode], stmt: PStmt, queue: Queue) -> None:
-    """Retire all batches before the role ends: no thread leaves while its batches read Shared memory or write results."""
+    """Retire all batches of bulk stores before the role ends: no thread leaves while they read Shared memory or write results.
+
+    Batches of other queues are read by the threads that start them, which retire them first.
+    """
+    if queue is not Queue.BULK:
+        return
     frame = frame_of(plan, stmt)
     drain = PSync((Retire(queue, 0),))
     if not (frame and isinstance(last := frame[-1], PSync) and last.stmts == drain.stmts):

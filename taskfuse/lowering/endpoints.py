@@ -128,8 +128,7 @@ class Endpoints:
             self._check_registers(ch, [s for s in issued if queue_of(s.tv) is queue])
             users = [k for k, n in enumerate(first[0]) if any(queue_of(s.tv) is queue for s in _below(n))]
             open_batch(first[0], users[0], queue)
-            if queue is Queue.BULK:
-                drain_at_exit(plan, issued[0], queue)
+            drain_at_exit(plan, issued[0], queue)
         inits = [CursorInit(c, ch.stages, 0, parity)]
         if lag:
             inits.append(CursorInit(_behind(end), ch.stages, 0, parity))

@@ -141,8 +141,7 @@ class Synchronizer:
             assert use.queue is not None
             at = open_batch(block.nodes, block.nodes.index(node), use.queue)
             close_batch(block.nodes, at, use.queue)
-            if use.queue is Queue.BULK:
-                drain_at_exit(plan, use.stmt, use.queue)
+            drain_at_exit(plan, use.stmt, use.queue)
 
     def _choose_forms(self, nodes: list[PNode]) -> None:
         """The form of each barrier that is in the plan already."""
