@@ -18,6 +18,7 @@ from taskfuse.ir.scalar import Const, Expr, is_multiple
 from taskfuse.ir.storage import has_code, storage_operands, storage_reads, storage_uses
 from taskfuse.ir.tensor import TensorView
 from taskfuse.location import caller
+from taskfuse.schedulers.schedule import has_schedule
 
 TMA_BYTES = 16
 """Strides of a tensor that the copy engine reads or writes, in bytes, are multiples of this."""
@@ -137,7 +138,7 @@ def find(fusion: Fusion) -> Product:
 
 
 def _contraction(fusion: Fusion) -> Reduction:
-    if any(tv.schedule.transforms or tv.schedule.ptypes or tv.schedule.inline or tv.task is not None for tv in fusion.tensors()):
+    if has_schedule(fusion):
         raise unsupported(fusion, "it has a schedule already", "call the scheduler first")
     found = [e for e in fusion.exprs() if isinstance(e, Reduction)]
     if len(found) != 1:

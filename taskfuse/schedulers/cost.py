@@ -15,11 +15,8 @@ from math import ceil, prod
 from taskfuse.ir.atoms import WGMMA_ROWS
 from taskfuse.kir.limits import SHARED_BYTES
 from taskfuse.schedulers.config import SPAN, STAGED_COLUMNS, MatmulConfig
+from taskfuse.schedulers.machine import CLOCK_MHZ, DRAM_BYTES_PER_US, LAUNCH_US, SMS
 
-SMS = 132
-"""Streaming multiprocessors of an H200."""
-CLOCK_MHZ = 1700
-"""Clock under load: the power limit holds it below the 1980 MHz that the chip reaches otherwise."""
 TENSOR_FLOP_PER_CYCLE = {2: 4096, 1: 8192}
 """Dense multiply-adds of one multiprocessor, times 2, by the bytes of an element (NVIDIA H100 white paper: 989 TFLOP/s of bf16 at 1830 MHz)."""
 TENSOR_EFFICIENCY = 0.88
@@ -28,10 +25,6 @@ SHARED_BYTES_PER_CYCLE = 128
 """One access of a multiprocessor to Shared memory, 32 banks of 4 bytes."""
 L2_BYTES_PER_CYCLE = 56
 """From the second-level cache to each multiprocessor while all load; 64 at most."""
-DRAM_BYTES_PER_US = 4.3e6
-"""Measured by a pointwise kernel."""
-LAUNCH_US = 2.5
-"""From one kernel of a graph to the next, barriers and first load included."""
 EPILOGUE_CYCLES = 700
 """To drain the last wgmma, and to begin the next tile."""
 PIECE_CYCLES = 220

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import prod
 
 from taskfuse.dtypes import bfloat16, float16, float32
 from taskfuse.ir.fusion import Fusion
-from taskfuse.ir.scalar import Expr, evaluate, free_symbols
 from taskfuse.schedulers.config import MatmulConfig
 from taskfuse.schedulers.contraction import Product, find, unsupported
-from taskfuse.schedulers.cost import SMS, Estimate, Problem, estimate, rank
+from taskfuse.schedulers.cost import Estimate, Problem, estimate, rank
+from taskfuse.schedulers.machine import SMS
+from taskfuse.schedulers.schedule import Sizes
 from taskfuse.schedulers.script import Script
 from taskfuse.schedulers.warp_specialized import WarpSpecialized
 
 OPERANDS = (bfloat16, float16)
 """Dtypes of operands; sums are float32."""
-ASSUMED = 4096
-"""The extent that the cost model assumes where nothing is known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +31,7 @@ class MatmulSchedule:
         alternatives: all that it chose from, the fastest first.
         given: true if the caller gave the parameters.
         code: the scheduling calls, as Python that takes the unscheduled fusion as ``fusion``.
+        scheduler: its name.
     """
 
     config: MatmulConfig
@@ -39,6 +40,12 @@ class MatmulSchedule:
     alternatives: tuple[Estimate, ...]
     given: bool
     code: str
+    scheduler: str = "matmul"
+
+    @property
+    def us(self) -> float:
+        """Microseconds that the cost model expects."""
+        return self.estimate.us
 
     def explain(self, shown: int = 5) -> str:
         """Why this schedule: the problem, the choice, and the ``shown`` fastest candidates by the cost model."""
@@ -80,7 +87,7 @@ def matmul(fusion: Fusion, config: MatmulConfig | None = None, *, sizes: Mapping
     if product.a.tensor.dtype not in OPERANDS or product.result.dtype is not float32:
         kind = f"products of {product.a.tensor.dtype.name} in {product.result.dtype.name}"
         raise unsupported(fusion, kind, f"multiply {' or '.join(d.name for d in OPERANDS)} in float32: tf.matmul(a, b, dtype=tf.float32)")
-    problem = _problem(fusion, product, sizes or {}, sms)
+    problem = _problem(fusion, product, sizes, sms)
     alternatives = tuple(rank(problem))
     chosen = alternatives[0].config if config is None else config
     chosen.check_fits(problem.itemsize, problem.staged)
@@ -89,18 +96,9 @@ def matmul(fusion: Fusion, config: MatmulConfig | None = None, *, sizes: Mapping
     return MatmulSchedule(chosen, problem, estimate(problem, chosen), alternatives, config is not None, script.text)
 
 
-def _problem(fusion: Fusion, product: Product, sizes: Mapping[str, int], sms: int) -> Problem:
-    strange = sorted(sizes.keys() - fusion.dims.keys())
-    if strange:
-        raise unsupported(fusion, f"sizes has '{strange[0]}', which is no dimension of it", f"its dimensions are: {', '.join(fusion.dims) or 'none'}")
-
-    def extent(e: Expr) -> int:
-        values = {name: sizes.get(name, min(max(ASSUMED, fusion.dims[name].min), fusion.dims[name].max or ASSUMED)) for name in free_symbols(e)}
-        return max(1, int(evaluate(e, values)))
-
-    batch = 1
-    for position in product.batch:
-        batch *= extent(product.extent(position))
+def _problem(fusion: Fusion, product: Product, sizes: Mapping[str, int] | None, sms: int) -> Problem:
+    extent = Sizes(fusion, sizes)
     staged = sum(out.is_bulk for out in product.outputs)
     m, n, k = (extent(product.extent(p)) for p in (product.m, product.n, product.k))
+    batch = prod(extent(product.extent(position)) for position in product.batch)
     return Problem(m, n, k, batch, product.a.tensor.dtype.itemsize, staged, len(product.outputs) - staged, sms)

@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 import taskfuse as tf
 from taskfuse.kir.limits import SHARED_BYTES
 from taskfuse.schedulers import MatmulConfig
-from taskfuse.schedulers.cost import SMS, TILES, Problem, candidates, estimate, rank
+from taskfuse.schedulers.cost import TILES, Problem, candidates, estimate, rank
+from taskfuse.schedulers.machine import SMS
 from tests.schedulers.products import Product
 
 EXTENT = st.integers(1, 8192)

@@ -1,0 +1,14 @@
+"""What cost models know of the GPU: measured on an H200; ``benchmarks/`` has the scripts that measure it again."""
+
+from __future__ import annotations
+
+from typing import Final
+
+SMS: Final = 132
+"""Streaming multiprocessors of an H200."""
+CLOCK_MHZ: Final = 1700
+"""Clock under load: the power limit holds it below the 1980 MHz that the chip reaches otherwise."""
+DRAM_BYTES_PER_US: Final = 4.3e6
+"""Measured by a pointwise kernel."""
+LAUNCH_US: Final = 2.5
+"""From one kernel of a graph to the next, barriers and first load included."""

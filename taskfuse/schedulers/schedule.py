@@ -1,0 +1,73 @@
+"""What all schedulers share: what they are told of the sizes, what they give back, and how one says that a fusion is not of its kind.
+
+A scheduler is a function ``scheduler(fusion, config=None, *, sizes=None)``. It changes ``fusion`` by public scheduling calls, written down by a
+:class:`~taskfuse.schedulers.script.Script`, and returns a :class:`Schedule`. A fusion that it does not take it leaves as it was, and raises
+:class:`~taskfuse.errors.UnsupportedError`; ``taskfuse/schedulers/auto.py`` then asks the next one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from taskfuse.errors import UnsupportedError
+from taskfuse.ir.fusion import Fusion
+from taskfuse.ir.scalar import Expr, evaluate, free_symbols
+from taskfuse.location import caller
+
+ASSUMED = 4096
+"""The extent that cost models assume where nothing is known."""
+
+
+class Schedule(Protocol):
+    """What a scheduler did."""
+
+    @property
+    def scheduler(self) -> str:
+        """Name of the scheduler in ``tf.schedulers``."""
+        ...
+
+    @property
+    def us(self) -> float:
+        """Microseconds that its cost model expects."""
+        ...
+
+    @property
+    def code(self) -> str:
+        """The scheduling calls, as Python that takes the unscheduled fusion as ``fusion``."""
+        ...
+
+    def explain(self) -> str:
+        """Why this schedule: the problem, the choice, what else was considered."""
+        ...
+
+
+class Sizes:
+    """Numbers for the extents of a fusion: those given, else what is known of a dimension, nearest to :data:`ASSUMED`.
+
+    Args:
+        given: values of dimensions.
+
+    Raises:
+        UnsupportedError: ``given`` names what is no dimension of ``fusion``.
+    """
+
+    def __init__(self, fusion: Fusion, given: Mapping[str, int] | None) -> None:
+        given = given or {}
+        strange = sorted(given.keys() - fusion.dims.keys())
+        if strange:
+            dims = f"its dimensions are: {', '.join(fusion.dims) or 'none'}"
+            reason = f"sizes has '{strange[0]}', which is no dimension of it"
+            raise UnsupportedError(what=f"a schedule of fusion '{fusion.name}'", reason=reason, help=dims, location=caller())
+        self._values = {name: given.get(name, min(max(ASSUMED, d.min), d.max or ASSUMED)) for name, d in fusion.dims.items()}
+
+    def __call__(self, extent: Expr) -> int:
+        """The number of an extent, 1 or more."""
+        return max(1, int(evaluate(extent, {name: self._values[name] for name in free_symbols(extent)})))
+
+
+def has_schedule(fusion: Fusion) -> bool:
+    """Whether a scheduling call was made on ``fusion`` or on its tasks."""
+    return any(
+        tv.task is not None or tv.schedule.transforms or tv.schedule.ptypes or tv.schedule.inline or tv.schedule.memory is not None for tv in fusion.tensors()
+    )
