@@ -39,7 +39,6 @@ def test_the_faster_of_two_is_taken() -> None:
     assert torch.allclose(out.float(), expected.float(), rtol=2**-7, atol=1e-2)
 
 
-@pytest.mark.usefixtures("gpu")
 def test_times_are_those_of_the_gpu() -> None:
     """A call that does eight times as much takes longer, and none is faster than its bytes at 20 TB/s, which is what caches give."""
     runs: list[object] = []
