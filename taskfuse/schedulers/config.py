@@ -136,7 +136,9 @@ class MatmulConfig:
         if self.tile_k * itemsize != SPAN:
             raise self.error(f"tile_k = {self.tile_k} of elements of {itemsize} bytes", f"use {SPAN // itemsize}: {SPAN} bytes, a row of the swizzle")
         if columns_contiguous and self.tile_n * itemsize % SPAN:
-            raise self.error(f"tile_n = {self.tile_n} of a factor with n contiguous", f"use a multiple of {SPAN // itemsize}: {SPAN} bytes, a row of the swizzle")
+            raise self.error(
+                f"tile_n = {self.tile_n} of a factor with n contiguous", f"use a multiple of {SPAN // itemsize}: {SPAN} bytes, a row of the swizzle"
+            )
         needed = self.shared_bytes(itemsize, staged)
         if needed > SHARED_BYTES:
             raise self.error(f"it takes {needed} bytes of Shared memory, and a block has {SHARED_BYTES}", "use fewer stages or a smaller tile")
