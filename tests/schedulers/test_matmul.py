@@ -9,9 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import taskfuse as tf
+from taskfuse.check import Verdict
 from taskfuse.cuda.resources import Resources
-from taskfuse.schedulers import MatmulConfig
-from tests.schedulers.products import SMALL, TWO, Product, operands, simulated, swapped
+from taskfuse.schedulers import MatmulConfig, MatmulKind
+from tests.schedulers.products import SMALL, TWO, Product, fitted, operands, simulated, swapped
 
 EPILOGUES = ("", "bias", "relu", "rows bias gelu", "residual silu", "scale bias relu", "square bias", "residual rows scale square relu")
 
@@ -51,6 +52,57 @@ CONFIGS = (
 @pytest.mark.parametrize("config", CONFIGS, ids=lambda c: f"{c.tile_m}x{c.tile_n}")
 def test_parameters(config: MatmulConfig) -> None:
     simulated(Product("bias relu"), config, {"M": 264, "N": 136, "K": 264}, seed=3)
+
+
+TURNS = MatmulConfig(64, 64, 64, 2, stages=3, blocks=2, kind=MatmulKind.PINGPONG)
+PAIRS = MatmulConfig(128, 64, 64, 2, stages=3, blocks=4, cluster=2)
+KINDS = {
+    "two": TWO,
+    "turns": TURNS,
+    "three in turn": replace(TURNS, warpgroups=3, stages=4),
+    "two rows in turn": replace(TURNS, tile_m=128, tile_n=32),
+    "clusters": PAIRS,
+    "clusters of narrow tiles": replace(PAIRS, tile_m=64, tile_n=16, warpgroups=1),
+    "clusters in turn": replace(TURNS, blocks=4, cluster=2),
+}
+
+
+@pytest.mark.parametrize("epilogue", ["rows bias gelu", "square residual"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_kinds(kind: str, epilogue: str) -> None:
+    """Rounds that are full, ragged, of one tile; clusters of which one block has nothing; each kernel is proved for all sizes."""
+    sizes = [(264, 136, 136), (65, 72, 64), (1, 8, 8)]
+    kernel = simulated(
+        Product(epilogue, out=tf.float32 if "square" in epilogue else tf.bfloat16), KINDS[kind], *({"M": m, "N": n, "K": k} for m, n, k in sizes)
+    )
+    assert kernel.verify().verdict is Verdict.PROVED
+
+
+TYPES = (
+    Product("scale bias", tf.float8_e4m3, tf.bfloat16),
+    Product("rows relu", tf.float8_e4m3, tf.float8_e4m3),
+    Product("scale", tf.float8_e5m2, tf.float16),
+    Product("bias", tf.int8, tf.int32),
+    Product("", tf.uint8, tf.int32),
+    Product("scale", tf.int8, tf.float16),
+    Product("bias gelu", tf.float32, tf.float32),
+    Product("residual", tf.float32, tf.bfloat16),
+)
+
+
+@pytest.mark.parametrize("kind", ["two", "turns", "clusters"])
+@pytest.mark.parametrize("product", TYPES, ids=lambda p: f"{p.dtype} {p.out}")
+def test_types(product: Product, kind: str) -> None:
+    kernel = simulated(product, KINDS[kind], {"M": 130, "N": 80, "K": 144})
+    assert kernel.verify().verdict is Verdict.PROVED
+
+
+@pytest.mark.parametrize("layout", ["kn", "mk", "mn"])
+@pytest.mark.parametrize("kind", ["turns", "clusters"])
+def test_layouts_of_kinds(kind: str, layout: str) -> None:
+    """Of a factor with the other axis contiguous a slot has several boxes; clusters share each of them."""
+    kernel = simulated(Product("bias", layout=layout), replace(KINDS[kind], tile_n=128), {"M": 136, "N": 200, "K": 72})
+    assert kernel.verify().verdict is Verdict.PROVED
 
 
 @pytest.mark.parametrize(
@@ -139,12 +191,17 @@ def test_inputs_of_the_epilogue_that_are_read_twice() -> None:
         (Product("residual bias gelu"), MatmulConfig(128, 256)),
         (Product("relu"), MatmulConfig(256, 128)),
         (Product("rows bias relu", out=tf.float32, layout="mn"), MatmulConfig(128, 128)),
+        (Product("bias relu"), MatmulConfig(128, 128, kind=MatmulKind.PINGPONG)),
+        (Product("bias relu"), MatmulConfig(cluster=2)),
+        (Product("scale bias", tf.float8_e4m3), MatmulConfig()),
+        (Product("", tf.int8, tf.int32), MatmulConfig(128, 128)),
+        (Product("relu"), MatmulConfig(64, 16, warpgroups=1, stages=8)),
     ],
-    ids=["bias", "residual", "256x128", "float32"],
+    ids=["bias", "residual", "256x128", "float32", "turns", "clusters", "e4m3", "int8", "narrow"],
 )
 def test_the_compiler_neither_spills_nor_serializes(product: Product, config: MatmulConfig) -> None:
     fusion = product.fusion()
-    tf.schedulers.matmul(fusion, config)
+    tf.schedulers.matmul(fusion, fitted(config, product.dtype))
     found = tf.lower(fusion).resources().compiled
     assert isinstance(found, Resources)
     assert (found.spill_stores, found.spill_loads, found.stack) == (0, 0, 0)
