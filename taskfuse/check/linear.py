@@ -135,7 +135,9 @@ class Linear:
             case FloorDiv(a, b) if self.nonnegative(b - 1, depth - 1):
                 yield a - b * atom
                 yield b * atom + b - 1 - a
-                if self.nonnegative(a, depth - 1):
+                if b.free and self.nonnegative(a - b, depth - 1):
+                    yield atom - 1
+                elif self.nonnegative(a, depth - 1):
                     yield atom
                 if b.free:
                     yield from (most - atom for most in self._most(a, b, depth))

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
@@ -104,8 +105,13 @@ class Product:
             assert out.shape == wanted.shape
             assert out.dtype == tv.dtype.numpy
             error = np.abs(out.astype(np.float64) - wanted)
-            allowed = 0 if tv.dtype.is_integer else 2.0**-tv.dtype.precision * np.abs(wanted) + sums * (size + 1)
+            allowed = 0 if tv.dtype.is_integer else rounding(tv.dtype, wanted) + sums * (size + 1)
             assert (error <= allowed).all(), f"{np.max(error)} at {np.unravel_index(np.argmax(error - allowed), out.shape)}"
+
+
+def rounding(dtype: tf.DType, values: Array) -> Array:
+    """What rounding to ``dtype`` may take from each value, or add to it."""
+    return np.maximum(2.0**-dtype.precision * np.abs(values), float(ml_dtypes.finfo(dtype.numpy).smallest_subnormal) / 2)
 
 
 def swapped(tv: tf.TensorView) -> tf.TensorView:

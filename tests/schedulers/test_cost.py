@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 import taskfuse as tf
 from taskfuse.kir.limits import SHARED_BYTES
-from taskfuse.schedulers import MatmulConfig
+from taskfuse.schedulers import MatmulConfig, MatmulKind
 from taskfuse.schedulers.cost import SHAPES, SHARED_TILES, Problem, candidates, estimate, rank
 from taskfuse.schedulers.machine import SMS
 from tests.schedulers.products import Product
@@ -36,12 +36,43 @@ def test_more_work_takes_longer(m: int, n: int, k: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("size", "tile", "waves"),
-    [((4096, 4096, 4096), (128, 256), 4), ((2048, 2048, 2048), (128, 256), 1), ((64, 7168, 2048), (64, 64), 1), ((512, 4096, 7168), (128, 128), 1)],
+    ("size", "tile", "kind", "waves"),
+    [
+        ((4096, 4096, 4096), (128, 128), MatmulKind.PINGPONG, 8),
+        ((2048, 2048, 2048), (128, 256), MatmulKind.COOPERATIVE, 1),
+        ((64, 7168, 2048), (64, 64), MatmulKind.COOPERATIVE, 1),
+        ((512, 4096, 7168), (128, 128), MatmulKind.COOPERATIVE, 1),
+        ((384, 128, 3584), (64, 16), MatmulKind.COOPERATIVE, 1),
+        ((3072, 384, 4096), (128, 96), MatmulKind.COOPERATIVE, 1),
+    ],
 )
-def test_choices(size: tuple[int, int, int], tile: tuple[int, int], waves: int) -> None:
+def test_choices(size: tuple[int, int, int], tile: tuple[int, int], kind: MatmulKind, waves: int) -> None:
     best = rank(Problem(*size))[0]
-    assert ((best.config.tile_m, best.config.tile_n), best.waves) == (tile, waves)
+    assert ((best.config.tile_m, best.config.tile_n), best.config.kind, best.waves) == (tile, kind, waves)
+
+
+def test_turns_hide_all_epilogues_but_the_last() -> None:
+    """4096 x 4096 x 6400 in 128 x 128: 1024 tiles, 8 of one block, whose steps wait for 32 KiB from the cache; with short k, for the epilogues."""
+    turns, shared = MatmulConfig(128, 128, stages=6, kind=MatmulKind.PINGPONG), MatmulConfig(128, 128, stages=6)
+    products, epilogue = 100 * 32768 / 56, 700 + 4 * 220
+    assert estimate(Problem(4096, 4096, 6400), turns).us == pytest.approx(2.5 + (8 * products + epilogue) / 1700)
+    short = Problem(4096, 4096, 64, itemsize=2, staged=4)
+    assert estimate(short, turns).us == pytest.approx(2.5 + 4 * (32768 / 56 + 700 + 16 * 220) / 1700)
+    assert estimate(short, turns).us < estimate(short, shared).us
+
+
+def test_clusters_take_longer_to_start() -> None:
+    """17 rows of tiles of 128 are 9 of clusters of two: one block has tiles that are outside."""
+    one, two = MatmulConfig(128, 128, stages=6), MatmulConfig(128, 128, stages=6, cluster=2)
+    problem = Problem(17 * 128, 2048, 4096)
+    assert (problem.tiles(one), problem.tiles(two)) == (272, 288)
+    assert estimate(problem, two).us == pytest.approx(estimate(problem, one).us + 0.7)
+
+
+def test_types_have_rates_of_their_own() -> None:
+    """Steps are of 128 bytes: half as many of 8 bits as of 16, each as long on the tensor cores."""
+    wide, narrow = (estimate(Problem(4096, 4096, 8192, itemsize=size), MatmulConfig(tile_k=128 // size)).us - 2.5 for size in (2, 1))
+    assert narrow == pytest.approx(wide / 2, rel=0.05)
 
 
 def test_numbers_of_one_estimate() -> None:
@@ -63,7 +94,7 @@ def test_groups_follow_the_shape() -> None:
 def test_sizes_are_hints_for_symbols_and_explained() -> None:
     small = tf.schedulers.matmul(Product().fusion(), sizes={"M": 64, "N": 128, "K": 64})
     assert small.problem == Problem(64, 128, 64)
-    assert small.explain(2).splitlines()[0].startswith("matmul 64 x 128 x 64, operands of 2 bytes: chosen: tiles of 64 x 64 x 64, 1 warpgroup,")
+    assert small.explain(2).splitlines()[0].startswith("matmul 64 x 128 x 64, operands of 2 bytes: chosen: tiles of 64 x 16 x 64, 1 warpgroup,")
     assert len(small.explain(2).splitlines()) == 6
     usual = tf.schedulers.matmul(Product(batch=("B",)).fusion(), MatmulConfig(), sizes={"B": 3})
     assert usual.problem == Problem(4096, 4096, 4096, 3)
