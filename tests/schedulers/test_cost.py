@@ -1,7 +1,7 @@
 """The cost model: what it chooses, and that it counts right."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import taskfuse as tf
@@ -14,6 +14,7 @@ from tests.schedulers.products import Product
 EXTENT = st.integers(1, 8192)
 
 
+@settings(max_examples=30)
 @given(EXTENT, EXTENT, EXTENT, st.integers(1, 4), st.integers(0, 2))
 def test_candidates_fit_and_are_ranked(m: int, n: int, k: int, batch: int, staged: int) -> None:
     problem = Problem(m, n, k, batch, staged=staged, direct=2 - staged)

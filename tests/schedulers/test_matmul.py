@@ -55,7 +55,7 @@ def test_parameters(config: MatmulConfig) -> None:
 
 
 TURNS = MatmulConfig(64, 64, 64, 2, stages=3, blocks=2, kind=MatmulKind.PINGPONG)
-PAIRS = MatmulConfig(128, 64, 64, 2, stages=3, blocks=4, cluster=2)
+PAIRS = MatmulConfig(128, 64, 64, 2, stages=3, blocks=2, cluster=2)
 KINDS = {
     "two": TWO,
     "turns": TURNS,
@@ -71,7 +71,7 @@ KINDS = {
 def test_kinds(kind: str) -> None:
     """Rounds that are full, ragged, of one tile; clusters of which one block has nothing. Each kernel is proved for all sizes."""
     product = Product("rows bias", out=tf.float32) if "narrow" in kind or "three" in kind else Product("square residual bias")
-    kernel = simulated(product, KINDS[kind], {"M": 200, "N": 136, "K": 136}, {"M": 1, "N": 8, "K": 8})
+    kernel = simulated(product, KINDS[kind], {"M": 130, "N": 72, "K": 72}, {"M": 1, "N": 8, "K": 8})
     assert kernel.verify().verdict is Verdict.PROVED
 
 
@@ -89,27 +89,25 @@ TYPES = (
 
 @pytest.mark.parametrize(("product", "kind"), TYPES, ids=lambda x: f"{x.dtype} {x.out}" if isinstance(x, Product) else x)
 def test_types(product: Product, kind: str) -> None:
-    kernel = simulated(product, KINDS[kind], {"M": 130, "N": 80, "K": 144})
+    kernel = simulated(product, KINDS[kind], {"M": 70, "N": 80, "K": 144})
     assert kernel.verify().verdict is Verdict.PROVED
 
 
 @pytest.mark.parametrize(("kind", "layout"), [("turns", "mn"), ("clusters", "kn"), ("clusters", "mk")])
 def test_layouts_of_kinds(kind: str, layout: str) -> None:
     """Of a factor with the other axis contiguous a slot has several boxes; clusters share each of them."""
-    kernel = simulated(Product("bias", layout=layout), replace(KINDS[kind], tile_n=128), {"M": 136, "N": 136, "K": 72})
+    kernel = simulated(Product("bias", layout=layout), replace(KINDS[kind], tile_n=128), {"M": 72, "N": 136, "K": 72})
     assert kernel.verify().verdict is Verdict.PROVED
 
 
-def test_every_kind_of_every_type_lowers() -> None:
-    """Whatever the cost model chooses from is a schedule: of a few types and layouts, at a size at which all kinds are candidates."""
-    for product in (Product("bias"), Product("scale", tf.float8_e4m3, tf.float32), Product("relu", layout="mn", batch=("B",))):
-        sizes = {"B": 3, "M": 2048, "N": 2048, "K": 256}
-        found = tf.schedulers.matmul(product.fusion(), sizes={k: v for k, v in sizes.items() if k in product.fusion().dims}).alternatives
+def test_every_candidate_is_a_schedule() -> None:
+    """Of 8-bit floats, and of a batch whose factors have their own axes contiguous, at a size at which all kinds are candidates."""
+    for product in (Product("scale", tf.float8_e4m3, tf.float32), Product("relu", layout="mn", batch=("B",))):
+        found = tf.schedulers.matmul(product.fusion(), sizes={"M": 2048, "N": 2048, "K": 256}).alternatives
         assert {(e.config.kind, e.config.cluster) for e in found} == {(MatmulKind.COOPERATIVE, 1), (MatmulKind.PINGPONG, 1), (MatmulKind.COOPERATIVE, 2)}
-        for e in found[:: len(found) // 4]:
-            fusion = product.fusion()
-            tf.schedulers.matmul(fusion, e.config)
-            assert str(tf.lower(fusion).cluster[0]) == str(e.config.cluster)
+        for e in found:
+            made = tf.schedulers.matmul(product.fusion(), e.config)
+            assert made.config is e.config
 
 
 @pytest.mark.parametrize(
