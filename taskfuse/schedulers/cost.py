@@ -4,7 +4,9 @@ A wave of blocks takes the greater of what the tensor cores need for a tile, wha
 its operands take from the second-level cache; then its epilogue, during which the tensor cores of that multiprocessor rest, unless another
 warpgroup's turn has come. Waves follow one another, and no kernel is faster than its bytes from DRAM. Blocks of a cluster that bring what they
 share once were measured to be no faster for it: the cache serves neighbors that ask for the same at once; but they begin and end together. The
-constants are of one GPU, an H200; a sweep of ``benchmarks/matmul.py`` refits them.
+constants are of one GPU, an H200: those of one role's loop are the least squares of 109 sizes in ``benchmarks/results/matmul.txt``, off by 6% (root
+mean square of the logarithm), those of turns and clusters of ``benchmarks/results/gemm_schedules.txt``. A sweep of ``benchmarks/matmul.py`` refits
+them.
 """
 
 from __future__ import annotations
@@ -16,21 +18,25 @@ from math import ceil, prod
 from taskfuse.ir.atoms import WGMMA_ROWS
 from taskfuse.kir.limits import SHARED_BYTES
 from taskfuse.schedulers.config import SPAN, STAGED_COLUMNS, MatmulConfig, MatmulKind
-from taskfuse.schedulers.machine import CLOCK_MHZ, DRAM_BYTES_PER_US, LAUNCH_US, SMS
+from taskfuse.schedulers.machine import CLOCK_MHZ, DRAM_BYTES_PER_US, SMS
 
 TENSOR_FLOP_PER_CYCLE = {4: 2048, 2: 4096, 1: 8192}
 """Dense multiply-adds of one multiprocessor, times 2, by the bytes of an element (NVIDIA H100 white paper: 989 TFLOP/s of bf16 at 1830 MHz;
 twice that of 8 bits, half of tf32)."""
-TENSOR_EFFICIENCY = 0.88
-"""What a long loop of wgmma gets of that: 8192^3 in 1.56 ms."""
+TENSOR_EFFICIENCY = 0.95
+"""What a long loop of wgmma gets of that."""
 SHARED_BYTES_PER_CYCLE = 128
 """One access of a multiprocessor to Shared memory, 32 banks of 4 bytes."""
-L2_BYTES_PER_CYCLE = 56
-"""From the second-level cache to each multiprocessor while all load; 64 at most."""
-EPILOGUE_CYCLES = 700
+L2_BYTES_PER_CYCLE = 62
+"""From the second-level cache to each multiprocessor; 64 at most."""
+START_US = 1.8
+"""From one kernel of a graph to the next, barriers and first load included."""
+EPILOGUE_CYCLES = 500
 """To drain the last wgmma, and to begin the next tile."""
-PIECE_CYCLES = 220
-"""For a warpgroup to convert and stage 64 x 64 elements; those of several warpgroups overlap."""
+PIECE_CYCLES = 720
+"""For a warpgroup to convert, stage and store 64 x 64 elements; those of several warpgroups overlap."""
+TURN_CYCLES = 1200
+"""For a turn to pass from one warpgroup to the next."""
 DIRECT_FACTOR = 2.5
 """Stores from registers, beside staged ones."""
 CLUSTER_US = 0.7
@@ -136,14 +142,14 @@ def estimate(problem: Problem, config: MatmulConfig) -> Estimate:
     products = steps * cycles[bound]
     if config.takes_turns:
         # products follow each other, the last epilogue behind them; or a warpgroup has as much to store as all others to multiply
-        total = max(waves * products + epilogue, ceil(waves / config.warpgroups) * (products + epilogue))
+        total = max(waves * (products + TURN_CYCLES) + epilogue, ceil(waves / config.warpgroups) * (products + epilogue))
     else:
         total = waves * (products + epilogue)
     us = total / CLOCK_MHZ + (CLUSTER_US if config.cluster > 1 else 0)
     dram = problem.batch * problem.itemsize * (problem.m * problem.k + problem.n * problem.k + problem.m * problem.n) / DRAM_BYTES_PER_US
     if dram > us:
         us, bound = dram, "DRAM"
-    return Estimate(config, LAUNCH_US + us, waves, problem.tiles(config) / (waves * config.blocks), bound)
+    return Estimate(config, START_US + us, waves, problem.tiles(config) / (waves * config.blocks), bound)
 
 
 def candidates(problem: Problem) -> Iterator[MatmulConfig]:
