@@ -104,9 +104,14 @@ def test_sizes_are_hints_for_symbols_and_explained() -> None:
 
 
 def test_the_code_makes_the_same_kernel() -> None:
-    for product in (Product("residual rows relu"), Product("square bias", layout="mn", batch=("B",)), Product("scale", out=tf.float32)):
+    for product, config in (
+        (Product("residual rows relu"), None),
+        (Product("square bias", layout="mn", batch=("B",)), None),
+        (Product("scale", out=tf.float32), MatmulConfig(cluster=2)),
+        (Product("scale", tf.float8_e4m3), MatmulConfig(128, 96, 128, stages=4, kind=MatmulKind.PINGPONG)),
+    ):
         made, again = product.fusion(), product.fusion()
-        schedule = tf.schedulers.matmul(made)
+        schedule = tf.schedulers.matmul(made, config)
         exec(schedule.code, {"fusion": again})
         assert str(again) == str(made)
         assert max(map(len, schedule.code.splitlines())) <= 160
