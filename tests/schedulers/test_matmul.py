@@ -75,6 +75,17 @@ def test_kinds(kind: str) -> None:
     assert kernel.verify().verdict is Verdict.PROVED
 
 
+@pytest.mark.parametrize("columns", [64, 128])
+def test_tiles_that_divide_the_columns_are_proved_without_guards(columns: int) -> None:
+    """Then only the order of tiles says that a column is inside: the number of the tile in its group over the rows of the group, these the last's."""
+    with tf.Fusion("whole") as fusion:
+        n, k = tf.dim("N", multiple_of=columns), tf.dim("K", multiple_of=8)
+        a, b = (tf.define_tensor([rows, k], dtype=tf.bfloat16, name=name) for rows, name in (("M", "a"), (n, "b")))
+        fusion.add_output(tf.matmul(a, b.T, dtype=tf.float32) + tf.define_tensor(["N"], name="bias"))
+    tf.schedulers.matmul(fusion, replace(TWO, blocks=132))
+    assert tf.lower(fusion).verify().verdict is Verdict.PROVED
+
+
 TYPES = (
     (Product("scale bias", tf.float8_e4m3, tf.bfloat16), "turns"),
     (Product("rows relu", tf.float8_e4m3, tf.float8_e4m3), "two"),
