@@ -16,9 +16,9 @@ import numpy.typing as npt
 
 from taskfuse.dtypes import DType, int64
 from taskfuse.ir.arguments import Argument, bind_symbols, check_count, scalar_argument
-from taskfuse.ir.axes import Axis, Rasterize, iteration_position, iteration_symbol
+from taskfuse.ir.axes import Axis, Rasterize, iteration_position, iteration_symbol, value_symbol
 from taskfuse.ir.elementwise import COMBINES, ELEMENTWISE
-from taskfuse.ir.expr import Assemble, IndexValue, Literal, MathExpr, Operand, Pointwise, Read, Reduction, ScalarRead, Select, View
+from taskfuse.ir.expr import Assemble, Gather, IndexValue, Literal, MathExpr, Operand, Pointwise, Read, Reduction, ScalarRead, Select, View
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.scalar import Expr
 from taskfuse.ir.scalar import evaluate as evaluate_expr
@@ -81,6 +81,8 @@ class _Reference:
                 return np.broadcast_to(self.operand(expr.operand, space), space)
             case Assemble():
                 return self.assemble(expr, space)
+            case Gather():
+                return self.gather(expr, space)
 
     def integer(self, e: Expr) -> int:
         return int(evaluate_expr(e, self.symbols))
@@ -125,6 +127,23 @@ class _Reference:
                 index = tuple(_checked(evaluate_expr(e, grid), n) for e, n in zip(place, space, strict=True))
                 result[np.broadcast_arrays(*index, np.empty(array.shape, np.bool_))[:-1]] = array
         return result
+
+    def gather(self, expr: Gather, space: tuple[int, ...]) -> Array:
+        table, *values = expr.operands
+        assert isinstance(table, Read)
+        grid = self.grid(space)
+        inside = np.ones((1,) * len(space), np.bool_)
+        for k, (value, extent) in enumerate(zip(values, expr.extents, strict=True)):
+            size = self.integer(extent)
+            found = self.operand(value, space).astype(np.int64)
+            found = found + size * (found < 0)
+            inside = inside & (found >= 0) & (found < size)
+            grid[str(value_symbol(k))] = np.where((found >= 0) & (found < size), found, 0)
+        array = self.tensors[table.tensor]
+        if not inside.any():
+            return np.zeros(space, array.dtype)
+        index = tuple(_checked(evaluate_expr(e, grid), n) for e, n in zip(table.index, array.shape, strict=True))
+        return np.broadcast_to(np.where(inside, array[index], np.zeros((), array.dtype)), space)
 
     def reduction(self, expr: Reduction, space: tuple[int, ...]) -> Array:
         out = expr.output

@@ -41,6 +41,7 @@ class ValueWord(Enum):
     REDUCE = "reduce"
     VIEW = "view"
     ASSEMBLE = "assemble"
+    GATHER = "gather"
 
 
 class ClauseWord(Enum):
@@ -201,7 +202,16 @@ class AssembleText:
     places: tuple[tuple[Expr, ...], ...]
 
 
-ValueText = PointwiseText | SelectText | ReductionText | ViewText | AssembleText
+@dataclass(frozen=True, slots=True)
+class GatherText:
+    """``gather(table, v0 = value of extent, ...)``."""
+
+    table: ReadText
+    values: tuple[ReadText, ...]
+    extents: tuple[Expr, ...]
+
+
+ValueText = PointwiseText | SelectText | ReductionText | ViewText | AssembleText | GatherText
 
 
 @dataclass(frozen=True, slots=True)

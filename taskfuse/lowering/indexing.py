@@ -11,8 +11,8 @@ from itertools import takewhile
 
 from taskfuse.errors import UnsupportedError
 from taskfuse.ir.atoms import Bounds
-from taskfuse.ir.axes import Axis, Merge, Rasterize, Resize, Split
-from taskfuse.ir.expr import Assemble, MathExpr, Read, Reduction
+from taskfuse.ir.axes import Axis, Merge, Rasterize, Resize, Split, is_map_symbol, value_symbol
+from taskfuse.ir.expr import Assemble, Gather, MathExpr, Read, Reduction
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.scalar import Const, Expr, Facts, FloorDiv, and_, const, eq, ge, lt, prove, select, simplify, substitute, sym
 from taskfuse.ir.storage import has_code, storage_operands, storage_uses
@@ -121,6 +121,8 @@ class Indexer:
                 continue
             for read in storage_operands(self.fusion, use):
                 if isinstance(read, Read) and read.tensor is tv:
+                    if needed is MemoryType.Local and _has_values(read):
+                        needed, why = MemoryType.Shared, f"{use.output.name} reads it at an index that it computes: registers have no addresses"
                     for p in INDEX_TYPES:
                         if self._crosses(tv, use, read, p):
                             if p.is_cluster and given is not MemoryType.Global:
@@ -460,8 +462,13 @@ class Indexer:
         return [] if prove(cond, facts) else [cond]
 
     def point(self, tv: TensorView, env: Environment) -> dict[str, Expr]:
-        """The iteration symbols of an op map at the place of an environment."""
-        return {f"i{k}": env.values[a] for k, a in enumerate(tv.root) if a in env.values}
+        """The symbols of an op map at the place of an environment."""
+        return {f"i{k}": env.values[a] for k, a in enumerate(tv.root) if a in env.values} | {str(value_symbol(k)): s for k, s in enumerate(self.value_symbols(tv))}
+
+    def value_symbols(self, tv: TensorView) -> tuple[Expr, ...]:
+        """The symbols of the values that a gather reads, in its statement."""
+        expr = self.fusion.definition(tv)
+        return tuple(sym(f"{tv.name}.v{k}") for k in range(len(expr.extents))) if isinstance(expr, Gather) else ()
 
     # -- storage --------------------------------------------------------------------------------------------------------------------
 
@@ -556,6 +563,10 @@ class Indexer:
         point = self.point(consumer, env)
         valid = simplify(substitute(read.valid, point), env.facts)
         facts = env.facts if isinstance(valid, Const) else env.facts.with_assumption(valid)
+        expr = self.fusion.definition(consumer)
+        if isinstance(expr, Gather) and _has_values(read):
+            for symbol, extent in zip(self.value_symbols(consumer), expr.extents, strict=True):
+                facts = facts.with_range(str(symbol), 0, extent - 1)
         logical = tuple(simplify(substitute(e, point), facts) for e in read.index)
         if tv in self.placed:
             return self._in_assembly(tv, logical, facts), valid
@@ -569,3 +580,8 @@ class Indexer:
         if missing:
             raise refused(tv, f"{consumer.name} cannot find its elements: the allocation domain has no forward map", "use split, merge or swizzle")
         return Access(tv.name, self._ring(tv, consumer) + self._registers(tv, tuple(values[a] for a in self.kept_axes(tv)), facts)), valid
+
+
+def _has_values(read: Read) -> bool:
+    """True if the index of a read depends on data: it has symbols of values."""
+    return any(is_map_symbol(name) and name[0] == "v" for e in read.index for name in e.free)

@@ -6,18 +6,19 @@ accumulators of threads and blocks after that loop and stores the result. Everyt
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 
 from taskfuse.dtypes import DType, int64
 from taskfuse.ir.atoms import Bounds, Completion, Instruction
 from taskfuse.ir.axes import Axis
 from taskfuse.ir.elementwise import ELEMENTWISE
-from taskfuse.ir.expr import Assemble, IndexValue, Literal, MathExpr, Pointwise, Read, Reduction, ScalarRead, Select, View
+from taskfuse.ir.expr import Assemble, Gather, IndexValue, Literal, MathExpr, Pointwise, Read, Reduction, ScalarRead, Select, View
 from taskfuse.ir.scalar import FALSE, TRUE, Expr, const, ge, prove, simplify, substitute, sym
 from taskfuse.ir.storage import storage_operands, storage_uses
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import MemoryType
+from taskfuse.kir import nodes as kir
 from taskfuse.kir.nodes import (
     Access,
     AsyncCopy,
@@ -169,6 +170,8 @@ class Statements:
                 stmt = Compute(out, expr.op, tuple(operands), self._compute_dtype(tv), expr.location)
             case View():
                 stmt = Compute(out, COPY, tuple(operands), tv.dtype, expr.location)
+            case Gather():
+                stmt = self.gather(tv, expr, out, operands)
             case Assemble() | Reduction():
                 raise AssertionError("no plain code")
         if self._is_total(tv):
@@ -178,6 +181,13 @@ class Statements:
             fill = Compute(out, COPY, (Immediate(0 if not tv.dtype.is_bool else False, tv.dtype),), tv.dtype, expr.location)
             made.insert(0, self.statement(tv, fill, env, ()))
         return made
+
+    def gather(self, tv: TensorView, expr: Gather, out: Access, operands: Sequence[Operand], width: int = 1) -> kir.Gather:
+        """The statement of a gather: elements at an index that the other operands say."""
+        source, *values = (o for o in operands if isinstance(o, Access))
+        symbols = self.indexer.value_symbols(tv)
+        found = (kir.Found(str(symbols[k]), value, extent) for k, (value, extent) in enumerate(zip(values, expr.extents, strict=True)))
+        return kir.Gather(out, source, tuple(found), width, expr.location)
 
     def _is_gathered(self, tv: TensorView) -> bool:
         """True if an atom reads all registers of ``tv``, also those of elements that do not exist."""
@@ -301,6 +311,8 @@ class Statements:
                 writes, reads = (stmt.out,), tuple(o for o in stmt.operands if isinstance(o, Access))
             case Choose():
                 writes, reads = (stmt.out,), tuple(c.operand for c in stmt.cases if isinstance(c.operand, Access))
+            case kir.Gather():
+                writes, reads = (stmt.out,), (stmt.source, *(v.source for v in stmt.values))
             case VectorCopy() | AsyncCopy() | Shuffle():
                 writes, reads = (stmt.out,), (stmt.source,)
             case _:

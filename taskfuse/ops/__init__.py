@@ -6,6 +6,8 @@ Importing this package plugs the Python operators into tensors.
 from taskfuse.ir.tensor import bind_operators
 from taskfuse.ops.composite import layer_norm, log_softmax, rms_norm, softmax
 from taskfuse.ops.create import arange, define_scalar, define_tensor, dim, full, full_like, iota, ones, ones_like, zeros, zeros_like
+from taskfuse.ops.einsum import einsum
+from taskfuse.ops.gather import gather, take, take_along_axis
 from taskfuse.ops.indexing import slice
 from taskfuse.ops.linalg import matmul
 from taskfuse.ops.operators import Operators
@@ -123,6 +125,7 @@ __all__ = [
     "define_tensor",
     "dim",
     "div",
+    "einsum",
     "eq",
     "erf",
     "erfc",
@@ -139,6 +142,7 @@ __all__ = [
     "fmod",
     "full",
     "full_like",
+    "gather",
     "ge",
     "gelu",
     "gelu_tanh",
@@ -199,6 +203,8 @@ __all__ = [
     "std",
     "sub",
     "sum",
+    "take",
+    "take_along_axis",
     "tan",
     "tanh",
     "transpose",

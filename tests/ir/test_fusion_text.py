@@ -703,7 +703,7 @@ Z = Y + "z: float32[S, 4] = cos(y)\n"  # and here at line 7
         ("FUSION f\nDIM S min", "line 2, column 10: expected an integer, found end of text"),
         ("FUSION f\nDIM S min 1 min 2", "line 2, column 13: 'min' of dimension 'S' is given twice"),
         ("FUSION f\nDIM S, T, S", "line 2, column 11: dimension 'S' is given twice"),
-        ("FUSION f\nDIM i0", "line 2, column 5: 'i0' is an iteration symbol, no dimension"),
+        ("FUSION f\nDIM i0", "line 2, column 5: 'i0' is a symbol of index maps, no dimension"),
         ("FUSION f\nINPUT x: float32[S]", "line 2, column 7: there is no dimension 'S': declare it with DIM"),
         (HEAD + "SCALAR alpha: int32", "line 5, column 8: there is already a value named 'alpha'"),
         (HEAD + "INPUT x: int32[]", "line 5, column 7: there is already a value named 'x'"),
