@@ -463,7 +463,9 @@ class Indexer:
 
     def point(self, tv: TensorView, env: Environment) -> dict[str, Expr]:
         """The symbols of an op map at the place of an environment."""
-        return {f"i{k}": env.values[a] for k, a in enumerate(tv.root) if a in env.values} | {str(value_symbol(k)): s for k, s in enumerate(self.value_symbols(tv))}
+        return {f"i{k}": env.values[a] for k, a in enumerate(tv.root) if a in env.values} | {
+            str(value_symbol(k)): s for k, s in enumerate(self.value_symbols(tv))
+        }
 
     def value_symbols(self, tv: TensorView) -> tuple[Expr, ...]:
         """The symbols of the values that a gather reads, in its statement."""

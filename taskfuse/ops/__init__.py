@@ -4,12 +4,14 @@ Importing this package plugs the Python operators into tensors.
 """
 
 from taskfuse.ir.tensor import bind_operators
+from taskfuse.ops.argreduce import argmax, argmin
 from taskfuse.ops.composite import layer_norm, log_softmax, rms_norm, softmax
 from taskfuse.ops.create import arange, define_scalar, define_tensor, dim, full, full_like, iota, ones, ones_like, zeros, zeros_like
 from taskfuse.ops.einsum import einsum
 from taskfuse.ops.gather import gather, take, take_along_axis
 from taskfuse.ops.indexing import slice
 from taskfuse.ops.linalg import matmul
+from taskfuse.ops.missing import argsort, bincount, dropout, index_add, nonzero, rand, randn, scatter, scatter_add, searchsorted, sort, topk, unique
 from taskfuse.ops.operators import Operators
 from taskfuse.ops.pointwise import (
     abs,
@@ -103,11 +105,15 @@ __all__ = [
     "all",
     "any",
     "arange",
+    "argmax",
+    "argmin",
+    "argsort",
     "asin",
     "asinh",
     "atan",
     "atan2",
     "atanh",
+    "bincount",
     "bitwise_and",
     "bitwise_not",
     "bitwise_or",
@@ -125,6 +131,7 @@ __all__ = [
     "define_tensor",
     "dim",
     "div",
+    "dropout",
     "einsum",
     "eq",
     "erf",
@@ -148,6 +155,7 @@ __all__ = [
     "gelu_tanh",
     "gt",
     "hypot",
+    "index_add",
     "iota",
     "isfinite",
     "isinf",
@@ -175,12 +183,15 @@ __all__ = [
     "mul",
     "ne",
     "neg",
+    "nonzero",
     "ones",
     "ones_like",
     "pad",
     "permute",
     "pow",
     "prod",
+    "rand",
+    "randn",
     "reciprocal",
     "relu",
     "remainder",
@@ -189,6 +200,9 @@ __all__ = [
     "rms_norm",
     "round",
     "rsqrt",
+    "scatter",
+    "scatter_add",
+    "searchsorted",
     "sigmoid",
     "sign",
     "silu",
@@ -196,6 +210,7 @@ __all__ = [
     "sinh",
     "slice",
     "softmax",
+    "sort",
     "sqrt",
     "square",
     "squeeze",
@@ -207,8 +222,10 @@ __all__ = [
     "take_along_axis",
     "tan",
     "tanh",
+    "topk",
     "transpose",
     "trunc",
+    "unique",
     "var",
     "where",
     "zeros",

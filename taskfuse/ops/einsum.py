@@ -151,9 +151,7 @@ def _diagonal(t: _Term) -> _Term:
         return t
     extents = _extents([t])
     shape = [extents[label] for label in labels]
-    index = [
-        iteration_symbol(labels.index(label)) if extent is extents[label] else ZERO for label, extent in zip(t.labels, t.tensor.shape, strict=True)
-    ]
+    index = [iteration_symbol(labels.index(label)) if extent is extents[label] else ZERO for label, extent in zip(t.labels, t.tensor.shape, strict=True)]
     return _Term(view(t.tensor, "diagonal", shape, index), labels)
 
 

@@ -84,7 +84,9 @@ def take_along_axis(x: TensorView, indices: TensorView, axis: int = -1) -> Tenso
     for d, (a, b) in enumerate(zip(x.shape, indices.shape, strict=True)):
         if d != place and a is not b:
             if a is not ONE and b is not ONE:
-                raise shape_error(op, f"dimension {d} is {a} in {described(x)} but {b} in {described(indices)}", "extents must be the same expression, or the constant 1")
+                raise shape_error(
+                    op, f"dimension {d} is {a} in {described(x)} but {b} in {described(indices)}", "extents must be the same expression, or the constant 1"
+                )
             shape[d] = a if b is ONE else b
     index = [iteration_symbol(d) if e is shape[d] else ZERO for d, e in enumerate(x.shape)]
     index[place] = value_symbol(0)

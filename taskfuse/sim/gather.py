@@ -9,7 +9,7 @@ import numpy as np
 
 from taskfuse.kir.nodes import Gather
 from taskfuse.sim.agent import Agent, Signal
-from taskfuse.sim.collectives import check_alignment
+from taskfuse.sim.collectives import check_addresses, check_alignment
 from taskfuse.sim.lanes import Env, Lanes
 from taskfuse.sim.memory import Place, Region, Site, place_of, read, write
 
@@ -69,7 +69,7 @@ def gather(program: Program, stmt: Gather) -> Instruction:
             agent.lanes = agent.block.machine.table.get(everyone.ids[inside])
             agent.env = {**env, **{symbol: value[inside] for symbol, value in found.items()}}
             if stmt.width > 1:
-                check_alignment(agent, source, size)
+                check_addresses(agent, source, size)
             result[inside] = read(memory, source, agent.lanes, agent.env)
             agent.lanes, agent.env = everyone, env
         if stmt.width > 1:

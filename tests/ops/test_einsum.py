@@ -78,7 +78,13 @@ def test_any_subscripts(case: tuple[str, list[tuple[int, ...]]]) -> None:
 
 @pytest.mark.parametrize(
     ("left", "right", "result"),
-    [("float16", "float16", "float16"), ("bfloat16", "float32", "float32"), ("uint8", "int8", "int16"), ("bool", "bool", "bool"), ("float64", "int32", "float64")],
+    [
+        ("float16", "float16", "float16"),
+        ("bfloat16", "float32", "float32"),
+        ("uint8", "int8", "int16"),
+        ("bool", "bool", "bool"),
+        ("float64", "int32", "float64"),
+    ],
 )
 def test_dtypes(left: str, right: str, result: str) -> None:
     a, b = numbers((4, 9), left), numbers((9, 5), right, 1)
