@@ -243,9 +243,9 @@ class Trace:
                         self._access(stmt, case.operand, left[holds], write=False)
                     left = left[~holds]
                 self._access(stmt, out, ids, write=True)
-            case Gather(out=out, values=values, width=width):
+            case Gather(out=out, values=found, width=width):
                 # which element it reads depends on data: none is looked at, so that what is found holds whatever the data
-                for v in values:
+                for v in found:
                     self._access(stmt, v.source, ids, write=False)
                 self._access(stmt, out, ids, write=True, width=width)
             case VectorCopy(out=out, source=source, width=width):

@@ -18,7 +18,7 @@ from taskfuse.dtypes import DType, int64
 from taskfuse.ir.arguments import Argument, bind_symbols, check_count, scalar_argument
 from taskfuse.ir.axes import Axis, Rasterize, iteration_position, iteration_symbol, value_symbol
 from taskfuse.ir.elementwise import COMBINES, ELEMENTWISE
-from taskfuse.ir.expr import Assemble, Gather, IndexValue, Literal, MathExpr, Operand, Pointwise, Read, Reduction, ScalarRead, Select, View
+from taskfuse.ir.expr import Assemble, Gather, IndexValue, Literal, MathExpr, Operand, Pointwise, Read, Reduction, ScalarRead, Scan, Select, View
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.scalar import Expr
 from taskfuse.ir.scalar import evaluate as evaluate_expr
@@ -83,6 +83,8 @@ class _Reference:
                 return self.assemble(expr, space)
             case Gather():
                 return self.gather(expr, space)
+            case Scan():
+                return self.scan(expr, space)
 
     def integer(self, e: Expr) -> int:
         return int(evaluate_expr(e, self.symbols))
@@ -166,6 +168,12 @@ class _Reference:
             init = self.values.cast(self.values.literal(expr.init.value, expr.init.dtype), expr.init.dtype, wide)
             result = self.values.combine(expr.combine, init, result, wide)
         return self.values.cast(result, wide, out.dtype)
+
+    def scan(self, expr: Scan, space: tuple[int, ...]) -> Array:
+        (operand,) = expr.operands
+        wide = expr.output.dtype.compute
+        terms = np.broadcast_to(self.values.cast(self.operand(operand, space), self.dtype(operand), wide), space)
+        return self.values.cast(self.values.accumulate(expr.combine, terms, expr.axis, wide), wide, expr.output.dtype)
 
     def product(self, a: Array, b: Array, space: tuple[int, ...], axes: tuple[int, ...], dtype: DType) -> Array | None:
         """The sum over ``axes`` of ``a * b`` as a batched matrix product; ``None`` if an operand does not vary over all of ``axes``."""

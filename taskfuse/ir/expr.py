@@ -140,7 +140,23 @@ class Gather:
     location: Location | None = None
 
 
-MathExpr = Pointwise | Select | Reduction | View | Assemble | Gather
+@dataclass(frozen=True, slots=True, eq=False)
+class Scan:
+    """``output[..., i, ...] = combine over all j <= i of operand[..., j, ...]``, computed in the output's dtype.
+
+    Attributes:
+        operands: the one operand.
+        axis: position of i in the iteration space.
+    """
+
+    output: TensorView
+    combine: Combine
+    operands: tuple[Operand, ...]
+    axis: int
+    location: Location | None = None
+
+
+MathExpr = Pointwise | Select | Reduction | View | Assemble | Gather | Scan
 
 
 def reads(expr: MathExpr) -> tuple[Read, ...]:

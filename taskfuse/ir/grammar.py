@@ -36,6 +36,7 @@ from taskfuse.ir.syntax import (
     ReadText,
     ReductionText,
     ScalarText,
+    ScanText,
     ScheduleText,
     SelectText,
     TaskText,
@@ -296,6 +297,13 @@ class _Reader:
                 return AssembleText(tuple(read for read, _ in parts), tuple(place for _, place in parts))
             case ValueWord.GATHER:
                 return self.gather()
+            case ValueWord.SCAN:
+                combine = self.word("combining function", COMBINES)
+                self.expect("of")
+                operand = self.operand(dtype)
+                self.expect("along")
+                position, token = self.iteration()
+                return ScanText(combine, operand, position, token)
             case ValueWord.REDUCE:
                 combine = self.word("combining function", COMBINES)
                 self.expect("of")
@@ -335,13 +343,18 @@ class _Reader:
         return read, self.bracketed(self.expr)
 
     def reduced(self) -> tuple[int, Expr, Token]:
+        position, token = self.iteration()
+        self.expect(":")
+        return position, self.expr(), token
+
+    def iteration(self) -> tuple[int, Token]:
+        """The position of an iteration symbol."""
         token = self.token
         position = iteration_position(sym(token.text)) if token.kind is TokenKind.NAME else None
         if position is None:
             raise token.error(f"expected an iteration symbol such as i1, found {token}")
         self.position += 1
-        self.expect(":")
-        return position, self.expr(), token
+        return position, token
 
     def operand(self, dtype: DType) -> OperandText:
         token = self.token

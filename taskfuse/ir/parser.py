@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from taskfuse.errors import FusionError, TaskError
 from taskfuse.ir.axes import Axis, AxisKind, Transform, axis, is_map_symbol, iteration_symbol
-from taskfuse.ir.expr import Assemble, Gather, IndexValue, MathExpr, Operand, Pointwise, Read, Reduction, ScalarRead, Select, View
+from taskfuse.ir.expr import Assemble, Gather, IndexValue, MathExpr, Operand, Pointwise, Read, Reduction, ScalarRead, Scan, Select, View
 from taskfuse.ir.fusion import Fusion, shape_text
 from taskfuse.ir.grammar import read_fusion
 from taskfuse.ir.scalar import Expr, Token, free_symbols
@@ -26,6 +26,7 @@ from taskfuse.ir.syntax import (
     PointwiseText,
     ReadText,
     ReductionText,
+    ScanText,
     ScheduleText,
     SelectText,
     TaskText,
@@ -345,6 +346,10 @@ class _Builder:
                 self._check_symbols(t.name.token, extents, 0)
                 reads = (self._read(table, space, above, len(values)), *(self._read(v, space, above) for v in values))
                 return Gather(tv, reads, extents, location)
+            case ScanText(combine=combine, operand=operand, axis=axis, token=token):
+                if axis >= space:
+                    raise token.error(f"{tv.name} has {_axes_text(space)}, there is no i{axis}")
+                return Scan(tv, combine, operands((operand,)), axis, location)
             case None:
                 raise AssertionError(tv.name)
 

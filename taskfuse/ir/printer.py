@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from taskfuse.dtypes import DType
 from taskfuse.errors import FusionError
 from taskfuse.ir.axes import Axis, AxisKind, Rasterize, Transform, is_map_symbol, iteration_symbol, value_symbol
-from taskfuse.ir.expr import Assemble, Gather, IndexValue, Literal, MathExpr, Operand, Pointwise, Read, Reduction, ScalarRead, Select, View, reads
+from taskfuse.ir.expr import Assemble, Gather, IndexValue, Literal, MathExpr, Operand, Pointwise, Read, Reduction, ScalarRead, Scan, Select, View, reads
 from taskfuse.ir.fusion import Dim, Fusion
 from taskfuse.ir.scalar import TRUE, Expr, free_symbols
 from taskfuse.ir.syntax import INDEX, KIND_WORDS, RESERVED, ClauseWord, Keyword, arguments_of, default_outputs
@@ -181,6 +181,8 @@ class _Printer:
                 return f"assemble({', '.join(parts)})"
             case Gather():
                 return self._gather(expr, space, dtype)
+            case Scan():
+                return f"scan {expr.combine.name} of {self._operands(expr.operands, space, dtype)} along {iteration_symbol(expr.axis)}"
 
     def _gather(self, expr: Gather, space: int, dtype: DType) -> str:
         table, *values = (_operand(o, space, dtype) for o in expr.operands)

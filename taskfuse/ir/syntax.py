@@ -42,6 +42,7 @@ class ValueWord(Enum):
     VIEW = "view"
     ASSEMBLE = "assemble"
     GATHER = "gather"
+    SCAN = "scan"
 
 
 class ClauseWord(Enum):
@@ -211,7 +212,17 @@ class GatherText:
     extents: tuple[Expr, ...]
 
 
-ValueText = PointwiseText | SelectText | ReductionText | ViewText | AssembleText | GatherText
+@dataclass(frozen=True, slots=True)
+class ScanText:
+    """``scan combine of operand along i1``."""
+
+    combine: Combine
+    operand: OperandText
+    axis: int
+    token: Token
+
+
+ValueText = PointwiseText | SelectText | ReductionText | ViewText | AssembleText | GatherText | ScanText
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from itertools import takewhile
 from taskfuse.errors import UnsupportedError
 from taskfuse.ir.atoms import Bounds
 from taskfuse.ir.axes import Axis, Merge, Rasterize, Resize, Split, is_map_symbol, value_symbol
-from taskfuse.ir.expr import Assemble, Gather, MathExpr, Read, Reduction
+from taskfuse.ir.expr import Assemble, Gather, MathExpr, Read, Reduction, Scan
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.scalar import Const, Expr, Facts, FloorDiv, and_, const, eq, ge, lt, prove, select, simplify, substitute, sym
 from taskfuse.ir.storage import has_code, storage_operands, storage_uses
@@ -24,6 +24,7 @@ from taskfuse.lowering.domains import allocation_axes, ancestors, backward, digi
 from taskfuse.lowering.fragments import atom_symbols, operand
 from taskfuse.lowering.plan import Environment, base_name
 from taskfuse.lowering.regions import Regions, Span, hardware_index
+from taskfuse.lowering.scans import check_scan, first_accumulated
 from taskfuse.lowering.work import WorkLoops
 from taskfuse.schedule.joins import Joins, Loop
 from taskfuse.schedule.order import Tree
@@ -78,11 +79,14 @@ class Indexer:
             elif has_code(self.fusion, expr):
                 self.memory[tv] = self._follow(tv)
                 self._check_mixed(tv)
-            if isinstance(expr, Reduction):
-                self._check_accumulation(tv)
+            if isinstance(expr, Scan):
+                check_scan(expr)
+            if isinstance(expr, Reduction | Scan):
+                self._check_accumulation(tv, expr)
 
-    def _check_accumulation(self, tv: TensorView) -> None:
-        """A loop over a foreign axis inside of the reduction loops would accumulate every element again in each of its trips."""
+    def _check_accumulation(self, tv: TensorView, expr: Reduction | Scan) -> None:
+        """A loop over a foreign axis inside of the loops that accumulate would accumulate every element again in each of its trips."""
+        what = "reduction" if isinstance(expr, Reduction) else "scan"
         for p in INDEX_TYPES:
             own = digits(tv, p)
             if len(own) > 1 and any(a.is_reduction and not prove(ge(a.extent, 1), self.regions.facts) for a in own):
@@ -91,13 +95,13 @@ class Indexer:
                     f"a reduction axis that shares {p.value} with another axis may be empty",
                     "declare its extent with tf.dim(..., min=1), or bind the axes to different index types",
                 )
-        first = next((d for d, a in enumerate(tv.loop) if a.is_reduction), len(tv.loop))
-        for a in tv.loop[first:]:
+        first = first_accumulated(expr)
+        for a in () if first is None else tv.loop[first:]:
             if any(x.is_foreign for x in ancestors(tv, (a,))) and tv.schedule.ptype(a).is_loop:
                 raise refused(
                     tv,
-                    f"loop axis {tv.loop.index(a)} runs over an axis of a consumer inside of the reduction: each element would be accumulated more than once",
-                    "reorder that axis before the reduction axes, or do not merge it with one",
+                    f"loop axis {tv.loop.index(a)} runs over an axis of a consumer inside of the {what}: each element would be accumulated more than once",
+                    f"reorder that axis before the {what} axes, or do not merge it with one",
                 )
 
     def _check_mixed(self, tv: TensorView) -> None:

@@ -93,6 +93,7 @@ from taskfuse.ops.pointwise import (
     where,
 )
 from taskfuse.ops.reduce import all, any, max, mean, min, prod, std, sum, var
+from taskfuse.ops.scan import cummax, cummin, cumprod, cumsum
 from taskfuse.ops.select import CatForm, cat, pad, stack
 from taskfuse.ops.views import broadcast_to, expand_dims, flip, permute, reshape, squeeze, transpose
 
@@ -127,6 +128,10 @@ __all__ = [
     "copysign",
     "cos",
     "cosh",
+    "cummax",
+    "cummin",
+    "cumprod",
+    "cumsum",
     "define_scalar",
     "define_tensor",
     "dim",

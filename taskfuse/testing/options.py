@@ -20,8 +20,8 @@ class CaseOptions:
         dtypes: dtypes of inputs and casts; the first is the usual one.
         symbolic: share of dimensions that are symbols.
         empty: share of fusions that have a dimension of extent 0.
-        views, selects, reductions, matmuls, composites, scalars: share of calls that are views; pads, cats and stacks; reductions; matmuls;
-            softmax-like compositions; pointwise with a run-time scalar.
+        views, selects, reductions, matmuls, composites, scalars, gathers, scans: share of calls that are views; pads, cats and stacks; reductions;
+            matmuls; softmax-like compositions; pointwise with a run-time scalar; reads at computed indices; running totals.
         depth: most levels of groups below the root.
         groups: share of groups that are parallelized.
         unclaimed: share of tasks that are left to task 0.
@@ -59,6 +59,8 @@ class CaseOptions:
     matmuls: int = 5
     composites: int = 4
     scalars: int = 4
+    gathers: int = 5
+    scans: int = 4
     depth: int = 4
     groups: int = 80
     unclaimed: int = 6
