@@ -74,7 +74,7 @@ def gather(program: Program, stmt: Gather) -> Instruction:
             agent.lanes, agent.env = everyone, env
         if stmt.width > 1:
             check_alignment(agent, out, size)
-        write(memory, out, everyone, env, result)
+        write(memory, out, everyone, env, result[0] if result.shape == (1,) else result)
         return signal
 
     return run
