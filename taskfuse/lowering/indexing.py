@@ -10,7 +10,7 @@ from collections.abc import Callable
 from itertools import takewhile
 
 from taskfuse.errors import UnsupportedError
-from taskfuse.ir.atoms import Bounds
+from taskfuse.ir.atoms import Bounds, Instruction
 from taskfuse.ir.axes import Axis, Merge, Rasterize, Resize, Split, is_map_symbol, value_symbol
 from taskfuse.ir.expr import Assemble, Gather, MathExpr, Read, Reduction, Scan
 from taskfuse.ir.fusion import Fusion
@@ -311,13 +311,16 @@ class Indexer:
     def _first_of_others(self, tv: TensorView, values: dict[Axis, Expr], memory: MemoryType | None) -> list[Expr]:
         """Stores to Global memory happen at the first index of a consumer's axis: where it is merged with own axes and bound, and in all loops of a bulk copy.
 
-        Bulk copies of one thread are in no order, so that even equal ones must not overlap.
+        Copies of one thread that are done later, bulk and asynchronous ones, are in no order, so that even equal ones must not overlap. A loop that an
+        asynchronous copy shares with its readers has a fill of its own in each iteration.
         """
-        if memory is not MemoryType.Global:
+        atom = tv.schedule.atom
+        is_copied = memory is MemoryType.Shared and atom is not None and atom.instruction is Instruction.CP_ASYNC
+        if memory is None or not (memory is MemoryType.Global or is_copied):
             return []
         types = {a: tv.schedule.ptype(a) for a in tv.loop}
-        is_bulk = ParallelType.Bulk in types.values()
-        shared = [a for a, p in types.items() if (p.is_bound and not memory.is_private_to(p)) or (is_bulk and p.is_loop)]
+        repeated = tv.loop if ParallelType.Bulk in types.values() else tv.loop[tv.schedule.inline :] if is_copied else ()
+        shared = [a for a, p in types.items() if (p.is_bound and not memory.is_private_to(p)) or (p.is_loop and a in repeated)]
         found = {a for a in shared if a.is_foreign and types[a].is_loop}
         around = ancestors(tv, tuple(shared))
         for t in tv.schedule.transforms:

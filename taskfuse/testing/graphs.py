@@ -112,6 +112,8 @@ class Graph:
             (self._with_scalar, o.scalars),
             (self._gather, o.gathers),
             (self._scan, o.scans),
+            (self._position, o.positions),
+            (self._einsum, o.einsums),
             (self._cast, 4 if len(o.dtypes) > 1 else 0),
             (self._ternary, 6),
             (self._broadcast, 4 if o.views else 0),
@@ -304,10 +306,25 @@ class Graph:
         x = self._operand()
         if x.ndim == 0:
             return None
-        if self.chooser.chance(10):
-            return self._try(self.chooser.pick(POSITIONS), x, self.chooser.integer(0, x.ndim - 1), keepdims=self.chooser.chance(35))
         op = self.chooser.pick(REDUCTIONS_EXACT if self.options.exact else REDUCTIONS)
         return self._try(op, x, self._axes(x), keepdims=self.chooser.chance(35))
+
+    def _position(self) -> TensorView | None:
+        x = self._operand()
+        if x.ndim == 0:
+            return None
+        return self._try(self.chooser.pick(POSITIONS), x, self.chooser.integer(0, x.ndim - 1), keepdims=self.chooser.chance(35))
+
+    def _einsum(self) -> TensorView | None:
+        """A contraction of two matrices over any of their axes, with the result turned."""
+        x = self._operand()
+        found = [(y, d) for y in self.tensors for d in range(2) if x.ndim == y.ndim == 2 and y.shape[d] is x.shape[1]]
+        if x.ndim != 2 or not found:
+            return None
+        y, d = self.chooser.pick(found)
+        if not self._fits(*self.shape(x), self.shape(y)[1 - d]):
+            return None
+        return self._try("einsum", "ij,jk->ki" if d == 0 else "ij,kj->ki", x, y)
 
     def _scan(self) -> TensorView | None:
         x = self._operand()
@@ -351,6 +368,4 @@ class Graph:
             if inner is None:
                 return None
             y = self._input([inner, columns], x.dtype)
-        if x.ndim == y.ndim == 2 and self.chooser.chance(25):
-            return self._try("einsum", "ij,jk->ki", x, y)
         return self._try("matmul", x, y)

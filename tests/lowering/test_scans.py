@@ -101,6 +101,27 @@ def test_roles() -> None:
     proved(fusion, numbers(7, 16))
 
 
+def test_a_total_begins_outside_of_the_ring_that_it_fills() -> None:
+    """The ring's loop is the inner part of the axis, and the dispatch stands inside of the outer part: no wait belongs to where the total is set."""
+    with tf.Fusion("nested") as fusion:
+        x = tf.define_tensor(["N"], name="x")
+        a = tf.neg(x)
+        total = tf.cumsum(a, 0)
+        y = total + 1
+        fusion.add_output(y)
+    first, second, third = (fusion.task([tv]) for tv in (a, total, y))
+    roles = fusion.group([second, third])
+    fusion.group([first, roles])
+    for tv in (a, total, y):
+        tv.split(0, 4)
+    total.inline_at(2)
+    a.inline_at(1)
+    a.set_memory_type(tf.MemoryType.Shared)
+    total.circular_buffer(2)
+    roles.parallelize(P.TIDx)
+    proved(fusion, numbers(10))
+
+
 def test_caches_and_copies() -> None:
     fusion, total, y = scan([4, 8], 1)
     y.cache_before()
