@@ -8,7 +8,7 @@ from taskfuse.ops.argreduce import argmax, argmin
 from taskfuse.ops.composite import layer_norm, log_softmax, rms_norm, softmax
 from taskfuse.ops.create import arange, define_scalar, define_tensor, dim, full, full_like, iota, ones, ones_like, zeros, zeros_like
 from taskfuse.ops.einsum import einsum
-from taskfuse.ops.gather import gather, take, take_along_axis
+from taskfuse.ops.gather import gather, one_hot, take, take_along_axis
 from taskfuse.ops.indexing import slice
 from taskfuse.ops.linalg import matmul
 from taskfuse.ops.missing import argsort, bincount, dropout, index_add, nonzero, rand, randn, scatter, scatter_add, searchsorted, sort, topk, unique
@@ -189,6 +189,7 @@ __all__ = [
     "ne",
     "neg",
     "nonzero",
+    "one_hot",
     "ones",
     "ones_like",
     "pad",

@@ -1,4 +1,4 @@
-"""Reads at an index that other tensors hold: take, take_along_axis, gather.
+"""Indices held by tensors: reads at them (take, take_along_axis, gather), and their one-hot rows.
 
 A value v of an index tensor that is negative counts from the end, as in NumPy. A value outside of [-n, n), for which NumPy raises, gives 0: a
 kernel never reads outside of a tensor.
@@ -8,14 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from taskfuse.dtypes import uint64
+from taskfuse.dtypes import DTypeLike, as_dtype, bool_, float32, uint64
 from taskfuse.ir.axes import axis as new_axis
 from taskfuse.ir.axes import iteration_symbol, value_symbol
-from taskfuse.ir.expr import Gather, Read
-from taskfuse.ir.scalar import ONE, ZERO, Expr, le, prove
+from taskfuse.ir.elementwise import ELEMENTWISE
+from taskfuse.ir.expr import Gather, IndexValue, Read
+from taskfuse.ir.scalar import ONE, ZERO, Expr, IntLike, le, prove
 from taskfuse.ir.tensor import TensorView
 from taskfuse.location import caller
-from taskfuse.ops.build import Shape, check_tensor, common_fusion, described, dtype_error, normalize_axis, shape_error, typed
+from taskfuse.ops.build import Shape, cast_tensor, check_tensor, common_fusion, define_pointwise, described, dtype_error, normalize_axis, shape_error, typed
+from taskfuse.ops.create import extent
 from taskfuse.ops.views import reshape
 
 
@@ -109,6 +111,21 @@ def gather(x: TensorView, dim: int, indices: TensorView) -> TensorView:
             raise shape_error("gather", f"dimension {d} of {described(indices)} is not provably within that of {described(x)}", "slice the indices")
     index = [value_symbol(0) if d == place else iteration_symbol(d) for d in range(x.ndim)]
     return define_gather(x, indices.shape, index, [(read_shifted(indices, indices.shape, 0), x.shape[place])])
+
+
+def one_hot(indices: TensorView, count: IntLike | str, dtype: DTypeLike = float32) -> TensorView:
+    """Rows of zeros with a one at each index: ``[..., count]``, as ``torch.nn.functional.one_hot``. Indices outside of [0, count) have no one.
+
+    Raises:
+        ShapeError: if ``count`` is no extent.
+        DTypeError: if ``indices`` is no tensor of integers.
+    """
+    check_indices("one_hot", indices)
+    fusion = indices.fusion
+    shape = (*indices.shape, extent("one_hot", fusion, count))
+    operands = (Read(indices, tuple(map(iteration_symbol, range(indices.ndim)))), IndexValue(iteration_symbol(indices.ndim)))
+    with fusion.call():
+        return cast_tensor(define_pointwise(fusion, ELEMENTWISE["eq"], shape, operands, bool_), as_dtype(dtype))
 
 
 def _check_along(op: str, x: TensorView, indices: TensorView, axis: int) -> int:

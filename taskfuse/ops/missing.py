@@ -12,7 +12,7 @@ _WRITES = "which element it writes depends on data, so that threads may write th
 _ORDER = "elements would move between all threads in an order that depends on data"
 _SHAPE = "the shape of its result depends on data"
 _RANDOM = "a kernel is a function of its arguments and has no state of its own"
-_ADD = "multiply by a one-hot matrix, tf.eq of tf.iota and the indices; or call the framework behind the kernel"
+_ADD = "multiply by tf.one_hot of the indices; or call the framework behind the kernel"
 _NUMBERS = "make the numbers with the framework, and pass them as an input"
 
 
@@ -28,7 +28,7 @@ def _missing(name: str, reason: str, help: str) -> Callable[..., NoReturn]:
 scatter = _missing("scatter", _WRITES, "read with tf.take at the inverse indices; or call the framework behind the kernel")
 scatter_add = _missing("scatter_add", _WRITES, _ADD)
 index_add = _missing("index_add", _WRITES, _ADD)
-bincount = _missing("bincount", _WRITES, "sum a one-hot matrix, tf.eq of tf.iota and the values")
+bincount = _missing("bincount", _WRITES, "sum tf.one_hot of the values")
 sort = _missing("sort", _ORDER, "call the framework before the kernel")
 argsort = _missing("argsort", _ORDER, "call the framework before the kernel")
 topk = _missing("topk", _ORDER, "tf.max and tf.argmax give the first; call the framework for more")

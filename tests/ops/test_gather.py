@@ -75,6 +75,17 @@ def test_gather_is_that_of_torch() -> None:
     assert (evaluated(lambda a, b: tf.gather(a, 0, b), x, i) == expected).all()
 
 
+@pytest.mark.parametrize("dtype", ["float32", "bool", "int8"])
+def test_one_hot(dtype: str) -> None:
+    i = np.array([[0, 3, -1], [2, 4, 1]], np.int32)
+    expected = (i[..., None] == np.arange(4)).astype(dtype)
+    assert (evaluated(lambda a: tf.one_hot(a, 4, dtype), i) == expected).all()
+    with Fusion("f"):
+        a = tf.define_tensor(["N"], "int16")
+        assert [str(e) for e in tf.one_hot(a, "C").shape] == ["N", "C"]
+        assert message(lambda: tf.one_hot(tf.cast(a, "float32"), 3)) == "one_hot: tv3 (float32) are no indices\nhelp: cast them to int64"
+
+
 @settings(max_examples=40)
 @given(st.data())
 def test_indexing_as_numpy(data: st.DataObject) -> None:
