@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from taskfuse.errors import LoweringError
-from taskfuse.ir.expr import Read
+from taskfuse.ir.expr import Read, Scan
 from taskfuse.ir.scalar import Const, Expr, and_, const, eq, ge, is_multiple, minimum, select, simplify, substitute, sym, xor
 from taskfuse.ir.storage import storage_operands
 from taskfuse.ir.tasks import Group, Node, Task
@@ -93,11 +93,16 @@ class Endpoints:
         """Put waits, arrivals and cursors into the plan."""
         for ch in self.channels.channels:
             full, empty = f"{ch.name}.full", f"{ch.name}.empty"
-            made = set(ch.tensors)
-            self._endpoint(plan, ch, ch.producer, empty, full, lambda s, made=made: s.tv in made, parity=1)
+            self._endpoint(plan, ch, ch.producer, empty, full, self._fills(ch), parity=1)
             for end in ch.consumers:
                 names = {t.name for t in ch.tensors}
                 self._endpoint(plan, ch, end, full, empty, lambda s, names=names: any(r.buffer in names for r in s.reads), parity=0)
+
+    def _fills(self, ch: Channel) -> _Touch:
+        """What belongs to a fill: all code of the tensors, but for the totals of scans, which outlive it."""
+        made = set(ch.tensors)
+        totals = {self.statements.accumulator(tv) for tv in made if isinstance(self.statements.definition(tv), Scan)}
+        return lambda s: s.tv in made and not any(w.buffer in totals for w in s.writes)
 
     def _endpoint(self, plan: list[PNode], ch: Channel, end: Endpoint, wait: str, arrive: str, touches: _Touch, parity: int) -> None:
         c = end.cursor

@@ -30,6 +30,7 @@ from taskfuse.kir.nodes import (
     FenceInit,
     FenceProxyAsync,
     For,
+    Gather,
     If,
     InitBarrier,
     Queue,
@@ -66,7 +67,7 @@ def _slot_of(stage: int, *, writes: bool) -> Edit:
     def apply(kernel: Kernel) -> Mutants:
         slots = {s.name: s.slots for s in walk(kernel) if isinstance(s, CursorInit)}
         for s in walk(kernel):
-            if not isinstance(s, (AsyncCopy, Compute, Choose, VectorCopy)):
+            if not isinstance(s, (AsyncCopy, Compute, Choose, Gather, VectorCopy)):
                 continue
             for name, n in slots.items():
                 wrong = (sym(f"{name}.slot") + stage) % n
@@ -115,7 +116,7 @@ def _unguarded(kernel: Kernel) -> Mutants:
             isinstance(s, If)
             and len(s.branches) == 1
             and s.branches[0].label is None
-            and all(isinstance(t, (AsyncCopy, Compute, Choose, VectorCopy)) for t in s.branches[0].body)
+            and all(isinstance(t, (AsyncCopy, Compute, Choose, Gather, VectorCopy)) for t in s.branches[0].body)
         ):
             yield at(kernel, s, s.branches[0].body)
 

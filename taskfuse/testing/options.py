@@ -20,8 +20,9 @@ class CaseOptions:
         dtypes: dtypes of inputs and casts; the first is the usual one.
         symbolic: share of dimensions that are symbols.
         empty: share of fusions that have a dimension of extent 0.
-        views, selects, reductions, matmuls, composites, scalars: share of calls that are views; pads, cats and stacks; reductions; matmuls;
-            softmax-like compositions; pointwise with a run-time scalar.
+        views, selects, reductions, matmuls, composites, scalars, gathers, scans, positions, einsums: share of calls that are views; pads, cats and
+            stacks; reductions; matmuls; softmax-like compositions; pointwise with a run-time scalar; reads at computed indices; running totals;
+            argmax and argmin; einsum.
         depth: most levels of groups below the root.
         groups: share of groups that are parallelized.
         unclaimed: share of tasks that are left to task 0.
@@ -59,6 +60,10 @@ class CaseOptions:
     matmuls: int = 5
     composites: int = 4
     scalars: int = 4
+    gathers: int = 5
+    scans: int = 4
+    positions: int = 2
+    einsums: int = 2
     depth: int = 4
     groups: int = 80
     unclaimed: int = 6
@@ -125,6 +130,10 @@ STREAMS = CaseOptions(
     composites=0,
     streams=100,
     clusters=60,
+    gathers=0,
+    scans=0,
+    positions=0,
+    einsums=0,
 )
 
 # Mostly reductions across threads, in blocks of whole warps.
@@ -165,6 +174,10 @@ POINTWISE = CaseOptions(
     warps=0,
     rfactors=0,
     memory=0,
+    gathers=0,
+    scans=0,
+    positions=0,
+    einsums=0,
 )
 
 

@@ -54,6 +54,20 @@ def pipeline(
     return fusion
 
 
+def test_a_loop_over_an_axis_of_a_reader_copies_once() -> None:
+    """Copies are done at any later time and in no order: a second one of the same element, before the first is retired, would race with it."""
+    with tf.Fusion("repeated") as fusion:
+        x, y = tf.define_tensor([8], name="x"), tf.define_tensor(["N", 1], name="y")
+        total = x + y
+        fusion.add_output(total)
+    loaded = x.cache_after()
+    total.split(0, 4)
+    total.propagate([loaded], 2)
+    loaded.set_atom(COPY, ())
+    loaded.set_memory_type(SHARED)
+    assert agrees(fusion, numbers(8), numbers(10, 1)).verify().verdict is Verdict.PROVED
+
+
 def brought(*kinds: str, columns: int = 32) -> tf.Fusion:
     """The sum of tensors that one role brings: by asynchronous copies, by stores of threads that negate them, or by bulk copies."""
     with tf.Fusion("bring") as fusion:
