@@ -1,0 +1,181 @@
+"""Rings that a role fills ahead for itself: a loop whose fills run some iterations before its uses (docs/channels.md).
+
+A ring of ``stages`` slots inside one role lets ``d = stages - 1`` trips be filled before the first one is used. The loop is *skewed*::
+
+    for i in 0..T: fill(i); use(i)        for p in 0..d: if p < T: fill(p)
+                                          for i in 0..T: if i + d < T: fill(i + d)
+                                                         use(i)
+
+Each trip is filled once, in the same order, before its use: the two compute the same if what a fill reads is there before the loop begins and
+nothing but the use reads what it makes. A fill moves with all that it alone is made of in the loop. Indices and guards of the fill are those
+of the trip that it fills; whether there is such a trip is a condition that all threads agree on, so batches of asynchronous copies are
+committed, and barriers stand, outside of it: their numbers do not depend on how many trips there are.
+
+One cursor counts the trips. A use is at its slot, a fill ``d`` slots further: no second position has to be kept in step with the first, and the
+ring goes on where it was when the loop is entered again. Registers have no such place; the loop is unrolled, and the slot is a constant.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from taskfuse.ir.scalar import Expr, Facts, const, lt, sym
+from taskfuse.ir.storage import storage_uses
+from taskfuse.ir.tensor import TensorView
+from taskfuse.ir.types import MemoryType
+from taskfuse.kir.nodes import Commit, Queue, Retire
+from taskfuse.lowering.channels import Channels, has_copies_of_threads
+from taskfuse.lowering.completion import queue_of
+from taskfuse.lowering.domains import refused
+from taskfuse.lowering.plan import PDispatch, PGuard, PLoop, PNode, PStmt, PSync, children, moved, selected, statements
+from taskfuse.lowering.statements import Statements
+from taskfuse.schedule.joins import Loop
+
+
+@dataclass(slots=True, eq=False)
+class Ahead:
+    """Rings of equally many slots that one loop fills ahead.
+
+    Attributes:
+        tensors: whose rings they are; they share one cursor.
+        loop: the loop of the plan.
+        fill: what fills them in an iteration of it.
+    """
+
+    tensors: tuple[TensorView, ...]
+    stages: int
+    loop: PLoop
+    fill: PGuard
+
+    @property
+    def cursor(self) -> str:
+        """The name of the cursor that counts the loop's trips."""
+        return f"{self.tensors[0].name}.ring"
+
+
+def fill_ahead(plan: list[PNode], rings: Mapping[TensorView, Loop], st: Statements, channels: Channels) -> list[Ahead]:
+    """Skew every loop of the plan that can fill rings ahead. ``rings``: the rings inside roles, and the loop that takes the slots of each in turn.
+
+    A ring whose slots are held by reads that go on after they are executed keeps its slots for these, and one that is made of what its loop makes
+    is filled where it stands. In registers that is an error: a ring that is not filled ahead has no use there.
+
+    Raises:
+        LoweringError: a ring in registers cannot be filled ahead.
+    """
+    found: list[Ahead] = []
+    groups: dict[tuple[PLoop, int], list[TensorView]] = {}
+    filled: dict[TensorView, set[TensorView]] = {}
+    everything = list(statements(plan))
+    for tv, nest in rings.items():
+        loop = _copy_of(plan, nest, tv)
+        made, obstacle = _closure(tv, nest, loop, everything, st, channels)
+        if not obstacle:
+            groups.setdefault((loop, tv.schedule.stages), []).append(tv)
+            filled[tv] = made
+        elif st.indexer.memory[tv] is MemoryType.Local:
+            reason = f"its ring of {tv.schedule.stages} slots in registers cannot be filled ahead: {obstacle}"
+            raise refused(tv, reason, "set_memory_type(Shared), or circular_buffer(1)")
+    for (loop, stages), tensors in groups.items():
+        block = next(block for block in _blocks(plan) if loop in block)
+        found.append(_skew(block, loop, stages, tuple(tensors), set[TensorView]().union(*(filled[tv] for tv in tensors)), st))
+    return found
+
+
+def _closure(tv: TensorView, nest: Loop, loop: PLoop, everything: list[PStmt], st: Statements, channels: Channels) -> tuple[set[TensorView], str]:
+    """What moves with the fill of a ring: all that it is made of in the loop. And why it cannot move, if so."""
+    uses = [use.output for use in storage_uses(st.fusion, tv)]
+    late = next((u for u in uses if queue_of(u) is not None), None)
+    if late is not None:
+        return set(), f"{late.name} reads it asynchronously"
+    inside = list(statements(loop.body))
+    makers: dict[str, set[TensorView]] = {}
+    for s in inside:
+        for a in s.writes:
+            makers.setdefault(a.buffer, set()).add(s.tv)
+    made, new = {tv}, [tv]
+    while new:
+        t = new.pop()
+        if st.is_reduction(t):
+            return made, f"{t.name} is a reduction"
+        for buffer in {a.buffer for s in inside if s.tv is t for a in s.reads}:
+            source = next((u for u in st.indexer.tree.place if u.name == buffer), None)
+            channel = None if source is None else channels.channel(source)
+            if channel is not None and channel.loop is not None and channel.loop.depth >= nest.depth:
+                return made, f"{t.name} reads {buffer}, whose slots come through a channel in the same loop"
+            for u in makers.get(buffer, set[TensorView]()) - made:
+                if st.indexer.memory[u] is not MemoryType.Local or u.schedule.stages > 1:
+                    return made, f"{t.name} reads {buffer}, which the same loop makes"
+                made.add(u)
+                new.append(u)
+    written = {a.buffer for s in inside if s.tv in made for a in s.writes}
+    for s in everything:
+        for a in s.reads:
+            if s.tv not in made and a.buffer in written and a.buffer != tv.name:
+                return made, f"it is made of {a.buffer}, which {s.tv.name} reads, too"
+    return made, ""
+
+
+def _skew(block: list[PNode], loop: PLoop, stages: int, tensors: tuple[TensorView, ...], filled: set[TensorView], st: Statements) -> Ahead:
+    """Take the fills out of a loop's iterations: put them some trips earlier, and those of the first trips before the loop."""
+    distance, var, first = stages - 1, sym(loop.var), sym(f"{loop.var}.p")
+    cursor = sym(f"{tensors[0].name}.ring.slot")
+    held = [st.indexer.memory[tv] is MemoryType.Local for tv in tensors]
+
+    def slots(trip: Expr, shared: Expr) -> dict[str, Expr]:
+        """The slots of a trip: a constant in registers, once the loop is unrolled."""
+        return {f"{tv.name}.ring.slot": trip % stages if local else shared for tv, local in zip(tensors, held, strict=True)}
+
+    def later(facts: Facts) -> Facts:
+        return facts.with_range(loop.var, 0, loop.extent - 1).with_assumption(lt(var + distance, loop.extent))
+
+    def before(facts: Facts) -> Facts:
+        return facts.with_range(f"{loop.var}.p", 0, distance - 1).with_assumption(lt(first, loop.extent))
+
+    fills = selected(loop.body, lambda s: isinstance(s, PStmt) and s.tv in filled)
+    _drop(loop.body, filled)
+    for s in statements(loop.body):
+        _rename(s, slots(var, cursor))
+    fill = PGuard(lt(var + distance, loop.extent), moved(fills, {loop.var: var + distance, **slots(var + distance, (cursor + distance) % stages)}, later))
+    start = PGuard(lt(first, loop.extent), moved(fills, {loop.var: first, **slots(first, (cursor + first) % stages)}, before))
+    copies = any(has_copies_of_threads(tv) for tv in tensors)
+    commit: tuple[PNode, ...] = (PSync((Commit(Queue.COPY),)),) if copies else ()
+    loop.body[:0] = [*([PSync((Retire(Queue.COPY, distance - 1),))] if copies else []), fill, *commit]
+    k = block.index(loop)
+    block[k : k + 1] = [PLoop(f"{loop.var}.p", const(distance), True, [start, *commit]), loop, *([PSync((Retire(Queue.COPY, 0),))] if copies else [])]
+    return Ahead(tensors, stages, loop, fill)
+
+
+def _drop(nodes: list[PNode], tensors: set[TensorView]) -> None:
+    """Take the statements of some tensors out of a block, and what holds nothing then. All else stays the object that it is."""
+    for n in list(nodes):
+        for block in children(n):
+            _drop(block, tensors)
+        if isinstance(n, PDispatch):
+            n.members[:] = [m for m in n.members if m.body]
+        if (n.tv in tensors) if isinstance(n, PStmt) else not isinstance(n, PSync) and not any(children(n)):
+            nodes.remove(n)
+
+
+def _rename(s: PStmt, env: Mapping[str, Expr]) -> None:
+    """Other slots in a statement that stays where it is."""
+    renamed = moved([s], env, lambda facts: facts)[0]
+    assert isinstance(renamed, PStmt)
+    s.stmt, s.reads, s.writes = renamed.stmt, renamed.reads, renamed.writes
+
+
+def _copy_of(plan: list[PNode], nest: Loop, tv: TensorView) -> PLoop:
+    """The copy of a loop of the nest that holds the code of a tensor."""
+    for block in _blocks(plan):
+        for n in block:
+            if isinstance(n, PLoop) and n.loop is nest and any(s.tv is tv for s in statements(n.body)):
+                return n
+    raise AssertionError("a tensor's code stands outside of its loops")
+
+
+def _blocks(nodes: list[PNode]) -> Iterator[list[PNode]]:
+    """All blocks of a plan, outermost first."""
+    yield nodes
+    for n in nodes:
+        for block in children(n):
+            yield from _blocks(block)
