@@ -40,18 +40,24 @@ class Ahead:
     Attributes:
         tensors: whose rings they are; they share one cursor.
         loop: the loop of the plan.
-        fill: what fills them in an iteration of it.
+        in_registers: some of the tensors live in registers; ``in_memory``: some do not.
     """
 
     tensors: tuple[TensorView, ...]
     stages: int
     loop: PLoop
-    fill: PGuard
+    in_registers: bool
+    in_memory: bool
 
     @property
     def cursor(self) -> str:
         """The name of the cursor that counts the loop's trips."""
         return f"{self.tensors[0].name}.ring"
+
+    @property
+    def register_slot(self) -> str:
+        """The symbol of the slot in registers, until the loop is unrolled (:mod:`taskfuse.lowering.register_rings`)."""
+        return f"{self.tensors[0].name}.ring.register"
 
 
 def fill_ahead(plan: list[PNode], rings: Mapping[TensorView, Loop], st: Statements, channels: Channels) -> list[Ahead]:
@@ -77,7 +83,7 @@ def fill_ahead(plan: list[PNode], rings: Mapping[TensorView, Loop], st: Statemen
             reason = f"its ring of {tv.schedule.stages} slots in registers cannot be filled ahead: {obstacle}"
             raise refused(tv, reason, "set_memory_type(Shared), or circular_buffer(1)")
     for (loop, stages), tensors in groups.items():
-        block = next(block for block in _blocks(plan) if loop in block)
+        block = next(block for block in blocks(plan) if loop in block)
         found.append(_skew(block, loop, stages, tuple(tensors), set[TensorView]().union(*(filled[tv] for tv in tensors)), st))
     return found
 
@@ -119,12 +125,14 @@ def _closure(tv: TensorView, nest: Loop, loop: PLoop, everything: list[PStmt], s
 def _skew(block: list[PNode], loop: PLoop, stages: int, tensors: tuple[TensorView, ...], filled: set[TensorView], st: Statements) -> Ahead:
     """Take the fills out of a loop's iterations: put them some trips earlier, and those of the first trips before the loop."""
     distance, var, first = stages - 1, sym(loop.var), sym(f"{loop.var}.p")
-    cursor = sym(f"{tensors[0].name}.ring.slot")
     held = [st.indexer.memory[tv] is MemoryType.Local for tv in tensors]
+    ahead = Ahead(tensors, stages, loop, any(held), not all(held))
 
-    def slots(trip: Expr, shared: Expr) -> dict[str, Expr]:
-        """The slots of a trip: a constant in registers, once the loop is unrolled."""
-        return {f"{tv.name}.ring.slot": trip % stages if local else shared for tv, local in zip(tensors, held, strict=True)}
+    def slots(trips: Expr | None = None) -> dict[str, Expr]:
+        """The slots of the trip that is so many further than the cursor's."""
+        places = sym(ahead.register_slot), sym(f"{ahead.cursor}.slot")
+        register, slot = places if trips is None else ((place + trips) % stages for place in places)
+        return {f"{tv.name}.ring.slot": register if local else slot for tv, local in zip(tensors, held, strict=True)}
 
     def later(facts: Facts) -> Facts:
         return facts.with_range(loop.var, 0, loop.extent - 1).with_assumption(lt(var + distance, loop.extent))
@@ -135,15 +143,17 @@ def _skew(block: list[PNode], loop: PLoop, stages: int, tensors: tuple[TensorVie
     fills = selected(loop.body, lambda s: isinstance(s, PStmt) and s.tv in filled)
     _drop(loop.body, filled)
     for s in statements(loop.body):
-        _rename(s, slots(var, cursor))
-    fill = PGuard(lt(var + distance, loop.extent), moved(fills, {loop.var: var + distance, **slots(var + distance, (cursor + distance) % stages)}, later))
-    start = PGuard(lt(first, loop.extent), moved(fills, {loop.var: first, **slots(first, (cursor + first) % stages)}, before))
+        rename(s, slots())
+    fill = PGuard(lt(var + distance, loop.extent), moved(fills, {loop.var: var + distance, **slots(const(distance))}, later))
+    start = PGuard(lt(first, loop.extent), moved(fills, {loop.var: first, **slots(first)}, before))
+    for s in statements([start]):
+        rename(s, {ahead.register_slot: const(0)})
     copies = any(has_copies_of_threads(tv) for tv in tensors)
     commit: tuple[PNode, ...] = (PSync((Commit(Queue.COPY),)),) if copies else ()
     loop.body[:0] = [*([PSync((Retire(Queue.COPY, distance - 1),))] if copies else []), fill, *commit]
     k = block.index(loop)
     block[k : k + 1] = [PLoop(f"{loop.var}.p", const(distance), True, [start, *commit]), loop, *([PSync((Retire(Queue.COPY, 0),))] if copies else [])]
-    return Ahead(tensors, stages, loop, fill)
+    return ahead
 
 
 def _drop(nodes: list[PNode], tensors: set[TensorView]) -> None:
@@ -157,7 +167,7 @@ def _drop(nodes: list[PNode], tensors: set[TensorView]) -> None:
             nodes.remove(n)
 
 
-def _rename(s: PStmt, env: Mapping[str, Expr]) -> None:
+def rename(s: PStmt, env: Mapping[str, Expr]) -> None:
     """Other slots in a statement that stays where it is."""
     renamed = moved([s], env, lambda facts: facts)[0]
     assert isinstance(renamed, PStmt)
@@ -166,16 +176,16 @@ def _rename(s: PStmt, env: Mapping[str, Expr]) -> None:
 
 def _copy_of(plan: list[PNode], nest: Loop, tv: TensorView) -> PLoop:
     """The copy of a loop of the nest that holds the code of a tensor."""
-    for block in _blocks(plan):
+    for block in blocks(plan):
         for n in block:
             if isinstance(n, PLoop) and n.loop is nest and any(s.tv is tv for s in statements(n.body)):
                 return n
     raise AssertionError("a tensor's code stands outside of its loops")
 
 
-def _blocks(nodes: list[PNode]) -> Iterator[list[PNode]]:
+def blocks(nodes: list[PNode]) -> Iterator[list[PNode]]:
     """All blocks of a plan, outermost first."""
     yield nodes
     for n in nodes:
         for block in children(n):
-            yield from _blocks(block)
+            yield from blocks(block)

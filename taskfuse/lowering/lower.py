@@ -17,6 +17,7 @@ from taskfuse.lowering.nest import NestBuilder
 from taskfuse.lowering.notes import Notes
 from taskfuse.lowering.prepare import check_supported, prepare
 from taskfuse.lowering.regions import Regions
+from taskfuse.lowering.register_rings import unroll_rings
 from taskfuse.lowering.registers import Registers
 from taskfuse.lowering.rings import Rings
 from taskfuse.lowering.semaphores import semaphores
@@ -71,6 +72,7 @@ def lower(fusion: Fusion, options: LoweringOptions = DEFAULT) -> Kernel:
     endpoints.insert(plan)
     rings.insert(plan)
     retire_copies(plan, channels, rings.ahead)
+    unroll_rings(plan, rings.ahead, regions.facts)
     storage = buffers(indexer, statements, rings, plan)
     Registers(regions, storage).insert(plan)
     unroll_for_registers(plan, storage, indexer)

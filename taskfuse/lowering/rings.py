@@ -9,7 +9,6 @@ from __future__ import annotations
 from taskfuse.ir.scalar import Expr, const, sym
 from taskfuse.ir.tasks import Task
 from taskfuse.ir.tensor import TensorView
-from taskfuse.ir.types import MemoryType
 from taskfuse.kir.nodes import Advance, CursorInit
 from taskfuse.lowering.ahead import Ahead, fill_ahead
 from taskfuse.lowering.channels import Channels
@@ -28,7 +27,6 @@ class Rings:
 
     def __init__(self, indexer: Indexer, channels: Channels) -> None:
         self._channels = channels
-        self._memory = indexer.memory
         self._ring: dict[TensorView, Loop] = {}
         for tv in indexer.tree.place:
             if tv.schedule.stages == 1 or channels.channel(tv) is not None:
@@ -63,7 +61,7 @@ class Rings:
     def insert(self, plan: list[PNode]) -> None:
         """Put the cursors into the plan: they start with the kernel and advance at the end of each iteration."""
         for ahead in self.ahead:
-            if any(self._memory[tv] is not MemoryType.Local for tv in ahead.tensors):
+            if ahead.in_memory:
                 ahead.loop.body.append(PSync((Advance(ahead.cursor, const(1)),)))
                 plan.insert(0, PSync((CursorInit(ahead.cursor, ahead.stages, 0, 0),)))
         for name, (loop, stages) in self.loops.items():

@@ -31,9 +31,8 @@ from taskfuse.kir.nodes import (
     Stmt,
     Wait,
 )
-from taskfuse.lowering.ahead import Ahead
 from taskfuse.lowering.completion import close_batch, drain_at_exit, open_batch, queue_of, retire_reads
-from taskfuse.lowering.plan import PDispatch, PLoop, PNode, PScope, PStmt, PSync, base_name, children, is_base
+from taskfuse.lowering.plan import PDispatch, PGuard, PLoop, PNode, PScope, PStmt, PSync, base_name, children, is_base, statements
 from taskfuse.lowering.regions import Regions, hardware_index
 from taskfuse.lowering.rings import Rings
 
@@ -105,7 +104,7 @@ class Synchronizer:
         self.cursors: list[str] = []
         self._ordered = ordered
         self._rings = rings.loops
-        self._ahead = {tv.name: ahead for ahead in rings.ahead for tv in ahead.tensors}
+        self._ahead = {tv.name for ahead in rings.ahead for tv in ahead.tensors}
         self._memory = {b.name: b.memory for b in buffers}
         self._named: dict[tuple[Node, frozenset[ParallelType]], int] = {}
         self._used = 0
@@ -192,7 +191,7 @@ class Synchronizer:
         if a.access.buffer == b.access.buffer and a.access.buffer in self._ordered:
             return []
         if a.access.buffer == b.access.buffer and a.access.buffer in self._ahead:
-            return self._of_ring(self._ahead[a.access.buffer], a, b)
+            return self._of_ring(a, b)
         depth = 0
         while depth < min(len(a.path), len(b.path)) and a.path[depth][1] is b.path[depth][1]:
             depth += 1
@@ -224,7 +223,7 @@ class Synchronizer:
             found.append(_Need(block, first, first, True, types, a.access.buffer))
         return found
 
-    def _of_ring(self, ahead: Ahead, a: _Use, b: _Use) -> list[_Need]:
+    def _of_ring(self, a: _Use, b: _Use) -> list[_Need]:
         """One barrier in an iteration of a loop that fills a ring ahead, before the fill.
 
         A slot that is used in an iteration has been filled in an earlier one, or before the loop, and is filled again in the next one at the
@@ -233,9 +232,10 @@ class Synchronizer:
         if a.is_write and b.is_write:
             return []
         use = b if a.is_write else a
-        block = next(block for block, _ in use.path if block.nodes is ahead.loop.body)
+        buffer = use.access.buffer
+        block, fill = next((block, n) for block, _ in reversed(use.path) for n in block.nodes if isinstance(n, PGuard) and _fills(n, buffer))
         types = self._crossing(a, b, block.node)
-        return [_Need(block, None, ahead.fill, False, types, a.access.buffer)] if types else []
+        return [_Need(block, None, fill, False, types, buffer)] if types else []
 
     def _crossing(self, a: _Use, b: _Use, node: Node) -> frozenset[ParallelType]:
         memory = self._memory[a.access.buffer]
@@ -395,6 +395,10 @@ def _joined(before: tuple[Stmt, ...], stmts: tuple[Stmt, ...]) -> tuple[Stmt, ..
         elif isinstance(same, Retire) and isinstance(b, Retire) and b.pending < same.pending:
             stmts = tuple(b if s is same else s for s in stmts)
     return stmts
+
+
+def _fills(node: PGuard, buffer: str) -> bool:
+    return any(a.buffer == buffer for s in statements([node]) for a in s.writes)
 
 
 def _loop_vars(u: _Use) -> set[str]:
