@@ -9,7 +9,7 @@ are retired some trips later (:mod:`taskfuse.lowering.ahead`).
 from __future__ import annotations
 
 from taskfuse.kir.nodes import Commit, Queue, Retire
-from taskfuse.lowering.ahead import Ahead
+from taskfuse.lowering.ahead import Ahead, copies_again
 from taskfuse.lowering.channels import Channels, has_copies_of_threads
 from taskfuse.lowering.plan import PNode, PStmt, PSync, children, statements
 
@@ -46,9 +46,21 @@ def _path(nodes: list[PNode], copy: PStmt) -> list[tuple[list[PNode], int]]:
 
 
 def _place(path: list[tuple[list[PNode], int]], copy: PStmt) -> tuple[list[PNode], int]:
-    """The innermost block with a reader of what a copy writes behind the copy; the copy's own block if nobody reads it."""
+    """The innermost block with a reader of what a copy writes behind the copy; the copy's own block if nobody reads it.
+
+    It is inside of loops that copy the same elements again: two copies to one element must not be in flight.
+    """
     written = {a.buffer for a in copy.writes}
-    return next(((block, k) for block, k in reversed(path) if _reads(block[k + 1 :], written)), path[-1])
+    inner = path[-1]
+    for block, k in reversed(path):
+        if copies_again(block[k], copy):
+            return inner
+        if _reads(block[k + 1 :], written):
+            return block, k
+        inner = block, k
+    return path[-1]
+
+
 
 
 def _reads(nodes: list[PNode], buffers: set[str]) -> bool:
