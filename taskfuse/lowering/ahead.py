@@ -35,19 +35,18 @@ from taskfuse.schedule.joins import Loop
 
 @dataclass(slots=True, eq=False)
 class Ahead:
-    """Rings of equally many slots that one loop fills ahead.
+    """The rings in Shared memory, or in registers, that one loop fills ahead.
 
     Attributes:
         tensors: whose rings they are; they share one cursor.
+        stages: the slots of each: as many as most of them want.
         loop: the loop of the plan.
-        in_registers: some of the tensors live in registers; ``in_memory``: some do not.
     """
 
     tensors: tuple[TensorView, ...]
     stages: int
     loop: PLoop
     in_registers: bool
-    in_memory: bool
 
     @property
     def cursor(self) -> str:
@@ -55,9 +54,9 @@ class Ahead:
         return f"{self.tensors[0].name}.ring"
 
     @property
-    def register_slot(self) -> str:
-        """The symbol of the slot in registers, until the loop is unrolled (:mod:`taskfuse.lowering.register_rings`)."""
-        return f"{self.tensors[0].name}.ring.register"
+    def slot(self) -> str:
+        """The symbol of its slot; of that in registers until the loop is unrolled (:mod:`taskfuse.lowering.register_rings`)."""
+        return f"{self.cursor}.slot"
 
 
 def fill_ahead(plan: list[PNode], rings: Mapping[TensorView, Loop], st: Statements, channels: Channels) -> list[Ahead]:
@@ -70,21 +69,24 @@ def fill_ahead(plan: list[PNode], rings: Mapping[TensorView, Loop], st: Statemen
         LoweringError: a ring in registers cannot be filled ahead.
     """
     found: list[Ahead] = []
-    groups: dict[tuple[PLoop, int], list[TensorView]] = {}
+    groups: dict[tuple[PLoop, bool], list[TensorView]] = {}
     filled: dict[TensorView, set[TensorView]] = {}
     everything = list(statements(plan))
     for tv, nest in rings.items():
         loop = _copy_of(plan, nest, tv)
         made, obstacle = _closure(tv, nest, loop, everything, st, channels)
+        local = st.indexer.memory[tv] is MemoryType.Local
         if not obstacle:
-            groups.setdefault((loop, tv.schedule.stages), []).append(tv)
+            groups.setdefault((loop, local), []).append(tv)
             filled[tv] = made
-        elif st.indexer.memory[tv] is MemoryType.Local:
+        elif local:
             reason = f"its ring of {tv.schedule.stages} slots in registers cannot be filled ahead: {obstacle}"
             raise refused(tv, reason, "set_memory_type(Shared), or circular_buffer(1)")
-    for (loop, stages), tensors in groups.items():
+    for (loop, local), tensors in groups.items():
         block = next(block for block in blocks(plan) if loop in block)
-        found.append(_skew(block, loop, stages, tuple(tensors), set[TensorView]().union(*(filled[tv] for tv in tensors)), st))
+        ahead = Ahead(tuple(tensors), max(tv.schedule.stages for tv in tensors), loop, local)
+        _skew(block, ahead, set[TensorView]().union(*(filled[tv] for tv in tensors)))
+        found.append(ahead)
     return found
 
 
@@ -130,17 +132,13 @@ def copies_again(node: PNode, copy: PStmt) -> bool:
     return isinstance(node, PLoop) and all(node.var not in e.free for a in copy.writes for e in a.index)
 
 
-def _skew(block: list[PNode], loop: PLoop, stages: int, tensors: tuple[TensorView, ...], filled: set[TensorView], st: Statements) -> Ahead:
+def _skew(block: list[PNode], ahead: Ahead, filled: set[TensorView]) -> None:
     """Take the fills out of a loop's iterations: put them some trips earlier, and those of the first trips before the loop."""
-    distance, var, first = stages - 1, sym(loop.var), sym(f"{loop.var}.p")
-    held = [st.indexer.memory[tv] is MemoryType.Local for tv in tensors]
-    ahead = Ahead(tensors, stages, loop, any(held), not all(held))
+    loop, stages, distance = ahead.loop, ahead.stages, ahead.stages - 1
+    var, first, slot = sym(loop.var), sym(f"{loop.var}.p"), sym(ahead.slot)
 
-    def slots(trips: Expr | None = None) -> dict[str, Expr]:
-        """The slots of the trip that is so many further than the cursor's."""
-        places = sym(ahead.register_slot), sym(f"{ahead.cursor}.slot")
-        register, slot = places if trips is None else ((place + trips) % stages for place in places)
-        return {f"{tv.name}.ring.slot": register if local else slot for tv, local in zip(tensors, held, strict=True)}
+    def at(trip: Expr, slot: Expr) -> dict[str, Expr]:
+        return {loop.var: trip, **{f"{tv.name}.ring.slot": slot for tv in ahead.tensors}}
 
     def later(facts: Facts) -> Facts:
         return facts.with_range(loop.var, 0, loop.extent - 1).with_assumption(lt(var + distance, loop.extent))
@@ -151,17 +149,14 @@ def _skew(block: list[PNode], loop: PLoop, stages: int, tensors: tuple[TensorVie
     fills = selected(loop.body, lambda s: isinstance(s, PStmt) and s.tv in filled)
     _drop(loop.body, filled)
     for s in statements(loop.body):
-        rename(s, slots())
-    fill = PGuard(lt(var + distance, loop.extent), moved(fills, {loop.var: var + distance, **slots(const(distance))}, later))
-    start = PGuard(lt(first, loop.extent), moved(fills, {loop.var: first, **slots(first)}, before))
-    for s in statements([start]):
-        rename(s, {ahead.register_slot: const(0)})
-    copies = any(has_copies_of_threads(tv) for tv in tensors)
+        rename(s, {f"{tv.name}.ring.slot": slot for tv in ahead.tensors})
+    fill = PGuard(lt(var + distance, loop.extent), moved(fills, at(var + distance, (slot + distance) % stages), later))
+    start = PGuard(lt(first, loop.extent), moved(fills, at(first, first if ahead.in_registers else (slot + first) % stages), before))
+    copies = any(has_copies_of_threads(tv) for tv in ahead.tensors)
     commit: tuple[PNode, ...] = (PSync((Commit(Queue.COPY),)),) if copies else ()
     loop.body[:0] = [*([PSync((Retire(Queue.COPY, distance - 1),))] if copies else []), fill, *commit]
     k = block.index(loop)
     block[k : k + 1] = [PLoop(f"{loop.var}.p", const(distance), True, [start, *commit]), loop, *([PSync((Retire(Queue.COPY, 0),))] if copies else [])]
-    return ahead
 
 
 def _drop(nodes: list[PNode], tensors: set[TensorView]) -> None:

@@ -14,8 +14,6 @@ The ring begins at slot 0 whenever the loop is entered; no cursor has to be kept
 
 from __future__ import annotations
 
-from math import lcm
-
 from taskfuse.ir.scalar import Const, Expr, Facts, const, lt, simplify, sym
 from taskfuse.kir.nodes import Advance
 from taskfuse.lowering.ahead import Ahead, blocks, rename
@@ -31,42 +29,37 @@ def unroll_rings(plan: list[PNode], rings: list[Ahead], facts: Facts) -> None:
     """
     inner_first = [(block, n) for block in reversed(list(blocks(plan))) for n in block if isinstance(n, PLoop)]
     for block, loop in inner_first:
-        mine = [ring for ring in rings if ring.loop is loop and ring.in_registers]
-        if not mine:
+        ring = next((ring for ring in rings if ring.loop is loop and ring.in_registers), None)
+        if ring is None:
             continue
-        period = lcm(*(ring.stages for ring in mine))
         trips = simplify(loop.extent, facts)
-        if loop.unroll or (isinstance(trips, Const) and trips.value <= period):
+        if loop.unroll or (isinstance(trips, Const) and trips.value <= ring.stages):
             loop.unroll = True
             for s in statements(loop.body):
-                rename(s, _slots(mine, sym(loop.var), period, False))
+                rename(s, {ring.slot: sym(loop.var) % ring.stages})
             continue
         if selected(loop.body, lambda n: isinstance(n, PSync) and any(isinstance(s, Advance) for s in n.stmts)):
-            reason = f"its ring of {mine[0].stages} slots in registers cuts a loop of {trips} trips into rounds, and another ring takes a slot in each trip"
-            raise refused(mine[0].tensors[0], reason, "unroll the loop, if it has a constant number of trips; or set_memory_type(Shared)")
+            reason = f"its ring of {ring.stages} slots in registers cuts a loop of {trips} trips into rounds, and another ring takes a slot in each trip"
+            raise refused(ring.tensors[0], reason, "unroll the loop, if it has a constant number of trips; or set_memory_type(Shared)")
         at = block.index(loop)
-        block[at : at + 1] = _cut(loop, trips, period, mine, facts)
+        block[at : at + 1] = _cut(ring, trips, facts)
 
 
-def _cut(loop: PLoop, trips: Expr, period: int, rings: list[Ahead], known: Facts) -> list[PNode]:
-    """Rounds of ``period`` trips, and the trips that are left."""
-    rounds, left = simplify(trips // period, known), simplify(trips % period, known)
+def _cut(ring: Ahead, trips: Expr, known: Facts) -> list[PNode]:
+    """Rounds of as many trips as there are slots, and the trips that are left."""
+    loop, stages = ring.loop, ring.stages
+    rounds, left = simplify(trips // stages, known), simplify(trips % stages, known)
     q, r, e = (f"{loop.var}.{mark}" for mark in "qre")
 
     def within(facts: Facts) -> Facts:
-        return facts.with_range(q, 0, rounds - 1).with_range(r, 0, period - 1)
+        return facts.with_range(q, 0, rounds - 1).with_range(r, 0, stages - 1)
 
     def behind(facts: Facts) -> Facts:
-        return facts.with_range(e, 0, period - 2).with_assumption(lt(sym(e), left))
+        return facts.with_range(e, 0, stages - 2).with_assumption(lt(sym(e), left))
 
-    body = moved(loop.body, {loop.var: sym(q) * period + sym(r), **_slots(rings, sym(r), period, True)}, within)
-    found: list[PNode] = [PLoop(q, rounds, False, [PLoop(r, const(period), True, body)])]
+    body = moved(loop.body, {loop.var: sym(q) * stages + sym(r), ring.slot: sym(r)}, within)
+    found: list[PNode] = [PLoop(q, rounds, False, [PLoop(r, const(stages), True, body)])]
     if left is not const(0):
-        rest = moved(loop.body, {loop.var: rounds * period + sym(e), **_slots(rings, sym(e), period, True)}, behind)
-        found.append(PLoop(e, const(period - 1), True, [PGuard(lt(sym(e), left), rest)]))
+        rest = moved(loop.body, {loop.var: rounds * stages + sym(e), ring.slot: sym(e)}, behind)
+        found.append(PLoop(e, const(stages - 1), True, [PGuard(lt(sym(e), left), rest)]))
     return found
-
-
-def _slots(rings: list[Ahead], trip: Expr, period: int, in_round: bool) -> dict[str, Expr]:
-    """The slots of a trip, which may be that of a round."""
-    return {ring.register_slot: trip if in_round and ring.stages == period else trip % ring.stages for ring in rings}

@@ -52,7 +52,8 @@ class Rings:
         channel = self._channels.channel(tv)
         if channel is not None:
             return channel.stages
-        return tv.schedule.stages if tv in self._ring else 0
+        shared = next((a.stages for a in self.ahead if tv in a.tensors), tv.schedule.stages)
+        return shared if tv in self._ring else 0
 
     def slot(self, tv: TensorView, task: Task) -> Expr | None:
         """The slot that code of ``task`` uses; ``None`` if ``tv`` has no ring."""
@@ -61,7 +62,7 @@ class Rings:
     def insert(self, plan: list[PNode]) -> None:
         """Put the cursors into the plan: they start with the kernel and advance at the end of each iteration."""
         for ahead in self.ahead:
-            if ahead.in_memory:
+            if not ahead.in_registers:
                 ahead.loop.body.append(PSync((Advance(ahead.cursor, const(1)),)))
                 plan.insert(0, PSync((CursorInit(ahead.cursor, ahead.stages, 0, 0),)))
         for name, (loop, stages) in self.loops.items():

@@ -224,7 +224,7 @@ class Synchronizer:
         return found
 
     def _of_ring(self, a: _Use, b: _Use) -> list[_Need]:
-        """One barrier in an iteration of a loop that fills a ring ahead, before the fill.
+        """One barrier in an iteration of a loop that fills a ring ahead: before the fill, behind what waits for earlier ones.
 
         A slot that is used in an iteration has been filled in an earlier one, or before the loop, and is filled again in the next one at the
         earliest: the beginning of an iteration lies between, up to its fill.
@@ -235,7 +235,9 @@ class Synchronizer:
         buffer = use.access.buffer
         block, fill = next((block, n) for block, _ in reversed(use.path) for n in block.nodes if isinstance(n, PGuard) and _fills(n, buffer))
         types = self._crossing(a, b, block.node)
-        return [_Need(block, None, fill, False, types, buffer)] if types else []
+        k = block.nodes.index(fill)
+        retire = block.nodes[k - 1] if k > 0 and isinstance(s := block.nodes[k - 1], PSync) and any(isinstance(x, Retire) for x in s.stmts) else None
+        return [_Need(block, retire, fill, False, types, buffer)] if types else []
 
     def _crossing(self, a: _Use, b: _Use, node: Node) -> frozenset[ParallelType]:
         memory = self._memory[a.access.buffer]
