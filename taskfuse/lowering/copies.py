@@ -61,7 +61,5 @@ def _place(path: list[tuple[list[PNode], int]], copy: PStmt) -> tuple[list[PNode
     return path[-1]
 
 
-
-
 def _reads(nodes: list[PNode], buffers: set[str]) -> bool:
     return any(a.buffer in buffers for s in statements(nodes) for a in s.reads)

@@ -530,9 +530,7 @@ class Indexer:
         own = tv.schedule.atom
         return (own is not None and own.spreads) or any(a is not None and a.gathers for a in atoms)
 
-    def _registers(
-        self, tv: TensorView, slot: tuple[Expr, ...], index: tuple[Expr, ...], facts: Facts, memory: MemoryType | None = None
-    ) -> tuple[Expr, ...]:
+    def _registers(self, tv: TensorView, slot: tuple[Expr, ...], index: tuple[Expr, ...], facts: Facts, memory: MemoryType | None = None) -> tuple[Expr, ...]:
         """The index in the storage of ``tv`` with what names a slot of it, if it is a ring."""
         if not self.in_order(tv, memory):
             return (*slot, *(simplify(e, facts) for e in index))
