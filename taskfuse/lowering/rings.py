@@ -1,7 +1,8 @@
 """Rings inside one role: a circular buffer whose writer and readers are the same threads' code.
 
-Each iteration of the innermost loop around the tensor uses the next of ``stages`` slots, so that a slot is written again only ``stages``
-iterations later: the barrier that orders the data orders the reuse of the slot, too, and the sync pass needs no second one.
+Each iteration of the innermost loop around the tensor uses the next of ``stages`` slots. The role fills them ahead where it can
+(:mod:`taskfuse.lowering.ahead`). Where it cannot, a slot is written again only ``stages`` iterations later: the barrier that orders the data orders the
+reuse of the slot, too, and the sync pass needs no second one.
 """
 
 from __future__ import annotations
