@@ -18,18 +18,20 @@ ring goes on where it was when the loop is entered again. Registers have no such
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from taskfuse.ir.atoms import Completion
 from taskfuse.ir.scalar import Expr, Facts, const, lt, sym
 from taskfuse.ir.storage import storage_uses
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import MemoryType
-from taskfuse.kir.nodes import Commit, Queue, Retire
+from taskfuse.kir.nodes import BarrierSlot, Commit, Expect, Queue, Retire, TmaLoad, Wait
 from taskfuse.lowering.channels import Channels, has_copies_of_threads
 from taskfuse.lowering.completion import queue_of
 from taskfuse.lowering.domains import refused
 from taskfuse.lowering.plan import PDispatch, PGuard, PLoop, PNode, PStmt, PSync, children, moved, selected, statements
 from taskfuse.lowering.statements import Statements
+from taskfuse.lowering.transfers import fill_bytes
 from taskfuse.schedule.joins import Loop
 
 
@@ -52,6 +54,11 @@ class Ahead:
     def cursor(self) -> str:
         """The name of the cursor that counts the loop's trips."""
         return f"{self.tensors[0].name}.ring"
+
+    @property
+    def full(self) -> str | None:
+        """The mbarriers at which bulk copies complete, if some fill it."""
+        return f"{self.cursor}.full" if any(_is_transfer(tv) for tv in self.tensors) else None
 
     @property
     def slot(self) -> str:
@@ -79,13 +86,16 @@ def fill_ahead(plan: list[PNode], rings: Mapping[TensorView, Loop], st: Statemen
         if not obstacle:
             groups.setdefault((loop, local), []).append(tv)
             filled[tv] = made
+        elif _is_transfer(tv):
+            reason = f"a bulk load completes at a barrier, and in one role that takes a ring which is filled ahead: {obstacle}"
+            raise refused(tv, reason, f"make {tv.name} a boundary of a vertical group")
         elif local:
             reason = f"its ring of {tv.schedule.stages} slots in registers cannot be filled ahead: {obstacle}"
             raise refused(tv, reason, "set_memory_type(Shared), or circular_buffer(1)")
     for (loop, local), tensors in groups.items():
         block = next(block for block in blocks(plan) if loop in block)
         ahead = Ahead(tuple(tensors), max(tv.schedule.stages for tv in tensors), loop, local)
-        _skew(block, ahead, set[TensorView]().union(*(filled[tv] for tv in tensors)))
+        _skew(block, ahead, set[TensorView]().union(*(filled[tv] for tv in tensors)), st)
         found.append(ahead)
     return found
 
@@ -132,7 +142,7 @@ def copies_again(node: PNode, copy: PStmt) -> bool:
     return isinstance(node, PLoop) and all(node.var not in e.free for a in copy.writes for e in a.index)
 
 
-def _skew(block: list[PNode], ahead: Ahead, filled: set[TensorView]) -> None:
+def _skew(block: list[PNode], ahead: Ahead, filled: set[TensorView], st: Statements) -> None:
     """Take the fills out of a loop's iterations: put them some trips earlier, and those of the first trips before the loop."""
     loop, stages, distance = ahead.loop, ahead.stages, ahead.stages - 1
     var, first, slot = sym(loop.var), sym(f"{loop.var}.p"), sym(ahead.slot)
@@ -148,15 +158,38 @@ def _skew(block: list[PNode], ahead: Ahead, filled: set[TensorView]) -> None:
 
     fills = selected(loop.body, lambda s: isinstance(s, PStmt) and s.tv in filled)
     _drop(loop.body, filled)
+    wait: list[PNode] = []
+    if ahead.full is not None:
+        fills.insert(0, _expected(ahead, ahead.full, list(statements(fills)), st))
+        wait = [PSync((Wait(BarrierSlot(ahead.full, slot), sym(f"{ahead.cursor}.parity")),))]
     for s in statements(loop.body):
         rename(s, {f"{tv.name}.ring.slot": slot for tv in ahead.tensors})
     fill = PGuard(lt(var + distance, loop.extent), moved(fills, at(var + distance, (slot + distance) % stages), later))
     start = PGuard(lt(first, loop.extent), moved(fills, at(first, first if ahead.in_registers else (slot + first) % stages), before))
     copies = any(has_copies_of_threads(tv) for tv in ahead.tensors)
     commit: tuple[PNode, ...] = (PSync((Commit(Queue.COPY),)),) if copies else ()
-    loop.body[:0] = [*([PSync((Retire(Queue.COPY, distance - 1),))] if copies else []), fill, *commit]
+    loop.body[:0] = [*([PSync((Retire(Queue.COPY, distance - 1),))] if copies else []), fill, *commit, *wait]
     k = block.index(loop)
     block[k : k + 1] = [PLoop(f"{loop.var}.p", const(distance), True, [start, *commit]), loop, *([PSync((Retire(Queue.COPY, 0),))] if copies else [])]
+
+
+def _expected(ahead: Ahead, full: str, fills: list[PStmt], st: Statements) -> PStmt:
+    """What the thread that starts the bulk copies of a fill says before: how many bytes they bring. They are made to complete at the ring's barrier."""
+    loads = [s for s in fills if isinstance(s.stmt, TmaLoad)]
+    tasks = {s.task.name: s.task for s in loads}
+    first = loads[0]
+    if len(tasks) > 1:
+        raise refused(first.tv, f"the tasks {', '.join(sorted(tasks))} start bulk copies of one fill", "put them into one task")
+    for s in loads:
+        assert isinstance(s.stmt, TmaLoad)
+        s.stmt = replace(s.stmt, barrier=BarrierSlot(full, s.stmt.barrier.slot))
+    total = sum(fill_bytes(st, tv, ahead.loop.loop, loads) for tv in ahead.tensors if _is_transfer(tv))
+    expect = Expect(BarrierSlot(full, sym(f"{first.tv.name}.ring.slot")), const(total))
+    return PStmt(first.tv, first.task, expect, first.guards, first.facts, (), ())
+
+
+def _is_transfer(tv: TensorView) -> bool:
+    return tv.schedule.atom is not None and tv.schedule.atom.completion is Completion.BYTES
 
 
 def _drop(nodes: list[PNode], tensors: set[TensorView]) -> None:

@@ -64,7 +64,7 @@ def lower(fusion: Fusion, options: LoweringOptions = DEFAULT) -> Kernel:
     channels = Channels(fusion, sequencer.tree, regions, sequencer.joins.path, order, indexer.trips)
     channels.check_memory(indexer.memory)
     rings = Rings(indexer, channels)
-    indexer.slot, indexer.full = rings.slot, channels.full
+    indexer.slot, indexer.full = rings.slot, rings.full
     statements = Statements(indexer, BUILDERS)
     plan = NestBuilder(indexer, statements).build(order)
     rings.fill_ahead(plan, statements)
@@ -81,7 +81,7 @@ def lower(fusion: Fusion, options: LoweringOptions = DEFAULT) -> Kernel:
     sync.insert(plan, {tv.name for tv in fusion.outputs})
     endpoints.check_turns(plan)
     Notes(indexer, channels).write(plan)
-    mbarriers = [*channels.barriers(), *((name, 1, count) for name, count in sync.mbarriers)]
+    mbarriers = [*channels.barriers(), *rings.barriers(), *((name, 1, count) for name, count in sync.mbarriers)]
     cursors, maps = tuple(sync.cursor_inits()), tuple(statements.maps.values())
     kernel = Emitter(fusion, regions).kernel(plan, storage, mbarriers, sync.counters, semaphores(channels), cursors, maps)
     return run_pipeline(kernel, options.verify)

@@ -60,6 +60,14 @@ class Rings:
         """The slot that code of ``task`` uses; ``None`` if ``tv`` has no ring."""
         return sym(f"{tv.name}.ring.slot") if tv in self._ring else self._channels.slot(tv, task)
 
+    def full(self, tv: TensorView) -> str | None:
+        """The mbarriers at which a fill of the ring of ``tv`` is complete, until rings share them."""
+        return f"{tv.name}.ring.full" if tv in self._ring else self._channels.full(tv)
+
+    def barriers(self) -> list[tuple[str, int, Expr]]:
+        """The mbarrier arrays: name, slots, arrivals per phase: that of the thread which starts the copies."""
+        return [(a.full, a.stages, const(1)) for a in self.ahead if a.full is not None]
+
     def insert(self, plan: list[PNode]) -> None:
         """Put the cursors into the plan: they start with the kernel and advance at the end of each iteration."""
         for ahead in self.ahead:
