@@ -25,9 +25,9 @@ from taskfuse.kir.nodes import Advance, CursorInit, For
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Position:
-    """A use is ``count`` positions further than the cursor was when the block's execution began: ``inside`` of it, or in front of the loop."""
+    """A statement is ``count`` positions further than the cursor was when the block's execution began: ``inside`` of it, or in front of the loop."""
 
-    use: Use
+    node: Node
     count: int
     inside: bool
 
@@ -45,6 +45,7 @@ class PrivateRing:
     slots: int
     moves: tuple[Node, ...]
     block: Block
+    paths: Paths
 
     @property
     def loop(self) -> Node | None:
@@ -52,18 +53,57 @@ class PrivateRing:
         owner = self.block.owner
         return owner if owner is not None and isinstance(owner.stmt, For) else None
 
-    def position(self, u: Use, ahead: int) -> Position | None:
+    def position(self, node: Node, ahead: int) -> Position | None:
         """The position of a use at a slot so much further than the cursor's; ``None`` if it stands elsewhere, or behind the last advance."""
-        place = next((n for n in u.node.path if n.block is self.block), None)
+        place = next((n for n in node.path if n.block is self.block), None)
         if place is not None:
-            return None if place.index > self.moves[-1].index else Position(u, sum(move.index < place.index for move in self.moves) + ahead, True)
+            return None if place.index > self.moves[-1].index else Position(node, sum(move.index < place.index for move in self.moves) + ahead, True)
         loop = self.loop
-        front = None if loop is None else next((n for n in u.node.path if n.block is loop.block), None)
-        return Position(u, ahead, False) if loop is not None and front is not None and front.index < loop.index else None
+        front = None if loop is None else next((n for n in node.path if n.block is loop.block), None)
+        return Position(node, ahead, False) if loop is not None and front is not None and front.index < loop.index else None
 
     def counts(self, loop: Node) -> bool:
         """True if different iterations of a loop are different positions."""
         return loop in self.block.context.loops
+
+    def passed(self, x: Position, y: Position) -> Iterator[tuple[list[Step], int]]:
+        """What is passed in any case from ``x`` to a later ``y`` at the same slot, and how many positions further that is.
+
+        Left out is one position with no execution of the block between them. Of several distances the least ones stand for all.
+        """
+        gap = y.count - x.count
+        if x.inside == y.inside and gap and gap % self.slots == 0:
+            steps = self.paths.forward(x.node, y.node)
+            if steps is not None:
+                yield steps, gap
+        rounds = self._rounds(gap, 1 if x.inside else 0)
+        steps = None if rounds is None else self._steps(x, y, rounds)
+        if steps is not None and rounds is not None:
+            yield steps, len(self.moves) * rounds + gap
+
+    def _steps(self, x: Position, y: Position, rounds: int) -> list[Step] | None:
+        """From ``x`` to a later ``y``, which is so many executions of the block further; ``None`` if control never goes there."""
+        if x.inside and y.inside:
+            return self.paths.again(x.node, y.node, self.block, rounds - 1) if self.block.context.loops else None
+        loop = self.loop
+        assert loop is not None
+        if x.inside:
+            begin, whole = self.paths.rest(x.node, self.block), rounds - 1
+        else:
+            front = self.paths.forward(x.node, loop)
+            assert front is not None
+            begin, whole = front, rounds
+        middle = begin + whole * self.paths.body(loop)
+        if y.inside:
+            return middle + self.paths.start(y.node, self.block)
+        outer = next((n for n in reversed(loop.loops) if n in y.node.loops), None)
+        return None if outer is None else middle + self.paths.around(loop, y.node, outer)
+
+    def _rounds(self, gap: int, least: int) -> int | None:
+        """The least ``k >= least`` with ``m*k + gap`` a multiple of the slots, if there is one."""
+        m, slots = len(self.moves), self.slots
+        period = lcm(m, slots) // m
+        return next((k for k in range(least, least + period) if (m * k + gap) % slots == 0), None)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -71,8 +111,8 @@ class PrivatePair:
     """Two uses of one slot."""
 
     ring: PrivateRing
+    uses: tuple[Use, Use]
     at: tuple[Position, Position]
-    paths: Paths
 
     @property
     def same(self) -> bool:
@@ -80,45 +120,14 @@ class PrivatePair:
         one, two = self.at
         return one.count == two.count and one.inside == two.inside
 
-    def later(self) -> Iterator[tuple[Use, Use, list[Step]]]:
-        """The earlier use, the later one, and what is passed between them in any case, unless they are the :attr:`same`."""
-        one, two = self.at
-        for x, y in ((one, two), (two, one)):
-            gap = y.count - x.count
-            if x.inside == y.inside and gap and gap % self.ring.slots == 0:
-                steps = self.paths.forward(x.use.node, y.use.node)
-                if steps is not None:
-                    yield x.use, y.use, steps
-            rounds = self._rounds(gap, 1 if x.inside else 0)
-            steps = None if rounds is None else self._passed(x, y, rounds)
-            if steps is not None:
-                yield x.use, y.use, steps
-            if one is two:
+    def later(self) -> Iterator[tuple[Use, Use, list[Step], int]]:
+        """The earlier use, the later one, what is passed between them in any case, and how many positions, unless they are the :attr:`same`."""
+        (a, b), (one, two) = self.uses, self.at
+        for (first, x), (second, y) in (((a, one), (b, two)), ((b, two), (a, one))):
+            for steps, apart in self.ring.passed(x, y):
+                yield first, second, steps, apart
+            if a is b:
                 break
-
-    def _passed(self, x: Position, y: Position, rounds: int) -> list[Step] | None:
-        """From ``x`` to a later ``y``, which is so many executions of the block further; ``None`` if control never goes there."""
-        block, loop = self.ring.block, self.ring.loop
-        if x.inside and y.inside:
-            return self.paths.again(x.use.node, y.use.node, block, rounds - 1) if block.context.loops else None
-        assert loop is not None
-        if x.inside:
-            begin, whole = self.paths.rest(x.use.node, block), rounds - 1
-        else:
-            front = self.paths.forward(x.use.node, loop)
-            assert front is not None
-            begin, whole = front, rounds
-        middle = begin + whole * self.paths.body(loop)
-        if y.inside:
-            return middle + self.paths.start(y.use.node, block)
-        outer = next((n for n in reversed(loop.loops) if n in y.use.node.loops), None)
-        return None if outer is None else middle + self.paths.around(loop, y.use.node, outer)
-
-    def _rounds(self, gap: int, least: int) -> int | None:
-        """The least ``k >= least`` with ``m*k + gap`` a multiple of the slots, if there is one."""
-        m, slots = len(self.ring.moves), self.ring.slots
-        period = lcm(m, slots) // m
-        return next((k for k in range(least, least + period) if (m * k + gap) % slots == 0), None)
 
 
 class PrivateRings:
@@ -126,7 +135,6 @@ class PrivateRings:
 
     def __init__(self, program: Program, threads: Threads, paths: Paths, others: Container[str]) -> None:
         """``others``: slot symbols of cursors with mbarriers."""
-        self._paths = paths
         self._rings: dict[str, PrivateRing] = {}
         starts: dict[str, list[Node]] = {}
         moves: dict[str, list[Node]] = {}
@@ -149,21 +157,21 @@ class PrivateRings:
                 continue
             if uneven(nodes[0]) or threads.split(nodes[0].conditions).varying:
                 continue
-            self._rings[f"{name}.slot"] = PrivateRing(name, slots, tuple(nodes), block)
+            self._rings[f"{name}.slot"] = PrivateRing(name, slots, tuple(nodes), block, paths)
 
     def pair(self, a: Use, b: Use) -> PrivatePair | None:
         """Two uses of one buffer whose slots are those of one cursor, or so much further; ``None`` if they are none."""
         if a.buffer != b.buffer:
             return None
         for x, y in zip(a.index, b.index, strict=True):
-            one, two = self._slot(x), self._slot(y)
+            one, two = self.slot(x), self.slot(y)
             if one is not None and two is not None and one[0] is two[0]:
-                first, second = one[0].position(a, one[1]), two[0].position(b, two[1])
+                first, second = one[0].position(a.node, one[1]), two[0].position(b.node, two[1])
                 if first is not None and second is not None:
-                    return PrivatePair(one[0], (first, first if a is b else second), self._paths)
+                    return PrivatePair(one[0], (a, b), (first, second))
         return None
 
-    def _slot(self, e: Expr | None) -> tuple[PrivateRing, int] | None:
+    def slot(self, e: Expr | None) -> tuple[PrivateRing, int] | None:
         """The ring of a slot, and how much further than its cursor's it is."""
         match e:
             case Sym(name=name) if name in self._rings:
