@@ -8,7 +8,7 @@ from taskfuse import ParallelType as P
 from taskfuse.check import Verdict
 from taskfuse.errors import LoweringError, SimulationError
 from taskfuse.kir import walk
-from taskfuse.kir.nodes import BarrierScope, Commit, CursorInit, For, If, Retire
+from taskfuse.kir.nodes import BarrierScope, Commit, CursorInit, Expect, For, If, InitBarrier, Retire
 from tests.lowering.running import agrees, bind, buffer, numbers, refused, scopes
 from tests.lowering.test_cp_async import pipeline, two_tiles
 
@@ -91,6 +91,49 @@ def in_a_role() -> tf.Fusion:
     held.circular_buffer(2)
     fusion.group([fusion.task([made], "make"), fusion.task([held, y], "use")], "roles").parallelize(P.TIDy)
     return fusion
+
+
+def by_bulk(stages: int = 3, rows: int | str = "M", *, inner: bool = False) -> tf.Fusion:
+    """The sum of two matrices whose tiles bulk copies bring, all in one role; ``inner``: the loop of the ring stands in another one."""
+    with tf.Fusion("bulk") as fusion:
+        xs = [tf.define_tensor([tf.dim(rows, min=0) if isinstance(rows, str) else rows, 64], name=n) for n in "xz"]
+        y = xs[0] + xs[1]
+        fusion.add_output(y)
+    tiles = [x.cache_after() for x in xs]
+    y.split(0, 8)
+    if inner:
+        y.split(0, 2)
+    y.axis(-1).parallelize(TX)
+    depth = 2 if inner else 1
+    y.propagate(tiles, upto=depth)
+    for tile in tiles:
+        tile.set_memory_type(SHARED)
+        tile.set_atom(atoms.TMA_LOAD, (depth, depth + 1))
+        tile.inline_at(depth)
+        tile.circular_buffer(stages)
+    return fusion
+
+
+@pytest.mark.parametrize("stages", [2, 4])
+def test_bulk_copies_run_ahead(stages: int) -> None:
+    fusion = by_bulk(stages)
+    for rows in (0, 1, 9, 40):
+        kernel = agrees(fusion, numbers(rows, 64), numbers(rows, 64, seed=1), schedulers=LATE)
+    kernel.verify().require()
+    assert scopes(kernel) == [BarrierScope.BLOCK]  # before a slot is filled again
+    assert {str(s.count) for s in walk(kernel) if isinstance(s, InitBarrier)} == {"1"}
+    assert {str(s.bytes) for s in walk(kernel) if isinstance(s, Expect)} == {"4096"}  # of both tiles
+    assert "mbarrier.try_wait.parity" in kernel.ptx("sm_90a")
+
+
+@pytest.mark.parametrize("rows", [0, 4, 8, 16, 40])
+def test_bulk_copies_of_few_trips_are_proved(rows: int) -> None:
+    agrees(by_bulk(3, rows), numbers(rows, 64), numbers(rows, 64), schedulers=LATE[:1]).verify().require()
+
+
+def test_bulk_copies_in_an_inner_loop() -> None:
+    kernel = agrees(by_bulk(3, 48, inner=True), numbers(48, 64), numbers(48, 64, seed=1), schedulers=LATE)
+    kernel.verify().require()
 
 
 @pytest.mark.parametrize("stages", [2, 3, 5])
@@ -202,6 +245,35 @@ def test_faults_are_refuted(fault: str) -> None:
     assert tf.parse_kernel(text.replace(old, new)).verify().verdict is Verdict.REFUTED
 
 
+BARRIER, WAIT = "  SYNC block  # tv3 crosses TIDx in t0\n", "  WAIT tv3.ring.full[tv3.ring.slot] parity tv3.ring.parity\n"
+BULK_FAULTS = {
+    "no barrier": (BARRIER, ""),
+    "the barrier behind the fill": (WAIT, WAIT + BARRIER),
+    "no wait": (WAIT, ""),
+    "a wait of some": (WAIT, "  IF threadIdx.x < 32:\n  " + WAIT),
+    "a fill of the next slot": ("tv3.ring.slot + 2", "tv3.ring.slot + 1"),
+    "a fill of the slot in use": ("(tv3.ring.slot + 2) % 3", "tv3.ring.slot"),
+    "a fill of another slot than the barrier's": ("TMA tv3[(tv3.ring.slot + 2) % 3", "TMA tv3[(tv3.ring.slot + 1) % 3"),
+    "one fill more": ("i0 + 2 < ceildiv(M, 8)", "i0 + 2 < ceildiv(M, 8) + 1"),
+    "one fill less": ("i0 + 2 < ceildiv(M, 8)", "i0 + 2 < ceildiv(M, 8) - 1"),
+    "a prologue of one trip less": ("0..2 UNROLL", "0..1 UNROLL"),
+    "half of the bytes": ("bytes 4096", "bytes 2048"),
+    "a count of two": ("count 1", "count 2"),
+    "the phase before": ("slot 0, parity 0", "slot 0, parity 1"),
+    "no advance": ("\n  tv3.ring.advance(1)", ""),
+}
+
+
+@pytest.mark.parametrize("fault", BULK_FAULTS)
+def test_faults_of_bulk_copies_are_refuted(fault: str) -> None:
+    text = str(tf.lower(by_bulk()))
+    old, new = BULK_FAULTS[fault]
+    assert old in text
+    if "behind" in fault:
+        text = text.replace(BARRIER, "")
+    assert tf.parse_kernel(text.replace(old, new)).verify().verdict is Verdict.REFUTED
+
+
 @pytest.mark.parametrize(
     ("old", "new"),
     [
@@ -261,6 +333,13 @@ def test_texts_of_refusals() -> None:
     help_text = "help: set_memory_type(Shared), or circular_buffer(1)"
     assert lowering(running(LOCAL)) == (
         f"cannot lower tv2: its ring of 2 slots in registers cannot be filled ahead: it is made of tv1, which tv4 reads, too\n{help_text}"
+    )
+    fusion = by_bulk()
+    tile = fusion.tensors()[-1]
+    tile.circular_buffer(1)
+    assert lowering(fusion) == (
+        f"cannot lower {tile.name}: a bulk load completes at a barrier of a ring, and it has none\n"
+        f"help: make {tile.name} a boundary of a vertical group, or a ring in a loop: circular_buffer"
     )
     with tf.Fusion("sums") as fusion:
         x = tf.define_tensor([4, 8], name="x")
