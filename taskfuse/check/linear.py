@@ -155,6 +155,10 @@ class Linear:
                 pass
         if atom.free:
             yield from (assumed for assumed in self.facts.forms if not assumed.free.isdisjoint(atom.free))
+            for e, (low, high) in self.facts.intervals.items():  # conditions on one term
+                if not isinstance(e, Sym) and not e.free.isdisjoint(atom.free):
+                    yield from () if low is None else (e - low,)
+                    yield from () if high is None else (const(high) - e,)
 
     def most(self, quotient: FloorDiv) -> int | None:
         """The greatest value of a quotient by a symbol, if that is found to be a constant."""
@@ -214,12 +218,16 @@ def _contradict(rows: list[Row]) -> bool:
         if any(not terms and constant < 0 for terms, constant in left):
             return True
         signs: dict[Expr, list[int]] = {}
+        most: dict[Expr, list[int]] = {}
         for terms, _ in left:
             for t, k in terms.items():
                 signs.setdefault(t, [0, 0])[k > 0] += 1
+                side = most.setdefault(t, [0, 0])
+                side[k > 0] = max(side[k > 0], abs(k))
         if not signs:
             return False
-        atom = min(signs, key=lambda t: (signs[t][0] * signs[t][1] - sum(signs[t]), t.key))
+        # First atoms without a coefficient on one side: eliminating them loses no integers, as a multiple like 64*q would.
+        atom = min(signs, key=lambda t: (min(most[t]) > 1, signs[t][0] * signs[t][1] - sum(signs[t]), t.key))
         upper = [r for r in left if r[0].get(atom, 0) < 0]
         lower = [r for r in left if r[0].get(atom, 0) > 0]
         left = [r for r in left if atom not in r[0]]

@@ -535,8 +535,8 @@ class Indexer:
         """The access that writes the element of ``tv`` at the place of an environment of its own."""
         if tv in self.placed and name is None:
             return self._in_assembly(tv, tuple(env.values[a] for a in tv.logical), env.facts)
-        index = self._registers(tv, tuple(env.values[a] for a in self.kept_axes(tv, memory)), env.facts, memory)
-        return Access(name, index) if name is not None else Access(tv.name, self._ring(tv, tv) + index)
+        slot = self._ring(tv, tv) if name is None else ()
+        return Access(name or tv.name, self._registers(tv, slot, tuple(env.values[a] for a in self.kept_axes(tv, memory)), env.facts, memory))
 
     def in_order(self, tv: TensorView, memory: MemoryType | None = None) -> bool:
         """True if an atom names registers of ``tv`` by their first: they then have one number each, row-major."""
@@ -546,13 +546,14 @@ class Indexer:
         own = tv.schedule.atom
         return (own is not None and own.spreads) or any(a is not None and a.gathers for a in atoms)
 
-    def _registers(self, tv: TensorView, index: tuple[Expr, ...], facts: Facts, memory: MemoryType | None = None) -> tuple[Expr, ...]:
-        if self.in_order(tv, memory):
-            place = ZERO
-            for e, a in zip(index, self.kept_axes(tv, memory), strict=True):
-                place = place * a.extent + e
-            index = (place,)
-        return tuple(simplify(e, facts) for e in index)
+    def _registers(self, tv: TensorView, slot: tuple[Expr, ...], index: tuple[Expr, ...], facts: Facts, memory: MemoryType | None = None) -> tuple[Expr, ...]:
+        """The index in the storage of ``tv`` with what names a slot of it, if it is a ring."""
+        if not self.in_order(tv, memory):
+            return (*slot, *(simplify(e, facts) for e in index))
+        place = slot[0] if slot else ZERO
+        for e, a in zip(index, self.kept_axes(tv, memory), strict=True):
+            place = place * a.extent + e
+        return (simplify(place, facts),)
 
     def _in_assembly(self, tv: TensorView, index: tuple[Expr, ...], facts: Facts) -> Access:
         """The element of a part of an assembly: a place in the storage of the whole."""
@@ -588,7 +589,7 @@ class Indexer:
         missing = [a for a in self.kept_axes(tv) if a not in values]
         if missing:
             raise refused(tv, f"{consumer.name} cannot find its elements: the allocation domain has no forward map", "use split, merge or swizzle")
-        return Access(tv.name, self._ring(tv, consumer) + self._registers(tv, tuple(values[a] for a in self.kept_axes(tv)), facts)), valid
+        return Access(tv.name, self._registers(tv, self._ring(tv, consumer), tuple(values[a] for a in self.kept_axes(tv)), facts)), valid
 
 
 def _has_values(read: Read) -> bool:

@@ -307,8 +307,8 @@ class Statements:
         place = Access(shared.buffer, box.start)
         full = self.indexer.full(inside)
         if loads and full is None:
-            reason = "a bulk load completes at a barrier of a channel, and it travels through none"
-            raise refused(tv, reason, f"make {inside.name} a boundary of a vertical group")
+            reason = "a bulk load completes at a barrier of a ring, and it has none"
+            raise refused(tv, reason, f"make {inside.name} a boundary of a vertical group, or a ring in a loop: circular_buffer")
         if full is not None and loads:
             stmt = TmaLoad(place, name, box.coords, BarrierSlot(full, shared.index[0]), share.across)
         else:

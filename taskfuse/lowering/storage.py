@@ -35,10 +35,10 @@ def buffers(indexer: Indexer, st: Statements, rings: Rings, plan: list[PNode]) -
         memory = indexer.memory[tv]
         if tv not in indexer.placed and not tv.is_output:
             shape = tuple(a.extent for a in indexer.kept_axes(tv))
+            slots = (const(rings.slots(tv)),) if rings.slots(tv) else ()
+            shape = (*slots, *shape)
             if indexer.in_order(tv):
-                shape = (simplify(product(indexer.kept_axes(tv)), indexer.regions.facts),)
-            if rings.slots(tv):
-                shape = (const(rings.slots(tv)), *shape)
+                shape = (simplify(product(indexer.kept_axes(tv)) * (slots[0] if slots else 1), indexer.regions.facts),)
             found.append(Buffer(tv.name, tv.dtype, memory, shape, max(1, tv.dtype.bits // 8, st.alignments.get(tv.name, 1))))
         if st.has_term(tv):
             found.append(Buffer(st.term(tv), tv.dtype.compute, MemoryType.Local, (), max(1, tv.dtype.compute.bits // 8)))

@@ -44,6 +44,7 @@ class CaseOptions:
         memory: share of tensors that get a memory type, and of those, that get an allocation domain.
         distributed: share of fusions with vertical groups in which one task binds an outer axis to threads that others leave Serial.
         stages: share of tensors that cross tasks that get a circular buffer.
+        ahead: share of tensors that stay in a task that get one, which the task fills ahead for itself where it can.
         exact: only ops whose results on small integers are exact in every float dtype that is used, so that native values compare for equality.
     """
 
@@ -84,6 +85,7 @@ class CaseOptions:
     memory: int = 12
     distributed: int = 50
     stages: int = 85
+    ahead: int = 7
     exact: bool = False
 
 
@@ -107,8 +109,12 @@ PIPELINES = CaseOptions(
     memory=4,
     distributed=60,
     stages=100,
+    ahead=20,
     copies=70,
 )
+
+# Mostly one role that fills rings ahead for itself.
+AHEAD = replace(PIPELINES, ahead=85, groups=15, caches=60, memory=0, distributed=10)
 
 # Mostly pipelines of persistent kernels: tiles or rows dealt out to a few blocks.
 PERSISTENT = replace(PIPELINES, persistent=75, transforms=10, empty=10)
@@ -187,6 +193,7 @@ class Mix(Enum):
     MIXED = "mixed"
     USUAL = "usual"
     PIPELINES = "pipelines"
+    AHEAD = "ahead"
     PERSISTENT = "persistent"
     BLOCKS = "blocks"
     STREAMS = "streams"
@@ -204,6 +211,8 @@ class Mix(Enum):
                 return USUAL
             case Mix.PIPELINES:
                 return PIPELINES
+            case Mix.AHEAD:
+                return AHEAD
             case Mix.PERSISTENT:
                 return PERSISTENT
             case Mix.BLOCKS:
