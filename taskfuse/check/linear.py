@@ -7,7 +7,7 @@ minima and maxima. Products of atoms are atoms of their own; what is known of th
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from math import gcd
 
 from taskfuse.check.program import Context
@@ -21,6 +21,8 @@ QUOTIENTS = 6
 
 Row = tuple[dict[Expr, int], int]
 """``sum of k*atom + constant >= 0``."""
+
+_Key = frozenset[tuple[Expr, int]]
 
 
 class Linear:
@@ -57,7 +59,7 @@ class Linear:
         for atom, k in terms:
             if (isinstance(atom, Min) and k > 0) or (isinstance(atom, Max) and k < 0):
                 return all(self.nonnegative(form + (arg - atom) * k, depth) for arg in atom.args)
-        return _contradict([_row(e) for e in (-form - 1, *self._inequalities(form, depth))])
+        return _contradict((-form - 1, *self._inequalities(form, depth)))
 
     def _inequalities(self, form: Expr, depth: int) -> list[Expr]:
         """What is known of the atoms of a form, and of theirs."""
@@ -182,38 +184,53 @@ class Linear:
                 yield x - 1
 
 
-def _row(e: Expr) -> Row:
-    terms, constant = terms_of(e)
-    return dict(terms), constant
+def _contradict(forms: Iterable[Expr]) -> bool:
+    """True only if some forms are not all ``>= 0``, for any integers."""
+    system = _System()
+    return any(system.add(dict(terms), constant) for terms, constant in map(terms_of, forms)) or system.is_empty()
 
 
-def _tight(row: Row) -> Row:
-    """The same for integers, with coefficients that have no common divisor."""
-    terms, constant = row
-    step = gcd(*terms.values())
-    return row if step <= 1 else ({t: k // step for t, k in terms.items()}, constant // step)
+class _System:
+    """Inequalities, the strongest of those with equal terms, and where each atom occurs in them."""
 
+    def __init__(self) -> None:
+        self._rows: dict[_Key, Row] = {}
+        self._signs: dict[Expr, tuple[set[_Key], set[_Key]]] = {}
 
-def _contradict(rows: list[Row]) -> bool:
-    """True only if the inequalities hold for no integers."""
-    left = _unique(rows)
-    while left:
-        if any(not terms and constant < 0 for terms, constant in left):
-            return True
-        signs: dict[Expr, list[int]] = {}
-        for terms, _ in left:
+    def add(self, terms: dict[Expr, int], constant: int) -> bool:
+        """Add one, as tight as integers allow; True if it holds nowhere."""
+        if not terms:
+            return constant < 0
+        step = gcd(*terms.values())
+        if step > 1:
+            terms, constant = {t: k // step for t, k in terms.items()}, constant // step
+        key = frozenset(terms.items())
+        known = self._rows.get(key)
+        if known is None:
             for t, k in terms.items():
-                signs.setdefault(t, [0, 0])[k > 0] += 1
-        if not signs:
-            return False
-        atom = min(signs, key=lambda t: (signs[t][0] * signs[t][1] - sum(signs[t]), t.key))
-        upper = [r for r in left if r[0].get(atom, 0) < 0]
-        lower = [r for r in left if r[0].get(atom, 0) > 0]
-        left = [r for r in left if atom not in r[0]]
-        if len(left) + len(upper) * len(lower) > ROWS * 2:
-            return False
-        left = _unique([*left, *(_sum(a, -b[0][atom], b, a[0][atom]) for a in lower for b in upper)])
-    return False
+                self._signs.setdefault(t, (set(), set()))[k > 0].add(key)
+        if known is None or constant < known[1]:
+            self._rows[key] = terms, constant
+        return False
+
+    def is_empty(self) -> bool:
+        """True only if no integers fulfil all of them. The atom whose elimination adds fewest inequalities goes first."""
+        waiting = sorted(self._signs, key=lambda t: t.key)
+        while waiting:
+            sizes = [(len(upper) * len(lower) - len(upper) - len(lower), i) for i, (upper, lower) in enumerate(map(self._signs.__getitem__, waiting))]
+            atom = waiting.pop(min(sizes)[1])
+            upper, lower = ([self._remove(key) for key in list(keys)] for keys in self._signs[atom])
+            if len(self._rows) + len(upper) * len(lower) > ROWS * 2:
+                return False
+            if any(self.add(*_sum(a, -b[0][atom], b, a[0][atom])) for a in lower for b in upper):
+                return True
+        return False
+
+    def _remove(self, key: _Key) -> Row:
+        row = self._rows.pop(key)
+        for t, k in row[0].items():
+            self._signs[t][k > 0].remove(key)
+        return row
 
 
 def _sum(a: Row, i: int, b: Row, j: int) -> Row:
@@ -228,17 +245,3 @@ def _sum(a: Row, i: int, b: Row, j: int) -> Row:
         else:
             terms.pop(t, None)
     return terms, a[1] * i + b[1] * j
-
-
-def _unique(rows: list[Row]) -> list[Row]:
-    """The strongest of the inequalities with equal terms."""
-    found: dict[frozenset[tuple[Expr, int]], Row] = {}
-    for row in rows:
-        terms, constant = _tight(row)
-        if not terms and constant >= 0:
-            continue
-        key = frozenset(terms.items())
-        known = found.get(key)
-        if known is None or constant < known[1]:
-            found[key] = terms, constant
-    return list(found.values())
