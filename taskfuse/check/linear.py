@@ -1,7 +1,7 @@
-"""Linear arithmetic over the integers: whether a form is never negative in a context.
+"""Linear arithmetic over the integers: whether a form is never negative.
 
 ``form <= -1`` is added to inequalities that hold, and atoms are eliminated one by one (Fourier-Motzkin, with constants rounded to what integers
-allow) until a contradiction is left. The inequalities are the bounds and conditions of the context and the definitions of quotients, remainders,
+allow) until a contradiction is left. The inequalities are the bounds and conditions that are known and the definitions of quotients, remainders,
 minima and maxima. Products of atoms are atoms of their own; what is known of them are products of an inequality with factors that are not negative.
 """
 
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from math import gcd
 
-from taskfuse.check.program import Context
+from taskfuse.check.knowledge import Knowledge
 from taskfuse.check.ranges import terms_of
 from taskfuse.ir.scalar import Const, Expr, FloorDiv, Max, Min, Mod, Product, Sym, Xor, const
 
@@ -26,22 +26,23 @@ _Key = frozenset[tuple[Expr, int]]
 
 
 class Linear:
-    """Questions about one context, with what was asked before."""
+    """Questions under what is known, with what was asked before."""
 
-    def __init__(self, context: Context) -> None:
-        self.ranges = context.ranges
-        self.facts = context.facts
+    def __init__(self, knowledge: Knowledge) -> None:
+        self.ranges = knowledge.ranges
+        self.facts = knowledge.facts
         self._known: dict[Expr, tuple[bool, int]] = {}
+        self._greatest: dict[FloorDiv, int | None] = {}
 
     @staticmethod
-    def of(context: Context) -> Linear:
-        """The one of a context."""
-        if context.linear is None:
-            context.linear = Linear(context)
-        return context.linear
+    def of(knowledge: Knowledge) -> Linear:
+        """The one of some knowledge."""
+        if knowledge.linear is None:
+            knowledge.linear = Linear(knowledge)
+        return knowledge.linear
 
     def nonnegative(self, form: Expr, depth: int = DEPTH) -> bool:
-        """True only if ``form >= 0`` wherever the context's conditions hold."""
+        """True only if ``form >= 0`` wherever what is known holds."""
         lo, hi = self.ranges.of(form)
         if lo is not None and lo >= 0:
             return True
@@ -157,9 +158,10 @@ class Linear:
 
     def most(self, quotient: FloorDiv) -> int | None:
         """The greatest value of a quotient by a symbol, if that is found to be a constant."""
-        if not self.nonnegative(quotient.b - 1):
-            return None
-        return min((e.value for e in self._most(quotient.a, quotient.b, DEPTH) if isinstance(e, Const)), default=None)
+        if quotient not in self._greatest:
+            values = (e.value for e in self._most(quotient.a, quotient.b, DEPTH) if isinstance(e, Const))
+            self._greatest[quotient] = min(values, default=None) if self.nonnegative(quotient.b - 1) else None
+        return self._greatest[quotient]
 
     def _most(self, a: Expr, b: Expr, depth: int) -> Iterator[Expr]:
         """Bounds ``x - 1`` of ``a//b``: where ``a < b*x``. For ``x``, what stands beside ``b`` in the bounds of ``a`` is tried."""

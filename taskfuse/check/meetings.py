@@ -41,6 +41,16 @@ class Meeting:
     uniform: Conditions
     id: Expr | None = None
 
+    @property
+    def everyone(self) -> bool:
+        """All threads of the block are participants: those of a barrier of the whole block have to be."""
+        return self.scope is BarrierScope.BLOCK and isinstance(self.node.stmt, Barrier)
+
+    @property
+    def is_one(self) -> bool:
+        """All participants of a block meet each other."""
+        return self.scope is BarrierScope.BLOCK or (self.scope is BarrierScope.NAMED and isinstance(self.id, Const))
+
 
 class Meetings:
     """The meetings of a program, those that are well formed.

@@ -15,7 +15,7 @@ from taskfuse.check.certificate import Layer, Obligation, Verdict
 from taskfuse.check.enumeration import Pairs
 from taskfuse.check.forms import Visit, visits
 from taskfuse.check.meetings import Meeting, Meetings, ordered_by
-from taskfuse.check.paths import Paths, Region, Step, common_loops
+from taskfuse.check.paths import Cuts, Paths, Region, Step, common_loops
 from taskfuse.check.private import PrivateRings
 from taskfuse.check.program import BLOCKS, THREADS, Node, Program
 from taskfuse.check.relation import Relation
@@ -52,6 +52,7 @@ class Races:
         for ring in rings.rings:
             for e in ring.endpoints:
                 self._cursors[f"{e.cursor}.slot"] = (ring, e)
+        self._cuts = Cuts({n: () if m.everyone else m.participants for n, m in meetings.at.items() if m.is_one})
         self._private = PrivateRings(program, threads, paths, self._cursors)
         self._pairs: tuple[Pairs | None] | None = None
 
@@ -214,6 +215,8 @@ class Races:
 
     def _pair(self, a: Use, b: Use) -> str:
         """Why two accesses may race; empty if they do not."""
+        if a.memory is MemoryType.Shared and not a.engine.is_async and not b.engine.is_async and self._cuts.separate(a.node, b.node):
+            return ""
         self._pairs = None
         reason, relation = self._conflict(a, b)
         if not reason or relation is None:

@@ -231,10 +231,12 @@ class Relation:
     def _span(atom: Expr, context: Context) -> Span:
         span = context.ranges.of(atom)
         if isinstance(atom, FloorDiv) and atom.b.free:
-            linear = Linear.of(context)
-            most = linear.most(atom)
+            knowledge, quotient = context.knowledge.about(atom)
+            linear = Linear.of(knowledge)
+            assert isinstance(quotient, FloorDiv)
+            most = linear.most(quotient)
             if most is not None:
-                span = meet(span, (0 if linear.nonnegative(atom.a) else None, most))
+                span = meet(span, (0 if linear.nonnegative(quotient.a) else None, most))
         if span == OPEN and isinstance(atom, Mod) and prove(ge(atom.b, 1), context.facts):
             hi = context.ranges.of(atom.b)[1]
             return 0, None if hi is None else hi - 1
