@@ -12,7 +12,7 @@ from math import gcd
 
 from taskfuse.check.knowledge import Knowledge
 from taskfuse.check.ranges import terms_of
-from taskfuse.ir.scalar import Const, Expr, FloorDiv, Max, Min, Mod, Product, Sym, Xor, const
+from taskfuse.ir.scalar import Const, Expr, FloorDiv, Max, Min, Mod, Product, Sum, Sym, Xor, const
 
 ROWS = 160
 ATOMS = 40
@@ -51,9 +51,23 @@ class Linear:
         found, tried = self._known.get(form, (False, 0))
         if not found and tried < depth:
             self._known[form] = False, depth  # while it is being asked
-            found = self._decide(form, depth)
+            found = self._by_parts(form, depth) or self._decide(form, depth)
             self._known[form] = found, depth
         return found
+
+    def _by_parts(self, form: Expr, depth: int) -> bool:
+        """What is made of parts that are not negative is not negative."""
+        match form:
+            case Sum(terms, constant):
+                return constant >= 0 and all(k > 0 for _, k in terms) and all(self.nonnegative(t, depth) for t, _ in terms)
+            case Product(factors):
+                return all(self.nonnegative(f, depth) for f in factors)
+            case FloorDiv(a, b):
+                return self.nonnegative(a, depth) and self.nonnegative(b - 1, depth - 1)
+            case Mod(_, b):
+                return self.nonnegative(b - 1, depth - 1)
+            case _:
+                return False
 
     def _decide(self, form: Expr, depth: int) -> bool:
         terms, _ = terms_of(form)
@@ -189,7 +203,7 @@ class Linear:
 def _contradict(forms: Iterable[Expr]) -> bool:
     """True only if some forms are not all ``>= 0``, for any integers."""
     system = _System()
-    return any(system.add(dict(terms), constant) for terms, constant in map(terms_of, forms)) or system.is_empty()
+    return any(system.add(dict(terms), constant) for terms, constant in map(terms_of, forms)) or system.solve() or system.eliminate()
 
 
 class _System:
@@ -197,7 +211,7 @@ class _System:
 
     def __init__(self) -> None:
         self._rows: dict[_Key, Row] = {}
-        self._signs: dict[Expr, tuple[set[_Key], set[_Key]]] = {}
+        self._signs: dict[Expr, tuple[dict[_Key, None], dict[_Key, None]]] = {}
 
     def add(self, terms: dict[Expr, int], constant: int) -> bool:
         """Add one, as tight as integers allow; True if it holds nowhere."""
@@ -210,12 +224,32 @@ class _System:
         known = self._rows.get(key)
         if known is None:
             for t, k in terms.items():
-                self._signs.setdefault(t, (set(), set()))[k > 0].add(key)
+                self._signs.setdefault(t, ({}, {}))[k > 0][key] = None
         if known is None or constant < known[1]:
             self._rows[key] = terms, constant
         return False
 
-    def is_empty(self) -> bool:
+    def solve(self) -> bool:
+        """Put what equations say in the place of atoms that stand alone in them: rounding then sees the divisors. True if that contradicts."""
+        for key in list(self._rows):
+            atom = self._defined(key)
+            if atom is None:
+                continue
+            equation = self._rows[key]
+            rows = [self._remove(k) for side in self._signs[atom] for k in list(side)]
+            if any(self.add(*_sum(row, 1, equation, -row[0][atom] * equation[0][atom])) for row in rows):
+                return True
+        return False
+
+    def _defined(self, key: _Key) -> Expr | None:
+        """An atom with coefficient 1 or -1 in an inequality, if that and the opposite one leave one value."""
+        one = self._rows.get(key)
+        other = None if one is None else self._rows.get(frozenset((t, -k) for t, k in key))
+        if one is None or other is None or one[1] + other[1] != 0:
+            return None
+        return min((t for t, k in key if abs(k) == 1), key=lambda t: t.key, default=None)
+
+    def eliminate(self) -> bool:
         """True only if no integers fulfil all of them. The atom whose elimination adds fewest inequalities goes first."""
         waiting = sorted(self._signs, key=lambda t: t.key)
         while waiting:
@@ -231,12 +265,12 @@ class _System:
     def _remove(self, key: _Key) -> Row:
         row = self._rows.pop(key)
         for t, k in row[0].items():
-            self._signs[t][k > 0].remove(key)
+            del self._signs[t][k > 0][key]
         return row
 
 
 def _sum(a: Row, i: int, b: Row, j: int) -> Row:
-    """``i*a + j*b``."""
+    """``i*a + j*b``, or that by a common divisor of ``i`` and ``j``."""
     common = gcd(i, j)
     i, j = i // common, j // common
     terms = {t: k * i for t, k in a[0].items()}
