@@ -15,6 +15,7 @@ import numpy as np
 from taskfuse.check.certificate import Layer, Obligation, Verdict
 from taskfuse.check.clusters import Clusters
 from taskfuse.check.enumeration import Pairs
+from taskfuse.check.paths import Cut
 from taskfuse.check.program import BLOCK_NAMES, BLOCKS, COLLECTIVE, THREADS, Node, Program
 from taskfuse.check.threads import Conditions, Threads, box_count
 from taskfuse.ir.scalar import ZERO, Const, Expr, const, eq, prove, simplify, sym
@@ -42,14 +43,17 @@ class Meeting:
     id: Expr | None = None
 
     @property
-    def everyone(self) -> bool:
-        """All threads of the block are participants: those of a barrier of the whole block have to be."""
-        return self.scope is BarrierScope.BLOCK and isinstance(self.node.stmt, Barrier)
-
-    @property
-    def is_one(self) -> bool:
-        """All participants of a block meet each other."""
-        return self.scope is BarrierScope.BLOCK or (self.scope is BarrierScope.NAMED and isinstance(self.id, Const))
+    def cut(self) -> Cut | None:
+        """What threads of one block have to have in common to meet there; ``None`` if that is no matter of a few indices."""
+        match self.scope:
+            case BarrierScope.BLOCK:
+                everyone = isinstance(self.node.stmt, Barrier)  # who comes to a barrier of the block is all of it
+                return Cut(self.node, frozenset(() if everyone else self.participants), frozenset())
+            case BarrierScope.NAMED:
+                assert self.id is not None
+                return Cut(self.node, frozenset(self.participants), self.id.free & THREADS)
+            case _:
+                return None
 
 
 class Meetings:

@@ -171,38 +171,55 @@ class Paths:
         return found
 
 
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """A statement that threads pass together.
+
+    Attributes:
+        threads: conditions on who passes it.
+        alike: names of the symbols that two of them have to agree on.
+    """
+
+    node: Node
+    threads: frozenset[Expr]
+    alike: frozenset[str]
+
+
 class Cuts:
-    """Statements that all threads of some sets pass together, where they stand directly in the blocks around a place."""
+    """Statements that threads pass together, where they stand directly in the blocks around a place."""
 
-    def __init__(self, sets: Mapping[Node, Iterable[Expr]]) -> None:
-        """``sets``: by statement, the conditions on who passes it."""
-        self._places: dict[Block, list[int]] = {}
-        self._sets: dict[Block, frozenset[Expr]] = {}
-        for node in sorted(sets, key=lambda n: n.number):
-            self._places.setdefault(node.block, []).append(node.index)
-            self._sets[node.block] = self._sets.get(node.block, frozenset(node.conditions)).intersection(sets[node])
+    def __init__(self, cuts: Iterable[Cut]) -> None:
+        self._cuts: dict[Block, list[Cut]] = {}
+        for cut in sorted(cuts, key=lambda c: c.node.number):
+            self._cuts.setdefault(cut.node.block, []).append(cut)
 
-    def separate(self, a: Node, b: Node) -> bool:
-        """True only if between an execution of ``a`` and one of ``b``, whichever comes first and whoever makes them, both threads pass one."""
+    def separate(self, a: Node, b: Node, equal: frozenset[str]) -> bool:
+        """True only if two threads that agree on some symbols pass one between ``a`` and ``b``, whichever comes first and whoever makes which."""
         if a.number > b.number:
             a, b = b, a
         depth = next((k for k, (x, y) in enumerate(zip(a.path, b.path, strict=False)) if x is not y), None)
         if depth is None or a.path[depth].block is not b.path[depth].block:
             return False
         both = frozenset(a.conditions).intersection(b.conditions)
-        passed = {n.block for n in (*a.path, *b.path) if n.block in self._places and self._sets[n.block] <= both}
+        passed: dict[Block, list[int]] = {}
+        for block in {n.block for n in (*a.path, *b.path)} & self._cuts.keys():
+            places = [c.node.index for c in self._cuts[block] if c.threads <= both and c.alike <= equal]
+            if places:
+                passed[block] = places
         one, two = a.path[depth], b.path[depth]
-        between = one.block in passed and any(one.index < k < two.index for k in self._places[one.block])
-        if not between and not self._behind(a, depth + 1, passed) and not self._ahead(b, depth + 1, passed):
+        between = any(one.index < k < two.index for k in passed.get(one.block, ()))
+        if not between and not _behind(a, depth + 1, passed) and not _ahead(b, depth + 1, passed):
             return False
         inner = (k + 1 for k, n in enumerate(a.path[:depth]) if isinstance(n.stmt, For))
-        return all(self._behind(x, k, passed) or self._ahead(y, k, passed) for k in inner for x, y in ((a, b), (b, a)))
+        return all(_behind(x, k, passed) or _ahead(y, k, passed) for k in inner for x, y in ((a, b), (b, a)))
 
-    def _behind(self, a: Node, depth: int, passed: set[Block]) -> bool:
-        return any(n.block in passed and self._places[n.block][-1] > n.index for n in a.path[depth:])
 
-    def _ahead(self, b: Node, depth: int, passed: set[Block]) -> bool:
-        return any(n.block in passed and self._places[n.block][0] < n.index for n in b.path[depth:])
+def _behind(a: Node, depth: int, passed: Mapping[Block, list[int]]) -> bool:
+    return any(n.block in passed and passed[n.block][-1] > n.index for n in a.path[depth:])
+
+
+def _ahead(b: Node, depth: int, passed: Mapping[Block, list[int]]) -> bool:
+    return any(n.block in passed and passed[n.block][0] < n.index for n in b.path[depth:])
 
 
 def common_loops(a: Node, b: Node) -> list[Node]:

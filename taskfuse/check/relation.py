@@ -331,6 +331,14 @@ class Relation:
         return False
 
 
+def pinned(a: Use, b: Use) -> frozenset[str]:
+    """Thread indices that stand alone on one axis of two accesses of an element: they are equal."""
+    if a.buffer != b.buffer:
+        return frozenset()
+    terms = [terms_of(x)[0] for x, y in zip(a.index, b.index, strict=True) if x is not None and x is y]
+    return frozenset(t.name for t, _ in (ts[0] for ts in terms if len(ts) == 1) if isinstance(t, Sym) and t.name in THREADS)
+
+
 def _most(digits: list[tuple[Expr, Expr, list[Expr]]], choice: int) -> Expr:
     """What digits can make up for together; ``choice``: which of several bounds is taken."""
     total: Expr = const(0)

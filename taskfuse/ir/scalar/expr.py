@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import Enum
 from math import gcd
-from typing import ClassVar, TypeVar, cast
+from typing import Any, ClassVar, TypeVar
 
 SYMBOL_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z0-9_]+)*")
 
@@ -231,7 +231,7 @@ class Const(Expr):
     rank: ClassVar[int] = 14
 
 
-_INTERNED: dict[tuple[object, ...], Expr] = {}  # lives as long as the process, like the interpreter's interned strings
+_INTERNED: dict[tuple[object, ...], Any] = {}  # lives as long as the process, like the interpreter's interned strings
 
 
 def intern(cls: type[E], *values: object) -> E:
@@ -239,12 +239,13 @@ def intern(cls: type[E], *values: object) -> E:
     identity = (cls, *values)
     found = _INTERNED.get(identity)
     if found is None:
-        found = cast("Callable[..., Expr]", cls)(*values)
+        make: Callable[..., Expr] = cls
+        found = make(*values)
         free = frozenset((found.name,)) if isinstance(found, Sym) else frozenset[str]().union(*(child.free for child in children(found)))
         object.__setattr__(found, "key", _sort_key(found))
         object.__setattr__(found, "free", free)
         found = _INTERNED.setdefault(identity, found)
-    return cast(E, found)
+    return found
 
 
 def _sort_key(e: Expr) -> tuple[object, ...]:
