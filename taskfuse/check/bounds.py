@@ -63,8 +63,7 @@ def _less(a: Expr, b: Expr, context: Context) -> bool:
     knowledge, room = context.knowledge.about(b - a)
     if Linear.of(knowledge).nonnegative(room - 1):
         return True
-    knowledge, condition = context.knowledge.about(lt(a, b))
-    return prove(condition, knowledge.facts)
+    return context.knowledge.proves(lt(a, b))
 
 
 def _nonnegative(e: Expr, context: Context) -> bool:

@@ -165,6 +165,11 @@ class Knowledge:
             found = self._questions[question] = narrow, substitute(question, names)
         return found
 
+    def proves(self, condition: Expr) -> bool:
+        """True only if the prover finds that a condition holds."""
+        narrow, question = self.about(condition)
+        return prove(question, narrow.facts)
+
     def _bearing(self, names: frozenset[str]) -> list[Item]:
         """The items that are connected to some symbols."""
         left = [(item, item.free) for item in self.items]

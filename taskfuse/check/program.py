@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from taskfuse.check.knowledge import Element, Knowledge, Trip
 from taskfuse.check.ranges import Ranges
-from taskfuse.ir.scalar import ONE, TRUE, And, Const, Expr, Facts, const, ge, lt, not_, prove, simplify, substitute, sym
+from taskfuse.ir.scalar import ONE, TRUE, And, Const, Expr, Facts, const, ge, lt, not_, simplify, substitute, sym
 from taskfuse.ir.types import BLOCK_TYPES, CLUSTER_TYPES, THREAD_TYPES
 from taskfuse.kir import Kernel, barrier_slots, bodies, map_expressions, map_stmts, stmt_text, walk, with_bodies
 from taskfuse.kir.nodes import Bind, Commit, CursorInit, For, HostParam, If, LdMatrix, Mma, Queue, Retire, StMatrix, Stmt, TmaLoad, TmaStore, Wgmma
@@ -136,7 +136,7 @@ class Node:
             assert isinstance(self.stmt, For)
             size = self.stmt.stop - self.stmt.start
             lo, _ = self.context.ranges.of(size)
-            self._runs = (lo is not None and lo > 0) or prove(ge(size, 1), self.context.facts)
+            self._runs = (lo is not None and lo > 0) or self.context.knowledge.proves(ge(size, 1))
         return self._runs
 
 
@@ -190,7 +190,7 @@ class Program:
                         if context.ranges.empty:  # nobody ever comes here
                             before.append(not_(arm.cond))
                             continue
-                        left = tuple(n for n in before if not (context.ranges.implies(n) or prove(n, context.facts)))
+                        left = tuple(n for n in before if not (context.ranges.implies(n) or context.knowledge.proves(n)))
                         if left:
                             context = block.context.under((*own, *left), arm.label)
                         inner = Block(node, context)

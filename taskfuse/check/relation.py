@@ -116,7 +116,7 @@ class Relation:
         divisor = b * c
         if not any(isinstance(f, FloorDiv) and f.a is a and f.b is divisor for f in self._facts):
             return False
-        return self.known(divisor) and all(prove(ge(d, 1), self.a.facts) for d in (b, c))
+        return self.known(divisor) and all(self.a.knowledge.proves(ge(d, 1)) for d in (b, c))
 
     def _reduced(self, e: Expr) -> bool:
         """True only if an expression, or what it is in both contexts, has one value in both accesses."""
@@ -237,7 +237,7 @@ class Relation:
             most = linear.most(quotient)
             if most is not None:
                 span = meet(span, (0 if linear.nonnegative(quotient.a) else None, most))
-        if span == OPEN and isinstance(atom, Mod) and prove(ge(atom.b, 1), context.facts):
+        if span == OPEN and isinstance(atom, Mod) and context.knowledge.proves(ge(atom.b, 1)):
             hi = context.ranges.of(atom.b)[1]
             return 0, None if hi is None else hi - 1
         return span
@@ -273,7 +273,7 @@ class Relation:
                 one, two = bounds_of(name, self.a, self.known), bounds_of(name, self.b, self.known)
                 if one is not None and one == two:
                     found.append(one[1] - one[0])
-            case Mod(_, b) if self.known(b) and prove(ge(b, 1), self.a.facts):
+            case Mod(_, b) if self.known(b) and self.a.knowledge.proves(ge(b, 1)):
                 found.append(b - 1)
             case _:
                 pass
