@@ -290,7 +290,8 @@ REFUSED: dict[str, tuple[Callable[[], Fusion], str]] = {
     ),
     "too late": (
         too_late,
-        "cannot lower the ring of tv6, tv5: its consumer gives slots back 2 iterations late, and it has 2 slots\nhelp: circular_buffer with more slots than in_flight",
+        "cannot lower the ring of tv6, tv5: its consumer gives slots back 2 iterations late, and it has 2 slots\n"
+        "help: circular_buffer with more slots than in_flight",
     ),
 }
 
