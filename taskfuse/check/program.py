@@ -185,7 +185,8 @@ class Program:
                 case If():
                     before: list[Expr] = []
                     for arm in stmt.branches:
-                        own = conjuncts(arm.cond)
+                        # what holds of every block and iteration decides nothing
+                        own = tuple(c for c in conjuncts(arm.cond) if not (c.free.isdisjoint(THREADS) and block.context.ranges.implies(c)))
                         context = block.context.under(own, arm.label)
                         if context.ranges.empty:  # nobody ever comes here
                             before.append(not_(arm.cond))

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from taskfuse.check.accesses import Use
 from taskfuse.check.linear import Linear
-from taskfuse.check.program import BLOCKS, THREADS, Context
+from taskfuse.check.program import BLOCK_NAMES, BLOCKS, THREAD_NAMES, THREADS, Context
 from taskfuse.check.ranges import OPEN, Span, join, meet, terms_of
 from taskfuse.check.threads import Conditions, Threads, bounds_of
 from taskfuse.ir.scalar import Const, Expr, FloorDiv, Max, Min, Mod, Product, Sum, Sym, Xor, const, ge, lt, not_, prove, simplify, substitute, sym
@@ -35,7 +35,7 @@ class Relation:
         self.a, self.b = a.context, b.context
         self.never = False
         self.equal: set[str] = set()
-        self._facts: set[Expr] = set()
+        self._facts: dict[Expr, None] = {}  # in the order of their discovery: what is asked next must not depend on chance
         self._varying = frozenset(_varying(a)) | frozenset(_varying(b))
         self._quotients: set[Expr] = set()
         self._clash: tuple[Conditions, Conditions] = (), ()
@@ -72,7 +72,7 @@ class Relation:
 
     def _fix(self) -> None:
         """Indices with one value on both sides."""
-        for n in (*THREADS, *BLOCKS):
+        for n in (*THREAD_NAMES, *BLOCK_NAMES):
             if n in self.equal:
                 continue
             one, two = self.a.ranges.of(sym(n)), self.b.ranges.of(sym(n))
@@ -129,7 +129,7 @@ class Relation:
         if isinstance(e, Sym):
             self.equal.add(e.name)
         else:
-            self._facts.add(e)
+            self._facts[e] = None
 
     def _derive(self, e: Expr, equations: list[tuple[Expr, Expr]]) -> None:
         """Equalities that follow from one of a compound expression."""
