@@ -333,13 +333,19 @@ def _overlapping(program: Program, placed: list[Buffer]) -> list[tuple[str, str]
                     break
                 found.append((name, other))
         return found
-    chained = all(prove(le(end, offset), facts) for end, offset in zip(ends, offsets[1:], strict=False))
-    if chained:
-        return []
-    for i, one in enumerate(placed):
-        for j in range(i + 1, len(placed)):
-            if not (prove(le(ends[i], offsets[j]), facts) or prove(le(ends[j], offsets[i]), facts)):
-                found.append((one.name, placed[j].name))
+    behind = [prove(le(end, offset), facts) for end, offset in zip(ends, offsets[1:], strict=False)]  # each where the one before it ends
+    starts = [0, *(k + 1 for k, is_behind in enumerate(behind) if not is_behind)]
+    rows = [range(a, b) for a, b in zip(starts, (*starts[1:], len(placed)), strict=True)]
+    for k, row in enumerate(rows):
+        for other in rows[k + 1 :]:
+            low = high = other.start  # of those with bytes of buffer i: both only grow with it
+            for i in row:
+                while low < other.stop and prove(le(ends[low], offsets[i]), facts):
+                    low += 1
+                high = max(high, low)
+                while high < other.stop and not prove(le(ends[i], offsets[high]), facts):
+                    high += 1
+                found += [(placed[i].name, placed[j].name) for j in range(low, high)]
     return found
 
 

@@ -12,14 +12,14 @@ from dataclasses import dataclass
 
 from taskfuse.check.accesses import Engine, Use, Uses, overlapping
 from taskfuse.check.certificate import Layer, Obligation, Verdict
-from taskfuse.check.enumeration import Pairs
+from taskfuse.check.enumeration import Pairs, Table
 from taskfuse.check.forms import Visit, visits
 from taskfuse.check.meetings import Meeting, Meetings, ordered_by
-from taskfuse.check.paths import Paths, Region, Step, common_loops
+from taskfuse.check.paths import Cuts, Paths, Region, Step, common_loops
 from taskfuse.check.private import PrivatePair, PrivateRings
 from taskfuse.check.program import BLOCKS, THREADS, Node, Program
 from taskfuse.check.refills import Refills
-from taskfuse.check.relation import Relation
+from taskfuse.check.relation import Relation, pinned
 from taskfuse.check.remote import apart
 from taskfuse.check.ring_instances import share_ring
 from taskfuse.check.rings import Endpoint, Ring, Rings
@@ -55,7 +55,9 @@ class Races:
                 self._cursors[f"{e.cursor}.slot"] = (ring, e)
         self._private = private
         self._refills = refills
+        self._cuts = Cuts(c for m in meetings.at.values() if (c := m.cut) is not None)
         self._pairs: tuple[Pairs | None] | None = None
+        self._tables: dict[tuple[int, tuple[int, ...]], Table | None] = {}
 
     def check(self) -> Iterator[Obligation]:
         """Every pair of conflicting accesses: those that may race, one by one; or one obligation for all."""
@@ -216,6 +218,8 @@ class Races:
 
     def _pair(self, a: Use, b: Use) -> str:
         """Why two accesses may race; empty if they do not."""
+        if a.memory is MemoryType.Shared and not a.engine.is_async and not b.engine.is_async and self._cuts.separate(a.node, b.node, pinned(a, b)):
+            return ""
         self._pairs = None
         reason, relation = self._conflict(a, b)
         if not reason or relation is None:
@@ -228,7 +232,7 @@ class Races:
 
     def _enumerated(self, a: Use, b: Use, equal: frozenset[str]) -> Pairs | None:
         if self._pairs is None:
-            self._pairs = (Pairs.of(a, b, equal),)
+            self._pairs = (Pairs.of(a, b, equal, self._tables),)
         return self._pairs[0]
 
     def _conflict(self, a: Use, b: Use) -> tuple[str, Relation | None]:

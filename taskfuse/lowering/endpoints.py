@@ -63,6 +63,7 @@ class Endpoints:
         self.regions = channels.regions
         self.tree = channels.tree
         self.held: list[tuple[PSync, PSync, Endpoint]] = []
+        self._late: set[TensorView] = set()
 
     def check_turns(self, plan: list[PNode]) -> None:
         """A barrier, or a warp, of several instances of a distributed channel must not wait where one of them holds the turn: the others wait for it.
@@ -97,6 +98,14 @@ class Endpoints:
             for end in ch.consumers:
                 names = {t.name for t in ch.tensors}
                 self._endpoint(plan, ch, end, full, empty, lambda s, names=names: any(r.buffer in names for r in s.reads), parity=0)
+        for tv in self.tree.place:
+            if tv.schedule.in_flight and tv not in self._late:
+                raise LoweringError(
+                    what=tv.name,
+                    reason=f"in_flight({tv.schedule.in_flight}) lets its operands' slots go back late, and it reads no ring that mbarriers guard",
+                    help=f"{tv.name}.in_flight(0), or make what it reads a boundary of a vertical group on thread types",
+                    location=tv.location,
+                )
 
     def _fills(self, ch: Channel) -> _Touch:
         """What belongs to a fill: all code of the tensors, but for the totals of scans, which outlive it."""
@@ -118,6 +127,7 @@ class Endpoints:
             return
         batches = {} if end is ch.producer else queues(issued)
         lag = min(batches.values(), default=0)
+        self._late |= {s.tv for s in issued if queue_of(s.tv) in batches}
         self._release(plan, ch, end, last, batches, lag, BarrierSlot(arrive, slot))
         waiting = Wait(BarrierSlot(wait, slot), sym(f"{c}.parity"))
         start = [_sync(end, waiting)]
@@ -177,9 +187,10 @@ class Endpoints:
         around = _loop_of(plan, end.node, ch.loop)
         if around is None or lag >= ch.stages:
             raise LoweringError(
-                what=ch.name,
-                reason=f"its consumer gives slots back {lag} iterations late, and " + (f"it has {ch.stages}" if around else "it has no loop"),
-                help="circular_buffer with more slots than in_flight",
+                what=ch.subject,
+                reason=f"its consumer gives slots back {_count(lag, 'iteration')} late, and it has {_count(ch.stages, 'slot') if around else 'no loop'}",
+                help="circular_buffer with more slots than in_flight" if around else "in_flight(0)",
+                location=ch.tensors[0].location,
             )
         block, loop = around
         nodes.insert(at, _sync(end, *publish, If((Branch(ge(sym(loop.var), lag), give),)), Advance(end.cursor, ONE)))
@@ -194,9 +205,10 @@ class Endpoints:
         if turns is not None:
             if turns.depth > 1:
                 raise LoweringError(
-                    what=ch.name,
+                    what=ch.subject,
                     reason=f"its consumer's instances on {turns.ptype.value} take slots in turns over {turns.depth} loops, and give them back late",
                     help="in_flight(0), or one loop inside of the distributing one",
+                    location=ch.tensors[0].location,
                 )
             drain.append(_sync(end, Advance(behind, turns.after)))
         block[after:after] = [*retired, *drain]
@@ -209,7 +221,7 @@ class Endpoints:
         if len(tasks) > 1:
             names = ", ".join(sorted(t.name for t in tasks))
             raise LoweringError(
-                what=ch.name, reason=f"the tasks {names} start bulk copies of one fill", help="put them into one task", location=ch.transfers[0].location
+                what=ch.subject, reason=f"the tasks {names} start bulk copies of one fill", help="put them into one task", location=ch.transfers[0].location
             )
         return tasks.pop(), Expect(slot, const(sum(fill_bytes(self.statements, t, ch.loop, issued) for t in ch.transfers)))
 
@@ -269,6 +281,10 @@ class Endpoints:
             return (Arrive(slot, across),)
         lane = simplify(linear_thread(self.regions) % WARP, self.regions.facts)
         return (Barrier(BarrierScope.WARP, const(WARP), note="before one lane arrives for the warp"), If((Branch(eq(lane, 0), (Arrive(slot, across),)),)))
+
+
+def _count(n: int, what: str) -> str:
+    return f"{n} {what}" if n == 1 else f"{n} {what}s"
 
 
 def _behind(end: Endpoint) -> str:

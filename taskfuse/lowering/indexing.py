@@ -302,11 +302,14 @@ class Indexer:
         values = {a: simplify(v, facts) for a, v in values.items()}
         fills = tv.schedule.atom is not None and tv.schedule.atom.bounds is Bounds.ZERO
         beyond = facts if fills else None
+        anywhere = facts
+        for guard in early:
+            anywhere = anywhere.with_assumption(guard)
         for guard in guards:
             facts = facts.with_assumption(guard)
             if beyond is not None and guard not in tails:
                 beyond = beyond.with_assumption(guard)
-        return Environment(values, facts, tuple(dict.fromkeys(guards)), tuple(early), tuple(dict.fromkeys(tails)) if fills else (), beyond)
+        return Environment(values, facts, tuple(dict.fromkeys(guards)), tuple(early), tuple(dict.fromkeys(tails)) if fills else (), beyond, anywhere)
 
     def _first_of_others(self, tv: TensorView, values: dict[Axis, Expr], memory: MemoryType | None) -> list[Expr]:
         """Stores to Global memory happen at the first index of a consumer's axis: where it is merged with own axes and bound, and in all loops of a bulk copy.

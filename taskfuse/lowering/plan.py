@@ -216,6 +216,7 @@ class Environment:
         work: those of ``guards`` that say that there is a piece of work at all.
         tails: those of ``guards`` that cut off the remainder of a split, if the tensor's atom writes zeros there.
         beyond: what is known without them (``None`` without such an atom).
+        anywhere: what is known without any of ``guards`` but ``work``.
     """
 
     values: dict[Axis, Expr]
@@ -224,3 +225,9 @@ class Environment:
     work: tuple[Expr, ...] = ()
     tails: tuple[Expr, ...] = ()
     beyond: Facts | None = None
+    anywhere: Facts | None = None
+
+    def unguarded(self) -> Environment:
+        """The environment of code that runs wherever there is work: nothing may be simplified by guards that it does not have."""
+        assert self.anywhere is not None
+        return Environment(self.values, self.anywhere, self.work, self.work)

@@ -173,6 +173,8 @@ class Statements:
     def plain(self, tv: TensorView) -> list[PStmt]:
         """The statement of an elementwise expression, element by element."""
         env, expr = self.indexer.environment(tv), self.definition(tv)
+        if self._is_total(tv):
+            env = env.unguarded()
         out = self.indexer.write(tv, env)
         operands, valid = self.operands(tv, env)
         match expr:
@@ -187,10 +189,8 @@ class Statements:
                 stmt = self.gather(tv, expr, out, operands)
             case Assemble() | Reduction() | Scan():
                 raise AssertionError("no plain code")
-        if self._is_total(tv):
-            return [self.statement(tv, stmt, Environment(env.values, env.facts, env.work), env.work)]
         made = [self.statement(tv, stmt, env, env.guards)]
-        if env.guards and self._is_gathered(tv):
+        if env.guards and not self._is_total(tv) and self._is_gathered(tv):
             fill = Compute(out, COPY, (Immediate(0 if not tv.dtype.is_bool else False, tv.dtype),), tv.dtype, expr.location)
             made.insert(0, self.statement(tv, fill, env, ()))
         return made

@@ -684,7 +684,7 @@ REFUSED: dict[str, tuple[Callable[[], tf.Fusion], str]] = {
     ),
     "two tasks": (
         lambda: made_and_read(True, True, tasks=side_by_side),
-        "cannot lower ch0: the tasks t1, t2 start bulk copies of one fill\nhelp: put them into one task",
+        "cannot lower the ring of tv2, tv3: the tasks t1, t2 start bulk copies of one fill\nhelp: put them into one task",
     ),
 }
 

@@ -279,7 +279,7 @@ def test_the_number_of_instances_is_a_constant() -> None:
     bind(b, TY, TX)
     fusion.group([fusion.task([a]), fusion.task([b])], "g").parallelize(TZ)
     a.inline_at(1)
-    assert lowering(fusion) == "cannot lower ch0: it is distributed over N instances\nhelp: their number is a constant: split the axis by one"
+    assert lowering(fusion) == ("cannot lower the ring of tv1: it is distributed over N instances\nhelp: their number is a constant: split the axis by one")
 
 
 def test_parts_of_a_scattered_cat_do_not_travel_through_a_channel() -> None:
