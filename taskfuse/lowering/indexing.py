@@ -22,6 +22,7 @@ from taskfuse.ir.types import INDEX_TYPES, THREAD_TYPES, MemoryType, ParallelTyp
 from taskfuse.kir.nodes import Access
 from taskfuse.lowering.domains import allocation_axes, ancestors, backward, digit_values, digits, forward, owner_digits, product, refused
 from taskfuse.lowering.fragments import atom_symbols, operand
+from taskfuse.lowering.padding import is_zero_past_the_end, pads
 from taskfuse.lowering.plan import Environment, base_name
 from taskfuse.lowering.regions import Regions, Span, hardware_index
 from taskfuse.lowering.work import WorkLoops
@@ -294,7 +295,7 @@ class Indexer:
         # The indices are simplified without the guards: which axes storage keeps must not depend on what guards cut off.
         guards = early + guards
         values = {a: simplify(v, facts) for a, v in values.items()}
-        fills = tv.schedule.atom is not None and tv.schedule.atom.bounds is Bounds.ZERO
+        fills = pads(self.fusion, tv)
         beyond = facts if fills else None
         for guard in guards:
             facts = facts.with_assumption(guard)
@@ -446,13 +447,12 @@ class Indexer:
         if not source.is_reduction or prove(lt(value, source.extent), facts) or not isinstance(expr, Reduction):
             return
         for read in storage_operands(self.fusion, expr):
-            atom = read.tensor.schedule.atom if isinstance(read, Read) else None
-            if atom is None or atom.bounds is not Bounds.FILL:
+            if not isinstance(read, Read) or not is_zero_past_the_end(self.fusion, read.tensor):
                 name = read.tensor.name if isinstance(read, Read) else "an operand"
                 raise refused(
                     tv,
                     f"its atom computes whole tiles, the reduction axis of {source.extent} may end inside of one, and {name} is not filled with 0 there",
-                    "copy its operands with an atom that fills (tf.atoms.TMA_LOAD), or declare the extent with tf.dim(..., multiple_of=...)",
+                    "copy its operands (cache_after) to Shared memory, or declare the extent with tf.dim(..., multiple_of=...)",
                 )
 
     def _bound(self, value: Expr, extent: Expr, facts: Facts) -> list[Expr]:

@@ -18,11 +18,9 @@ from taskfuse.ir.scalar import Const, Expr, is_multiple
 from taskfuse.ir.storage import has_code, storage_operands, storage_reads, storage_uses
 from taskfuse.ir.tensor import TensorView
 from taskfuse.location import caller
+from taskfuse.schedulers.loads import copy_bytes, is_bulk
 from taskfuse.schedulers.schedule import has_schedule
 
-TMA_BYTES = 16
-"""Strides of a tensor that the copy engine reads or writes, in bytes, are multiples of this."""
-MAX_RANK = 5
 NOWHERE, SEVERAL = -1, -2
 """The place of an axis that is none of the result's, and of one that is several: its tensor is read here so and there otherwise."""
 STAGED_ITEMSIZE = 2
@@ -41,10 +39,14 @@ class Operand:
     Attributes:
         tensor: the input that holds it.
         is_k_major: k is the last, contiguous axis of the tensor; else m or n is.
+        is_bulk: the copy engine can read it.
+        size: bytes of one access where threads copy it.
     """
 
     tensor: TensorView
     is_k_major: bool
+    is_bulk: bool
+    size: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,8 +110,7 @@ def find(fusion: Fusion) -> Product:
     """The contraction of ``fusion`` and its surroundings.
 
     Raises:
-        UnsupportedError: there is none or several, an operand is computed or its strides are no multiples of 16 bytes, the epilogue is not
-            elementwise, or the fusion has a schedule already.
+        UnsupportedError: there is none or several, an operand is computed, the epilogue is not elementwise, or the fusion has a schedule already.
     """
     expr = _contraction(fusion)
     result = expr.output
@@ -219,14 +220,8 @@ def _operand(fusion: Fusion, expr: Reduction, read: Read, row: int, k: int) -> O
     last = iteration_position(read.index[-1])
     if last not in (row, k):
         raise unsupported(fusion, f"the last axis of {tv.name} is a batch axis", "make rows, columns or k contiguous")
-    if not is_multiple(tv.shape[-1] * tv.dtype.itemsize, TMA_BYTES, fusion.facts()):
-        unit = TMA_BYTES // tv.dtype.itemsize
-        raise unsupported(
-            fusion,
-            f"rows of {tv!r} are not provably multiples of {TMA_BYTES} bytes, which the copy engine needs",
-            f"declare the extent: tf.dim(..., multiple_of={unit}); pad it to that if need be",
-        )
-    return Operand(tv, last == k)
+    facts = fusion.facts()
+    return Operand(tv, last == k, is_bulk(tv, facts), copy_bytes(tv, facts))
 
 
 def _output(fusion: Fusion, tv: TensorView, places: dict[int, int], result: TensorView, n: int) -> Output:
@@ -234,7 +229,7 @@ def _output(fusion: Fusion, tv: TensorView, places: dict[int, int], result: Tens
         raise unsupported(fusion, f"the output {tv.name} does not have every axis of the product", "leave it to a fusion of its own")
     row_major = places[tv.ndim - 1] == n
     facts = fusion.facts()
-    bulk = row_major and tv.dtype.itemsize == STAGED_ITEMSIZE and tv.ndim <= MAX_RANK and is_multiple(tv.shape[-1] * tv.dtype.itemsize, TMA_BYTES, facts)
+    bulk = row_major and tv.dtype.itemsize == STAGED_ITEMSIZE and is_bulk(tv, facts)
     return Output(tv, bulk, row_major and is_multiple(tv.shape[-1], 2, facts))
 
 

@@ -15,6 +15,7 @@ from math import ceil, prod
 from taskfuse.ir.atoms import WGMMA_ROWS
 from taskfuse.kir.limits import SHARED_BYTES
 from taskfuse.schedulers.config import SPAN, STAGED_COLUMNS, MatmulConfig
+from taskfuse.schedulers.loads import copy_cycles
 from taskfuse.schedulers.machine import CLOCK_MHZ, DRAM_BYTES_PER_US, LAUNCH_US, SMS
 
 TENSOR_FLOP_PER_CYCLE = {2: 4096, 1: 8192}
@@ -60,6 +61,7 @@ class Problem:
         itemsize: bytes of an operand's element.
         staged, direct: outputs that are staged for bulk stores, and those stored from registers.
         sms: multiprocessors of the GPU.
+        access: for each operand, the bytes of one access where threads copy it; 0: the copy engine does.
     """
 
     m: int
@@ -70,6 +72,7 @@ class Problem:
     staged: int = 1
     direct: int = 0
     sms: int = SMS
+    access: tuple[int, int] = (0, 0)
 
     def tiles(self, config: MatmulConfig) -> int:
         """Tiles of the result."""
@@ -107,6 +110,9 @@ def estimate(problem: Problem, config: MatmulConfig) -> Estimate:
         "Shared memory": read / SHARED_BYTES_PER_CYCLE,
         "L2 cache": loaded / L2_BYTES_PER_CYCLE,
     }
+    if any(problem.access):
+        tiles = config.tile_m * config.tile_k * problem.itemsize, config.tile_n * config.tile_k * problem.itemsize
+        cycles["copies of threads"] = copy_cycles(tiles, problem.access, problem.itemsize)
     bound = max(cycles, key=lambda name: cycles[name])
     pieces = config.rows // WGMMA_ROWS * config.tile_n // STAGED_COLUMNS
     epilogue = EPILOGUE_CYCLES + pieces * PIECE_CYCLES * (problem.staged + DIRECT_FACTOR * problem.direct)

@@ -11,6 +11,7 @@ from taskfuse.ir.fusion import Fusion
 from taskfuse.schedulers.config import MatmulConfig
 from taskfuse.schedulers.contraction import Product, find, unsupported
 from taskfuse.schedulers.cost import Estimate, Problem, estimate, rank
+from taskfuse.schedulers.loads import told
 from taskfuse.schedulers.machine import SMS
 from taskfuse.schedulers.schedule import Sizes
 from taskfuse.schedulers.script import Script
@@ -31,6 +32,7 @@ class MatmulSchedule:
         alternatives: all that it chose from, the fastest first.
         given: true if the caller gave the parameters.
         code: the scheduling calls, as Python that takes the unscheduled fusion as ``fusion``.
+        notes: what keeps it from a faster schedule, and what would help.
         scheduler: its name.
     """
 
@@ -40,6 +42,7 @@ class MatmulSchedule:
     alternatives: tuple[Estimate, ...]
     given: bool
     code: str
+    notes: tuple[str, ...] = ()
     scheduler: str = "matmul"
 
     @property
@@ -56,6 +59,7 @@ class MatmulSchedule:
             f"{c.warpgroups} warpgroup{'s' if c.warpgroups > 1 else ''}, {c.stages} stages, {c.in_flight} in flight, groups of {c.group}, {c.blocks} blocks",
             f"{p.tiles(c)} tiles in {e.waves} wave{'s' if e.waves > 1 else ''}, {e.efficiency:.0%} full; a step of k waits for: {e.bound}; "
             f"{c.shared_bytes(p.itemsize, p.staged) // 1024} KiB of Shared memory; expected: {e.us:.1f} us",
+            *self.notes,
             "",
             "     us  tile       warpgroups  stages  waves   full  bound",
         ]
@@ -69,7 +73,8 @@ def matmul(fusion: Fusion, config: MatmulConfig | None = None, *, sizes: Mapping
     """Schedule a fusion with one matrix product and an elementwise epilogue: a persistent, warp-specialized kernel for Hopper (sm_90a).
 
     The product is any sum over one axis of products of two inputs, each with k or its other axis contiguous; all further axes are batch
-    axes. The epilogue may read more inputs (bias, residual, scales) and have several outputs.
+    axes. The epilogue may read more inputs (bias, residual, scales) and have several outputs. Any extents will do; operands whose rows are
+    provably multiples of 16 bytes are loaded by the copy engine, others by threads, which is slower: the schedule's ``explain`` says so.
 
     Args:
         fusion: it is changed: tensors, tasks and schedule are added.
@@ -91,9 +96,10 @@ def matmul(fusion: Fusion, config: MatmulConfig | None = None, *, sizes: Mapping
     alternatives = tuple(rank(problem))
     chosen = alternatives[0].config if config is None else config
     chosen.check_fits(problem.itemsize, problem.staged)
+    notes = tuple(filter(None, (told(operand.tensor, fusion.facts()) for operand in (product.a, product.b))))
     script = Script(fusion)
     WarpSpecialized(script, product, chosen).apply()
-    return MatmulSchedule(chosen, problem, estimate(problem, chosen), alternatives, config is not None, script.text)
+    return MatmulSchedule(chosen, problem, estimate(problem, chosen), alternatives, config is not None, script.text, notes)
 
 
 def _problem(fusion: Fusion, product: Product, sizes: Mapping[str, int] | None, sms: int) -> Problem:
@@ -101,4 +107,5 @@ def _problem(fusion: Fusion, product: Product, sizes: Mapping[str, int] | None, 
     staged = sum(out.is_bulk for out in product.outputs)
     m, n, k = (extent(product.extent(p)) for p in (product.m, product.n, product.k))
     batch = prod(extent(product.extent(position)) for position in product.batch)
-    return Problem(m, n, k, batch, product.a.tensor.dtype.itemsize, staged, len(product.outputs) - staged, sms)
+    access = (0 if product.a.is_bulk else product.a.size, 0 if product.b.is_bulk else product.b.size)
+    return Problem(m, n, k, batch, product.a.tensor.dtype.itemsize, staged, len(product.outputs) - staged, sms, access)

@@ -16,8 +16,10 @@ from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import MemoryType
 from taskfuse.ir.types import ParallelType as P
 from taskfuse.schedule import layouts
+from taskfuse.schedulers import loads
 from taskfuse.schedulers.config import REGISTERS, SPAN, STAGED_COLUMNS, STAGING_SLOTS, MatmulConfig
 from taskfuse.schedulers.contraction import Operand, Product
+from taskfuse.schedulers.loads import by_threads
 from taskfuse.schedulers.script import Script, Spelled
 
 STMATRIX = 16
@@ -96,14 +98,19 @@ class WarpSpecialized:
         script.parallelize_like(self.result, [*(s for s, _ in self.sources), *self.after])
 
     def _operands(self) -> None:
-        """The ring: [wave, block, k step, (pieces,) rows, 128 bytes]; a bulk copy moves rows of 128 bytes."""
-        self.script.comment(f"operands: a ring of {self.config.stages} slots, filled by bulk copies")
+        """The ring: [wave, block, k step, (pieces,) rows, 128 bytes]; a bulk copy moves rows of 128 bytes, threads move them in pieces."""
+        kinds = {operand.is_bulk: "bulk copies" if operand.is_bulk else "threads" for _, operand in self.sources}
+        self.script.comment(f"operands: a ring of {self.config.stages} slots, filled by {' and '.join(kinds.values())}")
         for tv, operand in self.sources:
             call = self.script.on(tv)
             if self._pieces(operand) > 1:
                 call.split(-1, SPAN // self.itemsize).reorder({-2: -3})
                 call.bind(-3, P.Unroll)
-            call.set_allocation_domain(SWIZZLED).circular_buffer(self.config.stages).set_atom(atoms.TMA_LOAD, (-2, -1))
+            call.set_allocation_domain(SWIZZLED).circular_buffer(self.config.stages)
+            if operand.is_bulk:
+                call.set_atom(atoms.TMA_LOAD, (-2, -1))
+            else:
+                by_threads(call, operand.size, self.itemsize)
 
     def _pieces(self, operand: Operand) -> int:
         if operand.is_k_major:
@@ -178,7 +185,8 @@ class WarpSpecialized:
         consumer = script.group([mma, epilogue], "consumer")
         assert not isinstance(consumer.target, TensorView)
         script.group([load, consumer.target], "roles").parallelize(P.TIDy)
-        budgets = REGISTERS.get(self.config.warpgroups)
+        loads_in_bulk = all(operand.is_bulk for _, operand in self.sources)
+        budgets = (REGISTERS if loads_in_bulk else loads.REGISTERS).get(self.config.warpgroups)
         if budgets is not None:
             script.node(load).registers(budgets[0])
             consumer.registers(budgets[1])

@@ -41,10 +41,6 @@ def read_twice(fusion: tf.Fusion) -> None:
     fusion.add_output(tf.matmul(a, tensor("K", K, name="b").T, dtype=tf.float32) + a)
 
 
-def narrow(fusion: tf.Fusion) -> None:
-    fusion.add_output(tf.matmul(tensor("M", "K"), tensor(N, "K", name="b").T, dtype=tf.float32))
-
-
 def vector(fusion: tf.Fusion) -> None:
     fusion.add_output(tf.matmul(tensor("M", K), tensor(K, name="b"), dtype=tf.float32))
 
@@ -78,7 +74,6 @@ CASES: dict[Callable[[tf.Fusion], None], str] = {
     computed_factor: "the factor tv1 is computed",
     own_transpose: "both factors are a",
     read_twice: "a is read by more than the contraction",
-    narrow: "rows of a: bfloat16[M, K] are not provably multiples of 16 bytes, which the copy engine needs",
     vector: "tv2 has no rows or no columns",
     output_read: "the output tv3 is read by the epilogue, too",
     two_dtypes: "a: bfloat16[M, K] and b: float16[N, K] have two dtypes",
