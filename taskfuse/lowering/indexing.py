@@ -26,6 +26,7 @@ from taskfuse.lowering.padding import is_zero_past_the_end, pads
 from taskfuse.lowering.plan import Environment, base_name
 from taskfuse.lowering.regions import Regions, Span, hardware_index
 from taskfuse.lowering.work import WorkLoops
+from taskfuse.schedule.allocation import default_allocation
 from taskfuse.schedule.joins import Joins, Loop
 from taskfuse.schedule.order import Tree
 
@@ -485,7 +486,8 @@ class Indexer:
         instances = tuple(a for a, _ in shared if tv.schedule.ptype(a).is_bound and not memory.is_private_to(tv.schedule.ptype(a)) and not a.is_foreign)
         bases = fixed | {base_name(tv.schedule.ptype(a), self.tree.place[tv]) for a in instances}
         kept: list[Axis] = []
-        for a in allocation_axes(tv):
+        # an allocation domain says where the result lies, not the accumulators
+        for a in allocation_axes(tv) if memory is self.memory[tv] else default_allocation(tv):
             if a not in env.values:
                 raise refused(tv, "its allocation domain is not determined by its loop domain", "derive both from the tensor's own axes")
             if spreads and memory is MemoryType.Local and a not in tv.loop and tv.schedule.ptype(a).is_bound:

@@ -12,6 +12,7 @@ from __future__ import annotations
 from taskfuse import tiles
 from taskfuse.ir import atoms
 from taskfuse.ir.atoms import WGMMA_ROWS
+from taskfuse.ir.storage import storage_reads
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import MemoryType
 from taskfuse.ir.types import ParallelType as P
@@ -20,6 +21,7 @@ from taskfuse.schedulers import loads
 from taskfuse.schedulers.config import REGISTERS, SPAN, STAGED_COLUMNS, STAGING_SLOTS, MatmulConfig
 from taskfuse.schedulers.contraction import Operand, Product
 from taskfuse.schedulers.loads import by_threads
+from taskfuse.schedulers.reduced import Parts
 from taskfuse.schedulers.script import Script, Spelled
 
 STMATRIX = 16
@@ -44,6 +46,8 @@ class WarpSpecialized:
         self.itemsize = product.a.tensor.dtype.itemsize
         self.step = 3 if config.rows == WGMMA_ROWS else 4
         """The epilogue's loops are [wave, cta, warpgroup, (rows of 64,) piece: 64 columns, m64, n64]: this is the piece's."""
+        self.tiles = Spelled(tiles.swizzle(config.group), f"tf.tiles.swizzle({config.group})")
+        self.parts = Parts(script, config, (*product.batch, product.m, product.n), self.tiles, product.reductions, product.finals)
 
     def apply(self) -> None:
         """Make the calls."""
@@ -59,11 +63,16 @@ class WarpSpecialized:
         script.comment("copies: operands into Shared memory, outputs out of it or of registers")
         self.sources = [(script.new(o.tensor, "cache_after"), o) for o in (product.a, product.b)]
         self.result = product.result
-        self.registers = [tv for tv in product.epilogue if tv not in product.result.fusion.outputs]
+        stored = {tv: script.new(tv, "cache_fork") if tv.uses else tv for tv in self.result.fusion.outputs}
+        self.parts.finals += tuple(copy for tv, copy in stored.items() if copy is not tv and tv in self.parts.finishing)
+        self.registers = [tv for tv in product.epilogue if stored.get(tv) is not tv]
+        if any(self.result in _reads(r.tensor) for r in product.reductions):
+            # a sum leaves out what lies past the end of the tensor, and no branch may stand around reads of accumulators
+            self.registers.insert(0, script.new(self.result, "cache_after"))
         self.staged: list[tuple[TensorView, TensorView]] = []
         self.direct: list[tuple[TensorView, bool]] = []
         for out in product.outputs:
-            tv = out.tensor
+            tv = stored[out.tensor]
             if out.is_bulk:
                 staging = script.new(tv, "cache_before")
                 self.staged.append((staging, tv))
@@ -89,13 +98,14 @@ class WarpSpecialized:
             acc.reorder(order)
         acc.split(batch, config.tile_m).split(batch + 2, config.tile_n).split(batch + 4, config.tile_k)
         acc.reorder([*range(batch), *(batch + d for d in (0, 2, 1, 3, 4, 5))])
-        acc.rasterize(tuple(range(batch + 2)), Spelled(tiles.swizzle(config.group), f"tf.tiles.swizzle({config.group})")).split(0, config.blocks)
+        acc.rasterize(tuple(range(batch + 2)), self.tiles).split(0, config.blocks)
         acc.bind(1, P.BIDx)
         self.after = [*(t for t, _ in self.sides), *self.registers, *(t for pair in self.staged for t in pair), *(t for t, _ in self.direct)]
         acc.propagate(self.after, 4)
         acc.reorder({4: 2})
         acc.propagate([s for s, _ in self.sources], 3)
         script.parallelize_like(self.result, [*(s for s, _ in self.sources), *self.after])
+        self.parts.split_off()
 
     def _operands(self) -> None:
         """The ring: [wave, block, k step, (pieces,) rows, 128 bytes]; a bulk copy moves rows of 128 bytes, threads move them in pieces."""
@@ -161,12 +171,13 @@ class WarpSpecialized:
             call.bind(tile[1], P.Unroll)
             call.set_atom(atoms.STMATRIX_X4, (tile[1] + 1, tile[1] + 2))
             script.on(out).set_atom(atoms.TMA_STORE, tile)
+        self.parts.finish()
         script.comment("which loops are shared")
         for tv, _ in self.sources:
             script.on(tv).inline_at(3)
         script.on(self.result).inline_at(2)
         # what is stored is an array of a whole piece: reads of accumulators stand together, before all stores, or ptxas serializes wgmma
-        stored = [*(s for s, _ in self.staged), *(t for t, _ in self.direct)]
+        stored = [*(s for s, _ in self.staged), *(t for t, _ in self.direct), *self.parts.tensors]
         pieces = {r for s in stored for r in self.registers if r in _read_by(s)}
         inside = p + 1 + FRAGMENT_AXES
         for tv in reversed(self.registers):
@@ -181,8 +192,10 @@ class WarpSpecialized:
         script.comment("roles")
         load = script.task([s for s, _ in self.sources], "load")
         mma = script.task([self.result], "mma")
-        epilogue = script.task(self.after, "epilogue")
-        consumer = script.group([mma, epilogue], "consumer")
+        members = [mma, script.task([*self.after, *self.parts.tensors], "epilogue")]
+        if self.parts.tensors:
+            members.append(script.task(self.parts.finishing, "finish"))
+        consumer = script.group(members, "consumer")
         assert not isinstance(consumer.target, TensorView)
         script.group([load, consumer.target], "roles").parallelize(P.TIDy)
         loads_in_bulk = all(operand.is_bulk for _, operand in self.sources)
@@ -190,6 +203,13 @@ class WarpSpecialized:
         if budgets is not None:
             script.node(load).registers(budgets[0])
             consumer.registers(budgets[1])
+
+
+def _reads(tv: TensorView) -> list[TensorView]:
+    """What the definition of ``tv`` reads: of views, the storage behind them."""
+    expr = tv.fusion.definition(tv)
+    assert expr is not None
+    return [read.tensor for read in storage_reads(tv.fusion, expr)]
 
 
 def _read_by(tv: TensorView) -> set[TensorView]:

@@ -1,0 +1,174 @@
+"""Reductions of a matrix product: found behind its epilogue, and scheduled with it.
+
+What a tile has of a sum is a **part** of it, made where the tile lies in registers: each thread adds up what it holds, the lanes of a quad
+(along a row) or of a warp (along a column) exchange the rest by shuffles, and a warp stores its part to Global memory. When all blocks have
+stored theirs, the threads that multiplied add up the parts, always in the same order: no atomics, so results do not depend on who was first.
+
+    part     of rows: one per tile along n;  of columns: one per 16 rows, which is what a warp holds
+    finish   behind the loop over tiles and a barrier of the grid: [wave, block, parts over TIDx and TIDy, 32 elements over TIDx, parts]
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from taskfuse.ir.atoms import WGMMA_ROWS
+from taskfuse.ir.tensor import TensorView
+from taskfuse.ir.types import MemoryType
+from taskfuse.ir.types import ParallelType as P
+from taskfuse.schedule import layouts
+from taskfuse.schedulers.config import STAGED_COLUMNS, MatmulConfig
+from taskfuse.schedulers.script import Recorded, Script, Spelled
+
+WARP_ROWS = 16
+"""Rows of a tile that a warp holds together."""
+LANES = 32
+FINISHING_WARPS = 4
+ROWMAJOR = Spelled(layouts.rowmajor(), "tf.layouts.rowmajor()")
+
+
+@dataclass(frozen=True, slots=True)
+class Reduced:
+    """A reduction of the product's elements.
+
+    Attributes:
+        tensor: what it makes.
+        places: for each axis of its iteration space, the place in that of the contraction.
+        over: the places that it reduces.
+    """
+
+    tensor: TensorView
+    places: tuple[int, ...]
+    over: frozenset[int]
+
+    @property
+    def kept(self) -> tuple[int, ...]:
+        """The places that are left, in the order of its logical axes."""
+        return tuple(p for p in self.places if p not in self.over)
+
+
+class Parts:
+    """The schedule of the reductions of one product.
+
+    Args:
+        order: the places of the contraction's batch axes, of m and of n.
+        finals: what is computed from reductions, element by element.
+    """
+
+    def __init__(
+        self, script: Script, config: MatmulConfig, order: tuple[int, ...], tiles: Spelled, reductions: tuple[Reduced, ...], finals: tuple[TensorView, ...]
+    ) -> None:
+        self.script = script
+        self.config = config
+        self.order = order
+        self.tiles = tiles
+        self.reductions = reductions
+        self.finals = finals
+        self.tensors: list[TensorView] = []
+
+    @property
+    def finishing(self) -> list[TensorView]:
+        """What is computed when all parts are there."""
+        return [*(r.tensor for r in self.reductions), *self.finals]
+
+    def split_off(self) -> None:
+        """The parts, as tiles: [wave, block, m, n] with the rows of a warp apart: [wave, block, warpgroup, (rows of 64,) piece, warp, 16, 64]."""
+        if not self.reductions:
+            return
+        self.script.comment("parts of the reductions: what a warp holds of them, stored by tiles")
+        self.tensors = [self._part(r) for r in self.reductions]
+
+    def _part(self, reduced: Reduced) -> TensorView:
+        script, batch = self.script, len(self.order) - 2
+        m, n = batch, batch + 1
+        call = script.on(reduced.tensor)
+        order = [reduced.places.index(p) for p in self.order]
+        if order != sorted(order):
+            call.reorder(order)
+        over = [self.order[m] in reduced.over, self.order[n] in reduced.over]
+        inside: list[int] = []
+        if over[1]:
+            call.split(n, self.config.tile_n)
+            inside.append(n + 1)
+        if over[0]:
+            steps = self._split_rows(call, m)
+            inside = [m + steps, *(d + steps for d in inside)]
+        part = script.new(reduced.tensor, "rfactor", inside)
+        call = script.on(part)
+        if not over[0]:
+            self._split_rows(call, m)
+        rows = self._row_axes  # [batch.., m tile, warpgroup, (rows of 64,) warp, 16, n..]
+        if not over[1]:
+            call.split(m + rows + 1, self.config.tile_n)
+        tile = m + rows + 1
+        call.reorder([*range(batch), m, tile, *range(m + 1, tile), tile + 1])
+        call.rasterize(tuple(range(batch + 2)), self.tiles).split(0, self.config.blocks)
+        call.split(-1, STAGED_COLUMNS).reorder({-2: rows})
+        call.bind(1, P.BIDx)
+        call.bind(2, P.TIDy)
+        for axis in range(3, rows + 1):
+            call.bind(axis, P.Unroll)
+        call.bind(rows + 1, P.TIDx)
+        call.fragment((rows + 2, rows + 3))
+        call.set_memory_type(MemoryType.Global).set_allocation_domain(ROWMAJOR)
+        return part
+
+    @property
+    def _row_axes(self) -> int:
+        """Axes of a tile's rows: warpgroup, (rows of 64,) warp, 16."""
+        return 3 if self.config.rows == WGMMA_ROWS else 4
+
+    def _split_rows(self, call: Recorded, m: int) -> int:
+        """Split rows by tile, warpgroup, 64 and warp. Returns how many axes there are more."""
+        call.split(m, self.config.tile_m).split(m + 1, self.config.rows)
+        at = m + 2
+        if self._row_axes == 4:
+            call.split(at, WGMMA_ROWS)
+            at += 1
+        call.split(at, WARP_ROWS)
+        return at + 1 - m
+
+    def finish(self) -> None:
+        """The sums of the parts, spread over all threads that multiplied."""
+        if not self.reductions:
+            return
+        self.script.comment("finish: sums of the parts, a part of them in each warp")
+        for tv in self.finishing:
+            self._spread(tv)
+        for tv in self.finals:
+            if not tv.is_output:
+                self.script.on(tv).inline_at(min(3, len(tv.loop)))
+        for reduced in self.reductions:
+            if reduced.tensor.uses:
+                self.script.on(reduced.tensor).inline_at(2 if reduced.kept else 0)
+
+    def _spread(self, tv: TensorView) -> None:
+        """[wave, block, (parts over TIDx,) 32 elements over TIDx, parts]: the parts of each warp and warpgroup by one like it, those along n by lanes."""
+        call = self.script.on(tv)
+        reduced = next((r for r in self.reductions if r.tensor is tv), None)
+        parts = [d for d, a in enumerate(tv.loop) if a.is_reduction]
+        kept = [d for d in range(len(tv.loop)) if d not in parts]
+        if [*kept, *parts] != list(range(len(tv.loop))):
+            call.reorder([*kept, *parts])
+        for _ in kept[1:]:
+            call.merge(0)
+        if kept:
+            call.split(0, LANES).split(0, self.config.blocks)
+        first = 3 if kept else 0  # of [batch.., m tile, warpgroup, (rows of 64,) warp, n tile], as far as they are reduced
+        lanes: list[int] = []
+        if reduced is not None:
+            over_m, over_n = (p in reduced.over for p in self.order[-2:])
+            tile = first + sum(p in reduced.over for p in self.order[:-2])
+            if over_m:
+                lanes.append(tile + self._row_axes - 1)
+            if over_n and not (kept and over_m):
+                call.split(-1, FINISHING_WARPS if kept else LANES)
+                lanes.append(len(tv.loop) - 1)
+        if kept:
+            if lanes:
+                call.reorder({lanes[0]: 2})
+            call.bind(1, P.BIDx)
+        if reduced is not None and self.order[-2] in reduced.over:
+            call.bind(tile + 2 if kept else tile + 1, P.TIDy)
+        for axis in ([2, 3] if lanes else [2]) if kept else lanes:
+            call.bind(axis, P.TIDx)
