@@ -14,7 +14,7 @@ from taskfuse.ir.atoms import SUM_OF_PRODUCTS
 from taskfuse.ir.axes import iteration_position
 from taskfuse.ir.expr import Pointwise, Read, Reduction, View
 from taskfuse.ir.fusion import Fusion
-from taskfuse.ir.scalar import Const, Expr, is_multiple
+from taskfuse.ir.scalar import Const, Expr, const, is_multiple
 from taskfuse.ir.storage import has_code, storage_operands, storage_reads, storage_uses
 from taskfuse.ir.tensor import TensorView
 from taskfuse.location import caller
@@ -223,8 +223,9 @@ def _check_finals(fusion: Fusion, finals: tuple[TensorView, ...], reductions: tu
             if read.tensor.is_input:
                 continue
             mine = kept[read.tensor]
-            straight = [iteration_position(e) for e in read.index] == list(range(tv.ndim)) and len(mine) == tv.ndim
-            if not straight or kept.setdefault(tv, mine) != mine:
+            wide = [position for position, a in enumerate(tv.root) if a.extent is not const(1)]  # a kept dimension of 1 changes nothing
+            read_at = [iteration_position(e) for e, extent in zip(read.index, read.tensor.shape, strict=True) if extent is not const(1)]
+            if read_at != wide or kept.setdefault(tv, mine) != mine:
                 raise unsupported(fusion, f"{tv.name} reads {read.tensor.name} along other axes than its own", "leave it to a fusion of its own")
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from taskfuse.ir.atoms import WGMMA_ROWS
+from taskfuse.ir.scalar import const
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import MemoryType
 from taskfuse.ir.types import ParallelType as P
@@ -136,25 +137,26 @@ class Parts:
         for tv in self.finishing:
             self._spread(tv)
         for tv in self.finals:
-            if not tv.is_output:
-                self.script.on(tv).inline_at(min(3, len(tv.loop)))
+            if not tv.is_output and is_spread(tv):
+                self.script.on(tv).inline_at(3)
         for reduced in self.reductions:
-            if reduced.tensor.uses:
-                self.script.on(reduced.tensor).inline_at(2 if reduced.kept else 0)
+            if reduced.tensor.uses and is_spread(reduced.tensor):
+                self.script.on(reduced.tensor).inline_at(2)
 
     def _spread(self, tv: TensorView) -> None:
         """[wave, block, (parts over TIDx,) 32 elements over TIDx, parts]: the parts of each warp and warpgroup by one like it, those along n by lanes."""
         call = self.script.on(tv)
         reduced = next((r for r in self.reductions if r.tensor is tv), None)
         parts = [d for d, a in enumerate(tv.loop) if a.is_reduction]
-        kept = [d for d in range(len(tv.loop)) if d not in parts]
-        if [*kept, *parts] != list(range(len(tv.loop))):
-            call.reorder([*kept, *parts])
+        ones = [d for d, a in enumerate(tv.loop) if not a.is_reduction and a.extent is const(1)]
+        kept = [d for d in range(len(tv.loop)) if d not in parts and d not in ones]
+        if [*kept, *ones, *parts] != list(range(len(tv.loop))):
+            call.reorder([*kept, *ones, *parts])
         for _ in kept[1:]:
             call.merge(0)
         if kept:
             call.split(0, LANES).split(0, self.config.blocks)
-        first = 3 if kept else 0  # of [batch.., m tile, warpgroup, (rows of 64,) warp, n tile], as far as they are reduced
+        first = len(ones) + (3 if kept else 0)  # of [batch.., m tile, warpgroup, (rows of 64,) warp, n tile], as far as they are reduced
         lanes: list[int] = []
         if reduced is not None:
             over_m, over_n = (p in reduced.over for p in self.order[-2:])
@@ -172,3 +174,8 @@ class Parts:
             call.bind(tile + 2 if kept else tile + 1, P.TIDy)
         for axis in ([2, 3] if lanes else [2]) if kept else lanes:
             call.bind(axis, P.TIDx)
+
+
+def is_spread(tv: TensorView) -> bool:
+    """True if the elements of ``tv`` are spread over blocks: it has more than one."""
+    return any(tv.schedule.ptype(a) is P.BIDx for a in tv.loop)

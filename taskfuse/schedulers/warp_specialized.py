@@ -63,9 +63,10 @@ class WarpSpecialized:
         script.comment("copies: operands into Shared memory, outputs out of it or of registers")
         self.sources = [(script.new(o.tensor, "cache_after"), o) for o in (product.a, product.b)]
         self.result = product.result
-        stored = {tv: script.new(tv, "cache_fork") if tv.uses else tv for tv in self.result.fusion.outputs}
+        fusion = self.result.fusion
+        stored = {tv: script.new(tv, "cache_fork") if tv.uses else tv for tv in fusion.outputs}
         self.parts.finals += tuple(copy for tv, copy in stored.items() if copy is not tv and tv in self.parts.finishing)
-        self.registers = [tv for tv in product.epilogue if stored.get(tv) is not tv]
+        self.registers = [tv for tv in product.epilogue if stored.get(tv) is not tv and not fusion.is_view(tv)]  # an output that is no more may be a view
         if any(self.result in _reads(r.tensor) for r in product.reductions):
             # a sum leaves out what lies past the end of the tensor, and no branch may stand around reads of accumulators
             self.registers.insert(0, script.new(self.result, "cache_after"))
@@ -81,7 +82,10 @@ class WarpSpecialized:
                 self.direct.append((tv, out.is_paired))
             if tv is product.result:
                 self.result = script.new(tv, "cache_before")
-            self.registers.append(script.new(tv, "cache_before"))
+            made = script.new(tv, "cache_before")
+            if fusion.is_view(made):
+                script.on(made).set_memory_type(MemoryType.Local)  # of a transposed result: with memory of its own it is a copy
+            self.registers.append(made)
         # only the copies are guarded: what computes on registers needs no guard, and the accumulators are read under no branch
         self.sides = [(script.new(side.tensor, "cache_after"), side.is_paired) for side in product.sides]
         for tv in (*(s for s, _ in self.sources), *(s for s, _ in self.staged)):
@@ -178,7 +182,7 @@ class WarpSpecialized:
         script.on(self.result).inline_at(2)
         # what is stored is an array of a whole piece: reads of accumulators stand together, before all stores, or ptxas serializes wgmma
         stored = [*(s for s, _ in self.staged), *(t for t, _ in self.direct), *self.parts.tensors]
-        pieces = {r for s in stored for r in self.registers if r in _read_by(s)}
+        pieces = {r for s in stored for r in _reads(s)}
         inside = p + 1 + FRAGMENT_AXES
         for tv in reversed(self.registers):
             script.on(tv).inline_at(p + 1 if tv in pieces else inside)
@@ -211,6 +215,3 @@ def _reads(tv: TensorView) -> list[TensorView]:
     assert expr is not None
     return [read.tensor for read in storage_reads(tv.fusion, expr)]
 
-
-def _read_by(tv: TensorView) -> set[TensorView]:
-    return {t for t in tv.fusion.tensors() if any(use.output is tv for use in t.uses)}
