@@ -32,6 +32,10 @@ PIECE_CYCLES = 220
 """For a warpgroup to convert and stage 64 x 64 elements; those of several warpgroups overlap."""
 DIRECT_FACTOR = 2.5
 """Stores from registers, beside staged ones."""
+ROW_PART_CYCLES, COLUMN_PART_CYCLES = 100, 250
+"""For a warpgroup to add up 64 x 64 elements along their rows, or along their columns, which takes a shuffle for each; assumed, not measured."""
+FINISH_US = 5.0
+"""A barrier of the grid, and the sums of the parts behind it; assumed, not measured."""
 MAX_STAGES = 8
 TILES = (
     (128, 256, 2),
@@ -62,6 +66,7 @@ class Problem:
         staged, direct: outputs that are staged for bulk stores, and those stored from registers.
         sms: multiprocessors of the GPU.
         access: for each operand, the bytes of one access where threads copy it; 0: the copy engine does.
+        row_sums, column_sums: reductions of the result along n, and along m (or both).
     """
 
     m: int
@@ -73,6 +78,8 @@ class Problem:
     direct: int = 0
     sms: int = SMS
     access: tuple[int, int] = (0, 0)
+    row_sums: int = 0
+    column_sums: int = 0
 
     def tiles(self, config: MatmulConfig) -> int:
         """Tiles of the result."""
@@ -115,11 +122,14 @@ def estimate(problem: Problem, config: MatmulConfig) -> Estimate:
         cycles["copies of threads"] = copy_cycles(tiles, problem.access, problem.itemsize)
     bound = max(cycles, key=lambda name: cycles[name])
     pieces = config.rows // WGMMA_ROWS * config.tile_n // STAGED_COLUMNS
-    epilogue = EPILOGUE_CYCLES + pieces * PIECE_CYCLES * (problem.staged + DIRECT_FACTOR * problem.direct)
-    us = waves * (steps * cycles[bound] + epilogue) / CLOCK_MHZ
+    piece = PIECE_CYCLES * (problem.staged + DIRECT_FACTOR * problem.direct)
+    piece += ROW_PART_CYCLES * problem.row_sums + COLUMN_PART_CYCLES * problem.column_sums
+    us = waves * (steps * cycles[bound] + EPILOGUE_CYCLES + pieces * piece) / CLOCK_MHZ
     dram = problem.batch * problem.itemsize * (problem.m * problem.k + problem.n * problem.k + problem.m * problem.n) / DRAM_BYTES_PER_US
     if dram > us:
         us, bound = dram, "DRAM"
+    if problem.row_sums or problem.column_sums:
+        us += FINISH_US
     return Estimate(config, LAUNCH_US + us, waves, problem.tiles(config) / (waves * config.blocks), bound)
 
 

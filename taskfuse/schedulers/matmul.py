@@ -50,6 +50,11 @@ class MatmulSchedule:
         """Microseconds that the cost model expects."""
         return self.estimate.us
 
+    def _notes(self) -> list[str]:
+        p = self.problem
+        sums = f"{p.row_sums} reductions along rows and {p.column_sums} along columns: parts of each tile in Global memory, added up behind a barrier of the grid"
+        return [*self.notes, *([sums] if p.row_sums or p.column_sums else [])]
+
     def explain(self, shown: int = 5) -> str:
         """Why this schedule: the problem, the choice, and the ``shown`` fastest candidates by the cost model."""
         p, c, e = self.problem, self.config, self.estimate
@@ -59,7 +64,7 @@ class MatmulSchedule:
             f"{c.warpgroups} warpgroup{'s' if c.warpgroups > 1 else ''}, {c.stages} stages, {c.in_flight} in flight, groups of {c.group}, {c.blocks} blocks",
             f"{p.tiles(c)} tiles in {e.waves} wave{'s' if e.waves > 1 else ''}, {e.efficiency:.0%} full; a step of k waits for: {e.bound}; "
             f"{c.shared_bytes(p.itemsize, p.staged) // 1024} KiB of Shared memory; expected: {e.us:.1f} us",
-            *self.notes,
+            *self._notes(),
             "",
             "     us  tile       warpgroups  stages  waves   full  bound",
         ]
@@ -73,7 +78,8 @@ def matmul(fusion: Fusion, config: MatmulConfig | None = None, *, sizes: Mapping
     """Schedule a fusion with one matrix product and an elementwise epilogue: a persistent, warp-specialized kernel for Hopper (sm_90a).
 
     The product is any sum over one axis of products of two inputs, each with k or its other axis contiguous; all further axes are batch
-    axes. The epilogue may read more inputs (bias, residual, scales) and have several outputs. Any extents will do; operands whose rows are
+    axes. The epilogue may read more inputs (bias, residual, scales) and have several outputs. Reductions of what it makes, over rows, columns
+    or both, are outputs or the begin of more elementwise math: such a kernel ends with a barrier of the grid. Any extents will do; operands whose rows are
     provably multiples of 16 bytes are loaded by the copy engine, others by threads, which is slower: the schedule's ``explain`` says so.
 
     Args:
@@ -108,4 +114,6 @@ def _problem(fusion: Fusion, product: Product, sizes: Mapping[str, int] | None, 
     m, n, k = (extent(product.extent(p)) for p in (product.m, product.n, product.k))
     batch = prod(extent(product.extent(position)) for position in product.batch)
     access = (0 if product.a.is_bulk else product.a.size, 0 if product.b.is_bulk else product.b.size)
-    return Problem(m, n, k, batch, product.a.tensor.dtype.itemsize, staged, len(product.outputs) - staged, sms, access)
+    columns = sum(product.m in r.over for r in product.reductions)
+    rows = len(product.reductions) - columns
+    return Problem(m, n, k, batch, product.a.tensor.dtype.itemsize, staged, len(product.outputs) - staged, sms, access, rows, columns)
