@@ -52,7 +52,9 @@ class MatmulSchedule:
 
     def _notes(self) -> list[str]:
         p = self.problem
-        sums = f"{p.row_sums} reductions along rows and {p.column_sums} along columns: parts of each tile in Global memory, added up behind a barrier of the grid"
+        sums = (
+            f"{p.row_sums} reductions along rows and {p.column_sums} along columns: parts of each tile in Global memory, added up behind a barrier of the grid"
+        )
         return [*self.notes, *([sums] if p.row_sums or p.column_sums else [])]
 
     def explain(self, shown: int = 5) -> str:

@@ -214,4 +214,3 @@ def _reads(tv: TensorView) -> list[TensorView]:
     expr = tv.fusion.definition(tv)
     assert expr is not None
     return [read.tensor for read in storage_reads(tv.fusion, expr)]
-
