@@ -134,48 +134,47 @@ class Parts:
         if not self.reductions:
             return
         self.script.comment("finish: sums of the parts, a part of them in each warp")
-        for tv in self.finishing:
-            self._spread(tv)
-        for tv in self.finals:
-            if not tv.is_output and is_spread(tv):
-                self.script.on(tv).inline_at(3)
         for reduced in self.reductions:
-            if reduced.tensor.uses and is_spread(reduced.tensor):
-                self.script.on(reduced.tensor).inline_at(2)
+            self._spread_sums(reduced)
+        for tv in self.finals:
+            call = self.script.on(tv)
+            if self._spread_elements(call, tv):
+                call.bind(1, P.BIDx)
+                call.bind(2, P.TIDx)
+        for tv in self.finishing:
+            if tv.uses and any(tv.schedule.ptype(a) is P.BIDx for a in tv.loop):
+                self.script.on(tv).inline_at(3 if tv in self.finals else 2)
 
-    def _spread(self, tv: TensorView) -> None:
-        """[wave, block, (parts over TIDx,) 32 elements over TIDx, parts]: the parts of each warp and warpgroup by one like it, those along n by lanes."""
-        call = self.script.on(tv)
-        reduced = next((r for r in self.reductions if r.tensor is tv), None)
+    def _spread_elements(self, call: Recorded, tv: TensorView) -> bool:
+        """Bring the elements of ``tv`` into [wave, block, 32, axes of extent 1, parts]. False if it has but one."""
         parts = [d for d, a in enumerate(tv.loop) if a.is_reduction]
         ones = [d for d, a in enumerate(tv.loop) if not a.is_reduction and a.extent is const(1)]
         kept = [d for d in range(len(tv.loop)) if d not in parts and d not in ones]
-        if [*kept, *ones, *parts] != list(range(len(tv.loop))):
-            call.reorder([*kept, *ones, *parts])
+        order = [*kept, *ones, *parts]
+        if order != sorted(order):
+            call.reorder(order)
         for _ in kept[1:]:
             call.merge(0)
         if kept:
             call.split(0, LANES).split(0, self.config.blocks)
-        first = len(ones) + (3 if kept else 0)  # of [batch.., m tile, warpgroup, (rows of 64,) warp, n tile], as far as they are reduced
-        lanes: list[int] = []
-        if reduced is not None:
-            over_m, over_n = (p in reduced.over for p in self.order[-2:])
-            tile = first + sum(p in reduced.over for p in self.order[:-2])
-            if over_m:
-                lanes.append(tile + self._row_axes - 1)
-            if over_n and not (kept and over_m):
-                call.split(-1, FINISHING_WARPS if kept else LANES)
-                lanes.append(len(tv.loop) - 1)
-        if kept:
-            if lanes:
-                call.reorder({lanes[0]: 2})
+        return bool(kept)
+
+    def _spread_sums(self, reduced: Reduced) -> None:
+        """[wave, block, parts over TIDx, 32 elements over TIDx, parts]: parts of a warp by the same warp, those along n by four warps or by lanes."""
+        call, tv = self.script.on(reduced.tensor), reduced.tensor
+        is_spread = self._spread_elements(call, tv)
+        over_m, over_n = (p in reduced.over for p in self.order[-2:])
+        first = next(d for d, a in enumerate(tv.loop) if a.is_reduction)
+        tile = first + sum(p in reduced.over for p in self.order[:-2])  # [batch.., m tile, warpgroup, (rows of 64,) warp, n tile], as far as they are reduced
+        lanes = [tile + self._row_axes - 1] if over_m else []
+        if over_n and not (is_spread and over_m):
+            call.split(-1, FINISHING_WARPS if is_spread else LANES)
+            lanes.append(len(tv.loop) - 1)
+        if is_spread:
+            call.reorder({lanes[0]: 2})
             call.bind(1, P.BIDx)
-        if reduced is not None and self.order[-2] in reduced.over:
-            call.bind(tile + 2 if kept else tile + 1, P.TIDy)
-        for axis in ([2, 3] if lanes else [2]) if kept else lanes:
+            tile, lanes = tile + 1, [2, 3]
+        if over_m:
+            call.bind(tile + 1, P.TIDy)
+        for axis in lanes:
             call.bind(axis, P.TIDx)
-
-
-def is_spread(tv: TensorView) -> bool:
-    """True if the elements of ``tv`` are spread over blocks: it has more than one."""
-    return any(tv.schedule.ptype(a) is P.BIDx for a in tv.loop)
