@@ -81,6 +81,5 @@ def told(tv: TensorView, facts: Facts) -> str:
     size = copy_bytes(tv, facts)
     if size == BULK_BYTES:
         return f"{tv!r}: copied by threads, {size} bytes at once: the copy engine takes {MAX_RANK} axes at most"
-    how = f"{size} bytes at once" + ("" if size > tv.dtype.itemsize else ", waiting for each")
     unit = BULK_BYTES // tv.dtype.itemsize
-    return f"{tv!r}: copied by threads, {how}: for bulk copies declare rows of multiples of {BULK_BYTES} bytes, tf.dim(..., multiple_of={unit})"
+    return f"{tv!r}: copied by threads, {size} bytes at once: for bulk copies declare rows of multiples of {BULK_BYTES} bytes, tf.dim(..., multiple_of={unit})"

@@ -32,7 +32,7 @@ class MatmulSchedule:
         alternatives: all that it chose from, the fastest first.
         given: true if the caller gave the parameters.
         code: the scheduling calls, as Python that takes the unscheduled fusion as ``fusion``.
-        notes: what keeps it from a faster schedule, and what would help.
+        notes: what the schedule does beside a plain product, and what would make it faster.
         scheduler: its name.
     """
 
@@ -50,13 +50,6 @@ class MatmulSchedule:
         """Microseconds that the cost model expects."""
         return self.estimate.us
 
-    def _notes(self) -> list[str]:
-        p = self.problem
-        sums = (
-            f"{p.row_sums} reductions along rows and {p.column_sums} along columns: parts of each tile in Global memory, added up behind a barrier of the grid"
-        )
-        return [*self.notes, *([sums] if p.row_sums or p.column_sums else [])]
-
     def explain(self, shown: int = 5) -> str:
         """Why this schedule: the problem, the choice, and the ``shown`` fastest candidates by the cost model."""
         p, c, e = self.problem, self.config, self.estimate
@@ -66,7 +59,7 @@ class MatmulSchedule:
             f"{c.warpgroups} warpgroup{'s' if c.warpgroups > 1 else ''}, {c.stages} stages, {c.in_flight} in flight, groups of {c.group}, {c.blocks} blocks",
             f"{p.tiles(c)} tiles in {e.waves} wave{'s' if e.waves > 1 else ''}, {e.efficiency:.0%} full; a step of k waits for: {e.bound}; "
             f"{c.shared_bytes(p.itemsize, p.staged) // 1024} KiB of Shared memory; expected: {e.us:.1f} us",
-            *self._notes(),
+            *self.notes,
             "",
             "     us  tile       warpgroups  stages  waves   full  bound",
         ]
@@ -104,10 +97,12 @@ def matmul(fusion: Fusion, config: MatmulConfig | None = None, *, sizes: Mapping
     alternatives = tuple(rank(problem))
     chosen = alternatives[0].config if config is None else config
     chosen.check_fits(problem.itemsize, problem.staged)
-    notes = tuple(filter(None, (told(operand.tensor, fusion.facts()) for operand in (product.a, product.b))))
+    notes = [told(operand.tensor, fusion.facts()) for operand in (product.a, product.b)]
+    if product.reductions:
+        notes.append(f"{', '.join(r.tensor.name for r in product.reductions)}: parts of each tile in Global memory, added up behind a barrier of the grid")
     script = Script(fusion)
     WarpSpecialized(script, product, chosen).apply()
-    return MatmulSchedule(chosen, problem, estimate(problem, chosen), alternatives, config is not None, script.text, notes)
+    return MatmulSchedule(chosen, problem, estimate(problem, chosen), alternatives, config is not None, script.text, tuple(filter(None, notes)))
 
 
 def _problem(fusion: Fusion, product: Product, sizes: Mapping[str, int] | None, sms: int) -> Problem:
