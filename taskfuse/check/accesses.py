@@ -21,6 +21,7 @@ from taskfuse.kir.nodes import (
     Choose,
     Compute,
     Descriptor,
+    Gather,
     LdMatrix,
     Major,
     Operand,
@@ -33,6 +34,7 @@ from taskfuse.kir.nodes import (
     VectorCopy,
     Wgmma,
 )
+from taskfuse.kir.walk import own_symbols
 
 
 class Engine(Enum):
@@ -212,6 +214,14 @@ class Uses:
                     if isinstance(case.operand, Access) and case.operand.buffer in self.memory:
                         self._operand(node, case.operand, context.under((*(not_(c.cond) for c in cases[:k]), case.cond)))
                 self._add(node, out.buffer, out.index, True, Engine.THREAD, context)
+            case Gather(out=out, source=source, values=values, width=width):
+                for v in values:
+                    self._operand(node, v.source, context)
+                # where values say the index, it may be any
+                index = tuple(None if e.free & own_symbols(node.stmt).keys() else e for e in source.index)
+                index = index if width == 1 else (*index[:-1], None)
+                self._add(node, source.buffer, index, False, Engine.THREAD, context)
+                self._vector(node, out, width, True)
             case VectorCopy(out=out, source=source, width=width):
                 self._vector(node, source, width, False)
                 self._vector(node, out, width, True)

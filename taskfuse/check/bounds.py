@@ -8,10 +8,11 @@ from taskfuse.check.certificate import Layer, Obligation, Verdict
 from taskfuse.check.enumeration import extremes, named
 from taskfuse.check.linear import Linear
 from taskfuse.check.program import Context, Node, Program, conjuncts
-from taskfuse.ir.scalar import FALSE, Expr, FloorDiv, Mod, Sum, ge, lt, not_, prove
+from taskfuse.ir.scalar import FALSE, Expr, FloorDiv, Mod, Sum, ge, lt, not_, prove, sym
 from taskfuse.ir.types import MemoryType
 from taskfuse.kir import Kernel, fragments
-from taskfuse.kir.nodes import Access, AsyncCopy, Choose, Compute, LdMatrix, Mma, Shuffle, StMatrix, TensorParam, TmaLoad, TmaStore, VectorCopy, Wgmma
+from taskfuse.kir.nodes import Access, AsyncCopy, Choose, Compute, Gather, LdMatrix, Mma, Shuffle, StMatrix, TensorParam, TmaLoad, TmaStore, VectorCopy, Wgmma
+from taskfuse.kir.walk import own_symbols
 
 
 def inside(program: Program) -> Iterator[Obligation]:
@@ -93,6 +94,10 @@ def touched(node: Node) -> Iterator[tuple[Access, int, Context]]:
                 if isinstance(case.operand, Access) and case.operand.index and case.cond is not FALSE:
                     yield case.operand, 1, context.under((*(not_(c.cond) for c in cases[:k]), case.cond))
             yield out, 1, context
+        case Gather(out=out, source=source, values=values, width=width):
+            yield from ((v.source, 1, context) for v in values)
+            yield source, width, within(context, node.stmt)
+            yield out, width, context
         case VectorCopy(out=out, source=source, width=width):
             yield source, width, context
             yield out, width, context
@@ -118,6 +123,11 @@ def touched(node: Node) -> Iterator[tuple[Access, int, Context]]:
             yield out, 1, context
         case _:
             return
+
+
+def within(context: Context, stmt: Gather) -> Context:
+    """What holds where a gather reads: its values are inside of their extents."""
+    return context.under(tuple(c for symbol, extent in own_symbols(stmt).items() for c in (ge(sym(symbol), 0), lt(sym(symbol), extent))))
 
 
 def sizes(kernel: Kernel) -> dict[str, int]:

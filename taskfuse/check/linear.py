@@ -7,7 +7,7 @@ minima and maxima. Products of atoms are atoms of their own; what is known of th
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from math import gcd
 
 from taskfuse.check.program import Context
@@ -57,6 +57,12 @@ class Linear:
         for atom, k in terms:
             if (isinstance(atom, Min) and k > 0) or (isinstance(atom, Max) and k < 0):
                 return all(self.nonnegative(form + (arg - atom) * k, depth) for arg in atom.args)
+            if isinstance(atom, Product) and k > 0:
+                for i, least in enumerate(atom.factors):
+                    if isinstance(least, Min):
+                        rest = _times((*atom.factors[:i], *atom.factors[i + 1 :]))
+                        if self._is_positive(rest, depth):
+                            return all(self.nonnegative(form + (rest * arg - atom) * k, depth) for arg in least.args)
         return _contradict([_row(e) for e in (-form - 1, *self._inequalities(form, depth))])
 
     def _inequalities(self, form: Expr, depth: int) -> list[Expr]:
@@ -80,9 +86,7 @@ class Linear:
         simple = [e for e in (-form - 1, *found) if not any(isinstance(t, Product) for t, _ in terms_of(e)[0])]
         for product in sorted(products, key=lambda p: p.key):
             for k, atom in enumerate(product.factors):
-                rest: Expr = const(1)
-                for f in (*product.factors[:k], *product.factors[k + 1 :]):
-                    rest = rest * f
+                rest = _times((*product.factors[:k], *product.factors[k + 1 :]))
                 if (self.ranges.of(rest)[0] or -1) >= 0 or self._is_positive(rest, depth):
                     for e in simple:
                         if len(found) < ROWS and any(t is atom for t, _ in terms_of(e)[0]):
@@ -99,10 +103,7 @@ class Linear:
         for term, k in terms_of(form)[0]:
             if isinstance(term, Product):
                 for i, x in enumerate(term.factors):
-                    rest: Expr = const(1)
-                    for f in (*term.factors[:i], *term.factors[i + 1 :]):
-                        rest = rest * f
-                    parts.append((x, rest, k))
+                    parts.append((x, _times((*term.factors[:i], *term.factors[i + 1 :])), k))
         for cofactor in dict.fromkeys(r for _, r, _ in parts):
             inner: Expr = const(0)
             for x, r, k in parts:
@@ -135,7 +136,9 @@ class Linear:
             case FloorDiv(a, b) if self.nonnegative(b - 1, depth - 1):
                 yield a - b * atom
                 yield b * atom + b - 1 - a
-                if self.nonnegative(a, depth - 1):
+                if b.free and self.nonnegative(a - b, depth - 1):
+                    yield atom - 1
+                elif self.nonnegative(a, depth - 1):
                     yield atom
                 if b.free:
                     yield from (most - atom for most in self._most(a, b, depth))
@@ -152,6 +155,10 @@ class Linear:
                 pass
         if atom.free:
             yield from (assumed for assumed in self.facts.forms if not assumed.free.isdisjoint(atom.free))
+            for e, (low, high) in self.facts.intervals.items():  # conditions on one term
+                if not isinstance(e, Sym) and not e.free.isdisjoint(atom.free):
+                    yield from () if low is None else (e - low,)
+                    yield from () if high is None else (const(high) - e,)
 
     def most(self, quotient: FloorDiv) -> int | None:
         """The greatest value of a quotient by a symbol, if that is found to be a constant."""
@@ -160,9 +167,12 @@ class Linear:
         return min((e.value for e in self._most(quotient.a, quotient.b, DEPTH) if isinstance(e, Const)), default=None)
 
     def _most(self, a: Expr, b: Expr, depth: int) -> Iterator[Expr]:
-        """Bounds ``x - 1`` of ``a//b``: where ``a < b*x``. For ``x``, what stands beside ``b`` in the bounds of ``a`` is tried."""
+        """Bounds ``x - 1`` of ``a//b``: where ``a < b*x``. For ``x``, what stands beside ``b`` in the bounds of ``a`` is tried, and of a
+        remainder in it what stands in the divisor."""
         beside: dict[Expr, None] = {const(1): None}
         for term, times in terms_of(a)[0]:
+            if isinstance(term, Mod):
+                beside |= {t: None for t, _ in terms_of(term.b)[0]}
             names = term.free
             highs = [h for n in sorted(names) if (h := self.facts.ranges.get(n, (None, None))[1]) is not None]
             for bound in (*highs, *(f for f in self.facts.forms if not f.free.isdisjoint(names))):
@@ -180,6 +190,13 @@ class Linear:
         for x in list(beside)[:QUOTIENTS]:
             if self.nonnegative(b * x - 1 - a, depth - 1):
                 yield x - 1
+
+
+def _times(factors: Iterable[Expr]) -> Expr:
+    found: Expr = const(1)
+    for f in factors:
+        found = found * f
+    return found
 
 
 def _row(e: Expr) -> Row:
@@ -201,12 +218,16 @@ def _contradict(rows: list[Row]) -> bool:
         if any(not terms and constant < 0 for terms, constant in left):
             return True
         signs: dict[Expr, list[int]] = {}
+        most: dict[Expr, list[int]] = {}
         for terms, _ in left:
             for t, k in terms.items():
                 signs.setdefault(t, [0, 0])[k > 0] += 1
+                side = most.setdefault(t, [0, 0])
+                side[k > 0] = max(side[k > 0], abs(k))
         if not signs:
             return False
-        atom = min(signs, key=lambda t: (signs[t][0] * signs[t][1] - sum(signs[t]), t.key))
+        # First atoms without a coefficient on one side: eliminating them loses no integers, as a multiple like 64*q would.
+        atom = min(signs, key=lambda t: (min(most[t]) > 1, signs[t][0] * signs[t][1] - sum(signs[t]), t.key))
         upper = [r for r in left if r[0].get(atom, 0) < 0]
         lower = [r for r in left if r[0].get(atom, 0) > 0]
         left = [r for r in left if atom not in r[0]]

@@ -128,9 +128,16 @@ class Paths:
 
     def again(self, a: Node, b: Node, block: Block, between: int) -> list[Step]:
         """From ``a`` to ``b`` in a later execution of a block around both, with at least ``between`` whole ones between the two."""
-        depth = next(k for k, n in enumerate(a.path) if n.block is block)
         whole = [Step(n, Region.BETWEEN) for n in self._within(block, 0, len(block.nodes), self._known(a, b))]
-        return self._after(a.path[depth:]) + between * whole + self._before(b.path[depth:])
+        return self.rest(a, block) + between * whole + self.start(b, block)
+
+    def rest(self, a: Node, block: Block) -> list[Step]:
+        """From ``a`` to the end of a block around it."""
+        return self._after(a.path[_depth(a, block) :])
+
+    def start(self, b: Node, block: Block) -> list[Step]:
+        """From the beginning of a block around ``b`` to ``b``."""
+        return self._before(b.path[_depth(b, block) :])
 
     def passed(self, a: Node, b: Node, later: int) -> list[Step] | None:
         """From ``a`` to ``b``, so many iterations of the innermost loop around ``b`` later; ``None`` if control never goes there."""
@@ -159,6 +166,11 @@ class Paths:
     def _before(self, path: tuple[Node, ...]) -> list[Step]:
         known = self._known(path[-1]) if path else frozenset[Expr]()
         return [Step(n, Region.BEFORE) for node in path for n in self._within(node.block, 0, node.index, known)]
+
+
+def _depth(a: Node, block: Block) -> int:
+    """Which node of a path stands in a block."""
+    return next(k for k, n in enumerate(a.path) if n.block is block)
 
 
 def common_loops(a: Node, b: Node) -> list[Node]:

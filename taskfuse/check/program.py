@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from taskfuse.check.ranges import Ranges, terms_of
 from taskfuse.ir.scalar import ONE, TRUE, And, Const, Expr, Facts, FloorDiv, Select, const, ge, le, lt, not_, prove, simplify, substitute, sym
 from taskfuse.ir.types import BLOCK_TYPES, CLUSTER_TYPES, THREAD_TYPES
-from taskfuse.kir import Kernel, barrier_slots, bodies, map_expressions, map_stmts, stmt_text, walk, with_bodies
+from taskfuse.kir import Kernel, barrier_slots, bodies, expressions, map_expressions, map_stmts, stmt_text, walk, with_bodies
 from taskfuse.kir.nodes import Bind, Commit, CursorInit, For, HostParam, If, LdMatrix, Mma, Queue, Retire, StMatrix, Stmt, TmaLoad, TmaStore, Wgmma
 
 if TYPE_CHECKING:
@@ -298,7 +298,7 @@ def _at(loop: For, value: Expr) -> tuple[Stmt, ...]:
 
 
 def _unrolled(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
-    """Unrolled loops that hold asynchronous operations, copied out: how many batches are in flight depends on the copy.
+    """Unrolled loops that hold asynchronous operations, copied out: how many batches are in flight depends on the copy. So are those that number slots.
 
     Unrolled loops around the other ends of the mbarriers in them are copied out alike.
     """
@@ -309,7 +309,8 @@ def _unrolled(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
 
     loops = [s for s in walk(body) if isinstance(s, For) and _copies(s)]
     inside = {id(loop): {slot.name for s in walk(loop.body) for slot in barrier_slots(s)} for loop in loops}
-    chosen = {id(loop) for loop in loops if any(map(counts, walk(loop.body)))}
+    cursors = {f"{s.name}.slot" for s in walk(body) if isinstance(s, CursorInit)}
+    chosen = {id(loop) for loop in loops if any(map(counts, walk(loop.body))) or _numbers_slots(loop, cursors)}
     while True:
         names = {name for loop in chosen for name in inside[loop]}
         more = {loop for loop, mine in inside.items() if mine & names} | chosen
@@ -329,6 +330,11 @@ def _unrolled(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
         return tuple(found)
 
     return copied(body) if chosen else body
+
+
+def _numbers_slots(loop: For, cursors: set[str]) -> bool:
+    """True if a loop's variable says how much further than a cursor's a slot is."""
+    return any(loop.var in e.free and not e.free.isdisjoint(cursors) for s in walk(loop.body) for e in expressions(s))
 
 
 def _copies(loop: For) -> range:

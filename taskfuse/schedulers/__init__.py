@@ -1,7 +1,7 @@
 """Schedulers: calls that schedule a fusion of a kind, and say why so."""
 
-from taskfuse.schedulers.config import MatmulConfig
+from taskfuse.schedulers.config import MatmulConfig, MatmulKind
 from taskfuse.schedulers.matmul import MatmulSchedule, matmul
 from taskfuse.schedulers.tuning import Trial, Tuned, tune
 
-__all__ = ["MatmulConfig", "MatmulSchedule", "Trial", "Tuned", "matmul", "tune"]
+__all__ = ["MatmulConfig", "MatmulKind", "MatmulSchedule", "Trial", "Tuned", "matmul", "tune"]

@@ -8,7 +8,7 @@ reads it through the asynchronous proxy, so that a fence must come after them.
 
 from __future__ import annotations
 
-from math import ceil
+from math import ceil, gcd
 
 from taskfuse.ir import atoms
 from taskfuse.ir.scalar import Expr, Facts, is_multiple
@@ -32,12 +32,10 @@ ACCESS_CYCLES = 8
 
 
 def copy_bytes(tv: TensorView, facts: Facts) -> int:
-    """Bytes of one access that copies ``tv``: the largest power of two, :data:`BULK_BYTES` at most, of which its rows are provably multiples."""
+    """Bytes of one access that copies ``tv``: the most that ``cp.async`` takes and its rows are provably multiples of, or one element."""
     row: Expr = tv.shape[-1] * tv.dtype.itemsize
-    size = BULK_BYTES
-    while size > tv.dtype.itemsize and not is_multiple(row, size, facts):
-        size //= 2
-    return size
+    sizes = (size for size in (BULK_BYTES, 8, atoms.CP_ASYNC.min_bytes) if size > tv.dtype.itemsize and is_multiple(row, size, facts))
+    return next(sizes, tv.dtype.itemsize)
 
 
 def is_bulk(tv: TensorView, facts: Facts) -> bool:
@@ -57,7 +55,8 @@ def by_threads(call: Recorded, size: int, itemsize: int) -> None:
         call.bind(-2, P.TIDx)
         call.set_atom(atoms.CP_ASYNC, (-1,))
         return
-    call.merge(-2).split(-1, LOADING_THREADS).split(-2, TOGETHER)
+    call.merge(-2).split(-1, LOADING_THREADS)
+    call.split(-2, gcd(int(str(call.tensor.loop[-2].extent)), TOGETHER))
     call.bind(-2, P.Unroll)
     call.bind(-1, P.TIDx)
 

@@ -10,15 +10,14 @@ stored theirs, the threads that multiplied add up the parts, always in the same 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from taskfuse.ir.atoms import WGMMA_ROWS
 from taskfuse.ir.scalar import const
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import MemoryType
 from taskfuse.ir.types import ParallelType as P
 from taskfuse.schedule import layouts
-from taskfuse.schedulers.config import STAGED_COLUMNS, MatmulConfig
+from taskfuse.schedulers.config import MatmulConfig
+from taskfuse.schedulers.contraction import Reduced
 from taskfuse.schedulers.script import Recorded, Script, Spelled
 
 WARP_ROWS = 16
@@ -26,26 +25,6 @@ WARP_ROWS = 16
 LANES = 32
 FINISHING_WARPS = 4
 ROWMAJOR = Spelled(layouts.rowmajor(), "tf.layouts.rowmajor()")
-
-
-@dataclass(frozen=True, slots=True)
-class Reduced:
-    """A reduction of the product's elements.
-
-    Attributes:
-        tensor: what it makes.
-        places: for each axis of its iteration space, the place in that of the contraction.
-        over: the places that it reduces.
-    """
-
-    tensor: TensorView
-    places: tuple[int, ...]
-    over: frozenset[int]
-
-    @property
-    def kept(self) -> tuple[int, ...]:
-        """The places that are left, in the order of its logical axes."""
-        return tuple(p for p in self.places if p not in self.over)
 
 
 class Parts:
@@ -104,7 +83,7 @@ class Parts:
         tile = m + rows + 1
         call.reorder([*range(batch), m, tile, *range(m + 1, tile), tile + 1])
         call.rasterize(tuple(range(batch + 2)), self.tiles).split(0, self.config.blocks)
-        call.split(-1, STAGED_COLUMNS).reorder({-2: rows})
+        call.split(-1, self.config.columns).reorder({-2: rows})
         call.bind(1, P.BIDx)
         call.bind(2, P.TIDy)
         for axis in range(3, rows + 1):

@@ -131,9 +131,14 @@ class Recorded:
 
         return call
 
+    @property
+    def tensor(self) -> TensorView:
+        """The tensor whose calls these are."""
+        assert isinstance(self.target, TensorView)
+        return self.target
+
     def bind(self, axis: int, ptype: ParallelType) -> Recorded:
         """``axis(k).parallelize(p)``."""
-        assert isinstance(self.target, TensorView)
-        self.target.axis(axis).parallelize(ptype)
+        self.tensor.axis(axis).parallelize(ptype)
         self.script.record(self.name, f"axis({axis}).parallelize({self.script.spell(ptype)})", False)
         return self

@@ -113,17 +113,6 @@ def test_a_loop_that_indexes_registers_has_a_constant_trip_count() -> None:
     )
 
 
-def test_rings_in_registers() -> None:
-    fusion, a, b = pair()
-    for tv in (a, b):
-        bind(tv, S, TX)
-    a.inline_at(1)
-    a.circular_buffer(2)
-    assert lowering(fusion) == ("cannot lower tv1: it would be a circular buffer of 2 slots in registers\nhelp: set_memory_type(Shared), or circular_buffer(1)")
-    a.set_memory_type(MemoryType.Shared)
-    agrees(fusion, numbers(4, 8))
-
-
 def test_registers_are_written_by_the_thread_that_owns_them() -> None:
     def build(rows: int) -> tf.Fusion:
         fusion, a, b = pair((32,))

@@ -15,7 +15,7 @@ from taskfuse.errors import UnsupportedError
 from taskfuse.ir.types import ParallelType as P
 from taskfuse.kir import walk
 from taskfuse.kir.nodes import Barrier, BarrierScope, Shuffle
-from taskfuse.schedulers import MatmulConfig
+from taskfuse.schedulers import MatmulConfig, MatmulKind
 from tests.lowering.faults import without
 from tests.schedulers.products import SMALL, TWO, operands, swapped
 
@@ -146,3 +146,9 @@ def test_the_compiler_neither_spills_nor_serializes() -> None:
     found = tf.lower(fusion).resources().compiled
     assert isinstance(found, Resources)
     assert (found.spill_stores, found.spill_loads, found.stack) == (0, 0, 0)
+
+
+@pytest.mark.parametrize("config", [MatmulConfig(64, 128, kind=MatmulKind.PINGPONG), MatmulConfig(cluster=2)], ids=["turns", "cluster"])
+def test_parameters_that_do_not_suit_a_reduction(config: MatmulConfig) -> None:
+    with pytest.raises(UnsupportedError, match="it takes turns or has clusters, and operands are copied by threads or the result is reduced"):
+        tf.schedulers.matmul(fusion_of(CASES["rows"][0]), config)
