@@ -22,10 +22,12 @@ from taskfuse.ir.types import INDEX_TYPES, THREAD_TYPES, MemoryType, ParallelTyp
 from taskfuse.kir.nodes import Access
 from taskfuse.lowering.domains import allocation_axes, ancestors, backward, digit_values, digits, forward, owner_digits, product, refused
 from taskfuse.lowering.fragments import atom_symbols, operand
+from taskfuse.lowering.padding import is_zero_past_the_end, pads
 from taskfuse.lowering.plan import Environment, base_name
 from taskfuse.lowering.regions import Regions, Span, hardware_index
 from taskfuse.lowering.scans import check_scan, first_accumulated
 from taskfuse.lowering.work import WorkLoops
+from taskfuse.schedule.allocation import default_allocation
 from taskfuse.schedule.joins import Joins, Loop
 from taskfuse.schedule.order import Tree
 
@@ -300,7 +302,7 @@ class Indexer:
         # The indices are simplified without the guards: which axes storage keeps must not depend on what guards cut off.
         guards = early + guards
         values = {a: simplify(v, facts) for a, v in values.items()}
-        fills = tv.schedule.atom is not None and tv.schedule.atom.bounds is Bounds.ZERO
+        fills = pads(self.fusion, tv)
         beyond = facts if fills else None
         anywhere = facts
         for guard in early:
@@ -458,13 +460,12 @@ class Indexer:
         if not source.is_reduction or prove(lt(value, source.extent), facts) or not isinstance(expr, Reduction):
             return
         for read in storage_operands(self.fusion, expr):
-            atom = read.tensor.schedule.atom if isinstance(read, Read) else None
-            if atom is None or atom.bounds is not Bounds.FILL:
+            if not isinstance(read, Read) or not is_zero_past_the_end(self.fusion, read.tensor):
                 name = read.tensor.name if isinstance(read, Read) else "an operand"
                 raise refused(
                     tv,
                     f"its atom computes whole tiles, the reduction axis of {source.extent} may end inside of one, and {name} is not filled with 0 there",
-                    "copy its operands with an atom that fills (tf.atoms.TMA_LOAD), or declare the extent with tf.dim(..., multiple_of=...)",
+                    "copy its operands (cache_after) to Shared memory, or declare the extent with tf.dim(..., multiple_of=...)",
                 )
 
     def _bound(self, value: Expr, extent: Expr, facts: Facts) -> list[Expr]:
@@ -504,7 +505,8 @@ class Indexer:
         instances = tuple(a for a, _ in shared if tv.schedule.ptype(a).is_bound and not memory.is_private_to(tv.schedule.ptype(a)) and not a.is_foreign)
         bases = fixed | {base_name(tv.schedule.ptype(a), self.tree.place[tv]) for a in instances}
         kept: list[Axis] = []
-        for a in allocation_axes(tv):
+        # an allocation domain says where the result lies, not the accumulators
+        for a in allocation_axes(tv) if memory is self.memory[tv] else default_allocation(tv):
             if a not in env.values:
                 raise refused(tv, "its allocation domain is not determined by its loop domain", "derive both from the tensor's own axes")
             if spreads and memory is MemoryType.Local and a not in tv.loop and tv.schedule.ptype(a).is_bound:

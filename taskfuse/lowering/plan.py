@@ -214,8 +214,8 @@ class Environment:
         facts: ranges of the symbols in ``values``, guards included.
         guards: conditions under which the code runs.
         work: those of ``guards`` that say that there is a piece of work at all.
-        tails: those of ``guards`` that cut off the remainder of a split, if the tensor's atom writes zeros there.
-        beyond: what is known without them (``None`` without such an atom).
+        tails: those of ``guards`` that cut off the remainder of a split, if the tensor's code writes zeros there (:mod:`taskfuse.lowering.padding`).
+        beyond: what is known without them (``None`` where it does not).
         anywhere: what is known without any of ``guards`` but ``work``.
     """
 

@@ -21,6 +21,7 @@ class _Calls:
     inline_most = staticmethod(inlining.inline_most)
     cache_after = staticmethod(caching.cache_after)
     cache_before = staticmethod(caching.cache_before)
+    cache_fork = staticmethod(caching.cache_fork)
     rfactor = staticmethod(rfactor.rfactor)
     set_memory_type = staticmethod(memory.set_memory_type)
     set_allocation_domain = staticmethod(memory.set_allocation_domain)

@@ -18,6 +18,7 @@ from math import ceil, prod
 from taskfuse.ir.atoms import WGMMA_ROWS
 from taskfuse.kir.limits import SHARED_BYTES
 from taskfuse.schedulers.config import SPAN, STAGED_COLUMNS, MatmulConfig, MatmulKind
+from taskfuse.schedulers.loads import copy_cycles
 from taskfuse.schedulers.machine import CLOCK_MHZ, DRAM_BYTES_PER_US, SMS
 
 TENSOR_FLOP_PER_CYCLE = {4: 2048, 2: 4096, 1: 8192}
@@ -41,6 +42,10 @@ DIRECT_FACTOR = 2.5
 """Stores from registers, beside staged ones."""
 CLUSTER_US = 0.7
 """For the blocks of a cluster to be launched together, and to wait for each other: 2048^3 with and without."""
+ROW_PART_CYCLES, COLUMN_PART_CYCLES = 100, 250
+"""For a warpgroup to add up 64 x 64 elements along their rows, or along their columns, which takes a shuffle for each; assumed, not measured."""
+FINISH_US = 5.0
+"""A barrier of the grid, and the sums of the parts behind it; assumed, not measured."""
 MAX_STAGES = 8
 SHARED_TILES = (
     (128, 256, 2),
@@ -90,6 +95,8 @@ class Problem:
         staged, direct: outputs that are staged for bulk stores, and those stored from registers.
         sms: multiprocessors of the GPU.
         columns_contiguous: n, not k, is contiguous in the factor with the columns.
+        access: for each operand, the bytes of one access where threads copy it; 0: the copy engine does.
+        row_sums, column_sums: reductions of the result along n, and along m (or both).
     """
 
     m: int
@@ -101,6 +108,14 @@ class Problem:
     direct: int = 0
     sms: int = SMS
     columns_contiguous: bool = False
+    access: tuple[int, int] = (0, 0)
+    row_sums: int = 0
+    column_sums: int = 0
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the copy engine loads the operands and nothing is reduced: tiles may be taken in turns, and columns shared in clusters."""
+        return not (any(self.access) or self.row_sums or self.column_sums)
 
     def tiles(self, config: MatmulConfig) -> int:
         """Tiles of the result; in clusters the last may lie outside."""
@@ -138,9 +153,14 @@ def estimate(problem: Problem, config: MatmulConfig) -> Estimate:
         "Shared memory": read / SHARED_BYTES_PER_CYCLE,
         "L2 cache": loaded / L2_BYTES_PER_CYCLE,
     }
+    if any(problem.access):
+        tiles = config.tile_m * config.tile_k * problem.itemsize, config.tile_n * config.tile_k * problem.itemsize
+        cycles["copies of threads"] = copy_cycles(tiles, problem.access, problem.itemsize)
     bound = max(cycles, key=lambda name: cycles[name])
     pieces = config.rows / WGMMA_ROWS * config.tile_n / STAGED_COLUMNS
-    epilogue = EPILOGUE_CYCLES + pieces * PIECE_CYCLES * (problem.staged + DIRECT_FACTOR * problem.direct)
+    piece = PIECE_CYCLES * (problem.staged + DIRECT_FACTOR * problem.direct)
+    piece += ROW_PART_CYCLES * problem.row_sums + COLUMN_PART_CYCLES * problem.column_sums
+    epilogue = EPILOGUE_CYCLES + pieces * piece
     products = steps * cycles[bound]
     if config.takes_turns:
         # products follow each other, the last epilogue behind them; or a warpgroup has as much to store as all others to multiply
@@ -151,6 +171,8 @@ def estimate(problem: Problem, config: MatmulConfig) -> Estimate:
     dram = problem.batch * problem.itemsize * (problem.m * problem.k + problem.n * problem.k + problem.m * problem.n) / DRAM_BYTES_PER_US
     if dram > us:
         us, bound = dram, "DRAM"
+    if problem.row_sums or problem.column_sums:
+        us += FINISH_US
     return Estimate(config, START_US + us, waves, problem.tiles(config) / (waves * config.blocks), bound)
 
 
@@ -158,6 +180,8 @@ def candidates(problem: Problem) -> Iterator[MatmulConfig]:
     """The configurations that the model chooses from: each tile with the stages, group and blocks that suit it."""
     for tile_m, tile_n, warpgroups, kind, cluster in SHAPES:
         if problem.columns_contiguous and tile_n * problem.itemsize % SPAN:
+            continue
+        if not problem.is_plain and (kind is MatmulKind.PINGPONG or cluster > 1):
             continue
         config = MatmulConfig(tile_m, tile_n, SPAN // problem.itemsize, warpgroups, MAX_STAGES, 1, 1, problem.sms // cluster * cluster, kind, cluster)
         tiles = problem.tiles(config)

@@ -55,12 +55,12 @@ class Script:
             self._write(f"{tv.name} = fusion.tensor({tv.name!r})")
         return Recorded(self, tv.name, tv)
 
-    def new(self, tv: TensorView, method: str) -> TensorView:
-        """A call that makes a tensor: ``cache_after`` or ``cache_before``."""
+    def new(self, tv: TensorView, method: str, *args: object) -> TensorView:
+        """A call that makes a tensor: ``cache_after``, ``cache_before``, ``cache_fork`` or ``rfactor``."""
         receiver = self.on(tv).name
-        made = cast("TensorView", getattr(tv, method)())
+        made = cast("TensorView", getattr(tv, method)(*args))
         self._known.add(made.name)
-        self._write(f"{made.name} = {receiver}.{method}()")
+        self._write(f"{made.name} = {receiver}.{method}({', '.join(map(self.spell, args))})")
         return made
 
     def parallelize_like(self, ref: TensorView, targets: Sequence[TensorView]) -> None:
@@ -131,9 +131,14 @@ class Recorded:
 
         return call
 
+    @property
+    def tensor(self) -> TensorView:
+        """The tensor whose calls these are."""
+        assert isinstance(self.target, TensorView)
+        return self.target
+
     def bind(self, axis: int, ptype: ParallelType) -> Recorded:
         """``axis(k).parallelize(p)``."""
-        assert isinstance(self.target, TensorView)
-        self.target.axis(axis).parallelize(ptype)
+        self.tensor.axis(axis).parallelize(ptype)
         self.script.record(self.name, f"axis({axis}).parallelize({self.script.spell(ptype)})", False)
         return self
