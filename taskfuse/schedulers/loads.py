@@ -14,6 +14,7 @@ from taskfuse.ir import atoms
 from taskfuse.ir.scalar import Expr, Facts, is_multiple
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import ParallelType as P
+from taskfuse.schedulers.machine import LATENCY_CYCLES
 from taskfuse.schedulers.script import Recorded
 
 BULK_BYTES = 16
@@ -21,12 +22,8 @@ BULK_BYTES = 16
 MAX_RANK = 5
 """Axes of such a tensor."""
 LOADING_THREADS = 128
-REGISTERS = {2: (72, 216), 3: (80, 144)}
-"""Registers per thread of a loading role whose threads copy, and of the others, by the number of the others' warpgroups."""
 TOGETHER = 16
 """Loads that a thread has in flight before it stores what they bring."""
-LATENCY_CYCLES = 1000
-"""Of a load that misses the first-level cache, under load; assumed, not measured."""
 ACCESS_CYCLES = 8
 """Of the load and store units for one access of each warp of the role; assumed, not measured."""
 

@@ -227,11 +227,8 @@ class WarpSpecialized:
         consumer = script.group(members, "consumer")
         assert not isinstance(consumer.target, TensorView)
         script.group([load, consumer.target], "roles").parallelize(P.TIDy)
-        loads_in_bulk = all(operand.is_bulk for _, operand in self.sources)
-        budgets = (None, None) if loads_in_bulk else loads.REGISTERS.get(self.config.warpgroups)
-        if budgets is not None:
-            for node, budget in zip((script.node(load), consumer), budgets, strict=True):
-                node.registers(*([] if budget is None else [budget]))
+        for node in (script.node(load), consumer):
+            node.registers()
 
 
 def _reads(tv: TensorView) -> list[TensorView]:
