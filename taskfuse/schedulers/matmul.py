@@ -106,10 +106,13 @@ def matmul(fusion: Fusion, config: MatmulConfig | None = None, *, sizes: Mapping
     problem = _problem(fusion, product, sizes, sms)
     alternatives = tuple(rank(problem))
     chosen = alternatives[0].config if config is None else config
-    chosen.check_fits(problem.itemsize, problem.staged, problem.columns_contiguous)
-    if not problem.is_plain and (chosen.takes_turns or chosen.cluster > 1):
-        reason = "it takes turns or has clusters, and operands are copied by threads or the result is reduced"
-        raise chosen.error(reason, "use MatmulKind.COOPERATIVE and cluster=1")
+    chosen.check_fits(
+        problem.itemsize,
+        problem.staged,
+        columns_contiguous=problem.columns_contiguous,
+        columns_by_threads=problem.columns_by_threads,
+        is_reduced=problem.is_reduced,
+    )
     notes = [told(operand.tensor, fusion.facts()) for operand in (product.a, product.b)]
     if product.reductions:
         notes.append(f"{', '.join(r.tensor.name for r in product.reductions)}: parts of each tile in Global memory, added up behind a barrier of the grid")
@@ -152,4 +155,4 @@ def _problem(fusion: Fusion, product: Product, sizes: Mapping[str, int] | None, 
     columns = sum(product.m in r.over for r in product.reductions)
     rows = len(product.reductions) - columns
     itemsize = product.a.tensor.dtype.itemsize
-    return Problem(m, n, k, batch, itemsize, staged, direct, sms, not product.b.is_k_major, access, rows, columns)
+    return Problem(m, n, k, batch, itemsize, staged, direct, sms, not product.b.is_k_major, access, rows, columns, len(product.sides))

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 import taskfuse as tf
 from taskfuse.check import Verdict
 from taskfuse.cuda.resources import Resources
+from taskfuse.errors import UnsupportedError
 from taskfuse.ir.atoms import Instruction
 from taskfuse.kir import walk
 from taskfuse.kir.nodes import AsyncCopy, Choose, FenceProxyAsync, Queue, Retire, TmaLoad
-from taskfuse.schedulers import MatmulConfig
-from taskfuse.schedulers.loads import REGISTERS
+from taskfuse.schedulers import MatmulConfig, MatmulKind
 from tests.lowering.faults import without
 from tests.schedulers.products import SMALL, TWO, operands, swapped
 
@@ -79,8 +79,15 @@ VARIANTS = {
     "one of two": Odd((1, 1, 8), "kn"),
     "batches": Odd((1, 1, 2), batch=("B",)),
     "two batches": Odd((1, 1, 1), batch=("B", "C")),
+    "turns": Odd((1, 1, 2)),
+    "cluster": Odd((1, 8, 1), "kn"),
 }
-CONFIGS = {"4 bytes": TWO, "transposed": TWO}
+CONFIGS = {
+    "4 bytes": TWO,
+    "transposed": TWO,
+    "turns": MatmulConfig(64, 64, 64, warpgroups=2, stages=3, blocks=2, kind=MatmulKind.PINGPONG),
+    "cluster": MatmulConfig(64, 64, 64, warpgroups=1, stages=3, blocks=4, cluster=2),
+}
 
 
 @pytest.mark.parametrize("name", VARIANTS)
@@ -102,6 +109,8 @@ def test_what_is_copied_how() -> None:
         "one of two": {TmaLoad, Choose},
         "batches": {AsyncCopy},
         "two batches": {Choose},
+        "turns": {AsyncCopy},
+        "cluster": {TmaLoad, Choose},
     }
     widths = [s.width for s in walk(lowered(VARIANTS["8 bytes"], SMALL)[1]) if isinstance(s, AsyncCopy)]
     assert widths == [4, 4]
@@ -138,7 +147,15 @@ def test_the_explanation_says_how_to_make_it_faster() -> None:
     assert tf.schedulers.matmul(Odd((1, 1, 8)).fusion()).notes == ()
 
 
-@pytest.mark.parametrize("warpgroups", REGISTERS)
+def test_clusters_share_what_the_copy_engine_brings() -> None:
+    with pytest.raises(UnsupportedError, match="cluster = 2, and threads copy the factor with the columns: each block needs a copy of its own") as caught:
+        tf.schedulers.matmul(Odd().fusion(), MatmulConfig(cluster=2))
+    assert caught.value.help == "use cluster=1, or rows of multiples of 16 bytes"
+    kinds = {(e.config.takes_turns, e.config.cluster) for e in tf.schedulers.matmul(Odd().fusion()).alternatives}
+    assert kinds == {(False, 1), (True, 1)}
+
+
+@pytest.mark.parametrize("warpgroups", [1, 2, 3])
 def test_register_budgets_and_code(warpgroups: int) -> None:
     """The loading role has room for what it loads; the compiler spills nothing."""
     fusion = Odd().fusion()

@@ -148,7 +148,14 @@ def test_the_compiler_neither_spills_nor_serializes() -> None:
     assert (found.spill_stores, found.spill_loads, found.stack) == (0, 0, 0)
 
 
-@pytest.mark.parametrize("config", [MatmulConfig(64, 128, kind=MatmulKind.PINGPONG), MatmulConfig(cluster=2)], ids=["turns", "cluster"])
-def test_parameters_that_do_not_suit_a_reduction(config: MatmulConfig) -> None:
-    with pytest.raises(UnsupportedError, match="it takes turns or has clusters, and operands are copied by threads or the result is reduced"):
-        tf.schedulers.matmul(fusion_of(CASES["rows"][0]), config)
+KINDS = {"warpgroups that take turns": MatmulConfig(64, 128, kind=MatmulKind.PINGPONG), "cluster = 2": MatmulConfig(cluster=2)}
+
+
+@pytest.mark.parametrize("how", KINDS)
+def test_parameters_that_do_not_suit_a_reduction(how: str) -> None:
+    fusion = fusion_of(CASES["rows"][0])
+    with pytest.raises(UnsupportedError, match=f"{how}, and the result is reduced: parts of sums are numbered by blocks of the grid"):
+        tf.schedulers.matmul(fusion, KINDS[how])
+    for e in tf.schedulers.matmul(fusion).alternatives:
+        assert not e.config.takes_turns
+        assert e.config.cluster == 1
