@@ -116,7 +116,7 @@ class Fusion:
     ) -> TensorView:
         """A tensor without a definition yet. Its logical domain is ``root`` without reduction axes unless given."""
         # numbers and names follow from what is there already, never from history: a fusion read back from its text goes on alike
-        id = len(self._tensors)
+        id = 1 + next((tv.id for tv in reversed(self._tensors.values())), -1)
         if name is None:
             name = self._free_name("tv", id)
         elif self._is_taken(name):
@@ -144,6 +144,20 @@ class Fusion:
             if tv not in self._uses[read.tensor]:
                 self._uses[read.tensor].append(tv)
         return tv
+
+    def remove(self, tensors: Sequence[TensorView]) -> None:
+        """Take away tensors that nothing else reads, that are no outputs, and that no task claims."""
+        gone = set(tensors)
+        for tv in tensors:
+            expr = self._definitions.pop(tv, None)
+            for read in () if expr is None else reads(expr):
+                if read.tensor not in gone and tv in self._uses[read.tensor]:
+                    self._uses[read.tensor].remove(tv)
+        for tv in tensors:
+            del self._tensors[tv.name], self._uses[tv]
+        self._owner = {tv: owner for tv, owner in self._owner.items() if tv not in gone and owner not in gone}
+        self._exprs = None
+        self.tasks.changes += 1
 
     @contextmanager
     def call(self) -> Generator[None, None, None]:

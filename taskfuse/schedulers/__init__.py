@@ -2,5 +2,6 @@
 
 from taskfuse.schedulers.config import MatmulConfig
 from taskfuse.schedulers.matmul import MatmulSchedule, matmul
+from taskfuse.schedulers.pointwise import PointwiseConfig, pointwise
 
-__all__ = ["MatmulConfig", "MatmulSchedule", "matmul"]
+__all__ = ["MatmulConfig", "MatmulSchedule", "PointwiseConfig", "matmul", "pointwise"]

@@ -8,6 +8,7 @@ A scheduler is a function ``scheduler(fusion, config=None, *, sizes=None)``. It 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Protocol
 
 from taskfuse.errors import UnsupportedError
@@ -40,6 +41,27 @@ class Schedule(Protocol):
     def explain(self) -> str:
         """Why this schedule: the problem, the choice, what else was considered."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """A :class:`Schedule` that says itself in words why it was chosen.
+
+    Attributes:
+        scheduler, us, code: see :class:`Schedule`.
+        config: the parameters, those of the scheduler's own class.
+        why: what :meth:`explain` returns.
+    """
+
+    scheduler: str
+    us: float
+    code: str
+    config: object
+    why: str
+
+    def explain(self) -> str:
+        """Why this schedule."""
+        return self.why
 
 
 class Sizes:

@@ -55,13 +55,27 @@ class Script:
             self._write(f"{tv.name} = fusion.tensor({tv.name!r})")
         return Recorded(self, tv.name, tv)
 
-    def new(self, tv: TensorView, method: str) -> TensorView:
+    def new(self, tv: TensorView, method: str, **given: bool) -> TensorView:
         """A call that makes a tensor: ``cache_after`` or ``cache_before``."""
         receiver = self.on(tv).name
-        made = cast("TensorView", getattr(tv, method)())
+        made = cast("TensorView", getattr(tv, method)(**given))
         self._known.add(made.name)
-        self._write(f"{made.name} = {receiver}.{method}()")
+        self._write(f"{made.name} = {receiver}.{method}({', '.join(f'{k}={v}' for k, v in given.items())})")
         return made
+
+    def recompute(self, tv: TensorView, readers: Sequence[TensorView]) -> tuple[TensorView, ...]:
+        """:meth:`TensorView.recompute`."""
+        call = f"{self.on(tv).name}.recompute({', '.join(self.spell(reader) for reader in readers)})"
+        made = tv.recompute(*readers)
+        self._known.update(new.name for new in made)
+        self._write(f"{', '.join(new.name for new in made)}{',' if len(made) == 1 else ''} = {call}")
+        return made
+
+    def inline_most(self, tensors: Sequence[TensorView]) -> None:
+        """:meth:`Fusion.inline_most`."""
+        text = f"fusion.inline_most({self.spell(list(tensors))})"
+        self.fusion.inline_most(tensors)
+        self._write(text)
 
     def parallelize_like(self, ref: TensorView, targets: Sequence[TensorView]) -> None:
         """:func:`taskfuse.parallelize_like`."""

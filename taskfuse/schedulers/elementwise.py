@@ -1,0 +1,197 @@
+"""Elementwise parts of a fusion brought into one form: every tensor has the iteration space of the output that it serves.
+
+Whatever an output reads at another index (through views, slices, pads, broadcasts, concatenations) is computed at its own points
+(:meth:`~taskfuse.ir.tensor.TensorView.recompute`), and inputs are copied to registers there. Then all loops of an output are alike, and a
+schedule of the output is one of all that it needs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+from taskfuse.errors import UnsupportedError
+from taskfuse.ir.axes import iteration_position, iteration_symbol
+from taskfuse.ir.elementwise import ELEMENTWISE, DTypeRule
+from taskfuse.ir.expr import Literal, MathExpr, Pointwise, Read, Reduction, Select
+from taskfuse.ir.fusion import Fusion
+from taskfuse.ir.scalar import TRUE, Expr, is_multiple
+from taskfuse.ir.storage import has_code, storage_reads
+from taskfuse.ir.tensor import TensorView
+from taskfuse.location import caller
+from taskfuse.schedulers.machine import CLOCK_MHZ, DRAM_BYTES_PER_US, LANES, LAUNCH_US, SMS
+from taskfuse.schedulers.schedule import Sizes
+from taskfuse.schedulers.script import Script
+
+FUNCTION_COST = 16
+"""Instructions of a function that is no arithmetic, such as an exponential; arithmetic takes one."""
+ARITHMETIC = (DTypeRule.BOOL, DTypeRule.LOGICAL, DTypeRule.BITWISE, DTypeRule.SHIFT, DTypeRule.CAST, DTypeRule.SELECT)
+SECTOR_BYTES = 32
+"""What the memory moves at least: a read whose neighbors lie elsewhere costs this."""
+EFFICIENCY = {16: 1.0, 8: 0.97, 4: 0.9, 2: 0.6, 1: 0.35}
+"""Share of the bandwidth that loads of so many bytes reach. Assumed, not measured: it ranks schedules."""
+
+
+def refuse(fusion: Fusion, kind: str, reason: str, help: str | None = None) -> UnsupportedError:
+    """The error of a fusion that a scheduler cannot take."""
+    return UnsupportedError(what=f"a {kind} schedule of fusion '{fusion.name}'", reason=reason, help=help, location=caller())
+
+
+def needed(fusion: Fusion) -> tuple[MathExpr, ...]:
+    """The code that the outputs need, producers first."""
+    found: set[TensorView] = set()
+    stack = list(fusion.outputs)
+    while stack:
+        tv = stack.pop()
+        expr = fusion.definition(tv)
+        if tv not in found and expr is not None:
+            found.add(tv)
+            stack += [read.tensor for read in storage_reads(fusion, expr)]
+    return tuple(e for e in fusion.exprs() if e.output in found and has_code(fusion, e))
+
+
+def is_aligned(read: Read, reader: TensorView) -> bool:
+    """True if an iteration reads the element at its own point: all of the reader's axes, in order."""
+    shape = read.tensor.shape
+    return (
+        len(shape) == len(reader.root)
+        and all(iteration_position(e) == k for k, e in enumerate(read.index))
+        and all(e is a.extent for e, a in zip(shape, reader.root, strict=True))
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """A tensor in registers whose code is all that reads a Global tensor.
+
+    Attributes:
+        tensor: it has the iteration space of what it serves.
+        reads: what it reads.
+        is_copy: it copies one element, so that consecutive ones may be copied as one.
+    """
+
+    tensor: TensorView
+    reads: tuple[Read, ...]
+    is_copy: bool
+
+
+def align(script: Script, fusion: Fusion) -> tuple[Leaf, ...]:
+    """Bring all that the outputs need into the form of the module; reductions and inputs are where it ends. Returns what reads Global tensors."""
+    _recompute(script, fusion)
+    reads: dict[TensorView, list[tuple[TensorView, Read]]] = {}
+    for expr in needed(fusion):
+        for read in storage_reads(fusion, expr):
+            if read.tensor.is_input:
+                reads.setdefault(read.tensor, []).append((expr.output, read))
+    leaves: dict[TensorView, None] = {}
+    for source, found in reads.items():
+        if all(is_aligned(read, reader) and read.valid is TRUE for reader, read in found):
+            leaves[script.new(source, "cache_after")] = None
+            continue
+        spaces: dict[tuple[Expr, ...], dict[TensorView, None]] = {}
+        for reader, _ in found:
+            if _only_loads(fusion, reader):
+                leaves[reader] = None
+            else:
+                spaces.setdefault(tuple(a.extent for a in reader.root), {})[reader] = None
+        for readers in spaces.values():
+            leaves.update(dict.fromkeys(script.recompute(source, list(readers))))
+    return tuple(_leaf(fusion, tv) for tv in leaves)
+
+
+def _recompute(script: Script, fusion: Fusion) -> None:
+    """Everything computed is read at the reader's own point; a reduction may be read anywhere."""
+    stack, done = list(fusion.outputs), set[TensorView]()
+    while stack:
+        reader = stack.pop()
+        expr = fusion.definition(reader)
+        if reader in done or expr is None:
+            continue
+        done.add(reader)
+        reads = storage_reads(fusion, expr)
+        for tv in dict.fromkeys(r.tensor for r in reads):
+            if tv.is_input or isinstance(fusion.definition(tv), Reduction):
+                stack.append(tv)
+            elif all(is_aligned(r, reader) for r in reads if r.tensor is tv):
+                stack.append(tv)
+            else:
+                stack += script.recompute(tv, [reader])
+
+
+def _only_loads(fusion: Fusion, tv: TensorView) -> bool:
+    """True if the code of ``tv``, no output, is nothing but reads of Global tensors: a copy, or a choice among elements of inputs and constants."""
+    expr = fusion.definition(tv)
+    if tv.is_output or not (isinstance(expr, Select) or (isinstance(expr, Pointwise) and expr.op is ELEMENTWISE["copy"])):
+        return False
+    return all(r.tensor.is_input for r in storage_reads(fusion, expr)) and all(isinstance(o, Read | Literal) for o in expr.operands)
+
+
+def _leaf(fusion: Fusion, tv: TensorView) -> Leaf:
+    expr = fusion.definition(tv)
+    assert expr is not None
+    reads = storage_reads(fusion, expr)
+    return Leaf(tv, reads, not isinstance(expr, Select))
+
+
+def vector_fits(fusion: Fusion, leaf: Leaf, width: int) -> bool:
+    """True if ``width`` consecutive points along the last axis read consecutive elements that start at multiples of ``width``."""
+    if not leaf.is_copy:
+        return False
+    (read,) = leaf.reads
+    last = iteration_symbol(len(leaf.tensor.root) - 1)
+    if not read.index or any(last.free & e.free for e in read.index[:-1]):
+        return False
+    facts, offset = fusion.facts(), read.index[-1] - last
+    fits = not last.free & offset.free and is_multiple(offset, width, facts)
+    return fits and (len(read.index) == 1 or is_multiple(read.tensor.shape[-1], width, facts))
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What the outputs take, by numbers.
+
+    Attributes:
+        loaded, stored: bytes between the chip and its memory.
+        instructions: of all threads together.
+    """
+
+    loaded: float
+    stored: float
+    instructions: float
+
+    def us(self, vector_bytes: int) -> float:
+        """Microseconds, if a thread loads and stores so many bytes at a time: what takes longer of memory and arithmetic, and the launch."""
+        memory = (self.loaded + self.stored) / (DRAM_BYTES_PER_US * EFFICIENCY[vector_bytes])
+        return LAUNCH_US + max(memory, self.instructions / (SMS * LANES * CLOCK_MHZ))
+
+
+def work(fusion: Fusion, extent: Sizes) -> Work:
+    """Of a fusion that :func:`align` has not changed yet, or has."""
+    loaded = stored = instructions = 0.0
+    for expr in needed(fusion):
+        tv = expr.output
+        points = prod(extent(a.extent) for a in tv.root)
+        for read in storage_reads(fusion, expr):
+            if read.tensor.is_input:
+                elements = min(prod(map(extent, read.tensor.shape)), points)
+                loaded += elements * (read.tensor.dtype.itemsize if is_coalesced(read, tv) else SECTOR_BYTES)
+        if tv.is_output:
+            stored += prod(map(extent, tv.shape)) * tv.dtype.itemsize
+        instructions += points * _cost(expr)
+    return Work(loaded, stored, instructions)
+
+
+def is_coalesced(read: Read, reader: TensorView) -> bool:
+    """True if neighbors along the reader's last axis read neighbors, or one element."""
+    if not reader.root:
+        return True
+    last = iteration_symbol(len(reader.root) - 1)
+    return not any(last.free & e.free for e in read.index[:-1])
+
+
+def _cost(expr: MathExpr) -> int:
+    match expr:
+        case Pointwise(op=op):
+            return 1 if op.ring is not None or op.rule in ARITHMETIC else FUNCTION_COST
+        case _:
+            return 1 + len(expr.operands)

@@ -1,0 +1,214 @@
+"""``tf.schedulers.pointwise``: elementwise functions of one shape, with broadcasts, views, slices, pads and concatenations of inputs.
+
+    rows x columns of the outputs: [row block, column block, row, thread, row unrolled, column unrolled, vector]
+
+Columns are the last axis, and those before it while they are short; threads of a warp are neighbors along it, each with a vector of up to 16
+bytes. All loads of a thread are issued before the first is used: the copies of inputs share the loops over threads only, not the unrolled ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+
+from taskfuse.ir.elementwise import ELEMENTWISE
+from taskfuse.ir.expr import Pointwise, Read, Reduction, Select, View
+from taskfuse.ir.fusion import Fusion
+from taskfuse.ir.scalar import Const, is_multiple
+from taskfuse.ir.storage import storage_reads
+from taskfuse.ir.tensor import TensorView
+from taskfuse.ir.types import ParallelType as P
+from taskfuse.schedulers.elementwise import Leaf, align, needed, refuse, vector_fits, work
+from taskfuse.schedulers.schedule import Chosen, Sizes, has_schedule
+from taskfuse.schedulers.script import Script
+
+INDICES = (P.BIDx, P.TIDy, P.TIDx)
+VECTOR_BYTES = 16
+THREADS = 256
+IN_FLIGHT = 64
+"""Bytes that a thread should have under way."""
+MAX_UNROLL = 8
+SHORT = 512
+"""Columns of constant extent are merged with the axis before while there are no more than this."""
+
+
+@dataclass(frozen=True, slots=True)
+class PointwiseConfig:
+    """The parameters of a pointwise schedule.
+
+    Attributes:
+        vector: elements along the last axis that a thread takes together, a power of two; copies that cannot be are done one by one.
+        columns: threads along the columns.
+        rows: threads along the rows.
+        unroll: vectors of a thread along the columns.
+        unroll_rows: vectors of a thread along the rows.
+    """
+
+    vector: int
+    columns: int
+    rows: int
+    unroll: int
+    unroll_rows: int = 1
+
+
+def pointwise(fusion: Fusion, config: PointwiseConfig | None = None, *, sizes: Mapping[str, int] | None = None) -> Chosen:
+    """Schedule elementwise functions whose outputs have one shape: one pass over it, each input loaded once per element.
+
+    Args:
+        fusion: it is changed.
+        config: the parameters; ``None``: by the extents and dtypes.
+        sizes: values of the fusion's dimensions for the choice.
+
+    Raises:
+        UnsupportedError: the fusion has a schedule, a reduction, a matrix product, a concatenation in scatter form, or outputs of several shapes.
+    """
+    extent = Sizes(fusion, sizes)
+    check(fusion, "pointwise")
+    script = Script(fusion)
+    script.comment("each tensor at the points of what reads it, inputs in registers")
+    total = work(fusion, extent)
+    leaves = align(script, fusion)
+    chosen = config or choose(fusion, leaves, extent)
+    schedule(script, fusion.outputs, leaves, chosen)
+    shape = " x ".join(str(extent(e)) for e in fusion.outputs[0].shape)
+    vector_bytes = min(VECTOR_BYTES, chosen.vector * _widest(fusion, leaves))
+    why = (
+        f"pointwise {shape or 'scalar'}: {'given' if config else 'chosen'}: vectors of {chosen.vector}, blocks of {chosen.columns} x {chosen.rows} threads, "
+        f"{chosen.unroll * chosen.unroll_rows} vectors of each input under way per thread; "
+        f"{total.loaded / 1e6:.1f} MB loaded, {total.stored / 1e6:.1f} MB stored"
+    )
+    return Chosen("pointwise", total.us(vector_bytes), script.text, chosen, why)
+
+
+def check(fusion: Fusion, kind: str) -> None:
+    """Raises :class:`UnsupportedError` unless all code is elementwise, and the outputs have one shape."""
+    if has_schedule(fusion):
+        raise refuse(fusion, kind, "it has a schedule already", "give it a fusion without scheduling calls")
+    if not fusion.outputs:
+        raise refuse(fusion, kind, "it has no outputs", "fusion.add_output(tensor)")
+    for expr in needed(fusion):
+        if not isinstance(expr, Pointwise | Select | View):
+            what = "a reduction" if isinstance(expr, Reduction) else "a concatenation in scatter form"
+            raise refuse(fusion, kind, f"{expr.output.name} is {what}", "tf.schedulers.auto asks other schedulers")
+    first = fusion.outputs[0]
+    for tv in fusion.outputs:
+        if tv.ndim != first.ndim or any(a is not b for a, b in zip(tv.shape, first.shape, strict=True)):
+            raise refuse(fusion, kind, f"the outputs {first!r} and {tv!r} differ in shape", "tf.compile makes a kernel for each shape")
+
+
+def choose(fusion: Fusion, leaves: Sequence[Leaf], extent: Sizes) -> PointwiseConfig:
+    """Vectors as wide as all outputs and most inputs allow, and as many of them as keep :data:`IN_FLIGHT` bytes under way."""
+    out = fusion.outputs[0]
+    vector = VECTOR_BYTES // _widest(fusion, leaves)
+    facts = fusion.facts()
+    while vector > 1 and not (out.ndim and is_multiple(out.shape[-1], vector, facts)):
+        vector //= 2
+    loads = [leaf for leaf in leaves if vector == 1 or vector_fits(fusion, leaf, vector)] or leaves[:1]
+    flying = sum(r.tensor.dtype.itemsize for leaf in loads for r in leaf.reads) * vector or VECTOR_BYTES
+    unroll = 1 << min(MAX_UNROLL, max(1, IN_FLIGHT // flying)).bit_length() - 1
+    columns = prod(extent(out.shape[d]) for d in range(first_column(out), out.ndim))
+    rows = prod(extent(out.shape[d]) for d in range(first_column(out)))
+    vectors = -(-columns // vector)
+    threads = min(THREADS, 1 << (vectors - 1).bit_length())
+    along = min(unroll, 1 << (-(-vectors // threads) - 1).bit_length())
+    beside = min(THREADS // threads, 1 << (rows - 1).bit_length())
+    over = min(unroll // along, 1 << (-(-rows // beside) - 1).bit_length())
+    return PointwiseConfig(vector, threads, beside, along, over)
+
+
+def schedule(script: Script, outputs: Sequence[TensorView], leaves: Sequence[Leaf], config: PointwiseConfig) -> None:
+    """The calls, for outputs of one shape that :func:`align` brought into form."""
+    fusion = script.fusion
+    loads = dict.fromkeys(leaf.tensor for leaf in leaves)
+    script.comment("results in registers, stored as vectors")
+    for out in outputs:
+        if out.uses:
+            script.new(out, "cache_before", readers=True)
+        elif config.vector > 1 and not _is_copy_of(fusion, out, loads):
+            script.new(out, "cache_before")
+    script.comment("[row block, column block, row, thread, row unrolled, column unrolled, vector]")
+    left = dict.fromkeys(e.output for e in needed(fusion) if e.output not in outputs)
+    for out in outputs:
+        _loops(script, out, config)
+        mine = [tv for tv in _ancestors(fusion, out) if tv in left]
+        for tv in mine:
+            left.pop(tv)
+        if mine:
+            script.on(out).propagate(mine)
+            script.parallelize_like(out, mine)
+    threads = sum(outputs[0].schedule.ptype(a) in INDICES for a in outputs[0].loop)
+    script.comment("vectors; loads before the first use, everything else as deep as it goes")
+    if config.vector > 1 and outputs[0].ndim:
+        for leaf in leaves:
+            if vector_fits(fusion, leaf, config.vector):
+                script.on(leaf.tensor).bind(-1, P.Vectorize)
+        for out in outputs:
+            script.on(out).bind(-1, P.Vectorize)
+    inner = [e.output for e in needed(fusion) if e.output not in loads and e.output not in outputs]
+    if inner:
+        script.inline_most(inner)
+    for tv in loads:
+        script.on(tv).inline_at(threads)
+
+
+def first_column(tv: TensorView) -> int:
+    """The first axis of those whose product is the columns."""
+    position, columns = tv.ndim - 1, 1
+    while position > 0:
+        inner, before = tv.shape[position], tv.shape[position - 1]
+        if not (isinstance(inner, Const) and isinstance(before, Const)):
+            break
+        columns *= inner.value
+        if columns * before.value > SHORT:
+            break
+        position -= 1
+    return max(position, 0)
+
+
+def _loops(script: Script, out: TensorView, config: PointwiseConfig) -> None:
+    call = script.on(out)
+    first, ndim = first_column(out), out.ndim
+    if ndim == 0:
+        return
+    for _ in range(ndim - 1 - first):
+        call.merge(first)
+    for _ in range(first - 1):
+        call.merge(0)
+    has_rows = first > 0
+    at = int(has_rows)
+    call.split(at, config.vector).split(at, config.unroll * config.columns).split(at + 1, config.columns)
+    # [rows, column block, column unrolled, thread, vector]
+    if has_rows:
+        call.split(0, config.unroll_rows * config.rows).split(1, config.rows).reorder([0, 3, 2, 5, 1, 4, 6])
+        types = (P.BIDx, P.BIDx, P.TIDy, P.TIDx, P.Unroll, P.Unroll)
+    else:
+        call.reorder([0, 2, 1, 3])
+        types = (P.BIDx, P.TIDx, P.Unroll)
+    for axis, p in enumerate(types):
+        call.bind(axis, p)
+
+
+def _widest(fusion: Fusion, leaves: Sequence[Leaf]) -> int:
+    """Bytes of the widest element that is loaded or stored."""
+    return max([r.tensor.dtype.itemsize for leaf in leaves for r in leaf.reads] + [tv.dtype.itemsize for tv in fusion.outputs])
+
+
+def _is_copy_of(fusion: Fusion, tv: TensorView, loads: Mapping[TensorView, None]) -> bool:
+    expr = fusion.definition(tv)
+    if not (isinstance(expr, View) or (isinstance(expr, Pointwise) and expr.op is ELEMENTWISE["copy"])):
+        return False
+    return all(isinstance(o, Read) for o in expr.operands) and all(r.tensor in loads for r in storage_reads(fusion, expr))
+
+
+def _ancestors(fusion: Fusion, tv: TensorView) -> list[TensorView]:
+    """What ``tv`` needs, nearest first, inputs left out."""
+    found: dict[TensorView, None] = {}
+    stack = [tv]
+    while stack:
+        expr = fusion.definition(stack.pop())
+        if expr is not None:
+            new = [r.tensor for r in storage_reads(fusion, expr) if not r.tensor.is_input and r.tensor not in found]
+            found.update(dict.fromkeys(new))
+            stack += new
+    return list(found)
