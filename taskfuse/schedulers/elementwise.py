@@ -13,7 +13,7 @@ from math import prod
 from taskfuse.errors import UnsupportedError
 from taskfuse.ir.axes import iteration_position, iteration_symbol
 from taskfuse.ir.elementwise import ELEMENTWISE, DTypeRule
-from taskfuse.ir.expr import Literal, MathExpr, Pointwise, Read, Reduction, Select
+from taskfuse.ir.expr import Assemble, Literal, MathExpr, Pointwise, Read, Select
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.scalar import TRUE, Expr, is_multiple
 from taskfuse.ir.storage import has_code, storage_reads
@@ -77,7 +77,7 @@ class Leaf:
 
 def align(script: Script, fusion: Fusion) -> tuple[Leaf, ...]:
     """Bring all that the outputs need into the form of the module; reductions and inputs are where it ends. Returns what reads Global tensors."""
-    _recompute(script, fusion)
+    recompute_all(script, fusion)
     reads: dict[TensorView, list[tuple[TensorView, Read]]] = {}
     for expr in needed(fusion):
         for read in storage_reads(fusion, expr):
@@ -99,8 +99,8 @@ def align(script: Script, fusion: Fusion) -> tuple[Leaf, ...]:
     return tuple(_leaf(fusion, tv) for tv in leaves)
 
 
-def _recompute(script: Script, fusion: Fusion) -> None:
-    """Everything computed is read at the reader's own point; a reduction may be read anywhere."""
+def recompute_all(script: Script, fusion: Fusion) -> None:
+    """Have everything elementwise read at the reader's own point; a reduction may be read anywhere."""
     stack, done = list(fusion.outputs), set[TensorView]()
     while stack:
         reader = stack.pop()
@@ -110,7 +110,7 @@ def _recompute(script: Script, fusion: Fusion) -> None:
         done.add(reader)
         reads = storage_reads(fusion, expr)
         for tv in dict.fromkeys(r.tensor for r in reads):
-            if tv.is_input or isinstance(fusion.definition(tv), Reduction):
+            if isinstance(expr, Assemble) or not isinstance(fusion.definition(tv), Pointwise | Select):
                 stack.append(tv)
             elif all(is_aligned(r, reader) for r in reads if r.tensor is tv):
                 stack.append(tv)
@@ -166,13 +166,16 @@ class Work:
 
 
 def work(fusion: Fusion, extent: Sizes) -> Work:
-    """Of a fusion that :func:`align` has not changed yet, or has."""
+    """Of a fusion. What several tensors read at the same points is loaded once."""
     loaded = stored = instructions = 0.0
+    seen: set[tuple[TensorView, tuple[Expr, ...], tuple[Expr, ...]]] = set()
     for expr in needed(fusion):
         tv = expr.output
         points = prod(extent(a.extent) for a in tv.root)
         for read in storage_reads(fusion, expr):
-            if read.tensor.is_input:
+            key = read.tensor, read.index, tuple(a.extent for a in tv.root)
+            if read.tensor.is_input and key not in seen:
+                seen.add(key)
                 elements = min(prod(map(extent, read.tensor.shape)), points)
                 loaded += elements * (read.tensor.dtype.itemsize if is_coalesced(read, tv) else SECTOR_BYTES)
         if tv.is_output:

@@ -9,18 +9,18 @@ bytes. All loads of a thread are issued before the first is used: the copies of 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 from taskfuse.ir.elementwise import ELEMENTWISE
-from taskfuse.ir.expr import Pointwise, Read, Reduction, Select, View
+from taskfuse.ir.expr import Assemble, Pointwise, Read, Reduction, Select, View
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.scalar import Const, is_multiple
 from taskfuse.ir.storage import storage_reads
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import ParallelType as P
 from taskfuse.schedulers.elementwise import Leaf, align, needed, refuse, vector_fits, work
-from taskfuse.schedulers.schedule import Chosen, Sizes, has_schedule
+from taskfuse.schedulers.schedule import Chosen, Option, Sizes, has_schedule
 from taskfuse.schedulers.script import Script
 
 INDICES = (P.BIDx, P.TIDy, P.TIDx)
@@ -78,7 +78,9 @@ def pointwise(fusion: Fusion, config: PointwiseConfig | None = None, *, sizes: M
         f"{chosen.unroll * chosen.unroll_rows} vectors of each input under way per thread; "
         f"{total.loaded / 1e6:.1f} MB loaded, {total.stored / 1e6:.1f} MB stored"
     )
-    return Chosen("pointwise", total.us(vector_bytes), script.text, chosen, why)
+    us = total.us(vector_bytes)
+    others = [replace(chosen, columns=max(32, chosen.columns * t // 2), unroll=max(1, chosen.unroll * u // 2)) for t in (2, 1, 4) for u in (2, 1, 4)]
+    return Chosen("pointwise", us, script.text, chosen, tuple(Option(c, us) for c in dict.fromkeys((chosen, *others))), why)
 
 
 def check(fusion: Fusion, kind: str) -> None:
@@ -87,10 +89,12 @@ def check(fusion: Fusion, kind: str) -> None:
         raise refuse(fusion, kind, "it has a schedule already", "give it a fusion without scheduling calls")
     if not fusion.outputs:
         raise refuse(fusion, kind, "it has no outputs", "fusion.add_output(tensor)")
-    for expr in needed(fusion):
+    read = {r.tensor for e in needed(fusion) for r in storage_reads(fusion, e) if not r.tensor.is_input}
+    for tv in dict.fromkeys((*fusion.outputs, *(e.output for e in needed(fusion)), *read)):
+        expr = fusion.definition(tv)
         if not isinstance(expr, Pointwise | Select | View):
-            what = "a reduction" if isinstance(expr, Reduction) else "a concatenation in scatter form"
-            raise refuse(fusion, kind, f"{expr.output.name} is {what}", "tf.schedulers.auto asks other schedulers")
+            what = {Reduction: "a reduction", Assemble: "a concatenation in scatter form"}.get(type(expr), "not elementwise")
+            raise refuse(fusion, kind, f"{tv.name} is {what}", "tf.schedulers.auto asks other schedulers")
     first = fusion.outputs[0]
     for tv in fusion.outputs:
         if tv.ndim != first.ndim or any(a is not b for a, b in zip(tv.shape, first.shape, strict=True)):

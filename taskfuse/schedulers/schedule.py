@@ -68,12 +68,19 @@ class Schedule(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class Option:
+    """A :class:`Candidate`: parameters, and how long the cost model expects them to take."""
+
+    config: object
+    us: float
+
+
+@dataclass(frozen=True, slots=True)
 class Chosen:
     """A :class:`Schedule` that says itself in words why it was chosen.
 
     Attributes:
-        scheduler, us, code: see :class:`Schedule`.
-        config: the parameters, those of the scheduler's own class.
+        scheduler, us, code, config, alternatives: see :class:`Schedule`.
         why: what :meth:`explain` returns.
     """
 
@@ -81,6 +88,7 @@ class Chosen:
     us: float
     code: str
     config: object
+    alternatives: tuple[Option, ...]
     why: str
 
     def explain(self) -> str:

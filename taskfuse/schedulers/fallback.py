@@ -1,0 +1,145 @@
+"""``tf.schedulers.fallback``: any math in one plain kernel: a thread for each element of an output, reductions and all else serial in it.
+
+It is slow where threads should work together, and takes what the other schedulers refuse. Each output has a loop nest of its own; what several
+of them need is computed for each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from math import prod
+
+from taskfuse.ir.expr import Assemble, MathExpr, Pointwise, Select
+from taskfuse.ir.fusion import Fusion
+from taskfuse.ir.storage import made_from, storage_reads
+from taskfuse.ir.tensor import TensorView
+from taskfuse.ir.types import ParallelType as P
+from taskfuse.schedulers.elementwise import is_aligned, needed, recompute_all, refuse, work
+from taskfuse.schedulers.schedule import Chosen, Option, Sizes, has_schedule
+from taskfuse.schedulers.script import Script
+
+SERIAL_US = 0.02
+"""Microseconds of a step of a serial reduction. Assumed, not measured: it keeps this scheduler from what others do better."""
+SCALAR_BYTES = 4
+
+
+@dataclass(frozen=True, slots=True)
+class FallbackConfig:
+    """The parameter of a fallback schedule.
+
+    Attributes:
+        threads: of a block.
+    """
+
+    threads: int = 256
+
+
+def fallback(fusion: Fusion, config: FallbackConfig | None = None, *, sizes: Mapping[str, int] | None = None) -> Chosen:
+    """Schedule any fusion whose reductions are read, if at all, where their own elements are.
+
+    Args:
+        fusion: it is changed.
+        config: the parameters.
+        sizes: values of the fusion's dimensions for the cost model.
+
+    Raises:
+        UnsupportedError: the fusion has a schedule, or reads a reduction at other points than its own, or for several outputs.
+    """
+    extent = Sizes(fusion, sizes)
+    if has_schedule(fusion):
+        raise refuse(fusion, "fallback", "it has a schedule already", "give it a fusion without scheduling calls")
+    _check(fusion)
+    chosen = config or FallbackConfig()
+    total = work(fusion, extent)
+    steps = max([1.0, *(float(prod(extent(a.extent) for a in e.output.root if a.is_reduction)) for e in needed(fusion))])
+    us = total.us(SCALAR_BYTES) + steps * SERIAL_US
+    script = Script(fusion)
+    script.comment("each output with what it needs in a nest of its own")
+    recompute_all(script, fusion)
+    owner: dict[TensorView, TensorView] = {}
+    for root in _roots(fusion):
+        _separate(script, root, owner)
+    script.comment("a thread for each element")
+    for root in _roots(fusion):
+        _loops(script, root, chosen.threads)
+        mine = [tv for tv, r in owner.items() if r is root and tv is not root]
+        if mine:
+            script.on(root).propagate(mine)
+            script.parallelize_like(root, mine)
+    if inner := [e.output for e in needed(fusion) if e.output not in _roots(fusion)]:
+        script.inline_most(inner)
+    why = f"fallback: a thread for each element of {', '.join(tv.name for tv in fusion.outputs)}, {steps:.0f} serial steps in each"
+    return Chosen("fallback", us, script.text, chosen, (Option(chosen, us),), why)
+
+
+def _roots(fusion: Fusion) -> tuple[TensorView, ...]:
+    """The tensors that are stored: outputs, and the parts of those that are assembled."""
+    return tuple(dict.fromkeys(tv for out in fusion.outputs for tv in made_from(fusion, out)))
+
+
+def _check(fusion: Fusion) -> None:
+    if not fusion.outputs:
+        raise refuse(fusion, "fallback", "it has no outputs", "fusion.add_output(tensor)")
+    roots = _roots(fusion)
+    readers: dict[TensorView, set[TensorView]] = {}
+    for root in roots:
+        for reader in (root, *_elementwise(fusion, root)):
+            for read in storage_reads(fusion, _definition(fusion, reader)):
+                tv = read.tensor
+                if isinstance(fusion.definition(tv), Assemble):
+                    raise refuse(fusion, "fallback", f"{reader.name} reads {tv.name}, which is put together in scatter form", "tf.compile makes several kernels")
+                if isinstance(fusion.definition(tv), Pointwise | Select) or tv.is_input:
+                    continue
+                readers.setdefault(tv, set()).add(root)
+                if not is_aligned(read, reader) or len(readers[tv]) > 1 or tv in roots:
+                    raise refuse(fusion, "fallback", f"{reader.name} reads {tv.name} where its threads do not make it", "tf.compile makes several kernels")
+
+
+def _elementwise(fusion: Fusion, root: TensorView) -> Iterator[TensorView]:
+    """What ``root`` needs, inputs left out, ``root`` itself too."""
+    found = {root}
+    stack = [root]
+    while stack:
+        for read in storage_reads(fusion, _definition(fusion, stack.pop())):
+            tv = read.tensor
+            if tv not in found and not tv.is_input and not isinstance(fusion.definition(tv), Assemble):
+                found.add(tv)
+                stack.append(tv)
+                yield tv
+
+
+def _separate(script: Script, root: TensorView, owner: dict[TensorView, TensorView]) -> None:
+    """Give ``root`` copies of what other nests compute, too."""
+    fusion = script.fusion
+    owner[root] = root
+    stack, roots = [root], set(_roots(fusion))
+    while stack:
+        reader = stack.pop()
+        for tv in dict.fromkeys(r.tensor for r in storage_reads(fusion, _definition(fusion, reader))):
+            if tv.is_input or owner.get(tv) is root:
+                continue
+            made = script.recompute(tv, [reader]) if tv in owner or tv in roots else (tv,)
+            for new in made:
+                owner[new] = root
+                stack.append(new)
+
+
+def _loops(script: Script, root: TensorView, threads: int) -> None:
+    kept = [k for k, a in enumerate(root.root) if not a.is_reduction]
+    if not kept:
+        return
+    call = script.on(root)
+    order = [*kept, *(k for k, a in enumerate(root.root) if a.is_reduction)]
+    if order != sorted(order):
+        call.reorder(order)
+    for _ in kept[1:]:
+        call.merge(0)
+    call.split(0, threads)
+    call.bind(0, P.BIDx).bind(1, P.TIDx)
+
+
+def _definition(fusion: Fusion, tv: TensorView) -> MathExpr:
+    expr = fusion.definition(tv)
+    assert expr is not None
+    return expr
