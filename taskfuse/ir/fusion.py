@@ -283,6 +283,9 @@ class Fusion:
     def __str__(self) -> str:
         return _readers[0].text(self)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _parsed, (str(self),)
+
     def check(self) -> None:
         """Check the laws of tasks and groups. Raises :class:`TaskError`."""
         self.tasks.check()
@@ -296,6 +299,7 @@ class FusionReaders(Protocol):
     """What modules above this one do with a fusion (bound by ``taskfuse.ir``)."""
 
     def text(self, fusion: Fusion) -> str: ...
+    def parse(self, text: str) -> Fusion: ...
     def evaluate(self, fusion: Fusion, args: tuple[NDArray[Any] | float | int, ...], options: dict[str, Any]) -> tuple[np.ndarray, ...]: ...
 
 
@@ -305,6 +309,10 @@ _readers: list[FusionReaders] = []
 def bind_fusion_readers(readers: FusionReaders) -> None:
     """Plug in the readers; called once, by the package itself."""
     _readers[:] = [readers]
+
+
+def _parsed(text: str) -> Fusion:
+    return _readers[0].parse(text)
 
 
 def shape_text(shape: Sequence[Expr]) -> str:

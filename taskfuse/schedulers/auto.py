@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol
 
 from taskfuse.errors import UnsupportedError
 from taskfuse.ir.fusion import Fusion
+from taskfuse.location import caller
 from taskfuse.schedulers.fallback import fallback
 from taskfuse.schedulers.matmul import matmul
 from taskfuse.schedulers.pointwise import pointwise
-from taskfuse.schedulers.schedule import Schedule, Sizes
+from taskfuse.schedulers.schedule import Candidate, Schedule, Sizes
 
-Scheduler = Callable[..., Schedule]
-"""``scheduler(fusion, config=None, *, sizes=None)``: see :mod:`taskfuse.schedulers.schedule`."""
+
+class Scheduler(Protocol):
+    """See :mod:`taskfuse.schedulers.schedule`."""
+
+    __name__: str
+
+    def __call__(self, fusion: Fusion, *, sizes: Mapping[str, int] | None = None) -> Schedule: ...
+
 
 SCHEDULERS: Final[tuple[Scheduler, ...]] = (matmul, pointwise, fallback)
 """Those that know most of a fusion first; the last takes what the others refuse."""
@@ -30,7 +37,17 @@ class AutoSchedule:
     """
 
     chosen: Schedule
-    refused: tuple[tuple[str, UnsupportedError], ...]
+    refused: tuple[tuple[str, str], ...]
+
+    @property
+    def config(self) -> object:
+        """The parameters of that scheduler."""
+        return self.chosen.config
+
+    @property
+    def alternatives(self) -> Sequence[Candidate]:
+        """What that scheduler chose from."""
+        return self.chosen.alternatives
 
     @property
     def scheduler(self) -> str:
@@ -49,7 +66,7 @@ class AutoSchedule:
 
     def explain(self) -> str:
         """Why this schedule, and why not those of other schedulers."""
-        return "\n".join([self.chosen.explain(), *(f"not {name}: {error.fields['reason']}" for name, error in self.refused)])
+        return "\n".join([self.chosen.explain(), *(f"not {name}: {reason}" for name, reason in self.refused)])
 
 
 def auto(fusion: Fusion, *, sizes: Mapping[str, int] | None = None) -> AutoSchedule:
@@ -63,16 +80,16 @@ def auto(fusion: Fusion, *, sizes: Mapping[str, int] | None = None) -> AutoSched
         UnsupportedError: no single kernel computes the fusion well: :func:`taskfuse.compile` makes several. The notes have every reason.
     """
     Sizes(fusion, sizes)
-    refused: list[tuple[str, UnsupportedError]] = []
+    refused: list[tuple[str, str]] = []
     for scheduler in SCHEDULERS:
         try:
             return AutoSchedule(scheduler(fusion, sizes=sizes), tuple(refused))
         except UnsupportedError as error:
-            refused.append((getattr(scheduler, "__name__", "scheduler"), error))
+            refused.append((scheduler.__name__, str(error.fields["reason"])))
     raise UnsupportedError(
         what=f"one kernel for fusion '{fusion.name}'",
         reason="no scheduler takes it",
-        notes=tuple(f"{name}: {error.fields['reason']}" for name, error in refused),
-        help="tf.compile cuts it into several; or schedule it by hand",
-        location=refused[0][1].location,
+        notes=tuple(f"{name}: {reason}" for name, reason in refused),
+        help="tf.compile makes several; or schedule it by hand",
+        location=caller(),
     )

@@ -110,9 +110,8 @@ def recompute_all(script: Script, fusion: Fusion) -> None:
         done.add(reader)
         reads = storage_reads(fusion, expr)
         for tv in dict.fromkeys(r.tensor for r in reads):
-            if isinstance(expr, Assemble) or not isinstance(fusion.definition(tv), Pointwise | Select):
-                stack.append(tv)
-            elif all(is_aligned(r, reader) for r in reads if r.tensor is tv):
+            stays = isinstance(expr, Assemble) or not isinstance(fusion.definition(tv), Pointwise | Select)
+            if stays or all(is_aligned(r, reader) for r in reads if r.tensor is tv):
                 stack.append(tv)
             else:
                 stack += script.recompute(tv, [reader])

@@ -82,18 +82,19 @@ def _check(fusion: Fusion) -> None:
     if not fusion.outputs:
         raise refuse(fusion, "fallback", "it has no outputs", "fusion.add_output(tensor)")
     roots = _roots(fusion)
+    several = "tf.compile makes several kernels"
     readers: dict[TensorView, set[TensorView]] = {}
     for root in roots:
         for reader in (root, *_elementwise(fusion, root)):
             for read in storage_reads(fusion, _definition(fusion, reader)):
                 tv = read.tensor
                 if isinstance(fusion.definition(tv), Assemble):
-                    raise refuse(fusion, "fallback", f"{reader.name} reads {tv.name}, which is put together in scatter form", "tf.compile makes several kernels")
+                    raise refuse(fusion, "fallback", f"{reader.name} reads {tv.name}, which is put together in scatter form", several)
                 if isinstance(fusion.definition(tv), Pointwise | Select) or tv.is_input:
                     continue
                 readers.setdefault(tv, set()).add(root)
                 if not is_aligned(read, reader) or len(readers[tv]) > 1 or tv in roots:
-                    raise refuse(fusion, "fallback", f"{reader.name} reads {tv.name} where its threads do not make it", "tf.compile makes several kernels")
+                    raise refuse(fusion, "fallback", f"{reader.name} reads {tv.name} where its threads do not make it", several)
 
 
 def _elementwise(fusion: Fusion, root: TensorView) -> Iterator[TensorView]:

@@ -93,7 +93,7 @@ def check(fusion: Fusion, kind: str) -> None:
     for tv in dict.fromkeys((*fusion.outputs, *(e.output for e in needed(fusion)), *read)):
         expr = fusion.definition(tv)
         if not isinstance(expr, Pointwise | Select | View):
-            what = {Reduction: "a reduction", Assemble: "a concatenation in scatter form"}.get(type(expr), "not elementwise")
+            what = "a reduction" if isinstance(expr, Reduction) else "a concatenation in scatter form" if isinstance(expr, Assemble) else "not elementwise"
             raise refuse(fusion, kind, f"{tv.name} is {what}", "tf.schedulers.auto asks other schedulers")
     first = fusion.outputs[0]
     for tv in fusion.outputs:

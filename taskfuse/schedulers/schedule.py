@@ -9,11 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Protocol
 
 from taskfuse.errors import UnsupportedError
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.scalar import Expr, evaluate, free_symbols
+from taskfuse.ir.tensor import TensorView
 from taskfuse.location import caller
 
 ASSUMED = 4096
@@ -118,6 +120,10 @@ class Sizes:
     def __call__(self, extent: Expr) -> int:
         """The number of an extent, 1 or more."""
         return max(1, int(evaluate(extent, {name: self._values[name] for name in free_symbols(extent)})))
+
+    def elements(self, tv: TensorView) -> int:
+        """The number of elements of a tensor."""
+        return prod(self(e) for e in tv.shape)
 
 
 def has_schedule(fusion: Fusion) -> bool:
