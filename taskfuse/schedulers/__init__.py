@@ -5,6 +5,7 @@ from taskfuse.schedulers.config import MatmulConfig
 from taskfuse.schedulers.fallback import FallbackConfig, fallback
 from taskfuse.schedulers.matmul import MatmulSchedule, matmul
 from taskfuse.schedulers.pointwise import PointwiseConfig, pointwise
+from taskfuse.schedulers.transpose import TransposeConfig, transpose
 from taskfuse.schedulers.tuning import Trial, Tuned, tune
 
 __all__ = [
@@ -14,11 +15,13 @@ __all__ = [
     "MatmulConfig",
     "MatmulSchedule",
     "PointwiseConfig",
+    "TransposeConfig",
     "Trial",
     "Tuned",
     "auto",
     "fallback",
     "matmul",
     "pointwise",
+    "transpose",
     "tune",
 ]

@@ -13,6 +13,7 @@ from taskfuse.schedulers.fallback import fallback
 from taskfuse.schedulers.matmul import matmul
 from taskfuse.schedulers.pointwise import pointwise
 from taskfuse.schedulers.schedule import Candidate, Schedule, Sizes
+from taskfuse.schedulers.transpose import transpose
 
 
 class Scheduler(Protocol):
@@ -23,7 +24,7 @@ class Scheduler(Protocol):
     def __call__(self, fusion: Fusion, *, sizes: Mapping[str, int] | None = None) -> Schedule: ...
 
 
-SCHEDULERS: Final[tuple[Scheduler, ...]] = (matmul, pointwise, fallback)
+SCHEDULERS: Final[tuple[Scheduler, ...]] = (matmul, transpose, pointwise, fallback)
 """Those that know most of a fusion first; the last takes what the others refuse."""
 
 

@@ -7,17 +7,20 @@ schedule of the output is one of all that it needs.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
 from taskfuse.errors import UnsupportedError
 from taskfuse.ir.axes import iteration_position, iteration_symbol
 from taskfuse.ir.elementwise import ELEMENTWISE, DTypeRule
-from taskfuse.ir.expr import Assemble, Literal, MathExpr, Pointwise, Read, Select
+from taskfuse.ir.expr import Assemble, Literal, MathExpr, Pointwise, Read, Select, View
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.scalar import TRUE, Expr, is_multiple
 from taskfuse.ir.storage import has_code, storage_reads
 from taskfuse.ir.tensor import TensorView
+from taskfuse.ir.types import MemoryType
+from taskfuse.ir.types import ParallelType as P
 from taskfuse.location import caller
 from taskfuse.schedulers.machine import CLOCK_MHZ, DRAM_BYTES_PER_US, LANES, LAUNCH_US, SMS
 from taskfuse.schedulers.schedule import Sizes
@@ -73,6 +76,16 @@ class Leaf:
     tensor: TensorView
     reads: tuple[Read, ...]
     is_copy: bool
+
+    @property
+    def turned_by(self) -> int | None:
+        """The axis along which its input is contiguous, if that is not the last one and the input has the last one, too."""
+        if not self.is_copy or len(self.tensor.root) < 2 or not self.reads[0].index:
+            return None
+        *heads, end = self.reads[0].index
+        last = iteration_symbol(len(self.tensor.root) - 1)
+        positions = [k for k in range(len(self.tensor.root) - 1) if iteration_symbol(k).free & end.free]
+        return positions[0] if len(positions) == 1 and last in heads and not last.free & end.free else None
 
 
 def align(script: Script, fusion: Fusion) -> tuple[Leaf, ...]:
@@ -132,17 +145,61 @@ def _leaf(fusion: Fusion, tv: TensorView) -> Leaf:
     return Leaf(tv, reads, not isinstance(expr, Select))
 
 
-def vector_fits(fusion: Fusion, leaf: Leaf, width: int) -> bool:
-    """True if ``width`` consecutive points along the last axis read consecutive elements that start at multiples of ``width``."""
+def vector_fits(fusion: Fusion, leaf: Leaf, width: int, axis: int = -1) -> bool:
+    """True if ``width`` consecutive points along an axis read consecutive elements that start at multiples of ``width``."""
     if not leaf.is_copy:
         return False
     (read,) = leaf.reads
-    last = iteration_symbol(len(leaf.tensor.root) - 1)
-    if not read.index or any(last.free & e.free for e in read.index[:-1]):
+    here = iteration_symbol(axis % len(leaf.tensor.root))
+    if not read.index or any(here.free & e.free for e in read.index[:-1]):
         return False
-    facts, offset = fusion.facts(), read.index[-1] - last
-    fits = not last.free & offset.free and is_multiple(offset, width, facts)
+    facts, offset = fusion.facts(), read.index[-1] - here
+    fits = not here.free & offset.free and is_multiple(offset, width, facts)
     return fits and (len(read.index) == 1 or is_multiple(read.tensor.shape[-1], width, facts))
+
+
+def widest(fusion: Fusion, leaves: Sequence[Leaf]) -> int:
+    """Bytes of the widest element that is loaded or stored."""
+    return max([r.tensor.dtype.itemsize for leaf in leaves for r in leaf.reads] + [tv.dtype.itemsize for tv in fusion.outputs])
+
+
+def ancestors(fusion: Fusion, tv: TensorView) -> list[TensorView]:
+    """What ``tv`` needs, nearest first, inputs left out."""
+    found: dict[TensorView, None] = {}
+    stack = [tv]
+    while stack:
+        expr = fusion.definition(stack.pop())
+        if expr is not None:
+            new = [r.tensor for r in storage_reads(fusion, expr) if not r.tensor.is_input and r.tensor not in found]
+            found.update(dict.fromkeys(new))
+            stack += new
+    return list(found)
+
+
+def registers(script: Script, outputs: Sequence[TensorView], loads: Sequence[TensorView], vector: int) -> None:
+    """Compute what is stored as vectors, or read again, in registers; a copy of loads needs none."""
+    fusion = script.fusion
+    script.comment("results in registers, stored as vectors" if vector > 1 else "results that others read in registers")
+    for out in outputs:
+        if not (out.uses or (vector > 1 and not _is_copy_of(fusion, out, loads))):
+            continue
+        new = script.new(out, "cache_before", readers=True) if out.uses else script.new(out, "cache_before")
+        if fusion.is_view(new):
+            script.on(new).set_memory_type(MemoryType.Local)
+
+
+def bind_vectors(script: Script, leaves: Sequence[Leaf], outputs: Sequence[TensorView], vector: int) -> None:
+    """Copy the innermost axis of the outputs, and of the inputs where that can be done, as one."""
+    if vector > 1:
+        for tv in [*(leaf.tensor for leaf in leaves if vector_fits(script.fusion, leaf, vector)), *outputs]:
+            script.on(tv).bind(-1, P.Vectorize)
+
+
+def _is_copy_of(fusion: Fusion, tv: TensorView, loads: Sequence[TensorView]) -> bool:
+    expr = fusion.definition(tv)
+    if not (isinstance(expr, View) or (isinstance(expr, Pointwise) and expr.op is ELEMENTWISE["copy"])):
+        return False
+    return all(isinstance(o, Read) for o in expr.operands) and all(r.tensor in loads for r in storage_reads(fusion, expr))
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,8 +221,8 @@ class Work:
         return LAUNCH_US + max(memory, self.instructions / (SMS * LANES * CLOCK_MHZ))
 
 
-def work(fusion: Fusion, extent: Sizes) -> Work:
-    """Of a fusion. What several tensors read at the same points is loaded once."""
+def work(fusion: Fusion, extent: Sizes, turned: bool = False) -> Work:
+    """Of a fusion. What several tensors read at the same points is loaded once. ``turned``: reads along any axis are coalesced."""
     loaded = stored = instructions = 0.0
     seen: set[tuple[TensorView, tuple[Expr, ...], tuple[Expr, ...]]] = set()
     for expr in needed(fusion):
@@ -176,7 +233,7 @@ def work(fusion: Fusion, extent: Sizes) -> Work:
             if read.tensor.is_input and key not in seen:
                 seen.add(key)
                 elements = min(prod(map(extent, read.tensor.shape)), points)
-                loaded += elements * (read.tensor.dtype.itemsize if is_coalesced(read, tv) else SECTOR_BYTES)
+                loaded += elements * (read.tensor.dtype.itemsize if turned or is_coalesced(read, tv) else SECTOR_BYTES)
         if tv.is_output:
             stored += prod(map(extent, tv.shape)) * tv.dtype.itemsize
         instructions += points * _cost(expr)

@@ -12,14 +12,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
-from taskfuse.ir.elementwise import ELEMENTWISE
-from taskfuse.ir.expr import Assemble, Pointwise, Read, Reduction, Select, View
+from taskfuse.ir.expr import Assemble, Pointwise, Reduction, Select, View
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.scalar import Const, is_multiple
 from taskfuse.ir.storage import storage_reads
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import ParallelType as P
-from taskfuse.schedulers.elementwise import Leaf, align, needed, refuse, vector_fits, work
+from taskfuse.schedulers.elementwise import Leaf, align, ancestors, bind_vectors, needed, refuse, registers, widest, work
 from taskfuse.schedulers.schedule import Chosen, Option, Sizes, has_schedule
 from taskfuse.schedulers.script import Script
 
@@ -72,7 +71,7 @@ def pointwise(fusion: Fusion, config: PointwiseConfig | None = None, *, sizes: M
     chosen = config or choose(fusion, leaves, extent)
     schedule(script, fusion.outputs, leaves, chosen)
     shape = " x ".join(str(extent(e)) for e in fusion.outputs[0].shape)
-    vector_bytes = min(VECTOR_BYTES, chosen.vector * _widest(fusion, leaves))
+    vector_bytes = min(VECTOR_BYTES, chosen.vector * widest(fusion, leaves))
     why = (
         f"pointwise {shape or 'scalar'}: {'given' if config else 'chosen'}: vectors of {chosen.vector}, blocks of {chosen.columns} x {chosen.rows} threads, "
         f"{chosen.unroll * chosen.unroll_rows} vectors of each input under way per thread; "
@@ -104,12 +103,11 @@ def check(fusion: Fusion, kind: str) -> None:
 def choose(fusion: Fusion, leaves: Sequence[Leaf], extent: Sizes) -> PointwiseConfig:
     """Vectors as wide as all outputs and most inputs allow, and as many of them as keep :data:`IN_FLIGHT` bytes under way."""
     out = fusion.outputs[0]
-    vector = VECTOR_BYTES // _widest(fusion, leaves)
+    vector = VECTOR_BYTES // widest(fusion, leaves)
     facts = fusion.facts()
     while vector > 1 and not (out.ndim and is_multiple(out.shape[-1], vector, facts)):
         vector //= 2
-    loads = [leaf for leaf in leaves if vector == 1 or vector_fits(fusion, leaf, vector)] or leaves[:1]
-    flying = sum(r.tensor.dtype.itemsize for leaf in loads for r in leaf.reads) * vector or VECTOR_BYTES
+    flying = vector * sum(r.tensor.dtype.itemsize for leaf in leaves for r in leaf.reads if r.tensor.ndim >= out.ndim) or VECTOR_BYTES
     unroll = 1 << min(MAX_UNROLL, max(1, IN_FLIGHT // flying)).bit_length() - 1
     columns = prod(extent(out.shape[d]) for d in range(first_column(out), out.ndim))
     rows = prod(extent(out.shape[d]) for d in range(first_column(out)))
@@ -125,17 +123,12 @@ def schedule(script: Script, outputs: Sequence[TensorView], leaves: Sequence[Lea
     """The calls, for outputs of one shape that :func:`align` brought into form."""
     fusion = script.fusion
     loads = dict.fromkeys(leaf.tensor for leaf in leaves)
-    script.comment("results in registers, stored as vectors")
-    for out in outputs:
-        if out.uses:
-            script.new(out, "cache_before", readers=True)
-        elif config.vector > 1 and not _is_copy_of(fusion, out, loads):
-            script.new(out, "cache_before")
+    registers(script, outputs, list(loads), config.vector)
     script.comment("[row block, column block, row, thread, row unrolled, column unrolled, vector]")
     left = dict.fromkeys(e.output for e in needed(fusion) if e.output not in outputs)
     for out in outputs:
         _loops(script, out, config)
-        mine = [tv for tv in _ancestors(fusion, out) if tv in left]
+        mine = [tv for tv in ancestors(fusion, out) if tv in left]
         for tv in mine:
             left.pop(tv)
         if mine:
@@ -143,12 +136,8 @@ def schedule(script: Script, outputs: Sequence[TensorView], leaves: Sequence[Lea
             script.parallelize_like(out, mine)
     threads = sum(outputs[0].schedule.ptype(a) in INDICES for a in outputs[0].loop)
     script.comment("vectors; loads before the first use, everything else as deep as it goes")
-    if config.vector > 1 and outputs[0].ndim:
-        for leaf in leaves:
-            if vector_fits(fusion, leaf, config.vector):
-                script.on(leaf.tensor).bind(-1, P.Vectorize)
-        for out in outputs:
-            script.on(out).bind(-1, P.Vectorize)
+    if outputs[0].ndim:
+        bind_vectors(script, leaves, outputs, config.vector)
     inner = [e.output for e in needed(fusion) if e.output not in loads and e.output not in outputs]
     if inner:
         script.inline_most(inner)
@@ -191,28 +180,3 @@ def _loops(script: Script, out: TensorView, config: PointwiseConfig) -> None:
         types = (P.BIDx, P.TIDx, P.Unroll)
     for axis, p in enumerate(types):
         call.bind(axis, p)
-
-
-def _widest(fusion: Fusion, leaves: Sequence[Leaf]) -> int:
-    """Bytes of the widest element that is loaded or stored."""
-    return max([r.tensor.dtype.itemsize for leaf in leaves for r in leaf.reads] + [tv.dtype.itemsize for tv in fusion.outputs])
-
-
-def _is_copy_of(fusion: Fusion, tv: TensorView, loads: Mapping[TensorView, None]) -> bool:
-    expr = fusion.definition(tv)
-    if not (isinstance(expr, View) or (isinstance(expr, Pointwise) and expr.op is ELEMENTWISE["copy"])):
-        return False
-    return all(isinstance(o, Read) for o in expr.operands) and all(r.tensor in loads for r in storage_reads(fusion, expr))
-
-
-def _ancestors(fusion: Fusion, tv: TensorView) -> list[TensorView]:
-    """What ``tv`` needs, nearest first, inputs left out."""
-    found: dict[TensorView, None] = {}
-    stack = [tv]
-    while stack:
-        expr = fusion.definition(stack.pop())
-        if expr is not None:
-            new = [r.tensor for r in storage_reads(fusion, expr) if not r.tensor.is_input and r.tensor not in found]
-            found.update(dict.fromkeys(new))
-            stack += new
-    return list(found)
