@@ -145,19 +145,24 @@ class Fusion:
                 self._uses[read.tensor].append(tv)
         return tv
 
-    def remove(self, tensors: Sequence[TensorView]) -> None:
-        """Take away tensors that nothing else reads, that are no outputs, and that no task claims."""
-        gone = set(tensors)
-        for tv in tensors:
-            expr = self._definitions.pop(tv, None)
-            for read in () if expr is None else reads(expr):
-                if read.tensor not in gone and tv in self._uses[read.tensor]:
+    def remove_unread(self, tensors: Sequence[TensorView]) -> None:
+        """Take away those of ``tensors`` that nothing reads, then what only they read, and so on; inputs, outputs and what a task claims stay."""
+        stack = list(tensors)
+        while stack:
+            tv = stack.pop()
+            expr = self._definitions.get(tv)
+            if expr is None or self._uses[tv] or tv in self.outputs or tv.task is not None:
+                continue
+            for read in reads(expr):
+                if tv in self._uses[read.tensor]:
                     self._uses[read.tensor].remove(tv)
-        for tv in tensors:
-            del self._tensors[tv.name], self._uses[tv]
-        self._owner = {tv: owner for tv, owner in self._owner.items() if tv not in gone and owner not in gone}
-        self._exprs = None
-        self.tasks.changes += 1
+                stack.append(read.tensor)
+            del self._definitions[tv], self._tensors[tv.name], self._uses[tv]
+            self._owner = {x: owner for x, owner in self._owner.items() if x is not tv and owner is not tv}
+            for x in self._tensors.values():
+                x.origin = tv.origin if x.origin is tv else x.origin
+            self._exprs = None
+            self.tasks.changes += 1
 
     @contextmanager
     def call(self) -> Generator[None, None, None]:

@@ -388,10 +388,18 @@ class TensorView:
         """Compute what ``readers`` read of this tensor in their own loops: a new tensor for each index at which they read.
 
         A new tensor has the iteration space of the readers (the same extents), which read it point by point. Elementwise ancestors are computed
-        again; inputs and reductions are read where they are, and of an input the new tensor is a copy. Returns the new tensors, in the order in
-        which they are read.
+        again; inputs and reductions are read where they are, and of an input the new tensor is a copy. What nothing reads any more leaves the
+        fusion. Returns the new tensors, in the order in which they are read.
         """
         return _scheduling().recompute(self, readers)
+
+    def scatter(self) -> tuple[TensorView, ...]:
+        """Take a concatenation apart: each part goes by itself through all that is computed elementwise from it, and is stored as a slice.
+
+        The outputs among these tensors are then assembled of their parts (the scatter form of ``tf.cat``), which is no code; the others leave the
+        fusion. Returns those parts, output by output, in their order.
+        """
+        return _scheduling().scatter(self)
 
     def set_memory_type(self, memory: MemoryType) -> TensorView:
         """Where the tensor lives. Inputs and outputs are Global. Returns the tensor itself."""
@@ -504,6 +512,7 @@ class SchedulingCalls(Protocol):
     def cache_before(self, tv: TensorView, readers: bool) -> TensorView: ...
     def rfactor(self, tv: TensorView, axes: Sequence[int]) -> TensorView: ...
     def recompute(self, tv: TensorView, readers: Sequence[TensorView]) -> tuple[TensorView, ...]: ...
+    def scatter(self, tv: TensorView) -> tuple[TensorView, ...]: ...
     def set_memory_type(self, tv: TensorView, memory: MemoryType) -> None: ...
     def set_allocation_domain(self, tv: TensorView, axes: Sequence[Axis] | AllocationLayout) -> None: ...
     def set_atom(self, tv: TensorView, atom: Atom, axes: Sequence[int]) -> None: ...

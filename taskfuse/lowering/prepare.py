@@ -12,7 +12,7 @@ from dataclasses import replace
 from taskfuse.errors import LoweringError, UnsupportedError
 from taskfuse.ir.axes import Axis, AxisKind, axis, iteration_symbol
 from taskfuse.ir.elementwise import ELEMENTWISE
-from taskfuse.ir.expr import Assemble, MathExpr, Pointwise, Read, View, reads
+from taskfuse.ir.expr import Assemble, MathExpr, Pointwise, Read, View
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.storage import has_code, storage_operands
 from taskfuse.ir.tasks import Group
@@ -80,16 +80,9 @@ def prepare(fusion: Fusion) -> Fusion:
 
 
 def _remove_unneeded(fusion: Fusion) -> None:
-    """Take away what no output needs, unless a task claims it: ``recompute`` leaves such tensors behind."""
-    needed: set[TensorView] = set()
-    stack = [*fusion.outputs, *(tv for tv in fusion.tensors() if tv.task is not None)]
-    while stack:
-        tv = stack.pop()
-        if tv not in needed:
-            needed.add(tv)
-            stack += [read.tensor for read in reads(expr)] if (expr := fusion.definition(tv)) is not None else []
+    """Take away what no output needs, unless a task claims it."""
     if fusion.outputs:
-        fusion.remove([tv for tv in fusion.tensors() if not (tv in needed or tv.is_input)])
+        fusion.remove_unread(fusion.tensors())
 
 
 def _own_parts(fusion: Fusion) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from taskfuse.ir.axes import axis, iteration_symbol
 from taskfuse.ir.elementwise import ELEMENTWISE
-from taskfuse.ir.expr import Assemble, IndexValue, Literal, MathExpr, Operand, Pointwise, Read, Select
+from taskfuse.ir.expr import Assemble, IndexValue, Literal, MathExpr, Operand, Pointwise, Read, Select, reads
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.scalar import TRUE, Expr, and_, substitute
 from taskfuse.ir.storage import resolve, storage_reads, with_reads_at
@@ -43,6 +43,8 @@ def recompute(tv: TensorView, readers: Sequence[TensorView]) -> tuple[TensorView
     made = {point: clones.of(tv, *point) for point in points}
     for definition in definitions:
         fusion.define(with_reads_at(fusion, definition, tv, made))
+    for definition in definitions:
+        fusion.remove_unread([r.tensor for r in reads(definition)])
     return tuple(made.values())
 
 

@@ -1,6 +1,7 @@
 """Schedulers: calls that schedule a fusion of a kind, and say why so."""
 
 from taskfuse.schedulers.auto import SCHEDULERS, AutoSchedule, auto
+from taskfuse.schedulers.cat import CatConfig, Form, cat
 from taskfuse.schedulers.config import MatmulConfig
 from taskfuse.schedulers.fallback import FallbackConfig, fallback
 from taskfuse.schedulers.matmul import MatmulSchedule, matmul
@@ -11,7 +12,9 @@ from taskfuse.schedulers.tuning import Trial, Tuned, tune
 __all__ = [
     "SCHEDULERS",
     "AutoSchedule",
+    "CatConfig",
     "FallbackConfig",
+    "Form",
     "MatmulConfig",
     "MatmulSchedule",
     "PointwiseConfig",
@@ -19,6 +22,7 @@ __all__ = [
     "Trial",
     "Tuned",
     "auto",
+    "cat",
     "fallback",
     "matmul",
     "pointwise",

@@ -9,6 +9,7 @@ from typing import Final, Protocol
 from taskfuse.errors import UnsupportedError
 from taskfuse.ir.fusion import Fusion
 from taskfuse.location import caller
+from taskfuse.schedulers.cat import cat
 from taskfuse.schedulers.fallback import fallback
 from taskfuse.schedulers.matmul import matmul
 from taskfuse.schedulers.pointwise import pointwise
@@ -24,7 +25,7 @@ class Scheduler(Protocol):
     def __call__(self, fusion: Fusion, *, sizes: Mapping[str, int] | None = None) -> Schedule: ...
 
 
-SCHEDULERS: Final[tuple[Scheduler, ...]] = (matmul, transpose, pointwise, fallback)
+SCHEDULERS: Final[tuple[Scheduler, ...]] = (matmul, cat, transpose, pointwise, fallback)
 """Those that know most of a fusion first; the last takes what the others refuse."""
 
 

@@ -7,7 +7,7 @@ schedule of the output is one of all that it needs.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
@@ -16,8 +16,8 @@ from taskfuse.ir.axes import iteration_position, iteration_symbol
 from taskfuse.ir.elementwise import ELEMENTWISE, DTypeRule
 from taskfuse.ir.expr import Assemble, Literal, MathExpr, Pointwise, Read, Select, View
 from taskfuse.ir.fusion import Fusion
-from taskfuse.ir.scalar import TRUE, Expr, is_multiple
-from taskfuse.ir.storage import has_code, storage_reads
+from taskfuse.ir.scalar import TRUE, is_multiple
+from taskfuse.ir.storage import has_code, made_from, storage_reads, storage_uses
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import MemoryType
 from taskfuse.ir.types import ParallelType as P
@@ -51,6 +51,11 @@ def needed(fusion: Fusion) -> tuple[MathExpr, ...]:
             found.add(tv)
             stack += [read.tensor for read in storage_reads(fusion, expr)]
     return tuple(e for e in fusion.exprs() if e.output in found and has_code(fusion, e))
+
+
+def stored(fusion: Fusion) -> tuple[TensorView, ...]:
+    """What the code stores: the outputs, and the parts of those that are assembled."""
+    return tuple(dict.fromkeys(tv for out in fusion.outputs for tv in made_from(fusion, out)))
 
 
 def is_aligned(read: Read, reader: TensorView) -> bool:
@@ -88,8 +93,12 @@ class Leaf:
         return positions[0] if len(positions) == 1 and last in heads and not last.free & end.free else None
 
 
-def align(script: Script, fusion: Fusion) -> tuple[Leaf, ...]:
-    """Bring all that the outputs need into the form of the module; reductions and inputs are where it ends. Returns what reads Global tensors."""
+def align(script: Script, fusion: Fusion, owner: Mapping[TensorView, TensorView] | None = None) -> tuple[Leaf, ...]:
+    """Bring all that the outputs need into the form of the module; reductions and inputs are where it ends. Returns what reads Global tensors.
+
+    Args:
+        owner: the output that each tensor serves, if each output is to load for itself.
+    """
     recompute_all(script, fusion)
     reads: dict[TensorView, list[tuple[TensorView, Read]]] = {}
     for expr in needed(fusion):
@@ -97,16 +106,17 @@ def align(script: Script, fusion: Fusion) -> tuple[Leaf, ...]:
             if read.tensor.is_input:
                 reads.setdefault(read.tensor, []).append((expr.output, read))
     leaves: dict[TensorView, None] = {}
+    roots = stored(fusion)
     for source, found in reads.items():
-        if all(is_aligned(read, reader) and read.valid is TRUE for reader, read in found):
+        if owner is None and all(is_aligned(read, reader) and read.valid is TRUE for reader, read in found):
             leaves[script.new(source, "cache_after")] = None
             continue
-        spaces: dict[tuple[Expr, ...], dict[TensorView, None]] = {}
+        spaces: dict[tuple[object, ...], dict[TensorView, None]] = {}
         for reader, _ in found:
-            if _only_loads(fusion, reader):
+            if reader not in roots and _only_loads(fusion, reader):
                 leaves[reader] = None
             else:
-                spaces.setdefault(tuple(a.extent for a in reader.root), {})[reader] = None
+                spaces.setdefault((owner and owner[reader], *(a.extent for a in reader.root)), {})[reader] = None
         for readers in spaces.values():
             leaves.update(dict.fromkeys(script.recompute(source, list(readers))))
     return tuple(_leaf(fusion, tv) for tv in leaves)
@@ -131,9 +141,9 @@ def recompute_all(script: Script, fusion: Fusion) -> None:
 
 
 def _only_loads(fusion: Fusion, tv: TensorView) -> bool:
-    """True if the code of ``tv``, no output, is nothing but reads of Global tensors: a copy, or a choice among elements of inputs and constants."""
+    """True if the code of ``tv`` is nothing but reads of Global tensors: a copy, or a choice among elements of inputs and constants."""
     expr = fusion.definition(tv)
-    if tv.is_output or not (isinstance(expr, Select) or (isinstance(expr, Pointwise) and expr.op is ELEMENTWISE["copy"])):
+    if not (isinstance(expr, Select) or (isinstance(expr, Pointwise) and expr.op is ELEMENTWISE["copy"])):
         return False
     return all(r.tensor.is_input for r in storage_reads(fusion, expr)) and all(isinstance(o, Read | Literal) for o in expr.operands)
 
@@ -181,9 +191,10 @@ def registers(script: Script, outputs: Sequence[TensorView], loads: Sequence[Ten
     fusion = script.fusion
     script.comment("results in registers, stored as vectors" if vector > 1 else "results that others read in registers")
     for out in outputs:
-        if not (out.uses or (vector > 1 and not _is_copy_of(fusion, out, loads))):
+        is_read = any(has_code(fusion, use) for use in storage_uses(fusion, out))
+        if not (is_read or (vector > 1 and not _is_copy_of(fusion, out, loads))):
             continue
-        new = script.new(out, "cache_before", readers=True) if out.uses else script.new(out, "cache_before")
+        new = script.new(out, "cache_before", readers=True) if is_read else script.new(out, "cache_before")
         if fusion.is_view(new):
             script.on(new).set_memory_type(MemoryType.Local)
 
@@ -221,23 +232,26 @@ class Work:
         return LAUNCH_US + max(memory, self.instructions / (SMS * LANES * CLOCK_MHZ))
 
 
-def work(fusion: Fusion, extent: Sizes, turned: bool = False) -> Work:
-    """Of a fusion. What several tensors read at the same points is loaded once. ``turned``: reads along any axis are coalesced."""
-    loaded = stored = instructions = 0.0
-    seen: set[tuple[TensorView, tuple[Expr, ...], tuple[Expr, ...]]] = set()
+def work(fusion: Fusion, extent: Sizes, turned: bool = False, apart: bool = False) -> Work:
+    """Of a fusion.
+
+    Args:
+        turned: reads along any axis are coalesced.
+        apart: what several tensors read at the same points is loaded for each, not once.
+    """
+    loaded = instructions = 0.0
+    seen: set[tuple[object, ...]] = set()
     for expr in needed(fusion):
         tv = expr.output
         points = prod(extent(a.extent) for a in tv.root)
         for read in storage_reads(fusion, expr):
-            key = read.tensor, read.index, tuple(a.extent for a in tv.root)
+            key = read.tensor, read.index, tuple(a.extent for a in tv.root), tv if apart else None
             if read.tensor.is_input and key not in seen:
                 seen.add(key)
                 elements = min(prod(map(extent, read.tensor.shape)), points)
                 loaded += elements * (read.tensor.dtype.itemsize if turned or is_coalesced(read, tv) else SECTOR_BYTES)
-        if tv.is_output:
-            stored += prod(map(extent, tv.shape)) * tv.dtype.itemsize
-        instructions += points * _cost(expr)
-    return Work(loaded, stored, instructions)
+        instructions += points * cost(expr)
+    return Work(loaded, float(sum(extent.elements(tv) * tv.dtype.itemsize for tv in fusion.outputs)), instructions)
 
 
 def is_coalesced(read: Read, reader: TensorView) -> bool:
@@ -248,7 +262,8 @@ def is_coalesced(read: Read, reader: TensorView) -> bool:
     return not any(last.free & e.free for e in read.index[:-1])
 
 
-def _cost(expr: MathExpr) -> int:
+def cost(expr: MathExpr) -> int:
+    """Instructions of one point."""
     match expr:
         case Pointwise(op=op):
             return 1 if op.ring is not None or op.rule in ARITHMETIC else FUNCTION_COST

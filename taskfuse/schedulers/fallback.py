@@ -12,10 +12,10 @@ from math import prod
 
 from taskfuse.ir.expr import Assemble, MathExpr, Pointwise, Select
 from taskfuse.ir.fusion import Fusion
-from taskfuse.ir.storage import made_from, storage_reads
+from taskfuse.ir.storage import storage_reads
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import ParallelType as P
-from taskfuse.schedulers.elementwise import is_aligned, needed, recompute_all, refuse, work
+from taskfuse.schedulers.elementwise import is_aligned, needed, recompute_all, refuse, stored, work
 from taskfuse.schedulers.schedule import Chosen, Option, Sizes, has_schedule
 from taskfuse.schedulers.script import Script
 
@@ -57,31 +57,24 @@ def fallback(fusion: Fusion, config: FallbackConfig | None = None, *, sizes: Map
     script = Script(fusion)
     script.comment("each output with what it needs in a nest of its own")
     recompute_all(script, fusion)
-    owner: dict[TensorView, TensorView] = {}
-    for root in _roots(fusion):
-        _separate(script, root, owner)
+    owner = separate(script)
     script.comment("a thread for each element")
-    for root in _roots(fusion):
+    for root in stored(fusion):
         _loops(script, root, chosen.threads)
         mine = [tv for tv, r in owner.items() if r is root and tv is not root]
         if mine:
             script.on(root).propagate(mine)
             script.parallelize_like(root, mine)
-    if inner := [e.output for e in needed(fusion) if e.output not in _roots(fusion)]:
+    if inner := [e.output for e in needed(fusion) if e.output not in stored(fusion)]:
         script.inline_most(inner)
     why = f"fallback: a thread for each element of {', '.join(tv.name for tv in fusion.outputs)}, {steps:.0f} serial steps in each"
     return Chosen("fallback", us, script.text, chosen, (Option(chosen, us),), why)
 
 
-def _roots(fusion: Fusion) -> tuple[TensorView, ...]:
-    """The tensors that are stored: outputs, and the parts of those that are assembled."""
-    return tuple(dict.fromkeys(tv for out in fusion.outputs for tv in made_from(fusion, out)))
-
-
 def _check(fusion: Fusion) -> None:
     if not fusion.outputs:
         raise refuse(fusion, "fallback", "it has no outputs", "fusion.add_output(tensor)")
-    roots = _roots(fusion)
+    roots = stored(fusion)
     several = "tf.compile makes several kernels"
     readers: dict[TensorView, set[TensorView]] = {}
     for root in roots:
@@ -110,11 +103,20 @@ def _elementwise(fusion: Fusion, root: TensorView) -> Iterator[TensorView]:
                 yield tv
 
 
-def _separate(script: Script, root: TensorView, owner: dict[TensorView, TensorView]) -> None:
-    """Give ``root`` copies of what other nests compute, too."""
+def separate(script: Script) -> dict[TensorView, TensorView]:
+    """Have what several outputs need computed for each. Returns the one that each tensor serves; outputs serve themselves."""
     fusion = script.fusion
-    owner[root] = root
-    stack, roots = [root], set(_roots(fusion))
+    roots = stored(fusion)
+    owner: dict[TensorView, TensorView] = {}
+    for root in roots:
+        owner[root] = root
+        _separate(script, root, roots, owner)
+    return owner
+
+
+def _separate(script: Script, root: TensorView, roots: tuple[TensorView, ...], owner: dict[TensorView, TensorView]) -> None:
+    fusion = script.fusion
+    stack = [root]
     while stack:
         reader = stack.pop()
         for tv in dict.fromkeys(r.tensor for r in storage_reads(fusion, _definition(fusion, reader))):

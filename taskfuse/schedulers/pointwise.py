@@ -18,7 +18,7 @@ from taskfuse.ir.scalar import Const, is_multiple
 from taskfuse.ir.storage import storage_reads
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import ParallelType as P
-from taskfuse.schedulers.elementwise import Leaf, align, ancestors, bind_vectors, needed, refuse, registers, widest, work
+from taskfuse.schedulers.elementwise import Leaf, align, ancestors, bind_vectors, cost, needed, refuse, registers, widest, work
 from taskfuse.schedulers.schedule import Chosen, Option, Sizes, has_schedule
 from taskfuse.schedulers.script import Script
 
@@ -28,6 +28,8 @@ THREADS = 256
 IN_FLIGHT = 64
 """Bytes that a thread should have under way."""
 MAX_UNROLL = 8
+MAX_CODE = 256
+"""Instructions of a thread, as costs count them, above which nothing is unrolled: long code misses the instruction cache."""
 SHORT = 512
 """Columns of constant extent are merged with the axis before while there are no more than this."""
 
@@ -68,7 +70,7 @@ def pointwise(fusion: Fusion, config: PointwiseConfig | None = None, *, sizes: M
     script.comment("each tensor at the points of what reads it, inputs in registers")
     total = work(fusion, extent)
     leaves = align(script, fusion)
-    chosen = config or choose(fusion, leaves, extent)
+    chosen = config or choose(fusion, fusion.outputs[0], leaves, extent)
     schedule(script, fusion.outputs, leaves, chosen)
     shape = " x ".join(str(extent(e)) for e in fusion.outputs[0].shape)
     vector_bytes = min(VECTOR_BYTES, chosen.vector * widest(fusion, leaves))
@@ -100,15 +102,19 @@ def check(fusion: Fusion, kind: str) -> None:
             raise refuse(fusion, kind, f"the outputs {first!r} and {tv!r} differ in shape", "tf.compile makes a kernel for each shape")
 
 
-def choose(fusion: Fusion, leaves: Sequence[Leaf], extent: Sizes) -> PointwiseConfig:
-    """Vectors as wide as all outputs and most inputs allow, and as many of them as keep :data:`IN_FLIGHT` bytes under way."""
-    out = fusion.outputs[0]
+def choose(fusion: Fusion, out: TensorView, leaves: Sequence[Leaf], extent: Sizes) -> PointwiseConfig:
+    """Vectors as wide as what is stored and most inputs allow, and as many of them as keep :data:`IN_FLIGHT` bytes under way.
+
+    Args:
+        out: what is stored, or one of the tensors of its shape.
+    """
     vector = VECTOR_BYTES // widest(fusion, leaves)
     facts = fusion.facts()
     while vector > 1 and not (out.ndim and is_multiple(out.shape[-1], vector, facts)):
         vector //= 2
     flying = vector * sum(r.tensor.dtype.itemsize for leaf in leaves for r in leaf.reads if r.tensor.ndim >= out.ndim) or VECTOR_BYTES
-    unroll = 1 << min(MAX_UNROLL, max(1, IN_FLIGHT // flying)).bit_length() - 1
+    code = vector * sum(cost(e) for e in needed(fusion))
+    unroll = 1 << max(1, min(MAX_UNROLL, IN_FLIGHT // flying, MAX_CODE // max(1, code))).bit_length() - 1
     columns = prod(extent(out.shape[d]) for d in range(first_column(out), out.ndim))
     rows = prod(extent(out.shape[d]) for d in range(first_column(out)))
     vectors = -(-columns // vector)
@@ -120,7 +126,7 @@ def choose(fusion: Fusion, leaves: Sequence[Leaf], extent: Sizes) -> PointwiseCo
 
 
 def schedule(script: Script, outputs: Sequence[TensorView], leaves: Sequence[Leaf], config: PointwiseConfig) -> None:
-    """The calls, for outputs of one shape that :func:`align` brought into form."""
+    """The calls, for tensors of one shape that are stored, and that :func:`align` brought into form."""
     fusion = script.fusion
     loads = dict.fromkeys(leaf.tensor for leaf in leaves)
     registers(script, outputs, list(loads), config.vector)
@@ -138,7 +144,8 @@ def schedule(script: Script, outputs: Sequence[TensorView], leaves: Sequence[Lea
     script.comment("vectors; loads before the first use, everything else as deep as it goes")
     if outputs[0].ndim:
         bind_vectors(script, leaves, outputs, config.vector)
-    inner = [e.output for e in needed(fusion) if e.output not in loads and e.output not in outputs]
+    mine = {tv for out in outputs for tv in ancestors(fusion, out)}
+    inner = [e.output for e in needed(fusion) if e.output in mine and e.output not in loads and e.output not in outputs]
     if inner:
         script.inline_most(inner)
     for tv in loads:

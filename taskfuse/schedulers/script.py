@@ -66,10 +66,16 @@ class Script:
     def recompute(self, tv: TensorView, readers: Sequence[TensorView]) -> tuple[TensorView, ...]:
         """:meth:`TensorView.recompute`."""
         call = f"{self.on(tv).name}.recompute({', '.join(self.spell(reader) for reader in readers)})"
-        made = tv.recompute(*readers)
-        self._known.update(new.name for new in made)
-        self._write(f"{', '.join(new.name for new in made)}{',' if len(made) == 1 else ''} = {call}")
-        return made
+        return self._made(tv.recompute(*readers), call)
+
+    def scatter(self, tv: TensorView) -> tuple[TensorView, ...]:
+        """:meth:`TensorView.scatter`."""
+        return self._made(tv.scatter(), f"{self.on(tv).name}.scatter()")
+
+    def _made(self, tensors: tuple[TensorView, ...], call: str) -> tuple[TensorView, ...]:
+        self._known.update(new.name for new in tensors)
+        self._write(f"{tensors[0].name}, = {call}" if len(tensors) == 1 else f"{', '.join(new.name for new in tensors)} = {call}")
+        return tensors
 
     def inline_most(self, tensors: Sequence[TensorView]) -> None:
         """:meth:`Fusion.inline_most`."""
