@@ -16,7 +16,7 @@ from taskfuse.ir.axes import iteration_position, iteration_symbol
 from taskfuse.ir.elementwise import ELEMENTWISE, DTypeRule
 from taskfuse.ir.expr import Assemble, Literal, MathExpr, Pointwise, Read, Select, View
 from taskfuse.ir.fusion import Fusion
-from taskfuse.ir.scalar import TRUE, is_multiple
+from taskfuse.ir.scalar import TRUE, ZERO, Expr, Facts, is_multiple
 from taskfuse.ir.storage import has_code, made_from, storage_reads, storage_uses
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import MemoryType
@@ -155,6 +155,11 @@ def _leaf(fusion: Fusion, tv: TensorView) -> Leaf:
     return Leaf(tv, reads, not isinstance(expr, Select))
 
 
+def divides(width: int, extent: Expr, facts: Facts) -> bool:
+    """True if vectors of ``width`` fill an axis; none fills an empty one, whose indices have no places."""
+    return extent is not ZERO and is_multiple(extent, width, facts)
+
+
 def vector_fits(fusion: Fusion, leaf: Leaf, width: int, axis: int = -1) -> bool:
     """True if ``width`` consecutive points along an axis read consecutive elements that start at multiples of ``width``."""
     if not leaf.is_copy:
@@ -184,6 +189,21 @@ def ancestors(fusion: Fusion, tv: TensorView) -> list[TensorView]:
             found.update(dict.fromkeys(new))
             stack += new
     return list(found)
+
+
+def follow(script: Script, reader: TensorView, tensors: Sequence[TensorView]) -> None:
+    """Give ``tensors``, ancestors of ``reader``, its loops: each from what reads it directly, so that no other axis of equal extent is meant."""
+    left, stack = dict.fromkeys(tensors), [reader]
+    while stack:
+        tv = stack.pop()
+        expr = script.fusion.definition(tv)
+        found = [] if expr is None else list(dict.fromkeys(r.tensor for r in storage_reads(script.fusion, expr) if r.tensor in left))
+        if found:
+            script.on(tv).propagate(found)
+            script.parallelize_like(tv, found)
+        for producer in found:
+            del left[producer]
+        stack += found
 
 
 def registers(script: Script, outputs: Sequence[TensorView], loads: Sequence[TensorView], vector: int) -> None:

@@ -15,7 +15,8 @@ from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.storage import storage_reads
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import ParallelType as P
-from taskfuse.schedulers.elementwise import is_aligned, needed, recompute_all, refuse, stored, work
+from taskfuse.schedule.copy import copy_fusion
+from taskfuse.schedulers.elementwise import follow, is_aligned, needed, recompute_all, refuse, stored, work
 from taskfuse.schedulers.schedule import Chosen, Option, Sizes, has_schedule
 from taskfuse.schedulers.script import Script
 
@@ -49,7 +50,9 @@ def fallback(fusion: Fusion, config: FallbackConfig | None = None, *, sizes: Map
     extent = Sizes(fusion, sizes)
     if has_schedule(fusion):
         raise refuse(fusion, "fallback", "it has a schedule already", "give it a fusion without scheduling calls")
-    _check(fusion)
+    trial, _ = copy_fusion(fusion)
+    recompute_all(Script(trial), trial)
+    _check(trial)
     chosen = config or FallbackConfig()
     total = work(fusion, extent)
     steps = max([1.0, *(float(prod(extent(a.extent) for a in e.output.root if a.is_reduction)) for e in needed(fusion))])
@@ -61,10 +64,7 @@ def fallback(fusion: Fusion, config: FallbackConfig | None = None, *, sizes: Map
     script.comment("a thread for each element")
     for root in stored(fusion):
         _loops(script, root, chosen.threads)
-        mine = [tv for tv, r in owner.items() if r is root and tv is not root]
-        if mine:
-            script.on(root).propagate(mine)
-            script.parallelize_like(root, mine)
+        follow(script, root, [tv for tv, r in owner.items() if r is root and tv is not root])
     if inner := [e.output for e in needed(fusion) if e.output not in stored(fusion)]:
         script.inline_most(inner)
     why = f"fallback: a thread for each element of {', '.join(tv.name for tv in fusion.outputs)}, {steps:.0f} serial steps in each"

@@ -14,11 +14,11 @@ from math import prod
 
 from taskfuse.ir.expr import Assemble, Pointwise, Reduction, Select, View
 from taskfuse.ir.fusion import Fusion
-from taskfuse.ir.scalar import Const, is_multiple
+from taskfuse.ir.scalar import Const
 from taskfuse.ir.storage import storage_reads
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import ParallelType as P
-from taskfuse.schedulers.elementwise import Leaf, align, ancestors, bind_vectors, cost, needed, refuse, registers, widest, work
+from taskfuse.schedulers.elementwise import Leaf, align, ancestors, bind_vectors, cost, divides, follow, needed, refuse, registers, widest, work
 from taskfuse.schedulers.schedule import Chosen, Option, Sizes, has_schedule
 from taskfuse.schedulers.script import Script
 
@@ -110,7 +110,7 @@ def choose(fusion: Fusion, out: TensorView, leaves: Sequence[Leaf], extent: Size
     """
     vector = VECTOR_BYTES // widest(fusion, leaves)
     facts = fusion.facts()
-    while vector > 1 and not (out.ndim and is_multiple(out.shape[-1], vector, facts)):
+    while vector > 1 and not (out.ndim and divides(vector, out.shape[-1], facts)):
         vector //= 2
     flying = vector * sum(r.tensor.dtype.itemsize for leaf in leaves for r in leaf.reads if r.tensor.ndim >= out.ndim) or VECTOR_BYTES
     code = vector * sum(cost(e) for e in needed(fusion))
@@ -137,9 +137,7 @@ def schedule(script: Script, outputs: Sequence[TensorView], leaves: Sequence[Lea
         mine = [tv for tv in ancestors(fusion, out) if tv in left]
         for tv in mine:
             left.pop(tv)
-        if mine:
-            script.on(out).propagate(mine)
-            script.parallelize_like(out, mine)
+        follow(script, out, mine)
     threads = sum(outputs[0].schedule.ptype(a) in INDICES for a in outputs[0].loop)
     script.comment("vectors; loads before the first use, everything else as deep as it goes")
     if outputs[0].ndim:

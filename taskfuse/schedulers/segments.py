@@ -187,7 +187,8 @@ class _Search:
         expr, use = self.fusion.definition(tv), self.fusion.definition(reader)
         if not isinstance(expr, Pointwise | Select) or not isinstance(use, Pointwise | Select):
             return False
-        return all(is_aligned(r, reader) for r in storage_reads(self.fusion, use) if r.tensor is tv)
+        found = [is_aligned(r, reader) for r in storage_reads(self.fusion, use) if r.tensor is tv]
+        return bool(found) and all(found)
 
     def _pairs(self, pieces: Sequence[Piece]) -> Iterator[tuple[Piece, Piece]]:
         """Pairs that have data in common, those with the most bytes first."""

@@ -13,13 +13,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from taskfuse.ir.fusion import Fusion
-from taskfuse.ir.scalar import is_multiple
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import MemoryType
 from taskfuse.ir.types import ParallelType as P
 from taskfuse.schedule.allocation import allocation
 from taskfuse.schedule.copy import copy_fusion
-from taskfuse.schedulers.elementwise import Leaf, align, ancestors, bind_vectors, needed, refuse, registers, vector_fits, widest, work
+from taskfuse.schedulers.elementwise import Leaf, align, ancestors, bind_vectors, divides, follow, needed, refuse, registers, vector_fits, widest, work
 from taskfuse.schedulers.pointwise import VECTOR_BYTES, check
 from taskfuse.schedulers.schedule import Chosen, Option, Sizes
 from taskfuse.schedulers.script import Script, Spelled
@@ -93,7 +92,7 @@ def _choose(fusion: Fusion, leaves: Sequence[Leaf], tiles: Sequence[Leaf], rows:
     chunk = VECTOR_BYTES // widest(fusion, leaves)
     facts, shape = fusion.facts(), fusion.outputs[0].shape
     vector = turned = chunk
-    while vector > 1 and not is_multiple(shape[-1], vector, facts):
+    while vector > 1 and not divides(vector, shape[-1], facts):
         vector //= 2
     while turned > 1 and not all(vector_fits(fusion, leaf, turned, rows) for leaf in tiles):
         turned //= 2
@@ -110,23 +109,19 @@ def _schedule(script: Script, leaves: Sequence[Leaf], tiles: Sequence[Leaf], row
     script.comment("tiles in Shared memory; neighbors along the rows of one are neighbors in its input")
     for tv in shared:
         script.on(tv).set_memory_type(MemoryType.Shared)
-    left = [e.output for e in needed(fusion) if e.output not in outputs]
-    for out in outputs:
-        blocks = _tiles(script, out, rows, config.tile)
-        mine = [tv for tv in ancestors(fusion, out) if tv in left]
-        if turned := [tv for tv in mine if tv in shared]:
-            script.on(out).propagate(turned)
-            script.parallelize_like(out, turned)
-        _threads(script, out, blocks, config.threads, config.tile // config.vector, config.vector)
-        if straight := [tv for tv in mine if tv not in shared]:
-            script.on(out).propagate(straight)
-            script.parallelize_like(out, straight)
-        left = [tv for tv in left if tv not in mine]
+    left = [e.output for e in needed(fusion) if e.output not in outputs and e.output not in shared]
     blocks = outputs[0].ndim
-    for leaf in tiles:
-        script.on(leaf.tensor).reorder({blocks + 1: blocks})
-        _permute(script, leaf.tensor, VECTOR_BYTES // leaf.tensor.dtype.itemsize)
-        _threads(script, leaf.tensor, blocks, config.threads, config.tile // config.turned, config.turned)
+    for out in outputs:
+        _tiles(script, out, rows, config.tile)
+        _threads(script, out, blocks, config.threads, config.tile // config.vector, config.vector)
+        mine = [tv for tv in ancestors(fusion, out) if tv in left]
+        follow(script, out, mine)
+        left = [tv for tv in left if tv not in mine]
+    for tv in shared:
+        _tiles(script, tv, rows, config.tile)
+        script.on(tv).reorder({blocks + 1: blocks})
+        _permute(script, tv, VECTOR_BYTES // tv.dtype.itemsize)
+        _threads(script, tv, blocks, config.threads, config.tile // config.turned, config.turned)
     script.comment("vectors; what is left as deep as it goes")
     if config.turned > 1:
         for tv in shared:
@@ -140,15 +135,14 @@ def _schedule(script: Script, leaves: Sequence[Leaf], tiles: Sequence[Leaf], row
         script.on(tv).inline_at(blocks)
 
 
-def _tiles(script: Script, out: TensorView, rows: int, tile: int) -> int:
-    """[other axes, row tiles, column tiles: all on blocks | rows, columns]. Returns how many are on blocks."""
+def _tiles(script: Script, out: TensorView, rows: int, tile: int) -> None:
+    """[other axes, row tiles, column tiles: all on blocks | rows, columns]."""
     call, last = script.on(out), out.ndim - 1
     if rows != last - 1:
         call.reorder({rows: last - 1})
     call.split(last, tile).split(last - 1, tile).reorder({last: last + 1})
     for axis in range(last + 1):
         call.bind(axis, P.BIDx)
-    return last + 1
 
 
 def _threads(script: Script, tv: TensorView, blocks: int, threads: int, lanes: int, vector: int) -> None:
