@@ -388,7 +388,7 @@ class TensorView:
         """Compute what ``readers`` read of this tensor in their own loops: a new tensor for each index at which they read.
 
         A new tensor has the iteration space of the readers (the same extents), which read it point by point. Elementwise ancestors are computed
-        again; inputs and reductions are read where they are, and of an input the new tensor is a copy. What nothing reads any more leaves the
+        again; inputs and reductions before this one are read where they are, and of an input the new tensor is a copy. What nothing reads any more leaves the
         fusion. Returns the new tensors, in the order in which they are read.
         """
         return _scheduling().recompute(self, readers)

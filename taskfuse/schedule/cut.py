@@ -82,7 +82,8 @@ def piece(fusion: Fusion, tensors: Sequence[TensorView], name: str) -> Fusion:
         if missing := {a.extent.name for a in tv.logical if isinstance(a.extent, Sym)} & symbols - bound:
             read[tv] = None
             bound |= missing
-    new.dims.update((k, v) for k, v in fusion.dims.items() if k in symbols | bound)
+    symbols |= {s for tv in read for a in tv.logical for s in a.extent.free}
+    new.dims.update((k, v) for k, v in fusion.dims.items() if k in symbols)
     tensors_of: dict[TensorView, TensorView] = {}
     scalars: dict[Scalar, Scalar] = {}
     for tv in fusion.tensors():

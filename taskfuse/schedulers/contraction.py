@@ -181,7 +181,7 @@ def _places(fusion: Fusion, result: TensorView, epilogue: tuple[TensorView, ...]
             position = iteration_position(e)
             if position is None:
                 raise unsupported(fusion, f"{tv.name} reads {read.tensor.name} at {e}", "an epilogue reads each element of the product in its place")
-            found.setdefault(tv, {})[position] = found[read.tensor][axis]
+            found.setdefault(tv, {})[position] = found[read.tensor].get(axis, NOWHERE)
     flowed = set(found)
     for tv, read in reversed(_reads(fusion, epilogue)):
         if read.tensor in flowed or tv not in found:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from math import prod
 
-from taskfuse.ir.expr import Assemble, MathExpr, Pointwise, Select
+from taskfuse.ir.expr import Assemble, MathExpr, Pointwise, Reduction, Select
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.storage import storage_reads
 from taskfuse.ir.tensor import TensorView
@@ -22,6 +22,8 @@ from taskfuse.schedulers.script import Script
 
 SERIAL_US = 0.02
 """Microseconds of a step of a serial reduction. Assumed, not measured: it keeps this scheduler from what others do better."""
+AGAIN_US = 100.0
+"""Added for each reduction that is done again where it is read: two kernels are better, however small the extents that are assumed."""
 SCALAR_BYTES = 4
 
 
@@ -37,7 +39,7 @@ class FallbackConfig:
 
 
 def fallback(fusion: Fusion, config: FallbackConfig | None = None, *, sizes: Mapping[str, int] | None = None) -> Chosen:
-    """Schedule any fusion whose reductions are read, if at all, where their own elements are.
+    """Schedule any fusion, as one kernel; reductions that are read at other points than their own are done again for each.
 
     Args:
         fusion: it is changed.
@@ -45,7 +47,7 @@ def fallback(fusion: Fusion, config: FallbackConfig | None = None, *, sizes: Map
         sizes: values of the fusion's dimensions for the cost model.
 
     Raises:
-        UnsupportedError: the fusion has a schedule, or reads a reduction at other points than its own, or for several outputs.
+        UnsupportedError: the fusion has a schedule, or reads what is put together in scatter form.
     """
     extent = Sizes(fusion, sizes)
     if has_schedule(fusion):
@@ -54,13 +56,14 @@ def fallback(fusion: Fusion, config: FallbackConfig | None = None, *, sizes: Map
     recompute_all(Script(trial), trial)
     _check(trial)
     chosen = config or FallbackConfig()
-    total = work(fusion, extent)
-    steps = max([1.0, *(float(prod(extent(a.extent) for a in e.output.root if a.is_reduction)) for e in needed(fusion))])
-    us = total.us(SCALAR_BYTES) + steps * SERIAL_US
     script = Script(fusion)
     script.comment("each output with what it needs in a nest of its own")
     recompute_all(script, fusion)
+    known = set(fusion.tensors())
     owner = separate(script)
+    steps = max(1.0, *(float(sum(_steps(fusion, tv, extent) for tv, r in owner.items() if r is root)) for root in stored(fusion)))
+    again = sum(isinstance(fusion.definition(tv), Reduction) and tv not in known for tv in owner)
+    us = work(fusion, extent).us(SCALAR_BYTES) + steps * SERIAL_US + again * AGAIN_US
     script.comment("a thread for each element")
     for root in stored(fusion):
         _loops(script, root, chosen.threads)
@@ -74,20 +77,15 @@ def fallback(fusion: Fusion, config: FallbackConfig | None = None, *, sizes: Map
 def _check(fusion: Fusion) -> None:
     if not fusion.outputs:
         raise refuse(fusion, "fallback", "it has no outputs", "fusion.add_output(tensor)")
-    roots = stored(fusion)
     several = "tf.compile makes several kernels"
-    readers: dict[TensorView, set[TensorView]] = {}
-    for root in roots:
+    for root in stored(fusion):
         for reader in (root, *_elementwise(fusion, root)):
             for read in storage_reads(fusion, _definition(fusion, reader)):
-                tv = read.tensor
-                if isinstance(fusion.definition(tv), Assemble):
-                    raise refuse(fusion, "fallback", f"{reader.name} reads {tv.name}, which is put together in scatter form", several)
-                if isinstance(fusion.definition(tv), Pointwise | Select) or tv.is_input:
-                    continue
-                readers.setdefault(tv, set()).add(root)
-                if not is_aligned(read, reader) or len(readers[tv]) > 1 or tv in roots:
-                    raise refuse(fusion, "fallback", f"{reader.name} reads {tv.name} where its threads do not make it", several)
+                expr = fusion.definition(read.tensor)
+                if isinstance(expr, Assemble):
+                    raise refuse(fusion, "fallback", f"{reader.name} reads {read.tensor.name}, which is put together in scatter form", several)
+                if not isinstance(expr, Pointwise | Select | Reduction | None):
+                    raise refuse(fusion, "fallback", f"{reader.name} reads {read.tensor.name}, which cannot be computed again where it is read", several)
 
 
 def _elementwise(fusion: Fusion, root: TensorView) -> Iterator[TensorView]:
@@ -119,13 +117,20 @@ def _separate(script: Script, root: TensorView, roots: tuple[TensorView, ...], o
     stack = [root]
     while stack:
         reader = stack.pop()
-        for tv in dict.fromkeys(r.tensor for r in storage_reads(fusion, _definition(fusion, reader))):
-            if tv.is_input or owner.get(tv) is root:
+        reads = storage_reads(fusion, _definition(fusion, reader))
+        for tv in dict.fromkeys(r.tensor for r in reads):
+            here = all(is_aligned(r, reader) for r in reads if r.tensor is tv)
+            if tv.is_input or (owner.get(tv) is root and tv is not root and here):
                 continue
-            made = script.recompute(tv, [reader]) if tv in owner or tv in roots else (tv,)
+            made = (tv,) if here and tv not in owner and tv not in roots else script.recompute(tv, [reader])
             for new in made:
                 owner[new] = root
                 stack.append(new)
+
+
+def _steps(fusion: Fusion, tv: TensorView, extent: Sizes) -> int:
+    """Serial iterations of a thread."""
+    return prod(extent(a.extent) for a in tv.root if a.is_reduction) if isinstance(fusion.definition(tv), Reduction) else 0
 
 
 def _loops(script: Script, root: TensorView, threads: int) -> None:

@@ -122,6 +122,8 @@ def choose(fusion: Fusion, out: TensorView, leaves: Sequence[Leaf], extent: Size
     along = min(unroll, 1 << (-(-vectors // threads) - 1).bit_length())
     beside = min(THREADS // threads, 1 << (rows - 1).bit_length())
     over = min(unroll // along, 1 << (-(-rows // beside) - 1).bit_length())
+    if first_column(out) > 1 and not all(isinstance(e, Const) for e in out.shape[: first_column(out)]):
+        over = 1  # the rows of a merge of unknown extents are found by division: unrolled, they have no registers of their own
     return PointwiseConfig(vector, threads, beside, along, over)
 
 
