@@ -1,5 +1,6 @@
 """Automatic schedules: proved, equal to NumPy, and the same when their code is pasted; which scheduler takes what, and what it says."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -183,22 +184,22 @@ def test_several_kernels_are_one_function() -> None:
 ARGUMENTS = (array(20, 30), array(30), 2.0)
 
 
-@pytest.mark.parametrize(
-    ("call", "text"),
-    [
-        (lambda run: run.kernel, "kernel 'scores' cannot be launched: it runs 3 kernels, each of which has a kernel\nhelp: use kernels"),
-        (lambda run: run(*ARGUMENTS[:2]), "input 2 of fusion 'scores': 2 arguments given, 3 wanted\nhelp: the arguments are: x, b, a"),
-        (
-            lambda run: run(ARGUMENTS[0], array(31), 2.0),
-            "input 1 of fusion 'scores': dimension 0 of b is M = 30, the array has 31\nnote: M = 30 from dimension 1 of x",
-        ),
-        (
-            lambda run: run(ARGUMENTS[0], ARGUMENTS[1].astype(np.float64), 2.0),
-            "input 1 of fusion 'scores': 'b' has dtype float64, not float32\nhelp: pass it converted to float32",
-        ),
-    ],
-)
-def test_errors_of_several_kernels_name_the_arguments_of_the_call(call: Any, text: str) -> None:
+FAULTS: list[tuple[Callable[[tf.Executable], Any], str]] = [
+    (lambda run: run.kernel, "kernel 'scores' cannot be launched: it runs 3 kernels, each of which has a kernel\nhelp: use kernels"),
+    (lambda run: run(*ARGUMENTS[:2]), "input 2 of fusion 'scores': 2 arguments given, 3 wanted\nhelp: the arguments are: x, b, a"),
+    (
+        lambda run: run(ARGUMENTS[0], array(31), 2.0),
+        "input 1 of fusion 'scores': dimension 0 of b is M = 30, the array has 31\nnote: M = 30 from dimension 1 of x",
+    ),
+    (
+        lambda run: run(ARGUMENTS[0], ARGUMENTS[1].astype(np.float64), 2.0),
+        "input 1 of fusion 'scores': 'b' has dtype float64, not float32\nhelp: pass it converted to float32",
+    ),
+]
+
+
+@pytest.mark.parametrize(("call", "text"), FAULTS)
+def test_errors_of_several_kernels_name_the_arguments_of_the_call(call: Callable[[tf.Executable], Any], text: str) -> None:
     run = tf.compile(softmax(), unsafe=True)
     with pytest.raises(TaskfuseError) as caught:
         call(run)
