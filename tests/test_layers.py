@@ -34,6 +34,8 @@ LAYERS = {
     "testing": 6,
     "cli": 6,
     "executable": 6,
+    "chain": 6,
+    "compiling": 6,
     "kernel_readers": 6,
     "proving": 6,
     "__main__": 6,

@@ -116,7 +116,7 @@ class Fusion:
     ) -> TensorView:
         """A tensor without a definition yet. Its logical domain is ``root`` without reduction axes unless given."""
         # numbers and names follow from what is there already, never from history: a fusion read back from its text goes on alike
-        id = len(self._tensors)
+        id = 1 + next((tv.id for tv in reversed(self._tensors.values())), -1)
         if name is None:
             name = self._free_name("tv", id)
         elif self._is_taken(name):
@@ -144,6 +144,25 @@ class Fusion:
             if tv not in self._uses[read.tensor]:
                 self._uses[read.tensor].append(tv)
         return tv
+
+    def remove_unread(self, tensors: Sequence[TensorView]) -> None:
+        """Take away those of ``tensors`` that nothing reads, then what only they read, and so on; inputs, outputs and what a task claims stay."""
+        stack = list(tensors)
+        while stack:
+            tv = stack.pop()
+            expr = self._definitions.get(tv)
+            if expr is None or self._uses[tv] or tv in self.outputs or tv.task is not None:
+                continue
+            for read in reads(expr):
+                if tv in self._uses[read.tensor]:
+                    self._uses[read.tensor].remove(tv)
+                stack.append(read.tensor)
+            del self._definitions[tv], self._tensors[tv.name], self._uses[tv]
+            self._owner = {x: owner for x, owner in self._owner.items() if x is not tv and owner is not tv}
+            for x in self._tensors.values():
+                x.origin = tv.origin if x.origin is tv else x.origin
+            self._exprs = None
+            self.tasks.changes += 1
 
     @contextmanager
     def call(self) -> Generator[None, None, None]:
@@ -269,6 +288,9 @@ class Fusion:
     def __str__(self) -> str:
         return _readers[0].text(self)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _parsed, (str(self),)
+
     def check(self) -> None:
         """Check the laws of tasks and groups. Raises :class:`TaskError`."""
         self.tasks.check()
@@ -282,6 +304,7 @@ class FusionReaders(Protocol):
     """What modules above this one do with a fusion (bound by ``taskfuse.ir``)."""
 
     def text(self, fusion: Fusion) -> str: ...
+    def parse(self, text: str) -> Fusion: ...
     def evaluate(self, fusion: Fusion, args: tuple[NDArray[Any] | float | int, ...], options: dict[str, Any]) -> tuple[np.ndarray, ...]: ...
 
 
@@ -291,6 +314,10 @@ _readers: list[FusionReaders] = []
 def bind_fusion_readers(readers: FusionReaders) -> None:
     """Plug in the readers; called once, by the package itself."""
     _readers[:] = [readers]
+
+
+def _parsed(text: str) -> Fusion:
+    return _readers[0].parse(text)
 
 
 def shape_text(shape: Sequence[Expr]) -> str:

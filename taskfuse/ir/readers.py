@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from taskfuse.ir.evaluate import evaluate
 from taskfuse.ir.fusion import Fusion, bind_fusion_readers
+from taskfuse.ir.parser import parse_fusion
 from taskfuse.ir.printer import fusion_to_text
 
 
@@ -18,6 +19,10 @@ class Readers:
     def text(self, fusion: Fusion) -> str:
         """:func:`taskfuse.ir.printer.fusion_to_text`."""
         return fusion_to_text(fusion)
+
+    def parse(self, text: str) -> Fusion:
+        """:func:`taskfuse.ir.parser.parse_fusion`."""
+        return parse_fusion(text)
 
     def evaluate(self, fusion: Fusion, args: tuple[NDArray[Any] | float | int, ...], options: dict[str, Any]) -> tuple[np.ndarray, ...]:
         """:func:`taskfuse.ir.evaluate.evaluate`."""

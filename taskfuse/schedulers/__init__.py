@@ -1,7 +1,32 @@
 """Schedulers: calls that schedule a fusion of a kind, and say why so."""
 
+from taskfuse.schedulers.auto import SCHEDULERS, AutoSchedule, auto
+from taskfuse.schedulers.cat import CatConfig, Form, cat
 from taskfuse.schedulers.config import MatmulConfig, MatmulKind
+from taskfuse.schedulers.fallback import FallbackConfig, fallback
 from taskfuse.schedulers.matmul import MatmulSchedule, matmul
+from taskfuse.schedulers.pointwise import PointwiseConfig, pointwise
+from taskfuse.schedulers.transpose import TransposeConfig, transpose
 from taskfuse.schedulers.tuning import Trial, Tuned, tune
 
-__all__ = ["MatmulConfig", "MatmulKind", "MatmulSchedule", "Trial", "Tuned", "matmul", "tune"]
+__all__ = [
+    "SCHEDULERS",
+    "AutoSchedule",
+    "CatConfig",
+    "FallbackConfig",
+    "Form",
+    "MatmulConfig",
+    "MatmulKind",
+    "MatmulSchedule",
+    "PointwiseConfig",
+    "TransposeConfig",
+    "Trial",
+    "Tuned",
+    "auto",
+    "cat",
+    "fallback",
+    "matmul",
+    "pointwise",
+    "transpose",
+    "tune",
+]
