@@ -154,6 +154,7 @@ from taskfuse.schedule import layouts
 from taskfuse.schedule.allocation import AllocationBuilder, allocation
 from taskfuse.schedule.copy import copy_fusion
 from taskfuse.schedule.propagate import parallelize_like
+from taskfuse.schedulers.horizontal import horizontal, horizontal_gain
 from taskfuse.sim import Scheduler
 from taskfuse.version import VERSION
 
@@ -240,6 +241,8 @@ __all__ = [
     "gelu",
     "gelu_tanh",
     "gt",
+    "horizontal",
+    "horizontal_gain",
     "hypot",
     "int8",
     "int16",

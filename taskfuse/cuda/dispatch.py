@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 from taskfuse.ir.scalar import TRUE, ZERO, And, Compare, CompareOp, Expr, Facts, lt, prove, simplify, sym
 from taskfuse.ir.types import INDEX_TYPES
@@ -38,7 +39,7 @@ def halved(stmt: If, facts: Facts) -> Cut | None:
         index = sym(ptype.index_name)
         arms = [_range(b.cond, index) for b in stmt.branches]
         known = [arm for arm in arms if arm is not None]
-        if len(known) == len(arms) and all(simplify(a[1] - b[0], facts) is ZERO for a, b in zip(known, known[1:], strict=False)):
+        if len(known) == len(arms) and all(simplify(a[1] - b[0], facts) is ZERO for a, b in pairwise(known)):
             tree = _tree(stmt.branches, known, index, facts, known[0][0] is ZERO, prove(lt(index, known[-1][1]), facts))
             assert isinstance(tree, Cut)
             return tree

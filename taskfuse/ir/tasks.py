@@ -294,9 +294,7 @@ class TaskTree:
         if node.parent is not None and node in node.parent.members:
             node.parent.members.remove(node)
 
-    def adopt(
-        self, other: TaskTree, tensors: Mapping[TensorView, TensorView], axis: Callable[[Axis], Axis], names: Mapping[str, str]
-    ) -> dict[Node, Node]:
+    def adopt(self, other: TaskTree, tensors: Mapping[TensorView, TensorView], axis: Callable[[Axis], Axis], names: Mapping[str, str]) -> dict[Node, Node]:
         """Add a copy of another fusion's tree below the root. Nothing is checked: the other tree was. Returns its nodes -> their copies.
 
         Args:

@@ -52,20 +52,18 @@ def horizontal(
     joined = _Join(fusions, name, tuple(shared)).run()
     if not force:
         expected = gain(joined.members, joined.values, sizes, joined.fusion)
-        if expected.us <= 0:
+        if not expected.pays:
             raise FusionError(
                 fusion=name,
-                reason=f"side by side its members are expected to take {-expected.us:.1f} us more than one after another",
+                reason="side by side its members are not expected to be faster than one after another",
                 notes=tuple(expected.explain().splitlines()),
-                help="leave out the member that costs the others most, give it a schedule with fewer threads, registers or bytes of Shared memory, or force=True",
+                help="leave out the member that costs the others most, give it fewer threads, registers or bytes of Shared memory, or force=True",
                 location=caller(),
             )
     return joined.fusion
 
 
-def horizontal_gain(
-    fusions: Sequence[Fusion], *, name: str = "horizontal", shared: Iterable[str] = (), sizes: Mapping[str, int] | None = None
-) -> Gain:
+def horizontal_gain(fusions: Sequence[Fusion], *, name: str = "horizontal", shared: Iterable[str] = (), sizes: Mapping[str, int] | None = None) -> Gain:
     """What :func:`horizontal` expects of the same arguments: microseconds alone and side by side, and why. Raises as it does, but for no gain."""
     joined = _Join(fusions, name, tuple(shared)).run()
     return gain(joined.members, joined.values, sizes, joined.fusion)
@@ -186,7 +184,9 @@ class _Join:
                 limits = [m for m in (known.max, dim.max) if m is not None]
                 joint = Dim(name, max(known.min, dim.min), min(limits, default=None), lcm(known.multiple_of, dim.multiple_of))
                 if joint.max is not None and joint.max < joint.min:
-                    raise self._error(f"no value of {name} suits all fusions", "share no dimension that they know different facts of", (str(known), f"{member}: {dim}"))
+                    raise self._error(
+                        f"no value of {name} suits all fusions", "share no dimension that they know different facts of", (str(known), f"{member}: {dim}")
+                    )
                 self.fusion.dims[name] = joint
             case Const(value=value) if value < dim.min or (dim.max is not None and value > dim.max) or value % dim.multiple_of:
                 raise self._error(f"{dim.name} of {member} is {value} by a shared input", "share no input whose extents it does not take", (str(dim),))
