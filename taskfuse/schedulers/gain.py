@@ -33,8 +33,8 @@ OPS_PER_CYCLE = 128
 """Elementwise operations of a multiprocessor: a lane of its four times 32 each (CUDA C++ Programming Guide, "Arithmetic Instructions")."""
 TENSOR_BYTES_PER_CYCLE = 4096
 """Multiply-adds of the tensor cores of a multiprocessor, times the bytes of an operand (NVIDIA H100 white paper: 989 TFLOP/s of bf16 at 1830 MHz)."""
-BASE_REGISTERS = 32
-"""Of a thread, beside those that hold its Local tensors: addresses, indices, what is in flight."""
+BASE_REGISTERS = 24
+"""Of a thread, beside those that hold its largest Local tensor: addresses, indices, what is in flight."""
 MOST_REGISTERS = 255
 """Of a thread (CUDA C++ Programming Guide, "Compute Capabilities")."""
 
@@ -204,9 +204,9 @@ def _joint(name: str, loads: Sequence[Load]) -> Load:
 
 
 def _registers(kernel: Kernel) -> int:
-    """Registers of a thread, estimated: those that hold Local tensors, and :data:`BASE_REGISTERS`."""
-    words = sum(-(-size.value * b.dtype.bits // 32) for b in kernel.buffers if b.memory is MemoryType.Local and isinstance(size := _elements(b), Const))
-    return min(BASE_REGISTERS + words, MOST_REGISTERS)
+    """Registers of a thread, estimated: those that hold the largest Local tensor, and :data:`BASE_REGISTERS`."""
+    words = (-(-size.value * b.dtype.bits // 32) for b in kernel.buffers if b.memory is MemoryType.Local and isinstance(size := _elements(b), Const))
+    return min(BASE_REGISTERS + max(words, default=0), MOST_REGISTERS)
 
 
 def _elements(b: Buffer) -> Expr:
