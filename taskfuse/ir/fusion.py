@@ -6,6 +6,7 @@ from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar, Token
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol, Self
 
 import numpy as np
@@ -269,6 +270,10 @@ class Fusion:
     def __str__(self) -> str:
         return _readers[0].text(self)
 
+    def draw(self, path: str | Path) -> None:
+        """Write the graph to an SVG file: tensors in the boxes of their tasks and groups, an edge from each to its readers."""
+        Path(path).write_text(_readers[0].picture(self), encoding="utf-8")
+
     def check(self) -> None:
         """Check the laws of tasks and groups. Raises :class:`TaskError`."""
         self.tasks.check()
@@ -282,6 +287,7 @@ class FusionReaders(Protocol):
     """What modules above this one do with a fusion (bound by ``taskfuse.ir``)."""
 
     def text(self, fusion: Fusion) -> str: ...
+    def picture(self, fusion: Fusion) -> str: ...
     def evaluate(self, fusion: Fusion, args: tuple[NDArray[Any] | float | int, ...], options: dict[str, Any]) -> tuple[np.ndarray, ...]: ...
 
 
