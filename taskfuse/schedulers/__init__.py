@@ -1,6 +1,10 @@
 """Schedulers: calls that schedule a fusion of a kind, and say why so."""
 
+from taskfuse.ir.fusion import bind_partitioner
 from taskfuse.schedulers.config import MatmulConfig
 from taskfuse.schedulers.matmul import MatmulSchedule, matmul
+from taskfuse.schedulers.propose import partition
 
 __all__ = ["MatmulConfig", "MatmulSchedule", "matmul"]
+
+bind_partitioner(partition)
