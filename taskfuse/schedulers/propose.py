@@ -6,7 +6,8 @@ A set of tensors without a path that leaves it and comes back is one body, or is
 - an expression that reads different tensors at different points, behind those that make them: *vertical*, with these side by side;
 - a reduction that reads its operands many times, behind what brings them: *vertical*, with all that follows in turn in the consuming role.
 
-So the laws of tasks and groups hold by construction. A cut is proposed unless it is expected to cost time.
+So the laws of tasks and groups hold by construction. Parts without dependencies are always cut apart; roles, which wait for each other and hand data on
+through Shared memory, where they are expected to save time.
 """
 
 from __future__ import annotations
@@ -16,13 +17,15 @@ from math import prod
 
 from taskfuse.errors import TaskError
 from taskfuse.ir.connectivity import components
-from taskfuse.ir.expr import MathExpr, Reduction
+from taskfuse.ir.elementwise import DTypeRule
+from taskfuse.ir.expr import MathExpr, Pointwise, Reduction
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.scalar import TRUE
 from taskfuse.ir.storage import storage_reads
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import ParallelType
 from taskfuse.location import caller
+from taskfuse.schedulers.cost import SHARED_BYTES_PER_CYCLE
 from taskfuse.schedulers.gain import BUSY_THREADS, OPS_PER_CYCLE, TENSOR_BYTES_PER_CYCLE
 from taskfuse.schedulers.machine import CLOCK_MHZ, DRAM_BYTES_PER_US, SMS
 from taskfuse.schedulers.partition import Body, Cut, Part, Partition, Refused
@@ -34,8 +37,10 @@ LEVELS = (ParallelType.TIDy, ParallelType.TIDz)
 """Of groups on threads within each other, from the innermost on; ``TIDx`` is left to the axes of tensors."""
 LEAST_REUSE = 16
 """How often each element of an operand is read where a role of its own is to bring it: rows, or columns, of the smallest tile."""
-SHARED_BYTES_PER_CYCLE = 128
-"""One access of a multiprocessor to Shared memory, 32 banks of 4 bytes."""
+FUNCTION_OPS = 16
+"""Instructions of a function that is no arithmetic, such as an exponential."""
+PAYS = 1.05
+"""How much faster roles are expected to be where they are proposed."""
 INDEPENDENT = "parts that do not depend on each other"
 
 
@@ -104,16 +109,18 @@ class _Proposal:
         for tv in tensors:
             sources = {r.tensor for r in self.reads[tv] if r.valid is not TRUE}
             needs = self._needing(tv, tensors)
-            before, behind = tuple(t for t in tensors if t not in needs), tuple(t for t in tensors if t in needs)
+            before = tuple(t for t in tensors if t not in needs)
             edges = [(r.tensor, t) for t in before for r in self.reads[t] if r.tensor in before]
-            parts = [tuple(p) for p in components(before, edges)]
-            if len(parts) < 2 or not all(sources & set(p) for p in parts):
+            parts = [tuple(p) for p in components(before, edges) if sources & set(p)]
+            if len(parts) < 2:
                 continue
+            before = tuple(t for p in parts for t in p)
+            behind = tuple(t for t in tensors if t not in before)
             why = f"{tv.name} reads {len(parts)} parts at different points, where one body would compute all of them"
-            whole = self._us(tensors, ops=self._points(tv) * len(before) + self._ops(behind))
+            everywhere = sum(self._points(tv) * self._cost(t) for t in before)
+            whole = self._us(tensors, ops=everywhere + self._ops(behind))
             apart = self._us(tensors, shared=2 * sum(map(self._bytes, sources & set(before))))
-            if apart > whole:
-                self.refused.append(Refused(why, whole, apart))
+            if not self._pays(why, whole, apart):
                 continue
             members = tuple(self._cut(p) for p in parts)
             inner = self._group(members, f"{len(parts)} {INDEPENDENT}", sum(map(self._us, parts)), self._us(before), _next(members))
@@ -138,6 +145,8 @@ class _Proposal:
             loads = tuple(t for t in operands if t.is_input and all(reader in tensors for reader in self._readers(t)))
             if not before and not loads:
                 continue
+            if not self._pays(why, load + math, max(load, math)):
+                continue
             producer = self._body("load", before, loads)
             consumer: Part = self._body("math", (tv,))
             if after:
@@ -146,6 +155,13 @@ class _Proposal:
                 consumer = self._group(both, f"{tv.name} stays in registers for what reads it", math + rest, math + rest, None)
             return self._group((producer, consumer), why, load + math, max(load, math), _next((producer, consumer)))
         return None
+
+    def _pays(self, why: str, whole: float, parts: float) -> bool:
+        """Whether roles are worth it; noted if not."""
+        if whole >= PAYS * parts:
+            return True
+        self.refused.append(Refused(why, whole, parts))
+        return False
 
     def _readers(self, tv: TensorView) -> list[TensorView]:
         """The computed tensors that read ``tv``; they all would read its copy."""
@@ -174,8 +190,13 @@ class _Proposal:
     def _bytes(self, tv: TensorView) -> int:
         return self._size(tv) * tv.dtype.itemsize
 
+    def _cost(self, tv: TensorView) -> int:
+        """Instructions of one point of its expression."""
+        expr = self.exprs[tv]
+        return FUNCTION_OPS if isinstance(expr, Pointwise) and expr.op.rule in (DTypeRule.FLOAT, DTypeRule.DIVIDE) else 1
+
     def _ops(self, tensors: Iterable[TensorView]) -> int:
-        return sum(map(self._points, tensors))
+        return sum(self._points(tv) * self._cost(tv) for tv in tensors)
 
     def _threads(self, tensors: Sequence[TensorView]) -> int:
         """Points that can be computed at once: those of the largest result."""
@@ -187,7 +208,7 @@ class _Proposal:
         """Microseconds of one body, or of parts that run at once: the most of what its bytes take in DRAM and in Shared memory, and its operations.
 
         Args:
-            ops: elementwise operations; the points of ``tensors`` if ``None``.
+            ops: instructions; those of ``tensors`` at their points if ``None``.
             shared: bytes that go through Shared memory.
             threads: that are at work; the points of the largest tensor if ``None``.
             inputs: that are read; those of ``tensors`` if ``None``.
