@@ -73,7 +73,8 @@ SWIZZLES: Final = {0: 0, 32: 1, 64: 2, 128: 3}
 """CUtensorMapSwizzle by bytes."""
 L2_PROMOTION_128B: Final = 2  # CUtensorMapL2promotion
 POINTER_DEVICE_ORDINAL: Final = 9  # CUpointer_attribute
-EVENT_DISABLE_TIMING: Final = 2  # CUevent_flags
+EVENT_DEFAULT, EVENT_DISABLE_TIMING = 0, 2  # CUevent_flags
+CAPTURE_RELAXED: Final = 2  # CUstreamCaptureMode: what other threads and streams do does not matter
 MEMHOSTALLOC_PORTABLE, MEMHOSTALLOC_DEVICEMAP = 1, 2
 
 _int, _uint, _size, _pointer, _text = ctypes.c_int, ctypes.c_uint, ctypes.c_size_t, ctypes.c_void_p, ctypes.c_char_p
@@ -113,7 +114,15 @@ _PROTOTYPES: Final[dict[str, tuple[type[Any], ...]]] = {
     "cuStreamIsCapturing": (_pointer, _pointer),
     "cuEventCreate": (_pointer, _uint),
     "cuEventRecord": (_pointer, _pointer),
+    "cuEventSynchronize": (_pointer,),
+    "cuEventElapsedTime": (_pointer, _pointer, _pointer),
     "cuEventDestroy_v2": (_pointer,),
+    "cuStreamBeginCapture_v2": (_pointer, _int),
+    "cuStreamEndCapture": (_pointer, _pointer),
+    "cuGraphInstantiateWithFlags": (_pointer, _pointer, ctypes.c_ulonglong),
+    "cuGraphDestroy": (_pointer,),
+    "cuGraphLaunch": (_pointer, _pointer),
+    "cuGraphExecDestroy": (_pointer,),
 }
 """The types of the parameters of the calls, all of which return a CUresult. Handles, and addresses on the GPU, are pointers."""
 
@@ -369,6 +378,41 @@ class Driver:
         self._call("cuStreamIsCapturing", stream, ctypes.byref(found))
         return found.value != 0
 
+    # -- graphs and time ------------------------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def captured(self, stream: int, record: Callable[[], object]) -> Generator[int]:
+        """A CUDA graph, ready to be replayed, of what ``record`` gives ``stream``, which is no default stream."""
+        self._call("cuStreamBeginCapture_v2", stream, CAPTURE_RELAXED)
+        try:
+            record()
+        finally:
+            graph = self._handle_behind("cuStreamEndCapture", stream)
+        try:
+            ready = self._handle("cuGraphInstantiateWithFlags", graph, 0)
+        finally:
+            self._call("cuGraphDestroy", graph)
+        try:
+            yield ready
+        finally:
+            self._call("cuGraphExecDestroy", ready)
+
+    def replay(self, graph: int, stream: int) -> float:
+        """Run ``graph`` in ``stream``, wait for it, and return how long it took, in microseconds."""
+        start = self._handle("cuEventCreate", EVENT_DEFAULT)
+        end = self._handle("cuEventCreate", EVENT_DEFAULT)
+        try:
+            self._call("cuEventRecord", start, stream)
+            self._call("cuGraphLaunch", graph, stream)
+            self._call("cuEventRecord", end, stream)
+            self._call("cuEventSynchronize", end)
+            found = ctypes.c_float()
+            self._call("cuEventElapsedTime", ctypes.byref(found), start, end)
+        finally:
+            self._call("cuEventDestroy_v2", start)
+            self._call("cuEventDestroy_v2", end)
+        return found.value * 1e3
+
     # -- errors ---------------------------------------------------------------------------------------------------------------------------
 
     def error(self, code: int, what: str, notes: tuple[str, ...] = (), help: str | None = None) -> CudaError:
@@ -386,6 +430,12 @@ class Driver:
         found = _int()
         self._call(name, ctypes.byref(found), *args)
         return found.value
+
+    def _handle_behind(self, name: str, *args: object) -> int:
+        """The handle that a call stores where its last parameter says."""
+        found = _pointer()
+        self._call(name, *args, ctypes.byref(found))
+        return found.value or 0
 
     def _handle(self, name: str, *args: object) -> int:
         """The handle or address that a call stores where its first parameter says; 0: none."""

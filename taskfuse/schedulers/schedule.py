@@ -7,7 +7,7 @@ A scheduler is a function ``scheduler(fusion, config=None, *, sizes=None)``. It 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from taskfuse.errors import UnsupportedError
@@ -19,8 +19,32 @@ ASSUMED = 4096
 """The extent that cost models assume where nothing is known."""
 
 
+class Candidate(Protocol):
+    """Parameters that a scheduler could take."""
+
+    @property
+    def config(self) -> object:
+        """They: a frozen dataclass, whose ``repr`` tells it from all others."""
+        ...
+
+    @property
+    def us(self) -> float:
+        """Microseconds that the cost model expects."""
+        ...
+
+
 class Schedule(Protocol):
     """What a scheduler did."""
+
+    @property
+    def config(self) -> object:
+        """Its parameters."""
+        ...
+
+    @property
+    def alternatives(self) -> Sequence[Candidate]:
+        """All parameters that it chose from, the fastest by the cost model first."""
+        ...
 
     @property
     def scheduler(self) -> str:
