@@ -180,6 +180,7 @@ from taskfuse.schedule.allocation import AllocationBuilder, allocation
 from taskfuse.schedule.copy import copy_fusion
 from taskfuse.schedule.cut import Cut, cut
 from taskfuse.schedule.propagate import parallelize_like
+from taskfuse.schedulers.horizontal import horizontal, horizontal_gain
 from taskfuse.sim import Scheduler
 from taskfuse.version import VERSION
 
@@ -279,6 +280,8 @@ __all__ = [
     "gelu",
     "gelu_tanh",
     "gt",
+    "horizontal",
+    "horizontal_gain",
     "hypot",
     "index_add",
     "int8",

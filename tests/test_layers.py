@@ -18,6 +18,7 @@ LAYERS = {
     "options": 0,
     "dtypes": 0,
     "dump": 0,
+    "svg": 0,
     "version": 0,
     "ir": 1,
     "ops": 1,

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar, Token
 from dataclasses import dataclass
-from typing import Any, Protocol, Self
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +20,9 @@ from taskfuse.ir.scalar import Expr, Facts
 from taskfuse.ir.tasks import Group, Node, Task, TaskTree
 from taskfuse.ir.tensor import Scalar, TensorView, scheduling
 from taskfuse.location import Location, caller
+
+if TYPE_CHECKING:
+    from taskfuse.schedulers.partition import Partition
 
 _current: ContextVar[Fusion | None] = ContextVar("taskfuse_fusion", default=None)
 
@@ -291,6 +295,22 @@ class Fusion:
     def __reduce__(self) -> tuple[Any, ...]:
         return _parsed, (str(self),)
 
+    def draw(self, path: str | Path) -> None:
+        """Write the graph to an SVG file: tensors in the boxes of their tasks and groups, an edge from each to its readers."""
+        Path(path).write_text(_readers[0].picture(self), encoding="utf-8")
+
+    def partition(self, sizes: Mapping[str, int] | None = None) -> Partition:
+        """Propose tasks and groups, with the estimate behind each cut: ``explain()`` shows them, ``code`` is Python, ``apply()`` makes them.
+
+        Args:
+            sizes: values of dimensions for the estimate; 4096, within what is known, where there is none.
+
+        Raises:
+            TaskError: there are tasks already, or nothing is computed.
+            UnsupportedError: ``sizes`` names what is no dimension.
+        """
+        return _partitioner[0](self, sizes)
+
     def check(self) -> None:
         """Check the laws of tasks and groups. Raises :class:`TaskError`."""
         self.tasks.check()
@@ -305,6 +325,7 @@ class FusionReaders(Protocol):
 
     def text(self, fusion: Fusion) -> str: ...
     def parse(self, text: str) -> Fusion: ...
+    def picture(self, fusion: Fusion) -> str: ...
     def evaluate(self, fusion: Fusion, args: tuple[NDArray[Any] | float | int, ...], options: dict[str, Any]) -> tuple[np.ndarray, ...]: ...
 
 
@@ -318,6 +339,14 @@ def bind_fusion_readers(readers: FusionReaders) -> None:
 
 def _parsed(text: str) -> Fusion:
     return _readers[0].parse(text)
+
+
+_partitioner: list[Callable[[Fusion, Mapping[str, int] | None], Partition]] = []
+
+
+def bind_partitioner(propose: Callable[[Fusion, Mapping[str, int] | None], Partition]) -> None:
+    """Plug in what proposes tasks and groups; called once, by the package itself."""
+    _partitioner[:] = [propose]
 
 
 def shape_text(shape: Sequence[Expr]) -> str:

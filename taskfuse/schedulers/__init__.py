@@ -1,11 +1,13 @@
 """Schedulers: calls that schedule a fusion of a kind, and say why so."""
 
+from taskfuse.ir.fusion import bind_partitioner
 from taskfuse.schedulers.auto import SCHEDULERS, AutoSchedule, auto
 from taskfuse.schedulers.cat import CatConfig, Form, cat
 from taskfuse.schedulers.config import MatmulConfig, MatmulKind
 from taskfuse.schedulers.fallback import FallbackConfig, fallback
 from taskfuse.schedulers.matmul import MatmulSchedule, matmul
 from taskfuse.schedulers.pointwise import PointwiseConfig, pointwise
+from taskfuse.schedulers.propose import partition
 from taskfuse.schedulers.transpose import TransposeConfig, transpose
 from taskfuse.schedulers.tuning import Trial, Tuned, tune
 
@@ -30,3 +32,5 @@ __all__ = [
     "transpose",
     "tune",
 ]
+
+bind_partitioner(partition)
