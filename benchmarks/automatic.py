@@ -65,6 +65,45 @@ def torch_silu(x: Any, gate: Any, bias: Any) -> Any:
     return gated(torch.nn.functional.silu(x), gate, bias)
 
 
+def scaled(x: Any, scale: Any) -> Any:
+    """Rows by factors."""
+    return x * scale + 1
+
+
+def tf_transpose(x: Any) -> Any:
+    """In taskfuse."""
+    return tf.copy(x.T)
+
+
+def torch_transpose(x: Any) -> Any:
+    """In torch."""
+    return x.T.contiguous()
+
+
+def add_transposed(x: Any, y: Any) -> Any:
+    """A sum of two inputs, contiguous along different axes."""
+    return x + y.T
+
+
+def tf_heads(x: Any) -> Any:
+    """In taskfuse."""
+    return tf.copy(x.permute(0, 2, 3, 1))
+
+
+def torch_heads(x: Any) -> Any:
+    """In torch."""
+    return x.permute(0, 2, 3, 1).contiguous()
+
+
+def joined(ns: Any) -> Callable[[Any, Any], Any]:
+    """A function of two inputs side by side."""
+
+    def math(x: Any, y: Any) -> Any:
+        return ns.relu(ns.cat([x, y], 1))
+
+    return math
+
+
 N = 8192
 CASES = (
     Case("founding", tf.float32, [(N, N)], founding(tf), founding(torch)),
@@ -73,19 +112,13 @@ CASES = (
     Case("exp", tf.bfloat16, [(N, N)], tf.exp, torch.exp),
     Case("silu gate bias", tf.float32, [(N, N), (N, N), (N,)], tf_silu, torch_silu),
     Case("silu gate bias", tf.bfloat16, [(N, N), (N, N), (N,)], tf_silu, torch_silu),
-    Case("row scale", tf.float32, [(N, N), (N, 1)], lambda x, s: x * s + 1, lambda x, s: x * s + 1),
+    Case("row scale", tf.float32, [(N, N), (N, 1)], scaled, scaled),
     Case("odd rows", tf.float32, [(N, 4095)], tf.exp, torch.exp),
-    Case("transpose", tf.float32, [(N, N)], lambda x: tf.copy(x.T), lambda x: x.T.contiguous()),
-    Case("transpose", tf.bfloat16, [(N, N)], lambda x: tf.copy(x.T), lambda x: x.T.contiguous()),
-    Case("add transposed", tf.float32, [(N, N), (N, N)], lambda x, y: x + y.T, lambda x, y: x + y.T),
-    Case(
-        "heads",
-        tf.bfloat16,
-        [(8, 2048, 32, 128)],
-        lambda x: tf.copy(x.permute(0, 2, 3, 1)),
-        lambda x: x.permute(0, 2, 3, 1).contiguous(),
-    ),
-    Case("cat of inputs", tf.float32, [(N, 4096), (N, 4096)], lambda x, y: tf.relu(tf.cat([x, y], 1)), lambda x, y: torch.relu(torch.cat([x, y], 1))),
+    Case("transpose", tf.float32, [(N, N)], tf_transpose, torch_transpose),
+    Case("transpose", tf.bfloat16, [(N, N)], tf_transpose, torch_transpose),
+    Case("add transposed", tf.float32, [(N, N), (N, N)], add_transposed, add_transposed),
+    Case("heads", tf.bfloat16, [(8, 2048, 32, 128)], tf_heads, torch_heads),
+    Case("cat of inputs", tf.float32, [(N, 4096), (N, 4096)], joined(tf), joined(torch)),
 )
 
 

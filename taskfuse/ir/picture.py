@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from taskfuse.ir.assignment import assign
-from taskfuse.ir.expr import Assemble, MathExpr, Pointwise, Reduction, Select, View
+from taskfuse.ir.expr import Assemble, Gather, MathExpr, Pointwise, Reduction, Scan, Select, View
 from taskfuse.ir.fusion import Fusion, shape_text
 from taskfuse.ir.layout import Box, arrange, route
 from taskfuse.ir.storage import storage_reads
@@ -165,3 +165,7 @@ def _operation(expr: MathExpr) -> str:
             return expr.label
         case Assemble():
             return "assemble"
+        case Gather():
+            return "gather"
+        case Scan():
+            return f"scan {expr.combine.name}"
