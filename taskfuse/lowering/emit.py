@@ -134,4 +134,5 @@ class Emitter:
             body=in_grid((*head, *cursors, *body, *tail), cluster),
             cluster=cluster,
             semaphores=tuple(semaphores),
+            residents=fusion.residents,
         )

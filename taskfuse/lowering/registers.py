@@ -65,7 +65,7 @@ class Registers:
                 if scope.node.budget:
                     scope.body.insert(0, PSync((SetMaxNReg(scope.node.budget),)))
             return
-        at_launch = launch_registers(threads.value)
+        at_launch = launch_registers(threads.value * self.regions.fusion.residents)
         groups = threads.value // WARPGROUP
         chosen = self._choose(at_launch * groups - at_launch * (groups - sum(n for _, n in self._roles)))
         given = [(scope.node, scope.node.budget or chosen[scope.node], n) for scope, n in self._roles]

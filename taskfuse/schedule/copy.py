@@ -16,6 +16,7 @@ def copy_fusion(fusion: Fusion) -> tuple[Fusion, dict[TensorView, TensorView]]:
     """
     new = Fusion(fusion.name)
     new.dims.update(fusion.dims)
+    new.residents = fusion.residents
     scalars: dict[Scalar, Scalar] = {}
     for scalar in fusion.scalars:
         scalars[scalar] = new.add_scalar(scalar.name, scalar.dtype)

@@ -2,6 +2,10 @@
 
 from taskfuse.schedulers.config import MatmulConfig
 from taskfuse.schedulers.matmul import MatmulSchedule, matmul
+from taskfuse.schedulers.normalization import normalization
+from taskfuse.schedulers.phases import Keep
+from taskfuse.schedulers.reduction import RowSchedule, reduction
+from taskfuse.schedulers.rows import RowConfig
 from taskfuse.schedulers.tuning import Trial, Tuned, tune
 
-__all__ = ["MatmulConfig", "MatmulSchedule", "Trial", "Tuned", "matmul", "tune"]
+__all__ = ["Keep", "MatmulConfig", "MatmulSchedule", "RowConfig", "RowSchedule", "Trial", "Tuned", "matmul", "normalization", "reduction", "tune"]

@@ -63,6 +63,25 @@ class Script:
         self._write(f"{made.name} = {receiver}.{method}()")
         return made
 
+    def duplicate(self, tv: TensorView, readers: Sequence[TensorView]) -> TensorView:
+        """:meth:`TensorView.duplicate`."""
+        call = f"{self.on(tv).name}.duplicate({self.spell(list(readers))})"
+        made = tv.duplicate(readers)
+        self._known.add(made.name)
+        self._write(f"{made.name} = {call}")
+        return made
+
+    def inline_most(self, tensors: Sequence[TensorView]) -> None:
+        """:meth:`Fusion.inline_most`."""
+        text = f"fusion.inline_most({self.spell(list(tensors))})"
+        self.fusion.inline_most(tensors)
+        self._write(text)
+
+    def resident_blocks(self, count: int) -> None:
+        """:meth:`Fusion.resident_blocks`."""
+        self.fusion.resident_blocks(count)
+        self._write(f"fusion.resident_blocks({count})")
+
     def parallelize_like(self, ref: TensorView, targets: Sequence[TensorView]) -> None:
         """:func:`taskfuse.parallelize_like`."""
         text = f"tf.parallelize_like({self.spell(ref)}, {self.spell(list(targets))})"
