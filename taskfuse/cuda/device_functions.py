@@ -157,16 +157,31 @@ __device__ __forceinline__ T lerp(T a, T b, T t) {
   return a + t * (b - a);
 }
 
-// 1 / (1 + exp(-x)), by an exponential that does not overflow
-template <typename T>
-__device__ __forceinline__ T sigmoid(T x) {
-  const T e = exp(-fabs(x));
-  return (x < 0 ? e : (T)1) / (1 + e);
+// 1 / d for 1 <= d <= 2, where rcp.approx is off by 1 ulp at most (PTX ISA, "rcp"): one step of Newton leaves little more than a half,
+// without the branch that a division takes for subnormal and huge numbers
+__device__ __forceinline__ float reciprocal_from_1_to_2(float d) {
+  float r;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(d));
+  return fmaf(r, fmaf(-d, r, 1), r);
 }
 
-template <typename T>
-__device__ __forceinline__ T silu(T x) {
-  return x * sigmoid<T>(x);
+// 1 / (1 + exp(-x)), by an exponential that does not overflow
+__device__ __forceinline__ float sigmoid(float x) {
+  const float e = expf(-fabsf(x));
+  return (x < 0 ? e : 1.0f) * reciprocal_from_1_to_2(1 + e);
+}
+
+__device__ __forceinline__ double double_sigmoid(double x) {
+  const double e = exp(-fabs(x));
+  return (x < 0 ? e : 1.0) / (1 + e);
+}
+
+__device__ __forceinline__ float silu(float x) {
+  return x * sigmoid(x);
+}
+
+__device__ __forceinline__ double double_silu(double x) {
+  return x * double_sigmoid(x);
 }
 
 // normcdf(x) is (1 + erf(x / sqrt(2))) / 2, without the cancellation for negative x
@@ -179,10 +194,14 @@ __device__ __forceinline__ double double_gelu(double x) {
 }
 
 // sigmoid(2 u) is (1 + tanh(u)) / 2, without the cancellation for negative u
-template <typename T>
-__device__ __forceinline__ T gelu_tanh(T x) {
-  const T u = (T)0.7978845608028654 * (x + (T)0.044715 * x * x * x);
-  return x * sigmoid<T>(2 * u);
+__device__ __forceinline__ float gelu_tanh(float x) {
+  const float u = 0.7978845608028654f * (x + 0.044715f * x * x * x);
+  return x * sigmoid(2 * u);
+}
+
+__device__ __forceinline__ double double_gelu_tanh(double x) {
+  const double u = 0.7978845608028654 * (x + 0.044715 * x * x * x);
+  return x * double_sigmoid(2 * u);
 }
 """
 

@@ -128,11 +128,11 @@ _ROWS: dict[str, Row] = {
     # error function and activations
     "erf": _library("erf"),
     "erfc": _library("erfc"),
-    "sigmoid": Row("sigmoid<{T}>({0})", "sigmoid<{T}>({0})", fast="fast_sigmoid({0})"),
+    "sigmoid": Row("sigmoid({0})", "double_sigmoid({0})", fast="fast_sigmoid({0})"),
     "relu": Row("maximum_or_nan({0}, 0.0f)", "double_maximum_or_nan({0}, 0.0)", "greater<{T}>({0}, 0)", "{0}"),
     "gelu": Row("gelu({0})", "double_gelu({0})"),
-    "gelu_tanh": Row("gelu_tanh<{T}>({0})", "gelu_tanh<{T}>({0})", fast="fast_gelu_tanh({0})"),
-    "silu": Row("silu<{T}>({0})", "silu<{T}>({0})", fast="fast_silu({0})"),
+    "gelu_tanh": Row("gelu_tanh({0})", "double_gelu_tanh({0})", fast="fast_gelu_tanh({0})"),
+    "silu": Row("silu({0})", "double_silu({0})", fast="fast_silu({0})"),
     # predicates
     "isnan": Row("isnan({0})", "isnan({0})", "false", "false", "false"),
     "isinf": Row("isinf({0})", "isinf({0})", "false", "false", "false"),
