@@ -154,6 +154,11 @@ class Phases:
             return {tv} & self._loads & self._private
         return {leaf for r in reads(expr) if r.tensor in self.of for leaf in self._leaves(r.tensor)}
 
+    def repeated(self, keep: Keep) -> int:
+        """Functions of an element that later phases compute again, since their results are not kept."""
+        kept = self.kept(keep)
+        return sum(tv not in kept and tv not in self._loads and self._source(tv).kept == frozenset([tv]) for tv in self._crossing())
+
     # -- computing again ------------------------------------------------------------------------------------------------------------
 
     def separate(self, kept: Iterable[TensorView], duplicate: Callable[[TensorView, list[TensorView]], TensorView]) -> None:

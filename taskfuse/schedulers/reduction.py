@@ -88,9 +88,7 @@ def reduction(fusion: Fusion, config: RowConfig | None = None, *, sizes: Mapping
     return schedule("reduction", fusion, space, phases, config, sizes, sms)
 
 
-def schedule(
-    name: str, fusion: Fusion, space: Space, phases: Phases, config: RowConfig | None, sizes: Mapping[str, int] | None, sms: int
-) -> RowSchedule:
+def schedule(name: str, fusion: Fusion, space: Space, phases: Phases, config: RowConfig | None, sizes: Mapping[str, int] | None, sms: int) -> RowSchedule:
     """Choose the parameters, unless they are given, and make the calls."""
     problem = _problem(fusion, space, phases, Sizes(fusion, sizes), sms)
     alternatives = tuple(rank(problem))
@@ -114,7 +112,9 @@ def _problem(fusion: Fusion, space: Space, phases: Phases, extent: Sizes, sms: i
         phases=phases.count,
         load_bytes=sum(tv.dtype.itemsize for tv in fusion.inputs if tv in wide & private),
         store_bytes=sum(tv.dtype.itemsize for tv in fusion.outputs if tv in wide & private and tv.ndim == len(space.axes)),
+        common_bytes=sum(tv.dtype.itemsize for tv in fusion.inputs if tv in wide - private),
         held=tuple((keep, phases.held_bytes(keep)) for keep in Keep),
+        repeated=tuple((keep, phases.repeated(keep)) for keep in Keep),
         is_constant=isinstance(columns, Const),
         may_share=most is not None and most <= extent(rows),
         sms=sms,

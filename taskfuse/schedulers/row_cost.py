@@ -26,11 +26,15 @@ L2_BYTES = 32 * 2**20
 """What may lie between two walks over a row so that the second finds it in the second-level cache: less than its 50 MB."""
 LOAD_CYCLES, STORE_CYCLES, SHUFFLE_CYCLES, BARRIER_CYCLES, GRID_CYCLES = 1100, 300, 30, 60, 4000
 """Waits: for a load while the memory is busy; for stores to leave; for a step of a butterfly; at a barrier of a block; at one of the grid."""
-SLOT_CYCLES = 6
-"""To combine the partial result of one more warp."""
+SLOT_CYCLES, BLOCK_SLOT_CYCLES = 6, 80
+"""To combine the partial result of one more warp, and of one more block."""
+BUSY_THREADS = 1024
+"""Resident threads of a multiprocessor that let it issue an instruction in every cycle."""
+SPAN_ELEMENTS = 64
+"""Neighbors that the threads of a row load together at least, so that the sectors of memory are read whole."""
 BASE_REGISTERS, STEP_REGISTERS = 16, 8
-INSTRUCTIONS = 6
-"""Per element and phase, beside what a block needs for itself."""
+INSTRUCTIONS, COPY_INSTRUCTIONS, FUNCTION_INSTRUCTIONS = 6, 2, 10
+"""Per element: of a phase; to have it from memory again; of a function that is computed again."""
 OVERHEAD_INSTRUCTIONS = 60
 """Per thread and phase."""
 OTHERS = 0.15
@@ -51,7 +55,9 @@ class RowProblem:
         is_inner: vectors lie along a row; else across rows.
         phases: walks over a row.
         load_bytes, store_bytes: of each element, in the phase that moves most and in all.
+        common_bytes: of each element of a row that all rows share, such as weights.
         held: bytes of each element that later phases find in registers, or in Shared memory, by what is kept.
+        repeated: functions of each element that later phases compute again, by what is kept.
         is_constant: the length of a row is known: it may be kept.
         may_share: the number of rows is known to be no greater than ``rows``: blocks that share a row fit the device.
         sms: multiprocessors of the GPU.
@@ -64,7 +70,9 @@ class RowProblem:
     phases: int = 1
     load_bytes: int = 2
     store_bytes: int = 2
+    common_bytes: int = 0
     held: tuple[tuple[Keep, int], ...] = ()
+    repeated: tuple[tuple[Keep, int], ...] = ()
     is_constant: bool = True
     may_share: bool = True
     sms: int = SMS
@@ -103,8 +111,8 @@ class RowEstimate:
 
 
 def registers(problem: RowProblem, config: RowConfig) -> int:
-    """Registers of a thread: an element in float32 while it is computed, and as it was loaded."""
-    per_element = 1 + problem.load_bytes / 4
+    """Registers of a thread: an element in float32 while it is computed, and as it was loaded; what is not kept is loaded with what rows share."""
+    per_element = 1 + (problem.load_bytes + (0 if config.keep is Keep.REGISTERS else problem.common_bytes)) / 4
     found = BASE_REGISTERS + ceil(config.unroll * problem.width * per_element)
     return min(ceil(found / STEP_REGISTERS) * STEP_REGISTERS, 248)
 
@@ -140,10 +148,12 @@ def estimate(problem: RowProblem, config: RowConfig) -> RowEstimate:
     again = (walks - 1) * elements * problem.load_bytes
     rows_at_once = together * config.rows // config.blocks * (1 if problem.is_inner else problem.width)
     speed = L2_BYTES_PER_US if rows_at_once * row_bytes <= L2_BYTES else DRAM_BYTES_PER_US
-    work = problem.phases * (elements * INSTRUCTIONS + total * threads * OVERHEAD_INSTRUCTIONS)
+    per_element = problem.phases * INSTRUCTIONS + dict(problem.repeated).get(config.keep, 0) * FUNCTION_INSTRUCTIONS
+    per_element += 0 if config.keep is Keep.REGISTERS else problem.phases * COPY_INSTRUCTIONS
+    work = elements * per_element + total * threads * problem.phases * OVERHEAD_INSTRUCTIONS
     # a row's threads past its end wait for the others: they are resident, and load nothing
     full = min(1.0, problem.vectors / (trips * config.threads * config.blocks * config.unroll))
-    busy = min(1.0, together / sms)
+    busy = min(1.0, together * threads / (sms * BUSY_THREADS))
     times = {
         "memory": elements * (problem.load_bytes + problem.store_bytes) / DRAM_BYTES_PER_US + again / speed,
         "instructions": work / full / (LANES * sms * busy * CLOCK_MHZ),
@@ -161,13 +171,16 @@ def _exchange(problem: RowProblem, config: RowConfig) -> float:
     elements = 1 if problem.is_inner else problem.width
     inside = log2(lanes) * SHUFFLE_CYCLES if lanes > 1 else 0
     across = BARRIER_CYCLES + others * SLOT_CYCLES if others > 1 else 0
-    return elements * (inside + across) + (GRID_CYCLES if config.blocks > 1 else 0)
+    grid = GRID_CYCLES + config.blocks * BLOCK_SLOT_CYCLES if config.blocks > 1 else 0
+    return elements * (inside + across) + grid
 
 
 def candidates(problem: RowProblem) -> Iterator[RowConfig]:
     """The configurations that the model chooses from."""
-    sizes = [1 << k for k in range(MAX_THREADS.bit_length())]
-    for threads in (t for t in sizes if t < 2 * problem.vectors):
+    fewest = min(SPAN_ELEMENTS // problem.width, WARP, 1 << (problem.vectors - 1).bit_length()) if problem.is_inner else 1
+    for threads in (1 << k for k in range(fewest.bit_length() - 1, MAX_THREADS.bit_length())):
+        if threads >= 2 * problem.vectors and threads > fewest:
+            break
         for rows in _rows(problem, threads):
             for blocks in _blocks(problem, threads, rows):
                 yield from (c for c in _kept(problem, threads, rows, blocks) if residents(problem, c) > 0 and _fits(problem, c))
@@ -175,14 +188,18 @@ def candidates(problem: RowProblem) -> Iterator[RowConfig]:
 
 def _rows(problem: RowProblem, threads: int) -> list[int]:
     """Rows of a block: enough for a few warps. Across rows, as many vectors as make whole sectors of memory."""
+    if problem.is_inner and threads > WARP:
+        return [1]
     if problem.is_inner:
-        return sorted({min(max(1, most // threads), 1 << problem.rows.bit_length()) for most in (FEWEST_THREADS, 2 * FEWEST_THREADS)})
+        return sorted({min(most // threads, 1 << problem.rows.bit_length()) for most in (FEWEST_THREADS, 2 * FEWEST_THREADS)})
     return [n for n in (8, 16, 32, 64) if n * threads <= MAX_THREADS and (n == 8 or n < 2 * problem.row_vectors)]
 
 
 def _blocks(problem: RowProblem, threads: int, rows: int) -> list[int]:
     """Blocks that share a row: more than one where rows are too few to fill the device."""
     found = [1]
+    if problem.is_inner and rows > 1:
+        return found
     while problem.may_share and ceil(problem.row_vectors / rows) * found[-1] * 2 <= 2 * problem.sms and problem.vectors >= threads * found[-1] * 4:
         found.append(found[-1] * 2)
     return found
