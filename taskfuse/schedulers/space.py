@@ -102,7 +102,8 @@ def find(fusion: Fusion) -> Space:
         raise unsupported(fusion, f"{reference.name} lacks an axis that is reduced elsewhere", "leave it to a fusion of its own")
     loads = _loads(fusion, code)
     order, memory = _memory_order(keys, fusion, axes, loads, space)
-    kept = tuple(space[k] for k in order if k not in reduced)
+    single = [p for p, a in enumerate(reference.root) if a.extent is ONE]  # outermost, where they are in nobody's way
+    kept = (*single, *(space[k] for k in order if k not in reduced))
     inner = order[-1] in reduced
     positions = tuple(space[k] for k in order if k in reduced)
     width = _width(fusion, memory, reference.root[(positions if inner else kept)[-1]].extent)

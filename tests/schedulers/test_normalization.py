@@ -8,7 +8,6 @@ import taskfuse as tf
 from taskfuse import MemoryType
 from taskfuse.kir import walk
 from taskfuse.kir.nodes import AsyncCopy, BarrierScope, VectorCopy
-from taskfuse.schedule.copy import copy_fusion
 from taskfuse.schedulers import Keep, RowConfig
 from tests.schedulers.rows import NORMS, Kind, barriers, check, layer_norm, make, residual_norm, rms_norm, softmax, statistics
 
@@ -29,34 +28,18 @@ def test_the_contiguous_axis_is_kept(kind: Kind, config: RowConfig) -> None:
 
 @pytest.mark.parametrize("keep", list(Keep), ids=lambda k: k.value)
 def test_blocks_share_a_row(keep: Keep) -> None:
-    kernel = check(make(layer_norm, (3, 700)), RowConfig(32, 1, 1, blocks=3, keep=keep))
+    kernel = check(make(layer_norm, (3, 704)), RowConfig(32, 1, 1, blocks=3, keep=keep))
     assert barriers(kernel).count(BarrierScope.GRID) == 2  # one for each reduction
 
 
-def test_batch_norm() -> None:
-    """Axes on both sides of the kept one are reduced; what scales it has that axis alone."""
-    with tf.Fusion("batch_norm") as fusion:
+@pytest.mark.parametrize("config", [RowConfig(32, 1, 1, keep=Keep.REGISTERS), RowConfig(4, 4, 2)], ids=lambda c: c.keep.value)
+def test_axes_on_both_sides_of_the_kept_one_are_reduced(config: RowConfig) -> None:
+    """A batch norm; what scales it has the kept axis alone."""
+    with tf.Fusion("layer_norm") as fusion:
         x = tf.define_tensor([3, 5, 4, 8], dtype=tf.float32, name="x")
         weight = tf.define_tensor([5, 1, 1], dtype=tf.float32, name="weight")
         fusion.add_output(tf.layer_norm(x, weight, None, (0, 2, 3)))
-    args = [tf_input for tf_input in fusion.inputs]
-    assert [tv.name for tv in args] == ["x", "weight"]
-    for config in (RowConfig(32, 1, 1, keep=Keep.REGISTERS), RowConfig(4, 4, 2), None):
-        ours, _ = copy_fusion(fusion)
-        tf.schedulers.normalization(ours, config)
-        proved_and_equal(fusion, ours)
-
-
-def proved_and_equal(fusion: tf.Fusion, scheduled: tf.Fusion) -> tf.Kernel:
-    from tests.gpu.tolerance import accepted
-    from tests.schedulers.rows import arguments
-
-    kernel = tf.lower(scheduled)
-    assert kernel.verify().verdict is tf.Verdict.PROVED
-    args = arguments(fusion, {})
-    for out, wanted in zip(kernel.simulate(*args), accepted(fusion, args), strict=True):
-        assert not len(wanted.wrong(out))
-    return kernel
+    check(fusion, config)
 
 
 @settings(max_examples=14, deadline=None)
@@ -104,8 +87,8 @@ def test_a_row_in_registers_is_loaded_once_before_its_use() -> None:
     assert [s.width for s in loads] == [8]
     assert barriers(kernel) == [BarrierScope.BLOCK] * 2
     held = {b.name: b for b in kernel.buffers if b.memory is MemoryType.Local}
-    assert [str(e) for e in held[loads[0].target.buffer].shape] == ["2", "8"]
-    assert held[loads[0].target.buffer].dtype is tf.bfloat16  # not its float32 copy
+    assert [str(e) for e in held[loads[0].out.buffer].shape] == ["2", "8"]
+    assert held[loads[0].out.buffer].dtype is tf.bfloat16  # not its float32 copy
 
 
 def test_a_row_of_a_warp_needs_no_barrier() -> None:
@@ -151,7 +134,7 @@ def test_explain() -> None:
     assert text.startswith("normalization of 8192 rows of 4096 elements, along vectors of 8, 3 phases: chosen: 128 threads per row")
     assert len(text.split("\n")) == 6
     assert schedule.us == schedule.alternatives[0].us
-    assert tf.schedulers.normalization(make(softmax, (8192, 4096)), REGISTERS if False else NOTHING).given
+    assert tf.schedulers.normalization(make(softmax, (8192, 4096)), NOTHING).given
 
 
 @pytest.mark.parametrize(("rows", "columns"), [(8192, 4096), (16384, 1024), (2048, 16384)])
