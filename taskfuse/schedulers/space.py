@@ -90,6 +90,7 @@ def find(fusion: Fusion) -> Space:
     reductions = [e for e in code if isinstance(e, Reduction)]
     if not reductions:
         raise unsupported(fusion, "it reduces nothing", "tf.schedulers.pointwise takes such fusions")
+    loads = _loads(fusion, code)
     keys = Keys(fusion)
     axes = {e.output: _axes(keys, e.output) for e in code}
     reduced = _reduced(fusion, keys, reductions)
@@ -100,7 +101,6 @@ def find(fusion: Fusion) -> Space:
             raise unsupported(fusion, f"{tv.name} has an axis that {reference.name} lacks", "leave it to a fusion of its own")
     if not reduced <= space.keys():
         raise unsupported(fusion, f"{reference.name} lacks an axis that is reduced elsewhere", "leave it to a fusion of its own")
-    loads = _loads(fusion, code)
     order, memory = _memory_order(keys, fusion, axes, loads, space)
     single = [p for p, a in enumerate(reference.root) if a.extent is ONE]  # outermost, where they are in nobody's way
     kept = (*single, *(space[k] for k in order if k not in reduced))
