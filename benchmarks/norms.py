@@ -44,10 +44,25 @@ class Norm:
     theirs: Function
 
 
+def softmax(x: torch.Tensor) -> torch.Tensor:
+    """torch's, along the last axis."""
+    return torch.softmax(x, -1)
+
+
+def rms_norm(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+    """torch's, along the last axis."""
+    return torch.nn.functional.rms_norm(x, weight.shape, weight, 1e-5)
+
+
+def layer_norm(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
+    """torch's, along the last axis."""
+    return torch.nn.functional.layer_norm(x, weight.shape, weight, bias, 1e-5)
+
+
 NORMS = (
-    Norm("softmax", 0, tf.softmax, lambda x: torch.softmax(x, -1)),
-    Norm("rms_norm", 1, tf.rms_norm, lambda x, w: torch.nn.functional.rms_norm(x, w.shape, w, 1e-5)),
-    Norm("layer_norm", 2, tf.layer_norm, lambda x, w, b: torch.nn.functional.layer_norm(x, w.shape, w, b, 1e-5)),
+    Norm("softmax", 0, tf.softmax, softmax),
+    Norm("rms_norm", 1, tf.rms_norm, rms_norm),
+    Norm("layer_norm", 2, tf.layer_norm, layer_norm),
 )
 
 

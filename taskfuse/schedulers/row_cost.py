@@ -191,7 +191,7 @@ def _rows(problem: RowProblem, threads: int) -> list[int]:
     if problem.is_inner and threads > WARP:
         return [1]
     if problem.is_inner:
-        return sorted({min(most // threads, 1 << problem.rows.bit_length()) for most in (FEWEST_THREADS, 2 * FEWEST_THREADS)})
+        return sorted({min(most // threads, 1 << (problem.rows - 1).bit_length()) for most in (FEWEST_THREADS, 2 * FEWEST_THREADS)})
     return [n for n in (8, 16, 32, 64) if n * threads <= MAX_THREADS and (n == 8 or n < 2 * problem.row_vectors)]
 
 
