@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from taskfuse.errors import LoweringError, ScheduleError
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.scalar import Const, bounds
+from taskfuse.lowering.lower import lower
+from taskfuse.schedule.copy import copy_fusion
 from taskfuse.schedulers.machine import SMS
 from taskfuse.schedulers.phases import Keep, Phases
 from taskfuse.schedulers.row_cost import RowEstimate, RowProblem, estimate, rank
@@ -95,9 +98,20 @@ def schedule(name: str, fusion: Fusion, space: Space, phases: Phases, config: Ro
     chosen = alternatives[0].config if config is None else config
     check(fusion, space, chosen)
     expected = estimate(problem, chosen)
+    _try(fusion, chosen)
     script = Script(fusion)
     Rows(script, fusion, space, chosen, expected.residents).apply()
     return RowSchedule(name, chosen, problem, expected, alternatives, config is not None, script.text)
+
+
+def _try(fusion: Fusion, config: RowConfig) -> None:
+    """Schedule and lower a copy: what the form of the space does not show (reads through views) is found here, before anything has changed."""
+    copy, _ = copy_fusion(fusion)
+    try:
+        Rows(Script(copy), copy, find(copy), config).apply()
+        lower(copy)
+    except (LoweringError, ScheduleError) as error:
+        raise unsupported(fusion, str(error).split("\n", 1)[0], "leave what is at fault to a fusion of its own") from error
 
 
 def _problem(fusion: Fusion, space: Space, phases: Phases, extent: Sizes, sms: int) -> RowProblem:

@@ -99,6 +99,8 @@ def find(fusion: Fusion) -> Space:
     for tv, own in axes.items():
         if not own.keys() <= space.keys():
             raise unsupported(fusion, f"{tv.name} has an axis that {reference.name} lacks", "leave it to a fusion of its own")
+        if reduced & own.keys() and not reduced <= own.keys():
+            raise unsupported(fusion, f"{tv.name} has some of the reduced axes and lacks others", "broadcast it, or pass it with all of them")
     if not reduced <= space.keys():
         raise unsupported(fusion, f"{reference.name} lacks an axis that is reduced elsewhere", "leave it to a fusion of its own")
     order, memory = _memory_order(keys, fusion, axes, loads, space)

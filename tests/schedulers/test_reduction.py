@@ -82,6 +82,10 @@ CASES: dict[str, tuple[Callable[[], list[tf.TensorView]], str]] = {
     "axes": (different_axes, "tv1 and tv2 reduce different axes\nhelp: give each its own fusion"),
     "shifted": (shifted, "tv3 reads tv1 at [i0, 5 - i1]\nhelp: shift or reshape inputs, not what is computed"),
     "own": (own_axis, "tv3 has an axis that tv1 lacks\nhelp: leave it to a fusion of its own"),
+    "part": (
+        lambda: [tf.sum(x(4, 6, 8) * tf.exp(x(6, 1, name="y")), (1, 2))],
+        "tv2 has some of the reduced axes and lacks others\nhelp: broadcast it, or pass it with all of them",
+    ),
     "single": (lambda: [tf.sum(x(4, 1), 1)], "tv1 reduces an axis of extent 1\nhelp: reshape the axis away"),
     "phases": (lambda: [tf.softmax(x(4, 6))], "a row is walked over 3 times\nhelp: tf.schedulers.normalization takes such fusions"),
 }
@@ -96,6 +100,17 @@ def test_refusals_leave_the_fusion_as_it_was(name: str) -> None:
     before = str(fusion)
     head = "a reduction schedule of fusion 'f' is not supported: "
     assert refused(lambda: tf.schedulers.reduction(fusion)) == head + reason
+    assert str(fusion) == before
+
+
+def test_what_cannot_be_lowered_is_refused_before_anything_changes() -> None:
+    """Halves of a row, of an input that has it whole."""
+    with tf.Fusion("groups") as fusion:
+        a = x(2, 8, 16)
+        fusion.add_output(tf.layer_norm(tf.reshape(a, (2, 2, 4, 16)), None, None, (2, 3)))
+    before = str(fusion)
+    with pytest.raises(UnsupportedError, match="a reduction schedule of fusion 'groups' is not supported: "):
+        tf.schedulers.normalization(fusion)
     assert str(fusion) == before
 
 
