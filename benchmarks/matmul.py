@@ -1,11 +1,12 @@
-"""Matrix products of ``tf.schedulers.matmul`` beside torch (cuBLAS), bf16 with float32 sums.
+"""Matrix products of ``tf.schedulers.matmul`` beside torch (cuBLAS), bf16 with float32 sums, and e4m3 beside ``torch._scaled_mm``.
 
 ``python benchmarks/matmul.py [PART ...] [--write] [--seed N] [--count N] [--seconds S] [--sweep FILE]``. Parts: ``sizes`` (nine sizes), ``fused``
 (bias and an activation in the epilogue, beside eager torch and cublasLt's fused form), ``layouts`` (which axis of the operands is contiguous),
-``random`` (multiples of 128 up to 4096, from a seed). Kernels are built for constant extents, in parallel before anything is measured. A time is
+``kinds`` (the nine sizes and two of e4m3 by the first of every kind in the order of the cost model, and by its first three), ``random``
+(multiples of 128 up to 4096, from a seed). Kernels are built for constant extents, in parallel before anything is measured. A time is
 that of one of 10 calls in a CUDA graph, the median of 20 replays; ours and theirs are replayed in turn, so that throttling hits both. Outputs
 are poisoned with NaN, then compared with a float32 product: an element may be off by half a unit of bf16 and 2**-20 of the sum of its
-terms' sizes. ``--sweep`` measures every candidate of the cost model at each size, and appends a line of JSON for each to FILE.
+terms' sizes, with operands of 8 bits 2**-10. ``--sweep`` measures every candidate of the cost model at each size, and appends a line of JSON for each to FILE.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -43,23 +44,28 @@ SIZES = (
     (64, 7168, 2048),
     (384, 128, 3584),
 )
+EIGHT_BITS = ((4096, 4096, 2048), (4096, 4096, 4096))
 FUSED = ((4096, 4096, 4096), (2048, 2048, 2048), (1024, 4096, 1024), (3456, 1408, 1920))
 ACTIVATIONS: dict[str, tuple[Callable[[tf.TensorView], tf.TensorView], Callable[[torch.Tensor], torch.Tensor]]] = {
     "relu": (tf.relu, torch.relu),
     "gelu": (tf.gelu_tanh, lambda x: torch.nn.functional.gelu(x, approximate="tanh")),
 }
-PARTS = ("sizes", "fused", "layouts", "random")
+PARTS = ("sizes", "kinds", "fused", "layouts", "random")
+DTYPES = {"bfloat16": (tf.bfloat16, torch.bfloat16), "float8_e4m3": (tf.float8_e4m3, torch.float8_e4m3fn)}
+FIRST = 3
+"""Candidates of the cost model that the part ``kinds`` measures, whatever their kinds are."""
 BUCKETS_US = (8, 15, 30, 60, 120)
 
 
 @dataclass(frozen=True)
 class Job:
-    """A kernel to build: ``activation(a @ b + bias)``, or ``a @ b``.
+    """A kernel to build: ``activation(a @ b + bias)``, or ``a @ b``; of 8-bit floats ``scale * (a @ b)``.
 
     Attributes:
         layout: for each operand, ``k`` if k is contiguous, else ``m`` or ``n``.
         config: the parameters; ``None``: the scheduler's choice.
         fast_math: approximate functions.
+        dtype: of the operands.
     """
 
     m: int
@@ -69,6 +75,7 @@ class Job:
     layout: str = "kk"
     config: MatmulConfig | None = None
     fast_math: bool = False
+    dtype: str = "bfloat16"
 
     @property
     def shapes(self) -> tuple[tuple[int, int], tuple[int, int]]:
@@ -76,11 +83,18 @@ class Job:
         m, n, k = self.m, self.n, self.k
         return ((m, k) if self.layout[0] == "k" else (k, m)), ((n, k) if self.layout[1] == "k" else (k, n))
 
+    @property
+    def is_scaled(self) -> bool:
+        """Whether the product has a factor."""
+        return self.dtype != "bfloat16"
+
     def fusion(self) -> tf.Fusion:
         """The math."""
         with tf.Fusion("gemm") as fusion:
-            a, b = (tf.define_tensor(list(s), dtype=tf.bfloat16, name=name) for s, name in zip(self.shapes, "ab", strict=True))
+            a, b = (tf.define_tensor(list(s), dtype=DTYPES[self.dtype][0], name=name) for s, name in zip(self.shapes, "ab", strict=True))
             x = tf.matmul(a if self.layout[0] == "k" else a.T, b.T if self.layout[1] == "k" else b, dtype=tf.float32)
+            if self.is_scaled:
+                x = x * tf.define_scalar(tf.float32, name="scale")
             if self.activation is not None:
                 x = ACTIVATIONS[self.activation][0](x + tf.define_tensor([self.n], dtype=tf.bfloat16, name="bias"))
             fusion.add_output(tf.cast(x, tf.bfloat16))
@@ -111,7 +125,17 @@ def build(job: Job) -> Built:
 def candidates(job: Job) -> list[Job]:
     """The job with each configuration that the cost model chooses from."""
     found = tf.schedulers.matmul(job.fusion()).alternatives
-    return [Job(job.m, job.n, job.k, job.activation, job.layout, e.config) for e in found]
+    return [replace(job, config=e.config) for e in found]
+
+
+def kinds_of(job: Job) -> list[Job]:
+    """The job with the first candidates of the cost model, and with the first of every kind."""
+    found = candidates(job)
+    first: dict[object, Job] = {}
+    for c in found:
+        assert c.config is not None
+        first.setdefault((c.config.kind, c.config.cluster), c)
+    return [c for k, c in enumerate(found) if k < FIRST or c in first.values()]
 
 
 class Bench:
@@ -138,14 +162,15 @@ class Bench:
         """Microseconds of ours and of each of ``theirs``, and the greatest error relative to the sum of a term's sizes."""
         built = self.built[job].result()
         generator = torch.Generator("cuda").manual_seed(job.m * 31 + job.n * 17 + job.k)
-        args = [torch.randn(s, device="cuda", dtype=torch.bfloat16, generator=generator) for s in job.shapes]
+        args = [torch.randn(s, device="cuda", dtype=torch.bfloat16, generator=generator).to(DTYPES[job.dtype][1]) for s in job.shapes]
         if job.activation is not None:
             args.append(torch.randn(job.n, device="cuda", dtype=torch.bfloat16, generator=generator))
         run = tf.compile(built.kernel, backend="cuda", fast_math=job.fast_math)
         out = torch.full((job.m, job.n), float("nan"), device="cuda", dtype=torch.bfloat16)
-        run(*args, out=out)
+        scale = (1.0,) if job.is_scaled else ()
+        run(*args, *scale, out=out)
         error = check(job, args, out)
-        times = in_turn([lambda: run(*args, out=out), *(lambda f=f: f(args) for f in theirs)])
+        times = in_turn([lambda: run(*args, *scale, out=out), *(lambda f=f: f(args) for f in theirs)])
         check(job, args, out)
         return built, times, error
 
@@ -162,21 +187,30 @@ def check(job: Job, args: Sequence[torch.Tensor], out: torch.Tensor) -> float:
     if job.activation is not None:
         wanted = ACTIVATIONS[job.activation][1](wanted + args[2].float())
     error = (out.float() - wanted).abs()
-    if not bool((error <= wanted.abs() * 2**-8 + size * 2**-20 + 1e-3 * (job.activation == "gelu")).all()):
+    if not bool((error <= wanted.abs() * 2**-8 + size * (2**-10 if job.is_scaled else 2**-20) + 1e-3 * (job.activation == "gelu")).all()):
         worst = int(torch.nan_to_num(error, nan=math.inf).argmax())
         sys.exit(f"{job}: element {divmod(worst, job.n)} is {out.flatten()[worst]}, not {wanted.flatten()[worst]}")
     return float((error / size).max())
 
 
 def mm(job: Job) -> Callable[[Sequence[torch.Tensor]], object]:
-    """``torch.mm`` into an output that is there already."""
+    """``torch.mm`` into an output that is there already; of 8-bit floats ``torch._scaled_mm`` with its fast accumulation."""
+    if job.is_scaled:
+        one = torch.ones((), device="cuda")
+
+        def scaled(args: Sequence[torch.Tensor]) -> object:
+            a, b = operands(job, args)
+            return torch._scaled_mm(a, b, scale_a=one, scale_b=one, out_dtype=torch.bfloat16, use_fast_accum=True)
+
+        return scaled
     out = torch.empty(job.m, job.n, device="cuda", dtype=torch.bfloat16)
     return lambda args: torch.mm(*operands(job, args), out=out)
 
 
 def tile(config: MatmulConfig) -> str:
-    """A configuration in a few letters: tile, warpgroups, stages, blocks."""
-    return f"{config.tile_m}x{config.tile_n}/{config.warpgroups} s{config.stages} g{config.group} b{config.blocks}"
+    """A configuration in a few letters: tile, warpgroups (t: in turns), stages, group, blocks, blocks of a cluster."""
+    turns, cluster = "t" if config.takes_turns else "", f" c{config.cluster}" if config.cluster > 1 else ""
+    return f"{config.tile_m}x{config.tile_n}/{config.warpgroups}{turns} s{config.stages} g{config.group} b{config.blocks}{cluster}"
 
 
 def geomean(values: Sequence[float]) -> float:
@@ -201,6 +235,15 @@ def sizes(bench: Bench, jobs: Sequence[Job], show: Callable[[str], None]) -> Non
     show(HEAD)
     ratios = [beside_mm(bench, job, show) for job in jobs if not bench.late()]
     show(f"  geometric mean {geomean(ratios):.3f}")
+
+
+def kinds(bench: Bench, jobs: Sequence[Job], show: Callable[[str], None]) -> None:
+    """Every kind of schedule."""
+    show("every kind, in the order of the cost model (t: warpgroups take turns, c2: clusters of two); operands of 8 bits beside torch._scaled_mm")
+    show(HEAD)
+    for job in jobs:
+        if not bench.late():
+            beside_mm(bench, job, show, f"  {job.dtype}" if job.is_scaled else "")
 
 
 def layouts(bench: Bench, jobs: Sequence[Job], show: Callable[[str], None]) -> None:
@@ -269,7 +312,16 @@ def sweep(bench: Bench, jobs: Sequence[Job], show: Callable[[str], None], file: 
             if bench.late():
                 break
             built, (ours, theirs), _ = bench.measure(job, mm(job))
-            record = {"m": job.m, "n": job.n, "k": job.k, **asdict(built.config), "us": ours, "torch": theirs, "model": built.expected_us}
+            record = {
+                "m": job.m,
+                "n": job.n,
+                "k": job.k,
+                **asdict(built.config),
+                "kind": built.config.kind.value,
+                "us": ours,
+                "torch": theirs,
+                "model": built.expected_us,
+            }
             lines.write(json.dumps(record) + "\n")
             best[str(job)] = min(best.get(str(job), (math.inf, 0.0)), (ours, theirs))
             show(f"  {job!s:18} {ours:9.2f} {theirs:9.2f} {theirs / ours:6.3f} model {built.expected_us:9.1f}  {tile(built.config)}")
@@ -310,7 +362,9 @@ def main() -> None:
     if file is not None:
         swept = [c for job in [*(nine if "sizes" in parts else []), *(many if "random" in parts else [])] for c in candidates(job)]
     bench = Bench(options.seconds)
-    wanted = {"sizes": nine, "fused": acts, "layouts": orders, "random": many}
+    eight = [Job(*s, dtype="float8_e4m3") for s in EIGHT_BITS]
+    by_kind = [c for job in (*nine, *eight) for c in kinds_of(job)] if "kinds" in parts and file is None else []
+    wanted = {"sizes": nine, "kinds": by_kind, "fused": acts, "layouts": orders, "random": many}
     bench.submit(swept or [job for part in parts for job in wanted[part]])
     lines: list[str] = []
 
@@ -323,6 +377,8 @@ def main() -> None:
     else:
         if "sizes" in parts:
             sizes(bench, nine, show)
+        if "kinds" in parts:
+            kinds(bench, by_kind, show)
         if "fused" in parts:
             fused(bench, acts, show)
         if "layouts" in parts:

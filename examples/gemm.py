@@ -90,8 +90,8 @@ def build(tile_m: int = 128, tile_n: int = 128, stages: int = 4, blocks: int = 4
     load, mma, epilogue = fusion.task([a_s, b_s], name="load"), fusion.task([acc], name="mma"), fusion.task([bias_r, *math, d_s, d], name="epilogue")
     consumer = fusion.group([mma, epilogue], name="consumer")  # one role: its tasks run in turn
     fusion.group([load, consumer], name="roles").parallelize(P.TIDy)
-    load.registers(40)
-    consumer.registers(232)
+    load.registers()
+    consumer.registers()
     return fusion
 
 

@@ -21,6 +21,7 @@ from taskfuse.kir.nodes import (
     Choose,
     Compute,
     Descriptor,
+    Gather,
     LdMatrix,
     Major,
     Operand,
@@ -33,6 +34,7 @@ from taskfuse.kir.nodes import (
     VectorCopy,
     Wgmma,
 )
+from taskfuse.kir.walk import own_symbols
 
 
 class Engine(Enum):
@@ -212,6 +214,14 @@ class Uses:
                     if isinstance(case.operand, Access) and case.operand.buffer in self.memory:
                         self._operand(node, case.operand, context.under((*(not_(c.cond) for c in cases[:k]), case.cond)))
                 self._add(node, out.buffer, out.index, True, Engine.THREAD, context)
+            case Gather(out=out, source=source, values=values, width=width):
+                for v in values:
+                    self._operand(node, v.source, context)
+                # where values say the index, it may be any
+                index = tuple(None if e.free & own_symbols(node.stmt).keys() else e for e in source.index)
+                index = index if width == 1 else (*index[:-1], None)
+                self._add(node, source.buffer, index, False, Engine.THREAD, context)
+                self._vector(node, out, width, True)
             case VectorCopy(out=out, source=source, width=width):
                 self._vector(node, source, width, False)
                 self._vector(node, out, width, True)
@@ -323,13 +333,19 @@ def _overlapping(program: Program, placed: list[Buffer]) -> list[tuple[str, str]
                     break
                 found.append((name, other))
         return found
-    chained = all(prove(le(end, offset), facts) for end, offset in zip(ends, offsets[1:], strict=False))
-    if chained:
-        return []
-    for i, one in enumerate(placed):
-        for j in range(i + 1, len(placed)):
-            if not (prove(le(ends[i], offsets[j]), facts) or prove(le(ends[j], offsets[i]), facts)):
-                found.append((one.name, placed[j].name))
+    behind = [prove(le(end, offset), facts) for end, offset in zip(ends, offsets[1:], strict=False)]  # each where the one before it ends
+    starts = [0, *(k + 1 for k, is_behind in enumerate(behind) if not is_behind)]
+    rows = [range(a, b) for a, b in zip(starts, (*starts[1:], len(placed)), strict=True)]
+    for k, row in enumerate(rows):
+        for other in rows[k + 1 :]:
+            low = high = other.start  # of those with bytes of buffer i: both only grow with it
+            for i in row:
+                while low < other.stop and prove(le(ends[low], offsets[i]), facts):
+                    low += 1
+                high = max(high, low)
+                while high < other.stop and not prove(le(ends[i], offsets[high]), facts):
+                    high += 1
+                found += [(placed[i].name, placed[j].name) for j in range(low, high)]
     return found
 
 

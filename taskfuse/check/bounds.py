@@ -6,12 +6,14 @@ from collections.abc import Iterator
 
 from taskfuse.check.certificate import Layer, Obligation, Verdict
 from taskfuse.check.enumeration import extremes, named
+from taskfuse.check.knowledge import Knowledge
 from taskfuse.check.linear import Linear
 from taskfuse.check.program import Context, Node, Program, conjuncts
-from taskfuse.ir.scalar import FALSE, Expr, FloorDiv, Mod, Sum, ge, lt, not_, prove
+from taskfuse.ir.scalar import FALSE, Expr, FloorDiv, Mod, Sum, ge, lt, not_, prove, sym
 from taskfuse.ir.types import MemoryType
 from taskfuse.kir import Kernel, fragments
-from taskfuse.kir.nodes import Access, AsyncCopy, Choose, Compute, LdMatrix, Mma, Shuffle, StMatrix, TensorParam, TmaLoad, TmaStore, VectorCopy, Wgmma
+from taskfuse.kir.nodes import Access, AsyncCopy, Choose, Compute, Gather, LdMatrix, Mma, Shuffle, StMatrix, TensorParam, TmaLoad, TmaStore, VectorCopy, Wgmma
+from taskfuse.kir.walk import own_symbols
 
 
 def inside(program: Program) -> Iterator[Obligation]:
@@ -43,12 +45,7 @@ def _within(e: Expr, last: Expr, extent: Expr, context: Context) -> bool:
     lo, _ = context.ranges.of(e)
     gap, _ = context.ranges.of(extent - last)
     below, above = lo is None or lo < 0, gap is None or gap <= 0
-    if not below and not above:
-        return True
-    linear = Linear.of(context)
-    if (not below or linear.nonnegative(e)) and (not above or linear.nonnegative(extent - last - 1)):
-        return True
-    if (not below or _nonnegative(e, context)) and (not above or prove(lt(last, extent), context.facts)):
+    if (not below or _nonnegative(e, context)) and (not above or _less(last, extent, context)):
         return True
     found = extremes(e, context)
     room = extremes(extent - last, context)
@@ -63,17 +60,29 @@ def _within(e: Expr, last: Expr, extent: Expr, context: Context) -> bool:
     return low is not None and low >= 0 and high is not None and high > 0
 
 
+def _less(a: Expr, b: Expr, context: Context) -> bool:
+    knowledge, room = context.knowledge.about(b - a)
+    if Linear.of(knowledge).nonnegative(room - 1):
+        return True
+    return context.knowledge.proves(lt(a, b))
+
+
 def _nonnegative(e: Expr, context: Context) -> bool:
-    lo, _ = context.ranges.of(e)
-    if (lo is not None and lo >= 0) or prove(ge(e, 0), context.facts):
+    knowledge, form = context.knowledge.about(e)
+    return Linear.of(knowledge).nonnegative(form) or _by_parts(form, knowledge)
+
+
+def _by_parts(e: Expr, known: Knowledge) -> bool:
+    lo, _ = known.ranges.of(e)
+    if (lo is not None and lo >= 0) or prove(ge(e, 0), known.facts):
         return True
     match e:
         case Sum(terms, constant):
-            return constant >= 0 and all(k > 0 and _nonnegative(t, context) for t, k in terms)
+            return constant >= 0 and all(k > 0 and _by_parts(t, known) for t, k in terms)
         case FloorDiv(a, b):
-            return prove(ge(b, 1), context.facts) and _nonnegative(a, context)
+            return prove(ge(b, 1), known.facts) and _by_parts(a, known)
         case Mod(_, b):
-            return prove(ge(b, 1), context.facts)
+            return prove(ge(b, 1), known.facts)
         case _:
             return False
 
@@ -93,6 +102,10 @@ def touched(node: Node) -> Iterator[tuple[Access, int, Context]]:
                 if isinstance(case.operand, Access) and case.operand.index and case.cond is not FALSE:
                     yield case.operand, 1, context.under((*(not_(c.cond) for c in cases[:k]), case.cond))
             yield out, 1, context
+        case Gather(out=out, source=source, values=values, width=width):
+            yield from ((v.source, 1, context) for v in values)
+            yield source, width, within(context, node.stmt)
+            yield out, width, context
         case VectorCopy(out=out, source=source, width=width):
             yield source, width, context
             yield out, width, context
@@ -118,6 +131,11 @@ def touched(node: Node) -> Iterator[tuple[Access, int, Context]]:
             yield out, 1, context
         case _:
             return
+
+
+def within(context: Context, stmt: Gather) -> Context:
+    """What holds where a gather reads: its values are inside of their extents."""
+    return context.under(tuple(c for symbol, extent in own_symbols(stmt).items() for c in (ge(sym(symbol), 0), lt(sym(symbol), extent))))
 
 
 def sizes(kernel: Kernel) -> dict[str, int]:

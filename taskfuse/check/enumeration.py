@@ -32,23 +32,23 @@ class Pairs:
         self.second = second
 
     @staticmethod
-    def of(a: Use, b: Use, equal: frozenset[str]) -> Pairs | None:
-        """The pairs of two accesses whose indices agree on ``equal``; ``None``: too many values, or unknown ones."""
-        axes = [
+    def of(a: Use, b: Use, equal: frozenset[str], tables: dict[tuple[int, tuple[int, ...]], Table | None]) -> Pairs | None:
+        """The pairs of two accesses whose indices agree on ``equal``; ``None``: too many values, or unknown ones. ``tables``: those made so far."""
+        axes = tuple(
             k
             for k, (x, y) in enumerate(zip(a.index, b.index, strict=a.buffer == b.buffer))
             if a.buffer == b.buffer and x is not None and y is not None and _countable(x, a.context.ranges) and _countable(y, b.context.ranges)
-        ]
-        one = _instances(a, axes, equal)
-        two = one if a is b else _instances(b, axes, equal)
-        if one is None or two is None:
+        )
+        for u in (a, b):
+            if (u.number, axes) not in tables:
+                tables[u.number, axes] = Table.of(u, axes)
+        one, two = tables[a.number, axes], tables[b.number, axes]
+        if one is None or two is None or one.names != two.names or not equal | set(one.names) >= THREADS:
             return None
-        names = [n for n in THREAD_NAMES if n in one[1]]
-        if names != [n for n in THREAD_NAMES if n in two[1]]:
-            return None
-        shared = sorted(equal & one[1].keys() & two[1].keys())
-        left, right = (_distinct([*keys, *(env[n] for n in (*shared, *names))]) for keys, env in (one, two))
-        size = len(one[0]) + len(shared)
+        names = one.names
+        shared = tuple(sorted(equal & one.symbols.keys() & two.symbols.keys()))
+        left, right = one.distinct(shared), two.distinct(shared)
+        size = len(one.elements) + len(shared)
         if size == 0:
             groups, rest = np.zeros(left.shape[1], np.int64), np.zeros(right.shape[1], np.int64)
         else:
@@ -94,6 +94,42 @@ class Pairs:
         return bool((one // WARP == two // WARP).all())
 
 
+class Table:
+    """All instances of an access.
+
+    Attributes:
+        elements: values of some axes of its index.
+        symbols: values of the symbols.
+        names: the thread indices among these.
+    """
+
+    def __init__(self, elements: list[Ints], symbols: dict[str, Ints]) -> None:
+        self.elements = elements
+        self.symbols = symbols
+        self.names = tuple(n for n in THREAD_NAMES if n in symbols)
+        self._distinct: dict[tuple[str, ...], Ints] = {}
+
+    @staticmethod
+    def of(u: Use, axes: Iterable[int]) -> Table | None:
+        """The instances of an access, by some axes; ``None``: too many values, or unknown ones."""
+        index = [e for k in axes if (e := u.index[k]) is not None]
+        names = {n for n in THREADS if None not in u.context.ranges.of(sym(n))}
+        env = _values(names.union(*(e.free for e in index)), u.context)
+        if env is None:
+            return None
+        count = len(next(iter(env.values()))) if env else 1
+        return Table([np.broadcast_to(np.asarray(evaluate(e, env), np.int64), (count,)) for e in index], env)
+
+    def distinct(self, shared: tuple[str, ...]) -> Ints:
+        """Elements, some symbols and the thread indices, a row each, without equal columns."""
+        found = self._distinct.get(shared)
+        if found is None:
+            rows = np.stack([*self.elements, *(self.symbols[n] for n in (*shared, *self.names))])
+            _, first = np.unique(_numbers(rows), return_index=True)
+            found = self._distinct[shared] = rows[:, first]
+        return found
+
+
 def _numbers(rows: Ints) -> Ints:
     """A number for each column, the same for equal columns."""
     found = np.zeros(rows.shape[1], np.int64)
@@ -109,13 +145,6 @@ def _numbers(rows: Ints) -> Ints:
         found = found * width + (row - low)
         count *= width
     return found
-
-
-def _distinct(columns: list[Ints]) -> Ints:
-    """Columns without repetitions, each row one of ``columns``."""
-    rows = np.stack(columns)
-    _, first = np.unique(_numbers(rows), return_index=True)
-    return rows[:, first]
 
 
 def _countable(e: Expr, ranges: Ranges) -> bool:
@@ -155,21 +184,6 @@ def named(e: Expr, context: Context) -> tuple[Expr, Context]:
     for symbol, span in spans:
         context = context.with_span(symbol, span)
     return e, context
-
-
-def _instances(u: Use, axes: Iterable[int], equal: frozenset[str]) -> tuple[list[Ints], dict[str, Ints]] | None:
-    """Values of some axes of an access, and of the symbols, per instance."""
-    index = [e for k in axes if (e := u.index[k]) is not None]
-    names = {n for n in THREADS if None not in u.context.ranges.of(sym(n))}
-    if any(n not in names and n not in equal for n in THREADS):
-        return None
-    for e in index:
-        names |= e.free
-    env = _values(names, u.context)
-    if env is None:
-        return None
-    count = len(next(iter(env.values()))) if env else 1
-    return [np.broadcast_to(np.asarray(evaluate(e, env), np.int64), (count,)) for e in index], env
 
 
 def _values(names: set[str], context: Context) -> dict[str, Ints] | None:

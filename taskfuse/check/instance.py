@@ -35,6 +35,7 @@ from taskfuse.kir.nodes import (
     Expect,
     FenceInit,
     FenceProxyAsync,
+    Gather,
     HostParam,
     InitBarrier,
     LdMatrix,
@@ -200,7 +201,7 @@ class Run:
         if isinstance(e.stmt, (Shuffle, *COLLECTIVE)) and not self._meet(t, e, BarrierScope.WARP, 0):  # a warp comes together at its instructions
             return False
         match e.stmt:
-            case Compute() | Choose() | VectorCopy() | LdMatrix() | StMatrix():
+            case Compute() | Choose() | Gather() | VectorCopy() | LdMatrix() | StMatrix():
                 self._touch(t, e, e.key, e.values, e.is_write, self.clocks[t], t)
                 return True
             case Barrier():

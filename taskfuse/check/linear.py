@@ -1,18 +1,18 @@
-"""Linear arithmetic over the integers: whether a form is never negative in a context.
+"""Linear arithmetic over the integers: whether a form is never negative.
 
 ``form <= -1`` is added to inequalities that hold, and atoms are eliminated one by one (Fourier-Motzkin, with constants rounded to what integers
-allow) until a contradiction is left. The inequalities are the bounds and conditions of the context and the definitions of quotients, remainders,
+allow) until a contradiction is left. The inequalities are the bounds and conditions that are known and the definitions of quotients, remainders,
 minima and maxima. Products of atoms are atoms of their own; what is known of them are products of an inequality with factors that are not negative.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from math import gcd
 
-from taskfuse.check.program import Context
+from taskfuse.check.knowledge import Knowledge
 from taskfuse.check.ranges import terms_of
-from taskfuse.ir.scalar import Const, Expr, FloorDiv, Max, Min, Mod, Product, Sym, Xor, const
+from taskfuse.ir.scalar import Const, Expr, FloorDiv, Max, Min, Mod, Product, Sum, Sym, Xor, const
 
 ROWS = 160
 ATOMS = 40
@@ -22,24 +22,27 @@ QUOTIENTS = 6
 Row = tuple[dict[Expr, int], int]
 """``sum of k*atom + constant >= 0``."""
 
+_Key = frozenset[tuple[Expr, int]]
+
 
 class Linear:
-    """Questions about one context, with what was asked before."""
+    """Questions under what is known, with what was asked before."""
 
-    def __init__(self, context: Context) -> None:
-        self.ranges = context.ranges
-        self.facts = context.facts
+    def __init__(self, knowledge: Knowledge) -> None:
+        self.ranges = knowledge.ranges
+        self.facts = knowledge.facts
         self._known: dict[Expr, tuple[bool, int]] = {}
+        self._greatest: dict[FloorDiv, int | None] = {}
 
     @staticmethod
-    def of(context: Context) -> Linear:
-        """The one of a context."""
-        if context.linear is None:
-            context.linear = Linear(context)
-        return context.linear
+    def of(knowledge: Knowledge) -> Linear:
+        """The one of some knowledge."""
+        if knowledge.linear is None:
+            knowledge.linear = Linear(knowledge)
+        return knowledge.linear
 
     def nonnegative(self, form: Expr, depth: int = DEPTH) -> bool:
-        """True only if ``form >= 0`` wherever the context's conditions hold."""
+        """True only if ``form >= 0`` wherever what is known holds."""
         lo, hi = self.ranges.of(form)
         if lo is not None and lo >= 0:
             return True
@@ -48,16 +51,36 @@ class Linear:
         found, tried = self._known.get(form, (False, 0))
         if not found and tried < depth:
             self._known[form] = False, depth  # while it is being asked
-            found = self._decide(form, depth)
+            found = self._by_parts(form, depth) or self._decide(form, depth)
             self._known[form] = found, depth
         return found
+
+    def _by_parts(self, form: Expr, depth: int) -> bool:
+        """What is made of parts that are not negative is not negative."""
+        match form:
+            case Sum(terms, constant):
+                return constant >= 0 and all(k > 0 for _, k in terms) and all(self.nonnegative(t, depth) for t, _ in terms)
+            case Product(factors):
+                return all(self.nonnegative(f, depth) for f in factors)
+            case FloorDiv(a, b):
+                return self.nonnegative(a, depth) and self.nonnegative(b - 1, depth - 1)
+            case Mod(_, b):
+                return self.nonnegative(b - 1, depth - 1)
+            case _:
+                return False
 
     def _decide(self, form: Expr, depth: int) -> bool:
         terms, _ = terms_of(form)
         for atom, k in terms:
             if (isinstance(atom, Min) and k > 0) or (isinstance(atom, Max) and k < 0):
                 return all(self.nonnegative(form + (arg - atom) * k, depth) for arg in atom.args)
-        return _contradict([_row(e) for e in (-form - 1, *self._inequalities(form, depth))])
+            if isinstance(atom, Product) and k > 0:
+                for i, least in enumerate(atom.factors):
+                    if isinstance(least, Min):
+                        rest = _times((*atom.factors[:i], *atom.factors[i + 1 :]))
+                        if self._is_positive(rest, depth):
+                            return all(self.nonnegative(form + (rest * arg - atom) * k, depth) for arg in least.args)
+        return _contradict((-form - 1, *self._inequalities(form, depth)))
 
     def _inequalities(self, form: Expr, depth: int) -> list[Expr]:
         """What is known of the atoms of a form, and of theirs."""
@@ -80,9 +103,7 @@ class Linear:
         simple = [e for e in (-form - 1, *found) if not any(isinstance(t, Product) for t, _ in terms_of(e)[0])]
         for product in sorted(products, key=lambda p: p.key):
             for k, atom in enumerate(product.factors):
-                rest: Expr = const(1)
-                for f in (*product.factors[:k], *product.factors[k + 1 :]):
-                    rest = rest * f
+                rest = _times((*product.factors[:k], *product.factors[k + 1 :]))
                 if (self.ranges.of(rest)[0] or -1) >= 0 or self._is_positive(rest, depth):
                     for e in simple:
                         if len(found) < ROWS and any(t is atom for t, _ in terms_of(e)[0]):
@@ -99,10 +120,7 @@ class Linear:
         for term, k in terms_of(form)[0]:
             if isinstance(term, Product):
                 for i, x in enumerate(term.factors):
-                    rest: Expr = const(1)
-                    for f in (*term.factors[:i], *term.factors[i + 1 :]):
-                        rest = rest * f
-                    parts.append((x, rest, k))
+                    parts.append((x, _times((*term.factors[:i], *term.factors[i + 1 :])), k))
         for cofactor in dict.fromkeys(r for _, r, _ in parts):
             inner: Expr = const(0)
             for x, r, k in parts:
@@ -135,7 +153,9 @@ class Linear:
             case FloorDiv(a, b) if self.nonnegative(b - 1, depth - 1):
                 yield a - b * atom
                 yield b * atom + b - 1 - a
-                if self.nonnegative(a, depth - 1):
+                if b.free and self.nonnegative(a - b, depth - 1):
+                    yield atom - 1
+                elif self.nonnegative(a, depth - 1):
                     yield atom
                 if b.free:
                     yield from (most - atom for most in self._most(a, b, depth))
@@ -152,17 +172,25 @@ class Linear:
                 pass
         if atom.free:
             yield from (assumed for assumed in self.facts.forms if not assumed.free.isdisjoint(atom.free))
+            for e, (low, high) in self.facts.intervals.items():  # conditions on one term
+                if not isinstance(e, Sym) and not e.free.isdisjoint(atom.free):
+                    yield from () if low is None else (e - low,)
+                    yield from () if high is None else (const(high) - e,)
 
     def most(self, quotient: FloorDiv) -> int | None:
         """The greatest value of a quotient by a symbol, if that is found to be a constant."""
-        if not self.nonnegative(quotient.b - 1):
-            return None
-        return min((e.value for e in self._most(quotient.a, quotient.b, DEPTH) if isinstance(e, Const)), default=None)
+        if quotient not in self._greatest:
+            values = (e.value for e in self._most(quotient.a, quotient.b, DEPTH) if isinstance(e, Const))
+            self._greatest[quotient] = min(values, default=None) if self.nonnegative(quotient.b - 1) else None
+        return self._greatest[quotient]
 
     def _most(self, a: Expr, b: Expr, depth: int) -> Iterator[Expr]:
-        """Bounds ``x - 1`` of ``a//b``: where ``a < b*x``. For ``x``, what stands beside ``b`` in the bounds of ``a`` is tried."""
+        """Bounds ``x - 1`` of ``a//b``: where ``a < b*x``. For ``x``, what stands beside ``b`` in the bounds of ``a`` is tried, and of a
+        remainder in it what stands in the divisor."""
         beside: dict[Expr, None] = {const(1): None}
         for term, times in terms_of(a)[0]:
+            if isinstance(term, Mod):
+                beside |= {t: None for t, _ in terms_of(term.b)[0]}
             names = term.free
             highs = [h for n in sorted(names) if (h := self.facts.ranges.get(n, (None, None))[1]) is not None]
             for bound in (*highs, *(f for f in self.facts.forms if not f.free.isdisjoint(names))):
@@ -182,42 +210,96 @@ class Linear:
                 yield x - 1
 
 
-def _row(e: Expr) -> Row:
-    terms, constant = terms_of(e)
-    return dict(terms), constant
+def _times(factors: Iterable[Expr]) -> Expr:
+    found: Expr = const(1)
+    for f in factors:
+        found = found * f
+    return found
 
 
-def _tight(row: Row) -> Row:
-    """The same for integers, with coefficients that have no common divisor."""
-    terms, constant = row
-    step = gcd(*terms.values())
-    return row if step <= 1 else ({t: k // step for t, k in terms.items()}, constant // step)
+def _contradict(forms: Iterable[Expr]) -> bool:
+    """True only if some forms are not all ``>= 0``, for any integers."""
+    system = _System()
+    return any(system.add(dict(terms), constant) for terms, constant in map(terms_of, forms)) or system.solve() or system.eliminate()
 
 
-def _contradict(rows: list[Row]) -> bool:
-    """True only if the inequalities hold for no integers."""
-    left = _unique(rows)
-    while left:
-        if any(not terms and constant < 0 for terms, constant in left):
-            return True
-        signs: dict[Expr, list[int]] = {}
-        for terms, _ in left:
+class _System:
+    """Inequalities, the strongest of those with equal terms, and where each atom occurs in them."""
+
+    def __init__(self) -> None:
+        self._rows: dict[_Key, Row] = {}
+        self._signs: dict[Expr, tuple[dict[_Key, None], dict[_Key, None]]] = {}
+
+    def add(self, terms: dict[Expr, int], constant: int) -> bool:
+        """Add one, as tight as integers allow; True if it holds nowhere."""
+        if not terms:
+            return constant < 0
+        step = gcd(*terms.values())
+        if step > 1:
+            terms, constant = {t: k // step for t, k in terms.items()}, constant // step
+        key = frozenset(terms.items())
+        known = self._rows.get(key)
+        if known is None:
             for t, k in terms.items():
-                signs.setdefault(t, [0, 0])[k > 0] += 1
-        if not signs:
-            return False
-        atom = min(signs, key=lambda t: (signs[t][0] * signs[t][1] - sum(signs[t]), t.key))
-        upper = [r for r in left if r[0].get(atom, 0) < 0]
-        lower = [r for r in left if r[0].get(atom, 0) > 0]
-        left = [r for r in left if atom not in r[0]]
-        if len(left) + len(upper) * len(lower) > ROWS * 2:
-            return False
-        left = _unique([*left, *(_sum(a, -b[0][atom], b, a[0][atom]) for a in lower for b in upper)])
-    return False
+                self._signs.setdefault(t, ({}, {}))[k > 0][key] = None
+        if known is None or constant < known[1]:
+            self._rows[key] = terms, constant
+        return False
+
+    def solve(self) -> bool:
+        """Put what equations say in the place of atoms that stand alone in them: rounding then sees the divisors. True if that contradicts."""
+        for key in list(self._rows):
+            atom = self._defined(key)
+            if atom is None:
+                continue
+            equation = self._rows[key]
+            rows = [self._remove(k) for side in self._signs[atom] for k in list(side)]
+            if any(self.add(*_sum(row, 1, equation, -row[0][atom] * equation[0][atom])) for row in rows):
+                return True
+        return False
+
+    def _defined(self, key: _Key) -> Expr | None:
+        """An atom with coefficient 1 or -1 in an inequality, if that and the opposite one leave one value."""
+        one = self._rows.get(key)
+        other = None if one is None else self._rows.get(frozenset((t, -k) for t, k in key))
+        if one is None or other is None or one[1] + other[1] != 0:
+            return None
+        return min((t for t, k in key if abs(k) == 1), key=lambda t: t.key, default=None)
+
+    def eliminate(self) -> bool:
+        """True only if no integers fulfil all of them.
+
+        Atoms first whose elimination loses no integers, as a multiple like 64*q would; of those the one that adds fewest inequalities.
+        """
+        waiting = sorted(self._signs, key=lambda t: t.key)
+        while waiting:
+            sizes = [(self._loses(t), self._added(t), i) for i, t in enumerate(waiting)]
+            atom = waiting.pop(min(sizes)[2])
+            upper, lower = ([self._remove(key) for key in list(keys)] for keys in self._signs[atom])
+            if len(self._rows) + len(upper) * len(lower) > ROWS * 2:
+                return False
+            if any(self.add(*_sum(a, -b[0][atom], b, a[0][atom])) for a in lower for b in upper):
+                return True
+        return False
+
+    def _loses(self, atom: Expr) -> bool:
+        """Whether the atom has a coefficient beyond 1 on both sides."""
+        return all(any(abs(self._rows[key][0][atom]) > 1 for key in side) for side in self._signs[atom])
+
+    def _added(self, atom: Expr) -> int:
+        """Inequalities that its elimination adds, less those that go."""
+        upper, lower = map(len, self._signs[atom])
+        return upper * lower - upper - lower
+
+    def _remove(self, key: _Key) -> Row:
+        row = self._rows.pop(key)
+        for t, k in row[0].items():
+            del self._signs[t][k > 0][key]
+        return row
 
 
 def _sum(a: Row, i: int, b: Row, j: int) -> Row:
-    """``i*a + j*b``."""
+    """``i*a + j*b``, or that by a common divisor of ``i`` and ``j``."""
     common = gcd(i, j)
     i, j = i // common, j // common
     terms = {t: k * i for t, k in a[0].items()}
@@ -228,17 +310,3 @@ def _sum(a: Row, i: int, b: Row, j: int) -> Row:
         else:
             terms.pop(t, None)
     return terms, a[1] * i + b[1] * j
-
-
-def _unique(rows: list[Row]) -> list[Row]:
-    """The strongest of the inequalities with equal terms."""
-    found: dict[frozenset[tuple[Expr, int]], Row] = {}
-    for row in rows:
-        terms, constant = _tight(row)
-        if not terms and constant >= 0:
-            continue
-        key = frozenset(terms.items())
-        known = found.get(key)
-        if known is None or constant < known[1]:
-            found[key] = terms, constant
-    return list(found.values())

@@ -15,6 +15,7 @@ import numpy as np
 from taskfuse.check.certificate import Layer, Obligation, Verdict
 from taskfuse.check.clusters import Clusters
 from taskfuse.check.enumeration import Pairs
+from taskfuse.check.paths import Cut
 from taskfuse.check.program import BLOCK_NAMES, BLOCKS, COLLECTIVE, THREADS, Node, Program
 from taskfuse.check.threads import Conditions, Threads, box_count
 from taskfuse.ir.scalar import ZERO, Const, Expr, const, eq, prove, simplify, sym
@@ -40,6 +41,19 @@ class Meeting:
     participants: Conditions
     uniform: Conditions
     id: Expr | None = None
+
+    @property
+    def cut(self) -> Cut | None:
+        """What threads of one block have to have in common to meet there; ``None`` if that is no matter of a few indices."""
+        match self.scope:
+            case BarrierScope.BLOCK:
+                everyone = isinstance(self.node.stmt, Barrier)  # who comes to a barrier of the block is all of it
+                return Cut(self.node, frozenset(() if everyone else self.participants), frozenset())
+            case BarrierScope.NAMED:
+                assert self.id is not None
+                return Cut(self.node, frozenset(self.participants), self.id.free & THREADS)
+            case _:
+                return None
 
 
 class Meetings:

@@ -9,6 +9,7 @@ have everything it needs: a contradiction.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from taskfuse.check.certificate import Layer, Obligation, Verdict
@@ -103,8 +104,8 @@ def _whole(block: Block) -> _Span:
     return _Span(block, 0, len(block.nodes))
 
 
-def deadlocks(program: Program, paths: Paths, rings: Rings) -> list[Obligation]:
-    """Whether such an order exists."""
+def deadlocks(program: Program, paths: Paths, rings: Rings, refills: Sequence[tuple[Node, Node]]) -> list[Obligation]:
+    """Whether such an order exists. ``refills``: fills and waits for them of rings inside one role."""
     merged = _Merged()
     turns: dict[Block, list[tuple[_Span, Node]]] = {}
     groups: dict[Node, list[_Span]] = {}
@@ -130,7 +131,7 @@ def deadlocks(program: Program, paths: Paths, rings: Rings) -> list[Obligation]:
             groups.setdefault(merged.of(n), []).append(_whole(n.blocks[0]))
     levels = [("the kernel", _Level([_whole(program.root)], merged, paths, turns))]
     levels += [(f"the loop over {n.stmt.var}", _Level(spans, merged, paths, turns)) for n, spans in groups.items() if isinstance(n.stmt, For)]
-    edges = [(a, b) for ring in rings.rings for a, b in _edges(ring)] + _once(program, rings)
+    edges = [(a, b) for ring in rings.rings for a, b in _edges(ring)] + _once(program, rings) + list(refills)
     for a, b in edges:
         placed = False
         for _, level in levels:

@@ -7,7 +7,7 @@ thread indices alone select who runs them, or if their conditions are known to h
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
@@ -76,6 +76,8 @@ class Paths:
         self._inner: dict[Block, list[Node]] = {}
         self._holds: set[Node] = set()
         self._bodies: dict[Node, list[Step]] = {}
+        self._behind: dict[tuple[Node, int], list[Step]] = {}
+        self._ahead: dict[tuple[Node, int], list[Step]] = {}
         for node in reversed(program.nodes):
             if isinstance(node.stmt, SYNCHRONIZING) or any(n in self._holds for block in node.blocks for n in block.nodes):
                 self._holds.add(node)
@@ -117,20 +119,26 @@ class Paths:
         first, second = one[depth], two[depth]
         if first.block is not second.block or first.index >= second.index:
             return None
-        steps = self._after(one[depth + 1 :])
-        steps += [Step(n, Region.BETWEEN) for n in self._within(first.block, first.index + 1, second.index, self._known(a, b))]
-        return steps + self._before(two[depth + 1 :])
+        between = [Step(n, Region.BETWEEN) for n in self._within(first.block, first.index + 1, second.index, self._known(a, b))]
+        return self._after(a, depth + 1) + between + self._before(b, depth + 1)
 
     def around(self, a: Node, b: Node, loop: Node, between: int = 0) -> list[Step]:
         """From ``a`` to ``b`` in a later iteration of a loop around both, with at least ``between`` whole iterations between the two."""
         depth = a.path.index(loop) + 1
-        return self._after(a.path[depth:]) + between * self.body(loop) + self._before(b.path[depth:])
+        return self._after(a, depth) + between * self.body(loop) + self._before(b, depth)
 
     def again(self, a: Node, b: Node, block: Block, between: int) -> list[Step]:
         """From ``a`` to ``b`` in a later execution of a block around both, with at least ``between`` whole ones between the two."""
-        depth = next(k for k, n in enumerate(a.path) if n.block is block)
-        whole = [Step(n, Region.BETWEEN) for n in self._within(block, 0, len(block.nodes), self._known(a, b))]
-        return self._after(a.path[depth:]) + between * whole + self._before(b.path[depth:])
+        whole = [Step(n, Region.BETWEEN) for n in self._within(block, 0, len(block.nodes), self._known(a, b))] if between else []
+        return self.rest(a, block) + between * whole + self.start(b, block)
+
+    def rest(self, a: Node, block: Block) -> list[Step]:
+        """From ``a`` to the end of a block around it."""
+        return self._after(a, _depth(a, block))
+
+    def start(self, b: Node, block: Block) -> list[Step]:
+        """From the beginning of a block around ``b`` to ``b``."""
+        return self._before(b, _depth(b, block))
 
     def passed(self, a: Node, b: Node, later: int) -> list[Step] | None:
         """From ``a`` to ``b``, so many iterations of the innermost loop around ``b`` later; ``None`` if control never goes there."""
@@ -146,19 +154,84 @@ class Paths:
 
     def to_end(self, a: Node) -> list[Step]:
         """From ``a`` to the end of the kernel."""
-        return self._after(a.path)
+        return self._after(a, 0)
 
     def from_start(self, b: Node) -> list[Step]:
         """From the start of the kernel to ``b``."""
-        return self._before(b.path)
+        return self._before(b, 0)
 
-    def _after(self, path: tuple[Node, ...]) -> list[Step]:
-        known = self._known(path[-1]) if path else frozenset[Expr]()
-        return [Step(n, Region.AFTER) for node in reversed(path) for n in self._within(node.block, node.index + 1, len(node.block.nodes), known)]
+    def _after(self, a: Node, depth: int) -> list[Step]:
+        """From ``a`` to the end of the block around the node of its path at a depth."""
+        found = self._behind.get((a, depth))
+        if found is None:
+            known = self._known(a)
+            inner = ((node.block, node.index + 1) for node in reversed(a.path[depth:]))
+            found = self._behind[a, depth] = [Step(n, Region.AFTER) for block, low in inner for n in self._within(block, low, len(block.nodes), known)]
+        return found
 
-    def _before(self, path: tuple[Node, ...]) -> list[Step]:
-        known = self._known(path[-1]) if path else frozenset[Expr]()
-        return [Step(n, Region.BEFORE) for node in path for n in self._within(node.block, 0, node.index, known)]
+    def _before(self, b: Node, depth: int) -> list[Step]:
+        """From the start of the block around the node of its path at a depth to ``b``."""
+        found = self._ahead.get((b, depth))
+        if found is None:
+            known = self._known(b)
+            found = self._ahead[b, depth] = [Step(n, Region.BEFORE) for node in b.path[depth:] for n in self._within(node.block, 0, node.index, known)]
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """A statement that threads pass together.
+
+    Attributes:
+        threads: conditions on who passes it.
+        alike: names of the symbols that two of them have to agree on.
+    """
+
+    node: Node
+    threads: frozenset[Expr]
+    alike: frozenset[str]
+
+
+class Cuts:
+    """Statements that threads pass together, where they stand directly in the blocks around a place."""
+
+    def __init__(self, cuts: Iterable[Cut]) -> None:
+        self._cuts: dict[Block, list[Cut]] = {}
+        for cut in sorted(cuts, key=lambda c: c.node.number):
+            self._cuts.setdefault(cut.node.block, []).append(cut)
+
+    def separate(self, a: Node, b: Node, equal: frozenset[str]) -> bool:
+        """True only if two threads that agree on some symbols pass one between ``a`` and ``b``, whichever comes first and whoever makes which."""
+        if a.number > b.number:
+            a, b = b, a
+        depth = next((k for k, (x, y) in enumerate(zip(a.path, b.path, strict=False)) if x is not y), None)
+        if depth is None or a.path[depth].block is not b.path[depth].block:
+            return False
+        both = frozenset(a.conditions).intersection(b.conditions)
+        passed: dict[Block, list[int]] = {}
+        for block in {n.block for n in (*a.path, *b.path)} & self._cuts.keys():
+            places = [c.node.index for c in self._cuts[block] if c.threads <= both and c.alike <= equal]
+            if places:
+                passed[block] = places
+        one, two = a.path[depth], b.path[depth]
+        between = any(one.index < k < two.index for k in passed.get(one.block, ()))
+        if not between and not _behind(a, depth + 1, passed) and not _ahead(b, depth + 1, passed):
+            return False
+        inner = (k + 1 for k, n in enumerate(a.path[:depth]) if isinstance(n.stmt, For))
+        return all(_behind(x, k, passed) or _ahead(y, k, passed) for k in inner for x, y in ((a, b), (b, a)))
+
+
+def _behind(a: Node, depth: int, passed: Mapping[Block, list[int]]) -> bool:
+    return any(n.block in passed and passed[n.block][-1] > n.index for n in a.path[depth:])
+
+
+def _ahead(b: Node, depth: int, passed: Mapping[Block, list[int]]) -> bool:
+    return any(n.block in passed and passed[n.block][0] < n.index for n in b.path[depth:])
+
+
+def _depth(a: Node, block: Block) -> int:
+    """Which node of a path stands in a block."""
+    return next(k for k, n in enumerate(a.path) if n.block is block)
 
 
 def common_loops(a: Node, b: Node) -> list[Node]:

@@ -1,8 +1,10 @@
 """Rings inside one role: slots of a buffer that threads use in turns, numbered by a cursor without mbarriers.
 
 All advances by one of such a cursor stand in one block, ``m`` of them, and all threads that come there come equally often. A use that stands in this
-block behind ``j < m`` of them is at position ``m*I + j``, where ``I`` counts the executions of the block, in whatever loops stand around it. Two uses
-of one slot are at positions whose difference is a multiple of the number of slots ``S``: at the same one, or ``S`` or more apart.
+block behind ``j < m`` of them, at the slot ``k`` further than the cursor's, is at position ``m*I + j + k``, where ``I`` counts the executions of the
+block, in whatever loops stand around it. So is one in front of the loop whose body the block is, with ``j = 0`` and ``I`` executions before it. Two
+uses of one slot are at positions whose difference is a multiple of the number of slots ``S``. That says how many executions of the block lie
+between them at least, and so what is passed in any case: more of them only add to it.
 """
 
 from __future__ import annotations
@@ -15,9 +17,19 @@ from taskfuse.check.accesses import Use
 from taskfuse.check.meetings import uneven
 from taskfuse.check.paths import Paths, Step
 from taskfuse.check.program import Block, Node, Program
+from taskfuse.check.ranges import terms_of
 from taskfuse.check.threads import Threads
-from taskfuse.ir.scalar import const, sym
-from taskfuse.kir.nodes import Advance, CursorInit
+from taskfuse.ir.scalar import Const, Expr, Mod, Sym, const
+from taskfuse.kir.nodes import Advance, CursorInit, For
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Position:
+    """A statement is ``count`` positions further than the cursor was when the block's execution began: ``inside`` of it, or in front of the loop."""
+
+    node: Node
+    count: int
+    inside: bool
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -33,57 +45,89 @@ class PrivateRing:
     slots: int
     moves: tuple[Node, ...]
     block: Block
+    paths: Paths
 
-    def position(self, u: Use) -> int | None:
-        """How many advances of its iteration stand before a use; ``None`` outside of the block, or behind the last one."""
-        place = next((n for n in u.node.path if n.block is self.block), None)
-        if place is None or place.index > self.moves[-1].index:
-            return None
-        return sum(move.index < place.index for move in self.moves)
+    @property
+    def loop(self) -> Node | None:
+        """The loop whose body the block is."""
+        owner = self.block.owner
+        return owner if owner is not None and isinstance(owner.stmt, For) else None
+
+    def position(self, node: Node, ahead: int) -> Position | None:
+        """The position of a use at a slot so much further than the cursor's; ``None`` if it stands elsewhere, or behind the last advance."""
+        place = next((n for n in node.path if n.block is self.block), None)
+        if place is not None:
+            return None if place.index > self.moves[-1].index else Position(node, sum(move.index < place.index for move in self.moves) + ahead, True)
+        loop = self.loop
+        front = None if loop is None else next((n for n in node.path if n.block is loop.block), None)
+        return Position(node, ahead, False) if loop is not None and front is not None and front.index < loop.index else None
 
     def counts(self, loop: Node) -> bool:
         """True if different iterations of a loop are different positions."""
         return loop in self.block.context.loops
 
+    def passed(self, x: Position, y: Position) -> Iterator[tuple[list[Step], int]]:
+        """What is passed in any case from ``x`` to a later ``y`` at the same slot, and how many positions further that is.
+
+        Left out is one position with no execution of the block between them. Of several distances the least ones stand for all.
+        """
+        gap = y.count - x.count
+        if x.inside == y.inside and gap and gap % self.slots == 0:
+            steps = self.paths.forward(x.node, y.node)
+            if steps is not None:
+                yield steps, gap
+        rounds = self._rounds(gap, 1 if x.inside else 0)
+        steps = None if rounds is None else self._steps(x, y, rounds)
+        if steps is not None and rounds is not None:
+            yield steps, len(self.moves) * rounds + gap
+
+    def _steps(self, x: Position, y: Position, rounds: int) -> list[Step] | None:
+        """From ``x`` to a later ``y``, which is so many executions of the block further; ``None`` if control never goes there."""
+        if x.inside and y.inside:
+            return self.paths.again(x.node, y.node, self.block, rounds - 1) if self.block.context.loops else None
+        loop = self.loop
+        assert loop is not None
+        if x.inside:
+            begin, whole = self.paths.rest(x.node, self.block), rounds - 1
+        else:
+            front = self.paths.forward(x.node, loop)
+            assert front is not None
+            begin, whole = front, rounds
+        middle = begin + whole * self.paths.body(loop)
+        if y.inside:
+            return middle + self.paths.start(y.node, self.block)
+        outer = next((n for n in reversed(loop.loops) if n in y.node.loops), None)
+        return None if outer is None else middle + self.paths.around(loop, y.node, outer)
+
+    def _rounds(self, gap: int, least: int) -> int | None:
+        """The least ``k >= least`` with ``m*k + gap`` a multiple of the slots, if there is one."""
+        m, slots = len(self.moves), self.slots
+        period = lcm(m, slots) // m
+        return next((k for k in range(least, least + period) if (m * k + gap) % slots == 0), None)
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PrivatePair:
-    """Two uses of one slot, behind ``at`` advances each.
-
-    Attributes:
-        same: they may be at one position: then they are in one iteration.
-    """
+    """Two uses of one slot."""
 
     ring: PrivateRing
     uses: tuple[Use, Use]
-    at: tuple[int, int]
-    paths: Paths
+    at: tuple[Position, Position]
 
     @property
     def same(self) -> bool:
-        """True if both may be at one position: they are in one execution of the block then."""
-        return self.at[0] == self.at[1]
+        """True if both may be at one position with no execution of the block between them."""
+        one, two = self.at
+        return one.count == two.count and one.inside == two.inside
 
-    def later(self) -> Iterator[tuple[Use, Use, list[Step]]]:
-        """The earlier use, the later one, and what is passed between two different positions in any case.
-
-        What lies between positions that are further apart has all of that in it, in the same order.
-        """
-        (a, b), (i, j) = self.uses, self.at
-        for x, y, gap in ((a, b, j - i), (b, a, i - j)):
-            if gap > 0 and gap % self.ring.slots == 0:
-                yield x, y, self.paths.forward(x.node, y.node) or []
-            rounds = self._rounds(gap)
-            if rounds is not None and self.ring.block.context.loops:
-                yield x, y, self.paths.again(x.node, y.node, self.ring.block, rounds - 1)
+    def later(self) -> Iterator[tuple[Use, Use, list[Step], int]]:
+        """The earlier use, the later one, what is passed between them in any case, and how many positions, unless they are the :attr:`same`."""
+        (a, b), (one, two) = self.uses, self.at
+        for (first, x), (second, y) in (((a, one), (b, two)), ((b, two), (a, one))):
+            for steps, apart in self.ring.passed(x, y):
+                yield first, second, steps, apart
             if a is b:
                 break
-
-    def _rounds(self, gap: int) -> int | None:
-        """The least ``k >= 1`` with ``m*k + gap`` a positive multiple of the slots, if there is one."""
-        m, slots = len(self.ring.moves), self.ring.slots
-        period = lcm(m, slots) // m
-        return next((k for k in range(1, period + 1) if (m * k + gap) % slots == 0), None)
 
 
 class PrivateRings:
@@ -91,7 +135,6 @@ class PrivateRings:
 
     def __init__(self, program: Program, threads: Threads, paths: Paths, others: Container[str]) -> None:
         """``others``: slot symbols of cursors with mbarriers."""
-        self._paths = paths
         self._rings: dict[str, PrivateRing] = {}
         starts: dict[str, list[Node]] = {}
         moves: dict[str, list[Node]] = {}
@@ -114,16 +157,31 @@ class PrivateRings:
                 continue
             if uneven(nodes[0]) or threads.split(nodes[0].conditions).varying:
                 continue
-            self._rings[f"{name}.slot"] = PrivateRing(name, slots, tuple(nodes), block)
+            self._rings[f"{name}.slot"] = PrivateRing(name, slots, tuple(nodes), block, paths)
 
     def pair(self, a: Use, b: Use) -> PrivatePair | None:
-        """Two uses of one buffer whose slot is that of one cursor; ``None`` if they are none."""
+        """Two uses of one buffer whose slots are those of one cursor, or so much further; ``None`` if they are none."""
         if a.buffer != b.buffer:
             return None
         for x, y in zip(a.index, b.index, strict=True):
-            ring = self._rings.get(str(x)) if x is not None and x is y else None
-            if ring is not None and x is sym(f"{ring.cursor}.slot"):
-                at = ring.position(a), ring.position(b)
-                if at[0] is not None and at[1] is not None:
-                    return PrivatePair(ring, (a, b), (at[0], at[1]), self._paths)
+            one, two = self.slot(x), self.slot(y)
+            if one is not None and two is not None and one[0] is two[0]:
+                first, second = one[0].position(a.node, one[1]), two[0].position(b.node, two[1])
+                if first is not None and second is not None:
+                    return PrivatePair(one[0], (a, b), (first, second))
         return None
+
+    def slot(self, e: Expr | None) -> tuple[PrivateRing, int] | None:
+        """The ring of a slot, and how much further than its cursor's it is."""
+        match e:
+            case Sym(name=name) if name in self._rings:
+                return self._rings[name], 0
+            case Mod(a, Const(slots)):
+                terms, constant = terms_of(a)
+                match terms:
+                    case ((Sym(name=name), 1),) if name in self._rings and slots == self._rings[name].slots:
+                        return self._rings[name], constant
+                    case _:
+                        return None
+            case _:
+                return None

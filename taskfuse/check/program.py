@@ -8,16 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
-from taskfuse.check.ranges import Ranges, terms_of
-from taskfuse.ir.scalar import ONE, TRUE, And, Const, Expr, Facts, FloorDiv, Select, const, ge, le, lt, not_, prove, simplify, substitute, sym
+from taskfuse.check.knowledge import Element, Knowledge, Trip
+from taskfuse.check.ranges import Ranges
+from taskfuse.ir.scalar import ONE, TRUE, And, Const, Expr, Facts, const, ge, lt, not_, simplify, substitute, sym
 from taskfuse.ir.types import BLOCK_TYPES, CLUSTER_TYPES, THREAD_TYPES
-from taskfuse.kir import Kernel, barrier_slots, bodies, map_expressions, map_stmts, stmt_text, walk, with_bodies
+from taskfuse.kir import Kernel, barrier_slots, bodies, expressions, map_expressions, map_stmts, stmt_text, walk, with_bodies
 from taskfuse.kir.nodes import Bind, Commit, CursorInit, For, HostParam, If, LdMatrix, Mma, Queue, Retire, StMatrix, Stmt, TmaLoad, TmaStore, Wgmma
-
-if TYPE_CHECKING:
-    from taskfuse.check.linear import Linear
 
 THREAD_NAMES = tuple(p.index_name for p in THREAD_TYPES)
 BLOCK_NAMES = tuple(p.index_name for p in BLOCK_TYPES)
@@ -38,58 +35,39 @@ class Context:
     Attributes:
         conditions: conjuncts of the arms around it, outermost first.
         loops: the loops around it, outermost first.
-        ranges: constant bounds that follow.
+        knowledge: what follows; ``ranges`` are its constant bounds.
         role: label of the innermost labelled arm.
         limits: symbolic bounds of indices and loop variables, as far as they were asked for.
-        linear: what linear arithmetic has found here, for :class:`~taskfuse.check.linear.Linear`.
     """
 
     conditions: tuple[Expr, ...]
     loops: tuple[Node, ...]
-    ranges: Ranges
+    knowledge: Knowledge
     role: str
     kernel: Kernel
-    _parent: Context | None
-    _base: Facts | None
-    _added: tuple[Expr, ...] = ()
-    _facts: Facts | None = None
-    linear: Linear | None = None
     limits: dict[str, tuple[list[Expr], list[Expr]]] = field(default_factory=lambda: dict[str, tuple[list[Expr], list[Expr]]]())
+    ranges: Ranges = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.ranges = self.knowledge.ranges
 
     @property
     def facts(self) -> Facts:
         """All of it, for the prover."""
-        if self._facts is None:
-            facts = self._base if self._parent is None else self._parent.facts
-            assert facts is not None
-            if self._parent is not None and len(self.loops) > len(self._parent.loops):
-                loop = self.loops[-1].stmt
-                assert isinstance(loop, For)
-                stop, implied = entered(loop)
-                facts = facts.with_range(loop.var, loop.start, stop - 1).with_assumption(lt(loop.start, stop))
-                for c in implied:
-                    facts = facts.with_assumption(c)
-            for c in self._added:
-                facts = facts.with_assumption(c)
-            self._facts = facts
-        return self._facts
+        return self.knowledge.facts
 
     def under(self, conditions: tuple[Expr, ...], label: str | None = None) -> Context:
         """The context of an arm."""
-        return Context((*self.conditions, *conditions), self.loops, self.ranges.under_all(conditions), label or self.role, self.kernel, self, None, conditions)
+        return Context((*self.conditions, *conditions), self.loops, self.knowledge.given(*conditions), label or self.role, self.kernel)
 
     def with_span(self, symbol: Expr, span: tuple[int, int]) -> Context:
         """The context of one of the elements that an instruction touches, which ``symbol`` numbers."""
-        return Context(self.conditions, self.loops, self.ranges.with_span(symbol, span), self.role, self.kernel, self, None)
+        return Context(self.conditions, self.loops, self.knowledge.given(Element(symbol, span)), self.role, self.kernel)
 
     def inside(self, loop: Node) -> Context:
         """The context of a loop's body."""
-        stmt = loop.stmt
-        assert isinstance(stmt, For)
-        stop, implied = entered(stmt)
-        lo, (_, hi) = self.ranges.of(stmt.start)[0], self.ranges.of(stop)
-        ranges = self.ranges.under(lt(stmt.start, stop)).with_span(sym(stmt.var), (lo, None if hi is None else hi - 1)).under_all(implied)
-        return Context(self.conditions, (*self.loops, loop), ranges, self.role, self.kernel, self, None)
+        assert isinstance(loop.stmt, For)
+        return Context(self.conditions, (*self.loops, loop), self.knowledge.given(Trip.of(loop.stmt)), self.role, self.kernel)
 
 
 @dataclass(slots=True, eq=False)
@@ -117,6 +95,7 @@ class Node:
     index: int
     blocks: list[Block] = field(default_factory=lambda: list[Block]())
     _path: tuple[Node, ...] | None = None
+    _runs: bool | None = None
 
     @property
     def context(self) -> Context:
@@ -153,10 +132,12 @@ class Node:
 
     def runs(self) -> bool:
         """Of a loop: True only if it has an iteration whenever it is reached."""
-        assert isinstance(self.stmt, For)
-        size = self.stmt.stop - self.stmt.start
-        lo, _ = self.context.ranges.of(size)
-        return lo > 0 if lo is not None and lo > 0 else prove(ge(size, 1), self.context.facts)
+        if self._runs is None:
+            assert isinstance(self.stmt, For)
+            size = self.stmt.stop - self.stmt.start
+            lo, _ = self.context.ranges.of(size)
+            self._runs = (lo is not None and lo > 0) or self.context.knowledge.proves(ge(size, 1))
+        return self._runs
 
 
 @dataclass(slots=True, eq=False)
@@ -204,12 +185,13 @@ class Program:
                 case If():
                     before: list[Expr] = []
                     for arm in stmt.branches:
-                        own = conjuncts(arm.cond)
+                        # what holds of every block and iteration decides nothing
+                        own = tuple(c for c in conjuncts(arm.cond) if not (c.free.isdisjoint(THREADS) and block.context.ranges.implies(c)))
                         context = block.context.under(own, arm.label)
                         if context.ranges.empty:  # nobody ever comes here
                             before.append(not_(arm.cond))
                             continue
-                        left = tuple(n for n in before if not (context.ranges.implies(n) or prove(n, context.facts)))
+                        left = tuple(n for n in before if not (context.ranges.implies(n) or context.knowledge.proves(n)))
                         if left:
                             context = block.context.under((*own, *left), arm.label)
                         inner = Block(node, context)
@@ -218,27 +200,6 @@ class Program:
                         before.append(not_(arm.cond))
                 case _:
                     pass
-
-
-def entered(loop: For) -> tuple[Expr, tuple[Expr, ...]]:
-    """Where a loop stops, if it has an iteration, and what else that implies: ``a`` and ``c`` of ``select(c, a, b)`` without iterations up to ``b``."""
-    match loop.stop:
-        case Select(cond=c, a=a, b=b) if prove(le(b, loop.start)):
-            stop, implied = a, (c,)
-        case stop:
-            implied = ()
-    share = share_of(loop)
-    return stop, implied if share is None else (*implied, share)
-
-
-def share_of(loop: For) -> Expr | None:
-    """What a block's share of the work says in the loop's body: ``i < ceildiv(e, n)`` gives ``n*i < e``, which bounds ``blockIdx.x + n*i``."""
-    terms, constant = terms_of(loop.stop)
-    match terms:
-        case ((FloorDiv(a, Const(n)), 1),) if n > 1:  # stop = (a + n*constant)//n, so i + 1 <= stop gives n*(i + 1) <= a + n*constant
-            return le(sym(loop.var) * n + n, a + n * constant)
-        case _:
-            return None
 
 
 def linear_thread(kernel: Kernel) -> Expr:
@@ -276,7 +237,7 @@ def _outermost(kernel: Kernel) -> Context:
             ranges = ranges.under(ge(extent, 1))
             hi = ranges.of(extent)[1]
             ranges = ranges.with_span(sym(name), (0, None if hi is None else hi - 1))
-    return Context((), (), ranges, "", kernel, None, facts)
+    return Context((), (), Knowledge(ranges, facts), "", kernel)
 
 
 def _in_blocks(kernel: Kernel) -> tuple[Stmt, ...]:
@@ -298,7 +259,7 @@ def _at(loop: For, value: Expr) -> tuple[Stmt, ...]:
 
 
 def _unrolled(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
-    """Unrolled loops that hold asynchronous operations, copied out: how many batches are in flight depends on the copy.
+    """Unrolled loops that hold asynchronous operations, copied out: how many batches are in flight depends on the copy. So are those that number slots.
 
     Unrolled loops around the other ends of the mbarriers in them are copied out alike.
     """
@@ -309,7 +270,8 @@ def _unrolled(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
 
     loops = [s for s in walk(body) if isinstance(s, For) and _copies(s)]
     inside = {id(loop): {slot.name for s in walk(loop.body) for slot in barrier_slots(s)} for loop in loops}
-    chosen = {id(loop) for loop in loops if any(map(counts, walk(loop.body)))}
+    cursors = {f"{s.name}.slot" for s in walk(body) if isinstance(s, CursorInit)}
+    chosen = {id(loop) for loop in loops if any(map(counts, walk(loop.body))) or _numbers_slots(loop, cursors)}
     while True:
         names = {name for loop in chosen for name in inside[loop]}
         more = {loop for loop, mine in inside.items() if mine & names} | chosen
@@ -329,6 +291,11 @@ def _unrolled(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
         return tuple(found)
 
     return copied(body) if chosen else body
+
+
+def _numbers_slots(loop: For, cursors: set[str]) -> bool:
+    """True if a loop's variable says how much further than a cursor's a slot is."""
+    return any(loop.var in e.free and not e.free.isdisjoint(cursors) for s in walk(loop.body) for e in expressions(s))
 
 
 def _copies(loop: For) -> range:

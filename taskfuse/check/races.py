@@ -12,13 +12,14 @@ from dataclasses import dataclass
 
 from taskfuse.check.accesses import Engine, Use, Uses, overlapping
 from taskfuse.check.certificate import Layer, Obligation, Verdict
-from taskfuse.check.enumeration import Pairs
+from taskfuse.check.enumeration import Pairs, Table
 from taskfuse.check.forms import Visit, visits
 from taskfuse.check.meetings import Meeting, Meetings, ordered_by
-from taskfuse.check.paths import Paths, Region, Step, common_loops
-from taskfuse.check.private import PrivateRings
+from taskfuse.check.paths import Cuts, Paths, Region, Step, common_loops
+from taskfuse.check.private import PrivatePair, PrivateRings
 from taskfuse.check.program import BLOCKS, THREADS, Node, Program
-from taskfuse.check.relation import Relation
+from taskfuse.check.refills import Refills
+from taskfuse.check.relation import Relation, pinned
 from taskfuse.check.remote import apart
 from taskfuse.check.ring_instances import share_ring
 from taskfuse.check.rings import Endpoint, Ring, Rings
@@ -40,7 +41,7 @@ class Section:
 class Races:
     """The address layer for one program."""
 
-    def __init__(self, program: Program, threads: Threads, meetings: Meetings, rings: Rings, paths: Paths) -> None:
+    def __init__(self, program: Program, threads: Threads, meetings: Meetings, rings: Rings, paths: Paths, private: PrivateRings, refills: Refills) -> None:
         self.program = program
         self.threads = threads
         self.meetings = meetings
@@ -52,8 +53,11 @@ class Races:
         for ring in rings.rings:
             for e in ring.endpoints:
                 self._cursors[f"{e.cursor}.slot"] = (ring, e)
-        self._private = PrivateRings(program, threads, paths, self._cursors)
+        self._private = private
+        self._refills = refills
+        self._cuts = Cuts(c for m in meetings.at.values() if (c := m.cut) is not None)
         self._pairs: tuple[Pairs | None] | None = None
+        self._tables: dict[tuple[int, tuple[int, ...]], Table | None] = {}
 
     def check(self) -> Iterator[Obligation]:
         """Every pair of conflicting accesses: those that may race, one by one; or one obligation for all."""
@@ -214,6 +218,8 @@ class Races:
 
     def _pair(self, a: Use, b: Use) -> str:
         """Why two accesses may race; empty if they do not."""
+        if a.memory is MemoryType.Shared and not a.engine.is_async and not b.engine.is_async and self._cuts.separate(a.node, b.node, pinned(a, b)):
+            return ""
         self._pairs = None
         reason, relation = self._conflict(a, b)
         if not reason or relation is None:
@@ -226,7 +232,7 @@ class Races:
 
     def _enumerated(self, a: Use, b: Use, equal: frozenset[str]) -> Pairs | None:
         if self._pairs is None:
-            self._pairs = (Pairs.of(a, b, equal),)
+            self._pairs = (Pairs.of(a, b, equal, self._tables),)
         return self._pairs[0]
 
     def _conflict(self, a: Use, b: Use) -> tuple[str, Relation | None]:
@@ -260,6 +266,8 @@ class Races:
         same_position = same_ring and one is not None and two is not None and one.visit is two.visit
         loops = [loop for loop in common_loops(a.node, b.node) if isinstance(loop.stmt, For) and loop.stmt.var not in equal]
         private = self._private.pair(a, b)
+        if private is not None and (self._refills.position(a.node) or self._refills.position(b.node)):
+            return self._refilled(private, equal), r
         if a.node is b.node:
             one_load = a.engine is b.engine is Engine.LOAD and same_position and self.threads.alone(a.context.conditions)
             if not one_load and (generic or not equal >= THREADS | BLOCKS):
@@ -275,7 +283,7 @@ class Races:
                     return "nothing orders them in one iteration", r
             elif not self._ordered(steps, a, b, equal):
                 return "nothing orders them in one iteration", r
-        if private is not None and not all(self._ordered(steps, x, y, equal) for x, y, steps in private.later()):
+        if private is not None and not all(self._ordered(steps, x, y, equal) for x, y, steps, _ in private.later()):
             return f"nothing orders the uses of one of {private.ring.slots} slots at different positions of {private.ring.cursor}", r
         for loop in loops:
             if same_ring and self._advances(one, loop):
@@ -301,6 +309,29 @@ class Races:
         if one.visit is two.visit and once and apart(self.rings.clusters, a, b, self.uses.shapes[a.buffer]):
             return ""
         return "copies from different blocks of the cluster may overlap"
+
+    def _refilled(self, pair: PrivatePair, equal: frozenset[str]) -> str:
+        """Why uses of a slot that bulk loads of its own role fill may race; empty if the ring orders them."""
+        (a, b), (one, two) = pair.uses, pair.at
+        loads = [u for u in pair.uses if self._refills.position(u.node) is not None]
+        for u, at in zip(pair.uses, pair.at, strict=True):
+            if u in loads and self._refills.position(u.node) != (pair.ring, at.count):
+                return "a load completes at the barrier of another position than it writes"
+        if len(loads) == 2:
+            if not (isinstance(a.node.stmt, TmaLoad) and isinstance(b.node.stmt, TmaLoad) and a.node.stmt.barrier.name == b.node.stmt.barrier.name):
+                return "two loads of one slot complete at different barriers"
+            together = pair.same and not (a.node is b.node and a.node.loops == (pair.ring.block if one.inside else a.node.block).context.loops)
+            return "two loads of one position may overlap" if together else ""
+        (load,) = loads
+        use, position = (b, two) if load is a else (a, one)
+        if use.engine.is_async or not self._refills.waited(load.node, use, position):
+            return "it is no access of a thread that has waited for the load"
+        for first, _, steps, distance in pair.later():
+            if first is load and distance < 0:
+                return "a load overwrites a slot that is still to be used"
+            if first is use and not self._ordered(steps, use, load, equal):
+                return "nothing orders a use of a slot and the load that fills it again"
+        return ""
 
     def _exclusive(self, a: Use, b: Use) -> bool:
         """Two arms never run in one iteration: a condition that all threads agree on decides."""

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from taskfuse.check.accesses import Use
 from taskfuse.check.linear import Linear
-from taskfuse.check.program import BLOCKS, THREADS, Context
+from taskfuse.check.program import BLOCK_NAMES, BLOCKS, THREAD_NAMES, THREADS, Context
 from taskfuse.check.ranges import OPEN, Span, join, meet, terms_of
 from taskfuse.check.threads import Conditions, Threads, bounds_of
 from taskfuse.ir.scalar import Const, Expr, FloorDiv, Max, Min, Mod, Product, Sum, Sym, Xor, const, ge, lt, not_, prove, simplify, substitute, sym
@@ -35,7 +35,7 @@ class Relation:
         self.a, self.b = a.context, b.context
         self.never = False
         self.equal: set[str] = set()
-        self._facts: set[Expr] = set()
+        self._facts: dict[Expr, None] = {}  # in the order of their discovery: what is asked next must not depend on chance
         self._varying = frozenset(_varying(a)) | frozenset(_varying(b))
         self._quotients: set[Expr] = set()
         self._clash: tuple[Conditions, Conditions] = (), ()
@@ -72,7 +72,7 @@ class Relation:
 
     def _fix(self) -> None:
         """Indices with one value on both sides."""
-        for n in (*THREADS, *BLOCKS):
+        for n in (*THREAD_NAMES, *BLOCK_NAMES):
             if n in self.equal:
                 continue
             one, two = self.a.ranges.of(sym(n)), self.b.ranges.of(sym(n))
@@ -116,7 +116,7 @@ class Relation:
         divisor = b * c
         if not any(isinstance(f, FloorDiv) and f.a is a and f.b is divisor for f in self._facts):
             return False
-        return self.known(divisor) and all(prove(ge(d, 1), self.a.facts) for d in (b, c))
+        return self.known(divisor) and all(self.a.knowledge.proves(ge(d, 1)) for d in (b, c))
 
     def _reduced(self, e: Expr) -> bool:
         """True only if an expression, or what it is in both contexts, has one value in both accesses."""
@@ -129,7 +129,7 @@ class Relation:
         if isinstance(e, Sym):
             self.equal.add(e.name)
         else:
-            self._facts.add(e)
+            self._facts[e] = None
 
     def _derive(self, e: Expr, equations: list[tuple[Expr, Expr]]) -> None:
         """Equalities that follow from one of a compound expression."""
@@ -231,11 +231,13 @@ class Relation:
     def _span(atom: Expr, context: Context) -> Span:
         span = context.ranges.of(atom)
         if isinstance(atom, FloorDiv) and atom.b.free:
-            linear = Linear.of(context)
-            most = linear.most(atom)
+            knowledge, quotient = context.knowledge.about(atom)
+            linear = Linear.of(knowledge)
+            assert isinstance(quotient, FloorDiv)
+            most = linear.most(quotient)
             if most is not None:
-                span = meet(span, (0 if linear.nonnegative(atom.a) else None, most))
-        if span == OPEN and isinstance(atom, Mod) and prove(ge(atom.b, 1), context.facts):
+                span = meet(span, (0 if linear.nonnegative(quotient.a) else None, most))
+        if span == OPEN and isinstance(atom, Mod) and context.knowledge.proves(ge(atom.b, 1)):
             hi = context.ranges.of(atom.b)[1]
             return 0, None if hi is None else hi - 1
         return span
@@ -271,7 +273,7 @@ class Relation:
                 one, two = bounds_of(name, self.a, self.known), bounds_of(name, self.b, self.known)
                 if one is not None and one == two:
                     found.append(one[1] - one[0])
-            case Mod(_, b) if self.known(b) and prove(ge(b, 1), self.a.facts):
+            case Mod(_, b) if self.known(b) and self.a.knowledge.proves(ge(b, 1)):
                 found.append(b - 1)
             case _:
                 pass
@@ -327,6 +329,14 @@ class Relation:
                 if x is not other and (prove(lt(x, other), facts) or prove(lt(other, x), facts)):
                     return True
         return False
+
+
+def pinned(a: Use, b: Use) -> frozenset[str]:
+    """Thread indices that stand alone on one axis of two accesses of an element: they are equal."""
+    if a.buffer != b.buffer:
+        return frozenset()
+    terms = [terms_of(x)[0] for x, y in zip(a.index, b.index, strict=True) if x is not None and x is y]
+    return frozenset(t.name for t, _ in (ts[0] for ts in terms if len(ts) == 1) if isinstance(t, Sym) and t.name in THREADS)
 
 
 def _most(digits: list[tuple[Expr, Expr, list[Expr]]], choice: int) -> Expr:

@@ -101,6 +101,7 @@ class Rings:
         rings: the disciplined ones.
         obligations: what was shown.
         trailing: slot symbol of a cursor -> the rings' endpoints with it.
+        refilled: mbarriers at which loads complete that who waits for them starts ahead.
     """
 
     def __init__(self, program: Program, threads: Threads, meetings: Meetings, paths: Paths) -> None:
@@ -111,6 +112,7 @@ class Rings:
         self.rings: list[Ring] = []
         self.obligations: list[Obligation] = []
         self.once: set[str] = set()
+        self.refilled: list[str] = []
         self._ops: dict[str, list[Node]] = {}
         self._inits: dict[str, list[Node]] = {}
         self._counts: dict[str, list[Expr]] = {}
@@ -189,6 +191,9 @@ class Rings:
             uses += self.turn_waits.get(name, []) + self.turn_gives.get(name, [])
             if not uses:
                 continue
+            if self._is_refilled(name):
+                self.refilled.append(name)
+                continue
             try:
                 self._one_shot(name)
                 self.once.add(name)
@@ -207,6 +212,11 @@ class Rings:
         """True if somebody waits here from phase 0 on, and whoever arrives waits elsewhere for the slots to become empty."""
         waits = self._waits.get(name, {})
         return bool(waits) and all(self._start(c)[1] == 0 for c in waits) and bool(self._arrivals.get(name))
+
+    def _is_refilled(self, name: str) -> bool:
+        """True for what is waited for at the slots of a cursor, and filled at others by bulk loads: see :mod:`taskfuse.check.refills`."""
+        gives = self.turn_gives.get(name, [])
+        return len(self._waits.get(name, {})) == 1 and name not in self._arrivals and any(isinstance(n.stmt, TmaLoad) for n in gives)
 
     def _start(self, cursor: str) -> tuple[int, int]:
         """Slots and first parity of a cursor."""
@@ -362,6 +372,10 @@ class Rings:
         """Waits, arrivals and advances with a cursor."""
         return self._ops.get(cursor, [])
 
+    def waits(self, name: str) -> list[Node]:
+        """The waits at an mbarrier, at slots of cursors."""
+        return [n for nodes in self._waits.get(name, {}).values() for n in nodes]
+
     def inits(self, cursor: str) -> list[Node]:
         """Where a cursor starts."""
         return self._inits.get(cursor, [])
@@ -425,13 +439,13 @@ class Rings:
     def _check_bytes(self, ring: Ring) -> None:
         """What a position's loads bring is what its arrivals expect."""
         for visit in ring.producer.visits():
-            self._balanced(visit.arrivals, visit.advance.loops)
+            self.balanced(visit.arrivals, visit.advance.loops)
             if any(isinstance(n.stmt, TmaLoad) for n in visit.arrivals):
                 for n in visit.arrivals:
                     if isinstance(n.stmt, (Expect, TmaLoad)) and not self._has_waited(n, ring.producer):
                         raise NotRing("a load is issued by others than those that wait for its slot", n)
 
-    def _balanced(self, nodes: Sequence[Node], around: tuple[Node, ...] = ()) -> None:
+    def balanced(self, nodes: Sequence[Node], around: tuple[Node, ...] = ()) -> None:
         """The bytes that some arrivals expect are those that some loads bring, in an iteration of the loops ``around`` them."""
         expected: Expr = const(0)
         brought: Expr = const(0)
@@ -585,7 +599,7 @@ class Rings:
         for count in self._counts.get(name, []):
             if not prove(eq(count, total), self.threads.context.facts):
                 raise NotRing(f"it counts {count} arrivals, and {total} come", *arrivals[:1])
-        self._balanced(arrivals)
+        self.balanced(arrivals)
         loads = [n for n in arrivals if isinstance(n.stmt, TmaLoad)]
         if loads and not any(self._somebody(n) for n in waits):
             raise NotRing("nobody is known to wait for what the copy engine brings", *loads)

@@ -156,14 +156,8 @@ class Threads:
                 return True
             if context is None:
                 return False
-        if context is None:
-            facts = self.context.facts
-            for c in a:
-                facts = facts.with_assumption(c)
-            ranges = self.context.ranges.under_all(a)
-        else:
-            facts, ranges = context.facts, context.ranges
-        return all(ranges.implies(c) or prove(c, facts) for c in missing)
+        known = self.context.knowledge.given(*a) if context is None else context.knowledge
+        return all(known.ranges.implies(c) or known.proves(c) for c in missing)
 
     def disjoint(self, a: Conditions, b: Conditions) -> bool:
         """True only if no thread satisfies both."""

@@ -34,6 +34,7 @@ from taskfuse.kir.nodes import (
     FenceInit,
     FenceProxyAsync,
     For,
+    Gather,
     If,
     InitBarrier,
     LdMatrix,
@@ -242,6 +243,11 @@ class Trace:
                         self._access(stmt, case.operand, left[holds], write=False)
                     left = left[~holds]
                 self._access(stmt, out, ids, write=True)
+            case Gather(out=out, values=found, width=width):
+                # which element it reads depends on data: none is looked at, so that what is found holds whatever the data
+                for v in found:
+                    self._access(stmt, v.source, ids, write=False)
+                self._access(stmt, out, ids, write=True, width=width)
             case VectorCopy(out=out, source=source, width=width):
                 self._access(stmt, source, ids, write=False, width=width)
                 self._access(stmt, out, ids, write=True, width=width)

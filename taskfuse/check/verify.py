@@ -10,8 +10,10 @@ from taskfuse.check.instance import counterexample
 from taskfuse.check.meetings import Meetings
 from taskfuse.check.order import deadlocks, initialization
 from taskfuse.check.paths import Paths
+from taskfuse.check.private import PrivateRings
 from taskfuse.check.program import Program
 from taskfuse.check.races import Races
+from taskfuse.check.refills import Refills
 from taskfuse.check.registers import budgets, in_flight
 from taskfuse.check.remote import before_exit
 from taskfuse.check.rings import Rings
@@ -66,14 +68,17 @@ def _argument(kernel: Kernel) -> Iterator[Obligation]:
     rings = Rings(program, threads, meetings, paths)
     if kernel.semaphores:
         BlockRings(program, threads, rings)
+    private = PrivateRings(program, threads, paths, {f"{e.cursor}.slot" for ring in rings.rings for e in ring.endpoints})
+    refills = Refills(rings, private)
     yield from rings.obligations
+    yield from refills.obligations
     yield from meetings.obligations
     yield from initialization(program, rings)
-    yield from deadlocks(program, paths, rings)
+    yield from deadlocks(program, paths, rings, refills.edges)
     yield from before_exit(program, paths, meetings, (name for r in rings.rings if r.across for name in (r.full, r.empty)))
     yield from in_flight(program, paths, threads)
     yield from budgets(program, threads)
-    races = Races(program, threads, meetings, rings, paths)
+    races = Races(program, threads, meetings, rings, paths, private, refills)
     yield from races.retired_at_exit()
     yield from races.check()
     yield from inside(program)

@@ -13,7 +13,7 @@ from collections.abc import Container, Iterator, Mapping
 from taskfuse.ir.scalar import Expr, FloorDiv, Mod, children
 from taskfuse.kir import Kernel
 from taskfuse.kir.nodes import CursorInit, For, Stmt
-from taskfuse.kir.walk import bodies, expressions, walk
+from taskfuse.kir.walk import bodies, expressions, own_symbols, walk
 
 _MANY = 2
 """Uses that make a name worth it; one in a loop counts as that many."""
@@ -43,7 +43,7 @@ class Divisions:
         """
         if not self._any:
             return []
-        unset = self._moving | {s.var for s in walk(body) if isinstance(s, For)}
+        unset = self._moving | {s.var for s in walk(body) if isinstance(s, For)} | {name for s in walk(body) for name in own_symbols(s)}
         uses: Counter[Expr] = Counter()
         for stmt in body:
             self._count(stmt, unset, known, 1, uses)

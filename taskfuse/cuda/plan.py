@@ -40,7 +40,7 @@ from taskfuse.errors import InputError, LaunchError, OutputError
 from taskfuse.ir.scalar import Expr
 from taskfuse.kir import Kernel, accesses, walk
 from taskfuse.kir.arguments import bind_symbols, check_rank, integer, wanted
-from taskfuse.kir.nodes import AsyncCopy, ScalarParam, TensorMapParam, TensorParam, VectorCopy
+from taskfuse.kir.nodes import AsyncCopy, Gather, ScalarParam, TensorMapParam, TensorParam, VectorCopy
 from taskfuse.options import read_options
 
 PLAIN_SHARED = 48 * 1024  # bytes of Shared memory that need no opting in
@@ -475,11 +475,11 @@ def _apart(ranges: Sequence[tuple[int, int]], outputs: int) -> tuple[tuple[int, 
 
 
 def _vectors(kernel: Kernel) -> dict[str, int]:
-    """What the address of each tensor must be a multiple of for its vector and asynchronous copies."""
+    """What the address of each tensor must be a multiple of for its vectors and asynchronous copies."""
     itemsizes = {p.name: p.dtype.itemsize for p in kernel.params if isinstance(p, TensorParam)}
     found: dict[str, list[int]] = {}
     for stmt in walk(kernel):
-        if isinstance(stmt, VectorCopy | AsyncCopy):
+        if isinstance(stmt, VectorCopy | AsyncCopy) or (isinstance(stmt, Gather) and stmt.width > 1):
             for access in (stmt.out, stmt.source):
                 if access.buffer in itemsizes:
                     found.setdefault(access.buffer, []).append(stmt.width * itemsizes[access.buffer])

@@ -38,6 +38,10 @@ class Ranges:
         lo = self.of(start)[0]
         return self.child({var: (lo, max(lo, self.of(stop)[1] - 1))})
 
+    def below(self, extent: Expr) -> Range:
+        """The range of an index into ``extent``."""
+        return 0, max(self.of(extent)[1] - 1, 0)
+
     def of(self, e: Expr) -> Range:
         """The least and the greatest value."""
         found = self._memo.get(e)

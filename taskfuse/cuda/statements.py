@@ -16,7 +16,7 @@ from taskfuse.cuda.factors import covered
 from taskfuse.cuda.functions import call, result_dtype
 from taskfuse.cuda.hoisting import Divisions
 from taskfuse.cuda.names import Names
-from taskfuse.cuda.ranges import Range, cursor_ranges
+from taskfuse.cuda.ranges import INT32, Range, cursor_ranges
 from taskfuse.cuda.storage import Place, constant_elements, declared_in, row_major
 from taskfuse.cuda.text import Fragment, Helper
 from taskfuse.cuda.variant import Form
@@ -50,6 +50,7 @@ from taskfuse.kir.nodes import (
     FenceInit,
     FenceProxyAsync,
     For,
+    Gather,
     If,
     Immediate,
     IndexOf,
@@ -251,6 +252,8 @@ class Statements:
                 self._store(stmt.out, text, result_dtype(stmt.op, stmt.dtype), scope)
             case Choose():
                 self._choose(stmt, scope)
+            case Gather():
+                self._gather(stmt, scope)
             case VectorCopy():
                 self._vector(stmt, scope)
             case AsyncCopy():
@@ -382,7 +385,55 @@ class Statements:
             return
         self._elements(stmt, scope, lambda out, source, inner: f"{self._element(out, inner)} = {self._element(source, inner)};")
 
-    def _elements(self, stmt: VectorCopy | AsyncCopy, scope: Scope, line: Callable[[Access, Access, Scope], str]) -> None:
+    def _gather(self, stmt: Gather, scope: Scope) -> None:
+        """The values, then, if all are inside of their extents, the elements there; else zeros."""
+        inner = replace(scope, depth=scope.depth + 1)
+        deep = replace(scope, depth=scope.depth + 2)
+        self._line(scope, "{")
+        conditions: list[str] = []
+        for v in stmt.values:
+            at, end = self.names.alias(f"{v.symbol} value", f"{v.symbol}_value"), scope.indices.wide_text(v.extent, Level.SHIFT)
+            self._line(inner, f"long long {at} = {_bare(self._operand(v.source, int64, inner))};")
+            self._line(inner, f"if ({at} < 0) {at} += {end};")
+            conditions.append(f"{at} >= 0 && {at} < {end}")
+        self._line(inner, f"if ({' && '.join(conditions)}) {{")
+        found = self._found(stmt, deep)
+        dtype = self.places[stmt.out.buffer].dtype
+        if stmt.width == 1:
+            self._line(deep, f"{self._element(stmt.out, deep)} = {self._element(stmt.source, found)};")
+        elif all(self._whole_vectors(a, stmt.width, found) for a in (stmt.out, stmt.source)):
+            self._call(deep, ptx.copy_vector(stmt.width * dtype.itemsize), self._address(stmt.out, deep), self._address(stmt.source, found))
+        else:
+            self._elements(stmt, found, lambda out, source, each: f"{self._element(out, each)} = {self._element(source, each)};")
+        self._line(inner, "} else {")
+        zero = literal(False if dtype.is_bool else 0, dtype)
+        if stmt.width == 1:
+            self._line(deep, f"{self._element(stmt.out, deep)} = {zero};")
+        else:
+            self._elements(stmt, deep, lambda out, source, each: f"{self._element(out, each)} = {zero};")
+        self._line(inner, "}")
+        self._line(scope, "}")
+
+    def _found(self, stmt: Gather, scope: Scope) -> Scope:
+        """The scope in which the symbols of a gather have their values."""
+        indices = scope.indices
+        wide = {v.symbol for v in stmt.values if indices.wide and indices.ranges.of(v.extent)[1] > INT32[1]}
+        for v in stmt.values:
+            ctype = "long long" if v.symbol in wide else "int"
+            at = self.names.alias(f"{v.symbol} value", f"{v.symbol}_value")
+            self._line(scope, f"const {ctype} {self.names[v.symbol]} = {at if v.symbol in wide else f'(int){at}'};")
+        outer = indices.facts
+
+        def facts() -> Facts:
+            known = outer()
+            for v in stmt.values:
+                known = known.with_range(v.symbol, 0, v.extent - 1)
+            return known
+
+        ranges = indices.ranges.child({v.symbol: indices.ranges.below(v.extent) for v in stmt.values})
+        return replace(scope, indices=replace(indices, ranges=ranges, wide_symbols=indices.wide_symbols | wide, facts=once(facts)))
+
+    def _elements(self, stmt: VectorCopy | AsyncCopy | Gather, scope: Scope, line: Callable[[Access, Access, Scope], str]) -> None:
         """A copy element by element: ``line`` gives the text of one."""
         var = self.names.alias(ELEMENT, "e")
         each: dict[str, Range] = {ELEMENT: (0, stmt.width - 1)}

@@ -8,7 +8,8 @@ from math import prod
 from taskfuse.cuda.ranges import INT32, Ranges, cursor_ranges, kernel_ranges
 from taskfuse.ir.scalar import ONE
 from taskfuse.kir import Kernel, bodies, expressions
-from taskfuse.kir.nodes import CursorInit, For, HostParam, Stmt, TensorParam
+from taskfuse.kir.nodes import CursorInit, For, Gather, HostParam, Stmt, TensorParam
+from taskfuse.kir.walk import own_symbols
 
 
 def fits(kernel: Kernel, values: Mapping[str, int]) -> bool:
@@ -23,7 +24,8 @@ def _fit(body: tuple[Stmt, ...], ranges: Ranges) -> Iterator[bool]:
     for stmt in body:
         if isinstance(stmt, CursorInit):
             ranges = ranges.child(cursor_ranges(stmt))
-        yield all(ranges.fits(e) for e in expressions(stmt))
+        own = ranges.child({name: ranges.below(extent) for name, extent in own_symbols(stmt).items()}) if isinstance(stmt, Gather) else ranges
+        yield all(own.fits(e) for e in expressions(stmt))
         inner = ranges.loop(stmt.var, stmt.start, stmt.stop) if isinstance(stmt, For) else ranges
         for b in bodies(stmt):
             yield from _fit(b, inner)

@@ -215,6 +215,16 @@ def iteration_symbol(position: int) -> Expr:
     return sym(f"i{position}")
 
 
+def value_symbol(position: int) -> Expr:
+    """The symbol that the op map of a gather uses for the value at ``position`` among those that it reads: ``v0``, ``v1``, ..."""
+    return sym(f"v{position}")
+
+
+def is_map_symbol(name: str) -> bool:
+    """True for the name of an iteration symbol or of a value in an op map: no dimension is named so."""
+    return name[:1] in ("i", "v") and name[1:].isdecimal()
+
+
 def iteration_position(index: Expr) -> int | None:
     """The position k if ``index`` is the iteration symbol ``ik``, else ``None``."""
     if isinstance(index, Sym) and index.name[0] == "i" and index.name[1:].isdecimal():

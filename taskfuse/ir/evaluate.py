@@ -16,9 +16,9 @@ import numpy.typing as npt
 
 from taskfuse.dtypes import DType, int64
 from taskfuse.ir.arguments import Argument, bind_symbols, check_count, scalar_argument
-from taskfuse.ir.axes import Axis, Rasterize, iteration_position, iteration_symbol
+from taskfuse.ir.axes import Axis, Rasterize, iteration_position, iteration_symbol, value_symbol
 from taskfuse.ir.elementwise import COMBINES, ELEMENTWISE
-from taskfuse.ir.expr import Assemble, IndexValue, Literal, MathExpr, Operand, Pointwise, Read, Reduction, ScalarRead, Select, View
+from taskfuse.ir.expr import Assemble, Gather, IndexValue, Literal, MathExpr, Operand, Pointwise, Read, Reduction, ScalarRead, Scan, Select, View
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.scalar import Expr
 from taskfuse.ir.scalar import evaluate as evaluate_expr
@@ -81,6 +81,10 @@ class _Reference:
                 return np.broadcast_to(self.operand(expr.operand, space), space)
             case Assemble():
                 return self.assemble(expr, space)
+            case Gather():
+                return self.gather(expr, space)
+            case Scan():
+                return self.scan(expr, space)
 
     def integer(self, e: Expr) -> int:
         return int(evaluate_expr(e, self.symbols))
@@ -126,6 +130,23 @@ class _Reference:
                 result[np.broadcast_arrays(*index, np.empty(array.shape, np.bool_))[:-1]] = array
         return result
 
+    def gather(self, expr: Gather, space: tuple[int, ...]) -> Array:
+        table, *values = expr.operands
+        assert isinstance(table, Read)
+        grid = self.grid(space)
+        inside = np.ones((1,) * len(space), np.bool_)
+        for k, (value, extent) in enumerate(zip(values, expr.extents, strict=True)):
+            size = self.integer(extent)
+            found = self.operand(value, space).astype(np.int64)
+            found = found + size * (found < 0)
+            inside = inside & (found >= 0) & (found < size)
+            grid[str(value_symbol(k))] = np.where((found >= 0) & (found < size), found, 0)
+        array = self.tensors[table.tensor]
+        if not inside.any():
+            return np.zeros(space, array.dtype)
+        index = tuple(_checked(evaluate_expr(e, grid), n) for e, n in zip(table.index, array.shape, strict=True))
+        return np.broadcast_to(np.where(inside, array[index], np.zeros((), array.dtype)), space)
+
     def reduction(self, expr: Reduction, space: tuple[int, ...]) -> Array:
         out = expr.output
         wide = out.dtype.compute
@@ -147,6 +168,12 @@ class _Reference:
             init = self.values.cast(self.values.literal(expr.init.value, expr.init.dtype), expr.init.dtype, wide)
             result = self.values.combine(expr.combine, init, result, wide)
         return self.values.cast(result, wide, out.dtype)
+
+    def scan(self, expr: Scan, space: tuple[int, ...]) -> Array:
+        (operand,) = expr.operands
+        wide = expr.output.dtype.compute
+        terms = np.broadcast_to(self.values.cast(self.operand(operand, space), self.dtype(operand), wide), space)
+        return self.values.cast(self.values.accumulate(expr.combine, terms, expr.axis, wide), wide, expr.output.dtype)
 
     def product(self, a: Array, b: Array, space: tuple[int, ...], axes: tuple[int, ...], dtype: DType) -> Array | None:
         """The sum over ``axes`` of ``a * b`` as a batched matrix product; ``None`` if an operand does not vary over all of ``axes``."""

@@ -2,7 +2,8 @@
 
 Every expression states its **op map**: its iteration space is the root domain of its output (result axes and, for a reduction, reduction
 axes), and each operand says which element of its tensor an iteration reads, as integer expressions over the iteration symbols
-``i0, i1, ...`` (one per root axis, in order). Lowering knows these maps and never asks which op it is.
+``i0, i1, ...`` (one per root axis, in order). Lowering knows these maps and never asks which op it is. The one map that depends on data is
+that of :class:`Gather`: it also has symbols ``v0, v1, ...`` for values that it reads.
 """
 
 from __future__ import annotations
@@ -121,7 +122,41 @@ class Assemble:
         return self.parts
 
 
-MathExpr = Pointwise | Select | Reduction | View | Assemble
+@dataclass(frozen=True, slots=True, eq=False)
+class Gather:
+    """``output[i...]`` = the element of a table at an index with values in it (``take``).
+
+    A value v counts from the end where it is negative: it means v + n of its extent n. Where a value is outside of [-n, n) there is no element,
+    and the output is 0.
+
+    Attributes:
+        operands: the table, at an index over ``i0, i1, ...`` and ``v0, v1, ...``; then the integer that each ``v`` is.
+        extents: per value, what it counts in: the symbol is in ``[0, extent)``.
+    """
+
+    output: TensorView
+    operands: tuple[Operand, ...]
+    extents: tuple[Expr, ...]
+    location: Location | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Scan:
+    """``output[..., i, ...] = combine over all j <= i of operand[..., j, ...]``, computed in the output's dtype.
+
+    Attributes:
+        operands: the one operand.
+        axis: position of i in the iteration space.
+    """
+
+    output: TensorView
+    combine: Combine
+    operands: tuple[Operand, ...]
+    axis: int
+    location: Location | None = None
+
+
+MathExpr = Pointwise | Select | Reduction | View | Assemble | Gather | Scan
 
 
 def reads(expr: MathExpr) -> tuple[Read, ...]:

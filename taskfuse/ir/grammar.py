@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from taskfuse.dtypes import DTYPES, DType
 from taskfuse.ir.atoms import Atom, find
-from taskfuse.ir.axes import AxisKind, iteration_position
+from taskfuse.ir.axes import AxisKind, iteration_position, value_symbol
 from taskfuse.ir.elementwise import COMBINES, ELEMENTWISE, Elementwise
 from taskfuse.ir.expr import IndexValue, Literal
 from taskfuse.ir.fusion import Dim
@@ -26,6 +26,7 @@ from taskfuse.ir.syntax import (
     ClauseWord,
     DimText,
     FusionText,
+    GatherText,
     GroupText,
     Keyword,
     Name,
@@ -35,6 +36,7 @@ from taskfuse.ir.syntax import (
     ReadText,
     ReductionText,
     ScalarText,
+    ScanText,
     ScheduleText,
     SelectText,
     TaskText,
@@ -297,6 +299,15 @@ class _Reader:
             case ValueWord.ASSEMBLE:
                 parts = self.bracketed(self.part, "(", ")")
                 return AssembleText(tuple(read for read, _ in parts), tuple(place for _, place in parts))
+            case ValueWord.GATHER:
+                return self.gather()
+            case ValueWord.SCAN:
+                combine = self.word("combining function", COMBINES)
+                self.expect("of")
+                operand = self.operand(dtype)
+                self.expect("along")
+                position, token = self.iteration()
+                return ScanText(combine, operand, position, token)
             case ValueWord.REDUCE:
                 combine = self.word("combining function", COMBINES)
                 self.expect("of")
@@ -305,6 +316,20 @@ class _Reader:
                 over = self.some(self.reduced) if self.take("over") else ()
                 self.expect("init")
                 return ReductionText(combine, body, operands, over, self.literal(dtype))
+
+    def gather(self) -> GatherText:
+        self.expect("(")
+        table = self.read(self.tensor_name())
+        values: list[ReadText] = []
+        extents: list[Expr] = []
+        while self.take(","):
+            self.expect(str(value_symbol(len(values))))
+            self.expect("=")
+            values.append(self.read(self.tensor_name()))
+            self.expect("of")
+            extents.append(self.expr())
+        self.expect(")")
+        return GatherText(table, tuple(values), tuple(extents))
 
     def elementwise(self) -> Elementwise:
         return self.word("elementwise function", ELEMENTWISE)
@@ -322,13 +347,18 @@ class _Reader:
         return read, self.bracketed(self.expr)
 
     def reduced(self) -> tuple[int, Expr, Token]:
+        position, token = self.iteration()
+        self.expect(":")
+        return position, self.expr(), token
+
+    def iteration(self) -> tuple[int, Token]:
+        """The position of an iteration symbol."""
         token = self.token
         position = iteration_position(sym(token.text)) if token.kind is TokenKind.NAME else None
         if position is None:
             raise token.error(f"expected an iteration symbol such as i1, found {token}")
         self.position += 1
-        self.expect(":")
-        return position, self.expr(), token
+        return position, token
 
     def operand(self, dtype: DType) -> OperandText:
         token = self.token

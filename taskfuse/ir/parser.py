@@ -8,23 +8,25 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from taskfuse.errors import FusionError, TaskError
-from taskfuse.ir.axes import Axis, AxisKind, Transform, axis, iteration_position, iteration_symbol
-from taskfuse.ir.expr import Assemble, IndexValue, MathExpr, Operand, Pointwise, Read, Reduction, ScalarRead, Select, View
+from taskfuse.ir.axes import Axis, AxisKind, Transform, axis, is_map_symbol, iteration_symbol
+from taskfuse.ir.expr import Assemble, Gather, IndexValue, MathExpr, Operand, Pointwise, Read, Reduction, ScalarRead, Scan, Select, View
 from taskfuse.ir.fusion import Fusion, shape_text
 from taskfuse.ir.grammar import read_fusion
-from taskfuse.ir.scalar import Expr, Token, free_symbols, sym
+from taskfuse.ir.scalar import Expr, Token, free_symbols
 from taskfuse.ir.syntax import (
     AssembleText,
     AxisName,
     AxisText,
     BoundAxis,
     FusionText,
+    GatherText,
     GroupText,
     Name,
     OperandText,
     PointwiseText,
     ReadText,
     ReductionText,
+    ScanText,
     ScheduleText,
     SelectText,
     TaskText,
@@ -189,8 +191,8 @@ class _Builder:
         for d in text.dims:
             if d.name.text in fusion.dims:
                 raise d.name.token.error(f"dimension '{d.name.text}' is given twice")
-            if iteration_position(sym(d.name.text)) is not None:
-                raise d.name.token.error(f"'{d.name.text}' is an iteration symbol, no dimension")
+            if is_map_symbol(d.name.text):
+                raise d.name.token.error(f"'{d.name.text}' is a symbol of index maps, no dimension")
             fusion.dims[d.name.text] = d.dim
         for s in text.scalars:
             self._check_new(s.name)
@@ -225,9 +227,9 @@ class _Builder:
         if name.text in self.scalars or name.text in self.declared:
             raise name.token.error(f"there is already a value named '{name.text}'")
 
-    def _check_symbols(self, token: Token, exprs: Iterable[Expr], space: int) -> None:
-        """Every symbol is a dimension or an iteration symbol of ``space`` axes."""
-        allowed = {*self.fusion.dims, *(f"i{k}" for k in range(space))}
+    def _check_symbols(self, token: Token, exprs: Iterable[Expr], space: int, values: int = 0) -> None:
+        """Every symbol is a dimension, an iteration symbol of ``space`` axes or one of so many values of a gather."""
+        allowed = {*self.fusion.dims, *(f"i{k}" for k in range(space)), *(f"v{k}" for k in range(values))}
         unknown = sorted(name for e in exprs for name in free_symbols(e) - allowed)
         if unknown:
             raise token.error(f"there is no dimension '{unknown[0]}': declare it with DIM")
@@ -344,6 +346,14 @@ class _Builder:
                     if len(place) != tv.ndim:
                         raise p.name.token.error(f"{tv.name} has {_axes_text(tv.ndim)}, the place of {p.name.text} has {len(place)}")
                 return Assemble(tv, parts, t.value.places, location)
+            case GatherText(table=table, values=values, extents=extents):
+                self._check_symbols(t.name.token, extents, 0)
+                reads = (self._read(table, space, above, len(values)), *(self._read(v, space, above) for v in values))
+                return Gather(tv, reads, extents, location)
+            case ScanText(combine=combine, operand=operand, axis=axis, token=token):
+                if axis >= space:
+                    raise token.error(f"{tv.name} has {_axes_text(space)}, there is no i{axis}")
+                return Scan(tv, combine, operands((operand,)), axis, location)
             case None:
                 raise AssertionError(tv.name)
 
@@ -359,8 +369,8 @@ class _Builder:
             raise text.name.token.error(f"'{scalar.name}' is a scalar and has no index")
         return ScalarRead(scalar)
 
-    def _read(self, text: ReadText, space: int | None, above: set[str]) -> Read:
-        """A read in an iteration space of ``space`` axes; ``None``: that of the tensor which is read."""
+    def _read(self, text: ReadText, space: int | None, above: set[str], values: int = 0) -> Read:
+        """A read in an iteration space of ``space`` axes (``None``: that of the tensor which is read), with so many values of a gather."""
         token = text.name.token
         tv = self._tensor(text.name)
         if tv.name not in above:
@@ -371,7 +381,7 @@ class _Builder:
         index = tuple(iteration_symbol(k) for k in range(size)) if text.index is None else text.index
         if len(index) != tv.ndim:
             raise token.error(f"{tv.name} has {_axes_text(tv.ndim)}, the index has {len(index)}")
-        self._check_symbols(token, (*index, text.valid), size)
+        self._check_symbols(token, (*index, text.valid), size, values)
         return Read(tv, index, text.valid)
 
     # -- tasks ----------------------------------------------------------------------------------------------------------------------

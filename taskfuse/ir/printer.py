@@ -12,10 +12,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from taskfuse.dtypes import DType
 from taskfuse.errors import FusionError
-from taskfuse.ir.axes import Axis, AxisKind, Rasterize, Transform, iteration_position, iteration_symbol
-from taskfuse.ir.expr import Assemble, IndexValue, Literal, MathExpr, Operand, Pointwise, Read, Reduction, ScalarRead, Select, View, reads
+from taskfuse.ir.axes import Axis, AxisKind, Rasterize, Transform, is_map_symbol, iteration_symbol, value_symbol
+from taskfuse.ir.expr import Assemble, Gather, IndexValue, Literal, MathExpr, Operand, Pointwise, Read, Reduction, ScalarRead, Scan, Select, View, reads
 from taskfuse.ir.fusion import Dim, Fusion
-from taskfuse.ir.scalar import TRUE, Expr, free_symbols, sym
+from taskfuse.ir.scalar import TRUE, Expr, free_symbols
 from taskfuse.ir.syntax import INDEX, KIND_WORDS, RESERVED, ClauseWord, Keyword, arguments_of, default_outputs
 from taskfuse.ir.tasks import Group, Node, Task
 from taskfuse.ir.tensor import TensorView
@@ -105,7 +105,7 @@ class _Printer:
         for tv in self.fusion.tensors():
             for e in (*(a.extent for a in tv.root), *tv.shape, *_map_exprs(self.fusion.definition(tv))):
                 used.update(dict.fromkeys(sorted(free_symbols(e))))
-        yield from (name for name in used if name not in dims and iteration_position(sym(name)) is None)
+        yield from (name for name in used if name not in dims and not is_map_symbol(name))
 
     def _readable_order(self) -> list[TensorView]:
         """Every tensor after those that it reads, else in the order they were made."""
@@ -181,6 +181,15 @@ class _Printer:
             case Assemble():
                 parts = (f"{_read(p, len(p.tensor.logical))} -> {_exprs(place)}" for p, place in zip(expr.parts, expr.places, strict=True))
                 return f"assemble({', '.join(parts)})"
+            case Gather():
+                return self._gather(expr, space, dtype)
+            case Scan():
+                return f"scan {expr.combine.name} of {self._operands(expr.operands, space, dtype)} along {iteration_symbol(expr.axis)}"
+
+    def _gather(self, expr: Gather, space: int, dtype: DType) -> str:
+        table, *values = (_operand(o, space, dtype) for o in expr.operands)
+        found = (f"{value_symbol(k)} = {value} of {extent}" for k, (value, extent) in enumerate(zip(values, expr.extents, strict=True)))
+        return f"gather({table}, {', '.join(found)})"
 
     def _operands(self, operands: Sequence[Operand], space: int, dtype: DType) -> str:
         return ", ".join(_operand(o, space, dtype) for o in operands)
@@ -261,6 +270,8 @@ def _map_exprs(expr: MathExpr | None) -> Iterator[Expr]:
     if isinstance(expr, Assemble):
         for place in expr.places:
             yield from place
+    if isinstance(expr, Gather):
+        yield from expr.extents
 
 
 def _operand(operand: Operand, space: int, dtype: DType) -> str:

@@ -42,6 +42,8 @@ class ValueWord(Enum):
     REDUCE = "reduce"
     VIEW = "view"
     ASSEMBLE = "assemble"
+    GATHER = "gather"
+    SCAN = "scan"
 
 
 class ClauseWord(Enum):
@@ -202,7 +204,26 @@ class AssembleText:
     places: tuple[tuple[Expr, ...], ...]
 
 
-ValueText = PointwiseText | SelectText | ReductionText | ViewText | AssembleText
+@dataclass(frozen=True, slots=True)
+class GatherText:
+    """``gather(table, v0 = value of extent, ...)``."""
+
+    table: ReadText
+    values: tuple[ReadText, ...]
+    extents: tuple[Expr, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ScanText:
+    """``scan combine of operand along i1``."""
+
+    combine: Combine
+    operand: OperandText
+    axis: int
+    token: Token
+
+
+ValueText = PointwiseText | SelectText | ReductionText | ViewText | AssembleText | GatherText | ScanText
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,6 +54,10 @@ class Values(Protocol):
         """Combine the elements of ``array`` over axes; the neutral element where there are none."""
         ...
 
+    def accumulate(self, combine: Combine, array: Array, axis: int, dtype: DType) -> Array:
+        """Combine each element of ``array`` with all those before it along an axis."""
+        ...
+
     def matmul(self, a: Array, b: Array, dtype: DType) -> Array:
         """Sums of products over the last axis of ``a`` and the last but one of ``b``, both of ``dtype``; leading axes broadcast."""
         ...
@@ -70,6 +74,11 @@ def _result_dtype(op: Elementwise, compute: DType) -> DType:
 def _reduce(combine: Combine, array: Array, axis: tuple[int, ...], dtype: np.dtype[Any], initial: object) -> Array:
     ufunc = cast(np.ufunc, combine.op.function)
     return np.asarray(ufunc.reduce(array, axis=axis, dtype=dtype, initial=initial))
+
+
+def _accumulate(combine: Combine, array: Array, axis: int, dtype: np.dtype[Any]) -> Array:
+    ufunc = cast(np.ufunc, combine.op.function)
+    return np.asarray(ufunc.accumulate(array, axis=axis, dtype=dtype))
 
 
 class Native:
@@ -114,6 +123,12 @@ class Native:
             if dtype.is_float:
                 return _reduce(combine, array.astype(np.float64), axis, np.dtype(np.float64), neutral).astype(dtype.numpy)
             return _reduce(combine, array, axis, dtype.numpy, neutral)
+
+    def accumulate(self, combine: Combine, array: Array, axis: int, dtype: DType) -> Array:
+        with np.errstate(all="ignore"):
+            if dtype.is_float:
+                return _accumulate(combine, array.astype(np.float64), axis, np.dtype(np.float64)).astype(dtype.numpy)
+            return _accumulate(combine, array, axis, dtype.numpy)
 
     def matmul(self, a: Array, b: Array, dtype: DType) -> Array:
         with np.errstate(all="ignore"):
@@ -184,6 +199,10 @@ class Ring:
         neutral = self.literal(combine.neutral(dtype), dtype)
         with np.errstate(all="ignore"):
             return _reduce(combine, array, axis, self.storage(dtype), neutral[()])
+
+    def accumulate(self, combine: Combine, array: Array, axis: int, dtype: DType) -> Array:
+        with np.errstate(all="ignore"):
+            return _accumulate(combine, array, axis, self.storage(dtype))
 
     def matmul(self, a: Array, b: Array, dtype: DType) -> Array:
         with np.errstate(all="ignore"):

@@ -284,6 +284,30 @@ class Choose:
 
 
 @dataclass(frozen=True, slots=True)
+class Found:
+    """A symbol that is a value: that of ``source``, an integer; plus ``extent`` where it is negative."""
+
+    symbol: str
+    source: Access
+    extent: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Gather:
+    """``width`` elements, consecutive along the last index of both sides, copied from an index that values say.
+
+    The symbols mean something in ``source`` alone. Where one of them is outside of its ``[0, extent)``, zeros are written and ``source`` is not
+    read. Nothing is converted. Several elements are moved by one instruction, both addresses aligned to its size.
+    """
+
+    out: Access
+    source: Access
+    values: tuple[Found, ...]
+    width: int = 1
+    location: Location | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
 class VectorCopy:
     """``width`` elements, consecutive along the last index of both sides, copied by one instruction; both addresses aligned to its size."""
 
@@ -608,6 +632,7 @@ Stmt = (
     | If
     | Compute
     | Choose
+    | Gather
     | VectorCopy
     | AsyncCopy
     | Barrier

@@ -35,6 +35,7 @@ from taskfuse.kir.nodes import (
     FenceInit,
     FenceProxyAsync,
     For,
+    Gather,
     HostParam,
     If,
     Immediate,
@@ -221,6 +222,10 @@ class _Printer:
                 last = len(stmt.cases) - 1
                 cases = ", ".join(self.case(c, dtype, is_last=i == last) for i, c in enumerate(stmt.cases))
                 return f"{self.access(stmt.out)} = {stmt.label}({cases})"
+            case Gather():
+                values = ", ".join(f"{v.symbol} = {self.access(v.source)} of {v.extent}" for v in stmt.values)
+                width = f" width {stmt.width}" if stmt.width > 1 else ""
+                return f"GATHER {self.access(stmt.out)} <- {self.access(stmt.source)}{width} at {values}"
             case VectorCopy():
                 return f"COPY {self.access(stmt.out)} <- {self.access(stmt.source)} width {stmt.width}"
             case AsyncCopy():

@@ -29,6 +29,8 @@ from taskfuse.kir.nodes import (
     FenceInit,
     FenceProxyAsync,
     For,
+    Found,
+    Gather,
     If,
     InitBarrier,
     Queue,
@@ -64,6 +66,7 @@ class StatementParser(MatrixParser):
         super().__init__(reader, names)
         self.statements: dict[Keyword, Callable[[], Stmt]] = {
             Keyword.COPY: self.copy,
+            Keyword.GATHER: self.gather,
             Keyword.INIT: self.init_barrier,
             Keyword.FENCE: self.fence,
             Keyword.ARRIVE: self.arrive,
@@ -277,6 +280,23 @@ class StatementParser(MatrixParser):
         if not is_async:
             return VectorCopy(out, source, width)
         return AsyncCopy(out, source, width, self.reader.expression() if self.reader.take("if") else TRUE)
+
+    def gather(self) -> Gather:
+        out, source = self.transfer()
+        width = self.reader.number("width") if self.reader.at("width") else 1
+        self.reader.expect("at")
+        values = [self.found()]
+        while self.reader.take(","):
+            values.append(self.found())
+        return Gather(out, source, tuple(values), width)
+
+    def found(self) -> Found:
+        """A symbol and the value that it is."""
+        symbol = self.reader.name("a symbol")
+        self.reader.expect("=")
+        source = self.access()
+        self.reader.expect("of")
+        return Found(symbol, source, self.reader.expression())
 
     def is_async(self, keyword: Keyword) -> bool:
         """True if the next token is ``keyword`` with ``.async``."""

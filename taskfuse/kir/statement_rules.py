@@ -41,7 +41,7 @@ from taskfuse.kir.nodes import (
 )
 from taskfuse.kir.printer import block_threads
 from taskfuse.kir.scope import CURSOR_PARTS, Scope
-from taskfuse.kir.walk import accesses, barrier_slots, expressions
+from taskfuse.kir.walk import accesses, barrier_slots, expressions, own_symbols
 
 Subject = Stmt | Branch
 StatementRule = Callable[[Subject, Scope], str | None]
@@ -95,6 +95,7 @@ def names_are_declared(subject: Subject, scope: Scope) -> str | None:
 
 def symbols_are_in_scope(subject: Subject, scope: Scope) -> str | None:
     """Extents, host parameters, block and thread indices, variables of enclosing loops, initialized cursors."""
+    known = scope.symbols
     match subject:
         case Branch(cond=cond):
             used = (cond,)
@@ -104,9 +105,10 @@ def symbols_are_in_scope(subject: Subject, scope: Scope) -> str | None:
             return f"cursor '{cursor}' is not initialized here"
         case _:
             used = tuple(expressions(subject))
+            known = known | own_symbols(subject).keys()
     for e in used:
-        if not e.free <= scope.symbols:
-            name = min(e.free - scope.symbols)
+        if not e.free <= known:
+            name = min(e.free - known)
             kind, dot, member = name.rpartition(".")
             return f"cursor '{kind}' is not initialized here" if dot and member in CURSOR_PARTS else f"'{name}' is not in scope"
     return None

@@ -1,8 +1,8 @@
 """The verifier of kernel IR: what every kernel must satisfy before and after each pass.
 
 The rules are one function each, in two tables: of declarations (:mod:`taskfuse.kir.declaration_rules`) and of statements
-(:mod:`taskfuse.kir.statement_rules`, :mod:`taskfuse.kir.atom_rules`, :mod:`taskfuse.kir.semaphore_rules`). Races, deadlocks and dynamic bounds
-are the checker's business.
+(:mod:`taskfuse.kir.statement_rules`, :mod:`taskfuse.kir.gather_rules`, :mod:`taskfuse.kir.atom_rules`, :mod:`taskfuse.kir.semaphore_rules`). Races,
+deadlocks and dynamic bounds are the checker's business.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 from taskfuse.errors import VerifyError
 from taskfuse.kir.atom_rules import ATOM_RULES
 from taskfuse.kir.declaration_rules import DECLARATION_RULES
+from taskfuse.kir.gather_rules import GATHER_RULES
 from taskfuse.kir.kernel import Kernel
 from taskfuse.kir.nodes import Bind, CursorInit, For, If, Stmt
 from taskfuse.kir.printer import layout
@@ -17,7 +18,7 @@ from taskfuse.kir.scope import Declarations, Scope
 from taskfuse.kir.semaphore_rules import SEMAPHORE_RULES
 from taskfuse.kir.statement_rules import STATEMENT_RULES, Subject
 
-RULES = (*STATEMENT_RULES, *ATOM_RULES, *SEMAPHORE_RULES)
+RULES = (*STATEMENT_RULES, *GATHER_RULES, *ATOM_RULES, *SEMAPHORE_RULES)
 
 
 def verify_kernel(kernel: Kernel) -> None:

@@ -28,6 +28,8 @@ from taskfuse.kir.nodes import (
     FenceInit,
     FenceProxyAsync,
     For,
+    Found,
+    Gather,
     If,
     Immediate,
     IndexOf,
@@ -111,13 +113,15 @@ def accesses(stmt: Stmt) -> tuple[Accesses, Accesses]:
 
     An access of an operation on many elements is its first element: ``width`` for a vector or asynchronous copy, the box for TMA, ``n/2``
     accumulators and the operand tiles for wgmma, the registers and the rows of a lane for ldmatrix and stmatrix. wgmma and mma read their
-    accumulators too.
+    accumulators too. What a gather reads from is at an index with the symbols of its values.
     """
     match stmt:
         case Compute():
             return (stmt.out,), tuple(o for o in stmt.operands if isinstance(o, Access))
         case Choose():
             return (stmt.out,), tuple(c.operand for c in stmt.cases if isinstance(c.operand, Access))
+        case Gather():
+            return (stmt.out,), (stmt.source, *(v.source for v in stmt.values))
         case VectorCopy() | AsyncCopy() | LdMatrix() | StMatrix() | Shuffle():
             return (stmt.out,), (stmt.source,)
         case TmaLoad():
@@ -133,7 +137,10 @@ def accesses(stmt: Stmt) -> tuple[Accesses, Accesses]:
 
 
 def expressions(stmt: Stmt) -> Iterator[Expr]:
-    """Every integer expression of a statement itself, the conditions of branches and cases included, in the order of the text."""
+    """Every integer expression of a statement itself, the conditions of branches and cases included, in the order of the text.
+
+    Those of a gather may have symbols that mean something in it alone: :func:`own_symbols`.
+    """
     match stmt:
         case For(start=start, stop=stop, step=step):
             yield from (start, stop, step)
@@ -150,6 +157,12 @@ def expressions(stmt: Stmt) -> Iterator[Expr]:
             for case in cases:
                 yield from _operand_expressions(case.operand)
                 yield case.cond
+        case Gather(out=out, source=source, values=values):
+            yield from out.index
+            yield from source.index
+            for v in values:
+                yield from v.source.index
+                yield v.extent
         case VectorCopy() | LdMatrix() | StMatrix() | Shuffle():
             yield from stmt.out.index
             yield from stmt.source.index
@@ -249,6 +262,9 @@ def map_expressions(stmt: Stmt, f: ExprMap) -> Stmt:
             return replace(stmt, out=access(stmt.out), operands=tuple(map_operand(o, f) for o in stmt.operands))
         case Choose():
             return replace(stmt, out=access(stmt.out), cases=tuple(Case(f(c.cond), map_operand(c.operand, f)) for c in stmt.cases))
+        case Gather():
+            values = tuple(Found(v.symbol, access(v.source), f(v.extent)) for v in stmt.values)
+            return replace(stmt, out=access(stmt.out), source=access(stmt.source), values=values)
         case VectorCopy() | LdMatrix() | StMatrix() | Shuffle():
             return replace(stmt, out=access(stmt.out), source=access(stmt.source))
         case AsyncCopy():
@@ -282,6 +298,11 @@ def map_expressions(stmt: Stmt, f: ExprMap) -> Stmt:
             return replace(stmt, acc=access(stmt.acc), a=access(stmt.a), b=access(stmt.b))
         case CursorInit() | FenceInit() | Commit() | Retire() | WgmmaFence() | FenceProxyAsync() | SetMaxNReg():
             return stmt
+
+
+def own_symbols(stmt: Stmt) -> dict[str, Expr]:
+    """The symbols that mean something in a statement itself alone, each in ``[0, extent)`` where it is used."""
+    return {v.symbol: v.extent for v in stmt.values} if isinstance(stmt, Gather) else {}
 
 
 def barrier_slots(stmt: Stmt) -> tuple[BarrierSlot, ...]:

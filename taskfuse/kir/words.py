@@ -29,6 +29,7 @@ class Keyword(Enum):
     ELSE = "ELSE"
     CURSOR = "CURSOR"
     COPY = "COPY"
+    GATHER = "GATHER"
     SYNC = "SYNC"
     INIT = "INIT"
     FENCE = "FENCE"

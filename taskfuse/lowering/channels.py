@@ -96,6 +96,11 @@ class Channel:
     instances: tuple[ParallelType, ...] = ()
 
     @property
+    def subject(self) -> str:
+        """What errors call it: the names that its user knows."""
+        return f"the ring of {', '.join(tv.name for tv in self.tensors)}"
+
+    @property
     def is_between_blocks(self) -> bool:
         """True if the ring lies in Global memory, and semaphores guard it."""
         return self.group.ptype in BLOCK_TYPES
@@ -456,7 +461,10 @@ class Channels:
                 if end.turns is not None:
                     if not isinstance(end.turns.count, Const):
                         raise LoweringError(
-                            what=ch.name, reason=f"it is distributed over {end.turns.count} instances", help="their number is a constant: split the axis by one"
+                            what=ch.subject,
+                            reason=f"it is distributed over {end.turns.count} instances",
+                            help="their number is a constant: split the axis by one",
+                            location=ch.tensors[0].location,
                         )
                     found.append((f"{end.cursor}.turns", end.turns.count.value, self.arrivals(end)))
         return found

@@ -29,7 +29,7 @@ from taskfuse.kir.nodes import (
     TensorParam,
 )
 from taskfuse.lowering.clusters import cluster_shape, grid_shape, in_grid
-from taskfuse.lowering.plan import PBind, PDispatch, PLoop, PNode, PScope, PStmt, PSync, base_name
+from taskfuse.lowering.plan import PBind, PDispatch, PGuard, PLoop, PNode, PScope, PStmt, PSync, base_name
 from taskfuse.lowering.regions import Regions, hardware_index
 
 
@@ -79,6 +79,9 @@ class Emitter:
                 return [For(n.var, const(0), n.extent, const(1), n.unroll, self.body(n.body, inner))]
             case PBind():
                 return [Bind(n.index, n.ptype, n.extent, self.body(n.body, facts))]
+            case PGuard(cond=cond, body=body):
+                inside = self.body(body, facts.with_assumption(cond))
+                return list(inside) if prove(cond, facts) else [If((Branch(cond, inside),))]
             case PScope():
                 cond = and_(*n.conds)
                 body = self.body(n.body, facts.with_assumption(cond))

@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from taskfuse.errors import LoweringError
-from taskfuse.ir.expr import Read
-from taskfuse.ir.scalar import Const, Expr, and_, const, eq, ge, is_multiple, minimum, select, simplify, substitute, sym, xor
+from taskfuse.ir.expr import Read, Scan
+from taskfuse.ir.scalar import Expr, and_, const, eq, ge, is_multiple, minimum, select, simplify, sym, xor
 from taskfuse.ir.storage import storage_operands
 from taskfuse.ir.tasks import Group, Node, Task
 from taskfuse.ir.tensor import TensorView
-from taskfuse.ir.types import INDEX_TYPES, THREAD_TYPES, MemoryType, ParallelType
+from taskfuse.ir.types import THREAD_TYPES, MemoryType, ParallelType
 from taskfuse.kir.limits import WARP
 from taskfuse.kir.nodes import (
     Advance,
@@ -38,11 +38,11 @@ from taskfuse.kir.nodes import (
 from taskfuse.lowering.channels import Channel, Channels, Endpoint, Turns, has_copies_of_threads
 from taskfuse.lowering.completion import close_batch, drain_at_exit, open_batch, queue_of, queues, retire_reads
 from taskfuse.lowering.copies import RETIRE_COPIES
-from taskfuse.lowering.domains import ancestors
-from taskfuse.lowering.plan import PBind, PDispatch, PLoop, PNode, PScope, PStmt, PSync, base_name, children, statements
+from taskfuse.lowering.plan import PBind, PDispatch, PLoop, PNode, PScope, PStmt, PSync, children, statements
 from taskfuse.lowering.regions import Regions, hardware_index
 from taskfuse.lowering.semaphores import acquire, release
 from taskfuse.lowering.statements import Statements
+from taskfuse.lowering.transfers import fill_bytes
 from taskfuse.schedule.joins import Loop
 from taskfuse.schedule.order import Tree
 
@@ -63,6 +63,7 @@ class Endpoints:
         self.regions = channels.regions
         self.tree = channels.tree
         self.held: list[tuple[PSync, PSync, Endpoint]] = []
+        self._late: set[TensorView] = set()
 
     def check_turns(self, plan: list[PNode]) -> None:
         """A barrier, or a warp, of several instances of a distributed channel must not wait where one of them holds the turn: the others wait for it.
@@ -93,11 +94,24 @@ class Endpoints:
         """Put waits, arrivals and cursors into the plan."""
         for ch in self.channels.channels:
             full, empty = f"{ch.name}.full", f"{ch.name}.empty"
-            made = set(ch.tensors)
-            self._endpoint(plan, ch, ch.producer, empty, full, lambda s, made=made: s.tv in made, parity=1)
+            self._endpoint(plan, ch, ch.producer, empty, full, self._fills(ch), parity=1)
             for end in ch.consumers:
                 names = {t.name for t in ch.tensors}
                 self._endpoint(plan, ch, end, full, empty, lambda s, names=names: any(r.buffer in names for r in s.reads), parity=0)
+        for tv in self.tree.place:
+            if tv.schedule.in_flight and tv not in self._late:
+                raise LoweringError(
+                    what=tv.name,
+                    reason=f"in_flight({tv.schedule.in_flight}) lets its operands' slots go back late, and it reads no ring that mbarriers guard",
+                    help=f"{tv.name}.in_flight(0), or make what it reads a boundary of a vertical group on thread types",
+                    location=tv.location,
+                )
+
+    def _fills(self, ch: Channel) -> _Touch:
+        """What belongs to a fill: all code of the tensors, but for the totals of scans, which outlive it."""
+        made = set(ch.tensors)
+        totals = {self.statements.accumulator(tv) for tv in made if isinstance(self.statements.definition(tv), Scan)}
+        return lambda s: s.tv in made and not any(w.buffer in totals for w in s.writes)
 
     def _endpoint(self, plan: list[PNode], ch: Channel, end: Endpoint, wait: str, arrive: str, touches: _Touch, parity: int) -> None:
         c = end.cursor
@@ -113,6 +127,7 @@ class Endpoints:
             return
         batches = {} if end is ch.producer else queues(issued)
         lag = min(batches.values(), default=0)
+        self._late |= {s.tv for s in issued if queue_of(s.tv) in batches}
         self._release(plan, ch, end, last, batches, lag, BarrierSlot(arrive, slot))
         waiting = Wait(BarrierSlot(wait, slot), sym(f"{c}.parity"))
         start = [_sync(end, waiting)]
@@ -172,9 +187,10 @@ class Endpoints:
         around = _loop_of(plan, end.node, ch.loop)
         if around is None or lag >= ch.stages:
             raise LoweringError(
-                what=ch.name,
-                reason=f"its consumer gives slots back {lag} iterations late, and " + (f"it has {ch.stages}" if around else "it has no loop"),
-                help="circular_buffer with more slots than in_flight",
+                what=ch.subject,
+                reason=f"its consumer gives slots back {_count(lag, 'iteration')} late, and it has {_count(ch.stages, 'slot') if around else 'no loop'}",
+                help="circular_buffer with more slots than in_flight" if around else "in_flight(0)",
+                location=ch.tensors[0].location,
             )
         block, loop = around
         nodes.insert(at, _sync(end, *publish, If((Branch(ge(sym(loop.var), lag), give),)), Advance(end.cursor, ONE)))
@@ -189,9 +205,10 @@ class Endpoints:
         if turns is not None:
             if turns.depth > 1:
                 raise LoweringError(
-                    what=ch.name,
+                    what=ch.subject,
                     reason=f"its consumer's instances on {turns.ptype.value} take slots in turns over {turns.depth} loops, and give them back late",
                     help="in_flight(0), or one loop inside of the distributing one",
+                    location=ch.tensors[0].location,
                 )
             drain.append(_sync(end, Advance(behind, turns.after)))
         block[after:after] = [*retired, *drain]
@@ -204,46 +221,9 @@ class Endpoints:
         if len(tasks) > 1:
             names = ", ".join(sorted(t.name for t in tasks))
             raise LoweringError(
-                what=ch.name, reason=f"the tasks {names} start bulk copies of one fill", help="put them into one task", location=ch.transfers[0].location
+                what=ch.subject, reason=f"the tasks {names} start bulk copies of one fill", help="put them into one task", location=ch.transfers[0].location
             )
-        return tasks.pop(), Expect(slot, const(sum(self._bytes(ch, t, issued) for t in ch.transfers)))
-
-    def _bytes(self, ch: Channel, tv: TensorView, issued: list[PStmt]) -> int:
-        """The bytes of all transfers of ``tv`` in one fill: their number is a constant."""
-        paths = self.statements.indexer.joins.path[tv]
-        at = paths.index(ch.loop) + 1 if ch.loop is not None else 0
-        trips = 1
-        for loop, a in zip(paths[at:], tv.loop[at:], strict=True):
-            if tv.schedule.ptype(a).is_loop:
-                extent = self.statements.indexer.trips(loop, simplify(a.extent, self.regions.facts), tv)
-                if not isinstance(extent, Const):
-                    raise LoweringError(
-                        what=tv.name,
-                        reason=f"one fill of its ring takes {extent} bulk copies (loop axis {loop.depth}): the bytes of a fill are a constant",
-                        help="inline it into that loop, or split the axis by a constant",
-                        location=tv.location,
-                    )
-                if extent.value > 1 and any(x.is_foreign for x in ancestors(tv, (a,))):
-                    raise LoweringError(
-                        what=tv.name,
-                        reason=f"loop axis {loop.depth} runs over an axis of a consumer inside of one fill of its ring: bulk copies would write a tile again",
-                        help="inline it into that loop, or give it no such axis (propagate with a smaller upto)",
-                        location=tv.location,
-                    )
-                trips *= extent.value
-        first = {eq(sym(base_name(p, self.tree.place[tv])), 0) for p in THREAD_TYPES}
-        guards = [g for s in issued if s.tv is tv for g in s.guards if g not in first]
-        if guards:
-            task = self.tree.place[tv]
-            index = {base_name(p, task): hardware_index(p) - self.regions.region(task, p).start for p in INDEX_TYPES}
-            guard = simplify(substitute(guards[0], index), self.regions.facts)
-            raise LoweringError(
-                what=tv.name,
-                reason=f"its bulk copies run under the guard {guard}, and every fill of a ring brings the same bytes",
-                help="split by divisors, or so that only the last tile overhangs",
-                location=tv.location,
-            )
-        return trips * self.statements.transfers[tv]
+        return tasks.pop(), Expect(slot, const(sum(fill_bytes(self.statements, t, ch.loop, issued) for t in ch.transfers)))
 
     def _publish(self, ch: Channel, end: Endpoint) -> tuple[Stmt, ...]:
         """What a producer's threads do before they arrive: their stores, and copies, come before asynchronous reads of the same bytes."""
@@ -301,6 +281,10 @@ class Endpoints:
             return (Arrive(slot, across),)
         lane = simplify(linear_thread(self.regions) % WARP, self.regions.facts)
         return (Barrier(BarrierScope.WARP, const(WARP), note="before one lane arrives for the warp"), If((Branch(eq(lane, 0), (Arrive(slot, across),)),)))
+
+
+def _count(n: int, what: str) -> str:
+    return f"{n} {what}" if n == 1 else f"{n} {what}s"
 
 
 def _behind(end: Endpoint) -> str:

@@ -10,9 +10,9 @@ from collections.abc import Callable
 from itertools import takewhile
 
 from taskfuse.errors import UnsupportedError
-from taskfuse.ir.atoms import Bounds
-from taskfuse.ir.axes import Axis, Merge, Rasterize, Resize, Split
-from taskfuse.ir.expr import Assemble, MathExpr, Read, Reduction
+from taskfuse.ir.atoms import Bounds, Instruction
+from taskfuse.ir.axes import Axis, Merge, Rasterize, Resize, Split, is_map_symbol, value_symbol
+from taskfuse.ir.expr import Assemble, Gather, MathExpr, Read, Reduction, Scan
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.scalar import Const, Expr, Facts, FloorDiv, and_, const, eq, ge, lt, prove, select, simplify, substitute, sym
 from taskfuse.ir.storage import has_code, storage_operands, storage_uses
@@ -24,6 +24,7 @@ from taskfuse.lowering.domains import allocation_axes, ancestors, backward, digi
 from taskfuse.lowering.fragments import atom_symbols, operand
 from taskfuse.lowering.plan import Environment, base_name
 from taskfuse.lowering.regions import Regions, Span, hardware_index
+from taskfuse.lowering.scans import check_scan, first_accumulated
 from taskfuse.lowering.work import WorkLoops
 from taskfuse.schedule.joins import Joins, Loop
 from taskfuse.schedule.order import Tree
@@ -78,11 +79,14 @@ class Indexer:
             elif has_code(self.fusion, expr):
                 self.memory[tv] = self._follow(tv)
                 self._check_mixed(tv)
-            if isinstance(expr, Reduction):
-                self._check_accumulation(tv)
+            if isinstance(expr, Scan):
+                check_scan(expr)
+            if isinstance(expr, Reduction | Scan):
+                self._check_accumulation(tv, expr)
 
-    def _check_accumulation(self, tv: TensorView) -> None:
-        """A loop over a foreign axis inside of the reduction loops would accumulate every element again in each of its trips."""
+    def _check_accumulation(self, tv: TensorView, expr: Reduction | Scan) -> None:
+        """A loop over a foreign axis inside of the loops that accumulate would accumulate every element again in each of its trips."""
+        what = "reduction" if isinstance(expr, Reduction) else "scan"
         for p in INDEX_TYPES:
             own = digits(tv, p)
             if len(own) > 1 and any(a.is_reduction and not prove(ge(a.extent, 1), self.regions.facts) for a in own):
@@ -91,13 +95,13 @@ class Indexer:
                     f"a reduction axis that shares {p.value} with another axis may be empty",
                     "declare its extent with tf.dim(..., min=1), or bind the axes to different index types",
                 )
-        first = next((d for d, a in enumerate(tv.loop) if a.is_reduction), len(tv.loop))
-        for a in tv.loop[first:]:
+        first = first_accumulated(expr)
+        for a in () if first is None else tv.loop[first:]:
             if any(x.is_foreign for x in ancestors(tv, (a,))) and tv.schedule.ptype(a).is_loop:
                 raise refused(
                     tv,
-                    f"loop axis {tv.loop.index(a)} runs over an axis of a consumer inside of the reduction: each element would be accumulated more than once",
-                    "reorder that axis before the reduction axes, or do not merge it with one",
+                    f"loop axis {tv.loop.index(a)} runs over an axis of a consumer inside of the {what}: each element would be accumulated more than once",
+                    f"reorder that axis before the {what} axes, or do not merge it with one",
                 )
 
     def _check_mixed(self, tv: TensorView) -> None:
@@ -121,6 +125,8 @@ class Indexer:
                 continue
             for read in storage_operands(self.fusion, use):
                 if isinstance(read, Read) and read.tensor is tv:
+                    if needed is MemoryType.Local and _has_values(read):
+                        needed, why = MemoryType.Shared, f"{use.output.name} reads it at an index that it computes: registers have no addresses"
                     for p in INDEX_TYPES:
                         if self._crosses(tv, use, read, p):
                             if p.is_cluster and given is not MemoryType.Global:
@@ -296,22 +302,28 @@ class Indexer:
         values = {a: simplify(v, facts) for a, v in values.items()}
         fills = tv.schedule.atom is not None and tv.schedule.atom.bounds is Bounds.ZERO
         beyond = facts if fills else None
+        anywhere = facts
+        for guard in early:
+            anywhere = anywhere.with_assumption(guard)
         for guard in guards:
             facts = facts.with_assumption(guard)
             if beyond is not None and guard not in tails:
                 beyond = beyond.with_assumption(guard)
-        return Environment(values, facts, tuple(dict.fromkeys(guards)), tuple(early), tuple(dict.fromkeys(tails)) if fills else (), beyond)
+        return Environment(values, facts, tuple(dict.fromkeys(guards)), tuple(early), tuple(dict.fromkeys(tails)) if fills else (), beyond, anywhere)
 
     def _first_of_others(self, tv: TensorView, values: dict[Axis, Expr], memory: MemoryType | None) -> list[Expr]:
         """Stores to Global memory happen at the first index of a consumer's axis: where it is merged with own axes and bound, and in all loops of a bulk copy.
 
-        Bulk copies of one thread are in no order, so that even equal ones must not overlap.
+        Copies of one thread that are done later, bulk and asynchronous ones, are in no order, so that even equal ones must not overlap. A loop that an
+        asynchronous copy shares with its readers has a fill of its own in each iteration.
         """
-        if memory is not MemoryType.Global:
+        atom = tv.schedule.atom
+        is_copied = memory is MemoryType.Shared and atom is not None and atom.instruction is Instruction.CP_ASYNC
+        if memory is None or not (memory is MemoryType.Global or is_copied):
             return []
         types = {a: tv.schedule.ptype(a) for a in tv.loop}
-        is_bulk = ParallelType.Bulk in types.values()
-        shared = [a for a, p in types.items() if (p.is_bound and not memory.is_private_to(p)) or (is_bulk and p.is_loop)]
+        repeated = tv.loop if ParallelType.Bulk in types.values() else tv.loop[tv.schedule.inline :] if is_copied else ()
+        shared = [a for a, p in types.items() if (p.is_bound and not memory.is_private_to(p)) or (p.is_loop and a in repeated)]
         found = {a for a in shared if a.is_foreign and types[a].is_loop}
         around = ancestors(tv, tuple(shared))
         for t in tv.schedule.transforms:
@@ -460,8 +472,15 @@ class Indexer:
         return [] if prove(cond, facts) else [cond]
 
     def point(self, tv: TensorView, env: Environment) -> dict[str, Expr]:
-        """The iteration symbols of an op map at the place of an environment."""
-        return {f"i{k}": env.values[a] for k, a in enumerate(tv.root) if a in env.values}
+        """The symbols of an op map at the place of an environment."""
+        return {f"i{k}": env.values[a] for k, a in enumerate(tv.root) if a in env.values} | {
+            str(value_symbol(k)): s for k, s in enumerate(self.value_symbols(tv))
+        }
+
+    def value_symbols(self, tv: TensorView) -> tuple[Expr, ...]:
+        """The symbols of the values that a gather reads, in its statement."""
+        expr = self.fusion.definition(tv)
+        return tuple(sym(f"{tv.name}.v{k}") for k in range(len(expr.extents))) if isinstance(expr, Gather) else ()
 
     # -- storage --------------------------------------------------------------------------------------------------------------------
 
@@ -519,8 +538,8 @@ class Indexer:
         """The access that writes the element of ``tv`` at the place of an environment of its own."""
         if tv in self.placed and name is None:
             return self._in_assembly(tv, tuple(env.values[a] for a in tv.logical), env.facts)
-        index = self._registers(tv, tuple(env.values[a] for a in self.kept_axes(tv, memory)), env.facts, memory)
-        return Access(name, index) if name is not None else Access(tv.name, self._ring(tv, tv) + index)
+        slot = self._ring(tv, tv) if name is None else ()
+        return Access(name or tv.name, self._registers(tv, slot, tuple(env.values[a] for a in self.kept_axes(tv, memory)), env.facts, memory))
 
     def in_order(self, tv: TensorView, memory: MemoryType | None = None) -> bool:
         """True if an atom names registers of ``tv`` by their first: they then have one number each, row-major."""
@@ -530,13 +549,14 @@ class Indexer:
         own = tv.schedule.atom
         return (own is not None and own.spreads) or any(a is not None and a.gathers for a in atoms)
 
-    def _registers(self, tv: TensorView, index: tuple[Expr, ...], facts: Facts, memory: MemoryType | None = None) -> tuple[Expr, ...]:
-        if self.in_order(tv, memory):
-            place = ZERO
-            for e, a in zip(index, self.kept_axes(tv, memory), strict=True):
-                place = place * a.extent + e
-            index = (place,)
-        return tuple(simplify(e, facts) for e in index)
+    def _registers(self, tv: TensorView, slot: tuple[Expr, ...], index: tuple[Expr, ...], facts: Facts, memory: MemoryType | None = None) -> tuple[Expr, ...]:
+        """The index in the storage of ``tv`` with what names a slot of it, if it is a ring."""
+        if not self.in_order(tv, memory):
+            return (*slot, *(simplify(e, facts) for e in index))
+        place = slot[0] if slot else ZERO
+        for e, a in zip(index, self.kept_axes(tv, memory), strict=True):
+            place = place * a.extent + e
+        return (simplify(place, facts),)
 
     def _in_assembly(self, tv: TensorView, index: tuple[Expr, ...], facts: Facts) -> Access:
         """The element of a part of an assembly: a place in the storage of the whole."""
@@ -556,6 +576,10 @@ class Indexer:
         point = self.point(consumer, env)
         valid = simplify(substitute(read.valid, point), env.facts)
         facts = env.facts if isinstance(valid, Const) else env.facts.with_assumption(valid)
+        expr = self.fusion.definition(consumer)
+        if isinstance(expr, Gather) and _has_values(read):
+            for symbol, extent in zip(self.value_symbols(consumer), expr.extents, strict=True):
+                facts = facts.with_range(str(symbol), 0, extent - 1)
         logical = tuple(simplify(substitute(e, point), facts) for e in read.index)
         if tv in self.placed:
             return self._in_assembly(tv, logical, facts), valid
@@ -568,4 +592,9 @@ class Indexer:
         missing = [a for a in self.kept_axes(tv) if a not in values]
         if missing:
             raise refused(tv, f"{consumer.name} cannot find its elements: the allocation domain has no forward map", "use split, merge or swizzle")
-        return Access(tv.name, self._ring(tv, consumer) + self._registers(tv, tuple(values[a] for a in self.kept_axes(tv)), facts)), valid
+        return Access(tv.name, self._registers(tv, self._ring(tv, consumer), tuple(values[a] for a in self.kept_axes(tv)), facts)), valid
+
+
+def _has_values(read: Read) -> bool:
+    """True if the index of a read depends on data: it has symbols of values."""
+    return any(is_map_symbol(name) and name[0] == "v" for e in read.index for name in e.free)

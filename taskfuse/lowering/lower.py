@@ -17,6 +17,7 @@ from taskfuse.lowering.nest import NestBuilder
 from taskfuse.lowering.notes import Notes
 from taskfuse.lowering.prepare import check_supported, prepare
 from taskfuse.lowering.regions import Regions
+from taskfuse.lowering.register_rings import unroll_rings
 from taskfuse.lowering.registers import Registers
 from taskfuse.lowering.rings import Rings
 from taskfuse.lowering.semaphores import semaphores
@@ -63,22 +64,24 @@ def lower(fusion: Fusion, options: LoweringOptions = DEFAULT) -> Kernel:
     channels = Channels(fusion, sequencer.tree, regions, sequencer.joins.path, order, indexer.trips)
     channels.check_memory(indexer.memory)
     rings = Rings(indexer, channels)
-    indexer.slot, indexer.full = rings.slot, channels.full
+    indexer.slot, indexer.full = rings.slot, rings.full
     statements = Statements(indexer, BUILDERS)
     plan = NestBuilder(indexer, statements).build(order)
+    rings.fill_ahead(plan, statements)
     endpoints = Endpoints(channels, statements)
     endpoints.insert(plan)
     rings.insert(plan)
-    retire_copies(plan, channels)
+    retire_copies(plan, channels, rings.ahead)
+    unroll_rings(plan, rings.ahead, regions.facts)
     storage = buffers(indexer, statements, rings, plan)
     Registers(regions, storage).insert(plan)
     unroll_for_registers(plan, storage, indexer)
     storage = lay_out(plan, storage, options.shared_limit, {*statements.alignments, *channels.copied()})
-    sync = Synchronizer(regions, sequencer.tree.root, [b for b in storage if b.memory is not MemoryType.Local], channels.names(), rings.loops)
+    sync = Synchronizer(regions, sequencer.tree.root, [b for b in storage if b.memory is not MemoryType.Local], channels.names(), rings)
     sync.insert(plan, {tv.name for tv in fusion.outputs})
     endpoints.check_turns(plan)
     Notes(indexer, channels).write(plan)
-    mbarriers = [*channels.barriers(), *((name, 1, count) for name, count in sync.mbarriers)]
+    mbarriers = [*channels.barriers(), *rings.barriers(), *((name, 1, count) for name, count in sync.mbarriers)]
     cursors, maps = tuple(sync.cursor_inits()), tuple(statements.maps.values())
     kernel = Emitter(fusion, regions).kernel(plan, storage, mbarriers, sync.counters, semaphores(channels), cursors, maps)
     return run_pipeline(kernel, options.verify)

@@ -1,4 +1,4 @@
-"""From the total order to the plan: stages of reductions, projection on roles, dispatch, guards (docs/projection.md).
+"""From the total order to the plan: stages of reductions and scans, projection on roles, dispatch, guards (docs/projection.md).
 
 The sequential nest is the program. A node's code is the projection of the nest on its tensors: the same loops, in the same order, that
 enclose one of them.
@@ -22,6 +22,7 @@ from taskfuse.lowering.indexing import Indexer
 from taskfuse.lowering.plan import PBind, PDispatch, PLoop, PNode, PScope, PSync, base_name
 from taskfuse.lowering.reductions import finish
 from taskfuse.lowering.regions import hardware_index
+from taskfuse.lowering.scans import accumulates, first_accumulated
 from taskfuse.lowering.statements import Stage, Statements
 from taskfuse.schedule.joins import Loop
 from taskfuse.schedule.order import Item, TensorItem, is_vertical
@@ -82,24 +83,18 @@ class NestBuilder:
     # -- stages ---------------------------------------------------------------------------------------------------------------------
 
     def _stages(self, items: tuple[Item, ...]) -> tuple[Piece, ...]:
-        """The nest with INIT before and FINISH after the outermost reduction loop of every reduction."""
+        """The nest with INIT before and FINISH after the outermost reduction loop of every reduction; INIT before that of a scan along its axis."""
         pieces: list[Piece] = []
         for item in items:
             if isinstance(item, TensorItem):
                 pieces.append(Code(item.tv, Stage.MAIN))
                 continue
             body = self._stages(item.body)
-            started = [tv for tv in _tensors(body) if self._first_reduction(tv) == item.loop.depth]
+            started = [tv for tv in _tensors(body) if first_accumulated(self.statements.definition(tv)) == item.loop.depth]
             pieces += [Code(tv, Stage.INIT) for tv in started]
             pieces.append(CodeLoop(item.loop, body))
-            pieces += [Code(tv, Stage.FINISH) for tv in started]
+            pieces += [Code(tv, Stage.FINISH) for tv in started if self.statements.is_reduction(tv)]
         return tuple(pieces)
-
-    def _first_reduction(self, tv: TensorView) -> int | None:
-        """The depth of the outermost reduction loop."""
-        if not self.statements.is_reduction(tv):
-            return None
-        return next((d for d, a in enumerate(tv.loop) if a.is_reduction), None)
 
     # -- projection -----------------------------------------------------------------------------------------------------------------
 
@@ -276,13 +271,14 @@ class NestBuilder:
                 return [n for step in finish(self.statements, code.tv, loops) if step for n in wrap(step)]
 
     def _own_loops(self, tv: TensorView, mark: str) -> tuple[dict[Axis, Expr], _Wrap]:
-        """Loops over the axes of a reduction's result that stand inside its outermost reduction loop, for INIT and FINISH."""
-        first = self._first_reduction(tv)
+        """Loops over the axes of a result that stand inside of the outermost loop along which it accumulates, for INIT and FINISH."""
+        expr = self.statements.definition(tv)
+        first = first_accumulated(expr)
         assert first is not None
         names: dict[Axis, Expr] = {}
         fresh: list[tuple[str, Axis]] = []
         for d, (a, loop) in enumerate(zip(tv.loop, self.indexer.joins.path[tv], strict=True)):
-            if not tv.schedule.ptype(a).is_loop or a.is_reduction:
+            if not tv.schedule.ptype(a).is_loop or accumulates(expr, a):
                 continue
             if d < first:
                 names[a] = sym(self.indexer.loop_name(loop))

@@ -9,14 +9,15 @@ Statements speak of *local* indices: the symbol ``base_name(p, task)`` counts fr
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 
 from taskfuse.ir.axes import Axis
-from taskfuse.ir.scalar import Expr, Facts
+from taskfuse.ir.scalar import Expr, Facts, Sym, substitute
 from taskfuse.ir.tasks import Group, Node, Task
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import ParallelType
+from taskfuse.kir import map_expressions, map_stmts
 from taskfuse.kir.nodes import Access, Stmt
 from taskfuse.schedule.joins import Loop
 
@@ -48,6 +49,14 @@ class PScope:
 
     node: Node
     conds: tuple[Expr, ...]
+    body: list[PNode]
+
+
+@dataclass(slots=True, eq=False)
+class PGuard:
+    """Code under a condition on loop variables and arguments: all threads of the enclosing scope run it, or none."""
+
+    cond: Expr
     body: list[PNode]
 
 
@@ -96,13 +105,13 @@ class PSync:
     note: str = ""
 
 
-PNode = PLoop | PBind | PScope | PDispatch | PStmt | PSync
+PNode = PLoop | PBind | PScope | PGuard | PDispatch | PStmt | PSync
 
 
 def children(node: PNode) -> list[list[PNode]]:
     """The blocks inside a plan node."""
     match node:
-        case PLoop() | PBind() | PScope():
+        case PLoop() | PBind() | PScope() | PGuard():
             return [node.body]
         case PDispatch():
             return [m.body for m in node.members]
@@ -118,6 +127,72 @@ def statements(nodes: list[PNode]) -> Iterator[PStmt]:
         else:
             for block in children(node):
                 yield from statements(block)
+
+
+def selected(nodes: list[PNode], keep: Callable[[PStmt | PSync], bool]) -> list[PNode]:
+    """The projection of some plan nodes on some of their leaves: the same loops, scopes and dispatches, as far as they hold one of them."""
+    found: list[PNode] = []
+    for n in nodes:
+        match n:
+            case PStmt() | PSync():
+                if keep(n):
+                    found.append(n)
+            case PDispatch():
+                members = [replace(m, body=body) for m in n.members if (body := selected(m.body, keep))]
+                if members:
+                    found.append(replace(n, members=members))
+            case _:
+                body = selected(n.body, keep)
+                if body:
+                    found.append(replace(n, body=body))
+    return found
+
+
+def moved(nodes: list[PNode], env: Mapping[str, Expr], within: Callable[[Facts], Facts]) -> list[PNode]:
+    """A copy of some plan nodes at other values of some symbols. ``within`` adds what is known of these values."""
+
+    def value(e: Expr) -> Expr:
+        return substitute(e, env)
+
+    def access(a: Access) -> Access:
+        return Access(a.buffer, tuple(map(value, a.index)))
+
+    found: list[PNode] = []
+    for n in nodes:
+        match n:
+            case PLoop():
+                found.append(replace(n, extent=value(n.extent), body=moved(n.body, env, within)))
+            case PBind():
+                found.append(replace(n, index=value(n.index), extent=value(n.extent), body=moved(n.body, env, within)))
+            case PGuard():
+                found.append(PGuard(value(n.cond), moved(n.body, env, within)))
+            case PScope():
+                found.append(replace(n, conds=tuple(map(value, n.conds)), body=moved(n.body, env, within)))
+            case PDispatch():
+                members = [replace(m, conds=tuple(map(value, m.conds)), body=moved(m.body, env, within)) for m in n.members]
+                found.append(replace(n, members=members))
+            case PSync():
+                found.append(replace(n, stmts=map_stmts(n.stmts, lambda s: map_expressions(s, value))))
+            case PStmt():
+                facts = within(_moved_facts(n.facts, env))
+                guards = tuple(map(value, n.guards))
+                stmt = map_expressions(n.stmt, value)
+                found.append(PStmt(n.tv, n.task, stmt, guards, facts, tuple(map(access, n.writes)), tuple(map(access, n.reads))))
+    return found
+
+
+def _moved_facts(facts: Facts, env: Mapping[str, Expr]) -> Facts:
+    """The same facts at other values of some symbols, without the ranges of these."""
+    found = Facts()
+    for name, bounds in facts.ranges.items():
+        if name not in env:
+            found = found.with_range(name, *(None if b is None else substitute(b, env) for b in bounds))
+    for e, k in facts.multiples.items():
+        if isinstance(e, Sym) and e.name not in env:
+            found = found.with_multiple(e.name, k)
+    for condition in sorted(facts.known, key=str):
+        found = found.with_assumption(substitute(condition, env))
+    return found
 
 
 def base_name(ptype: ParallelType, task: Task) -> str:
@@ -141,6 +216,7 @@ class Environment:
         work: those of ``guards`` that say that there is a piece of work at all.
         tails: those of ``guards`` that cut off the remainder of a split, if the tensor's atom writes zeros there.
         beyond: what is known without them (``None`` without such an atom).
+        anywhere: what is known without any of ``guards`` but ``work``.
     """
 
     values: dict[Axis, Expr]
@@ -149,3 +225,9 @@ class Environment:
     work: tuple[Expr, ...] = ()
     tails: tuple[Expr, ...] = ()
     beyond: Facts | None = None
+    anywhere: Facts | None = None
+
+    def unguarded(self) -> Environment:
+        """The environment of code that runs wherever there is work: nothing may be simplified by guards that it does not have."""
+        assert self.anywhere is not None
+        return Environment(self.values, self.anywhere, self.work, self.work)

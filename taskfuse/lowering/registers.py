@@ -17,8 +17,9 @@ from taskfuse.kir.nodes import Buffer, SetMaxNReg
 from taskfuse.lowering.plan import PDispatch, PLoop, PNode, PScope, PSync, children, statements
 from taskfuse.lowering.regions import Regions
 
-FEW = 40
-"""Registers of a role that only starts copies: what hand-written kernels give their producers (CUTLASS: 40)."""
+FEW = 32
+"""Registers of a role that only starts copies: with one such warpgroup and two others these keep 232 each, with three 160, the most that add up to
+a launch of 168 or 128 for all (CUTLASS gives its producers 40 and 32)."""
 STEP, FEWEST, MOST = 8, 24, 240
 
 
@@ -67,32 +68,36 @@ class Registers:
             return
         at_launch = launch_registers(threads.value * self.regions.fusion.residents)
         groups = threads.value // WARPGROUP
-        chosen = self._choose(at_launch * groups - at_launch * (groups - sum(n for _, n in self._roles)))
-        given = [(scope.node, scope.node.budget or chosen[scope.node], n) for scope, n in self._roles]
-        for (scope, _), (_, count, _) in zip(self._roles, given, strict=True):
+        chosen = self._choose(at_launch)
+        given = [(scope, count, n) for scope, n in self._roles if (count := scope.node.budget or chosen.get(scope.node)) is not None]
+        for scope, count, _ in given:
             scope.body.insert(0, PSync((SetMaxNReg(count),)))
         total = sum(count * n for _, count, n in given) + at_launch * (groups - sum(n for _, _, n in given))
         if total > at_launch * groups:
             raise LoweringError(
                 what=self.regions.fusion.name,
                 reason=f"the roles' registers sum to {total} over {groups} warpgroups; the launch gives {at_launch} to each, {at_launch * groups} in all",
-                notes=tuple(f"{node.name}: {count} registers, {n} warpgroups" for node, count, n in given),
+                notes=tuple(f"{scope.node.name}: {count} registers, {n} warpgroups" for scope, count, n in given),
                 help="give the roles that move data fewer registers",
             )
 
-    def _choose(self, available: int) -> dict[Node, int]:
-        """The budgets to choose: ``FEW`` registers for roles that keep no more than as many words, the rest in equal parts for the others.
+    def _choose(self, at_launch: int) -> dict[Node, int]:
+        """The budgets to choose: ``FEW`` registers for roles that keep no more than as many words, the rest in equal parts for the others. None where
+        these would not get more than they have at launch.
 
         Args:
-            available: registers per thread of all roles, times their warpgroups.
+            at_launch: registers per thread that the launch gives.
         """
         open_roles = [(scope, n) for scope, n in self._roles if scope.node.budget == CHOSEN]
         words = {scope.node: sum(self._words.get(name, 0) for name in _used(scope.body)) for scope, _ in open_roles}
         most = max(words.values(), default=0)
         light = {scope.node for scope, _ in open_roles if words[scope.node] <= FEW < most}
-        rest = available - sum(scope.node.budget * n for scope, n in self._roles if scope.node.budget) - sum(FEW * n for s, n in open_roles if s.node in light)
+        left = sum((at_launch - (scope.node.budget or 0)) * n for scope, n in self._roles)
+        rest = left - sum(FEW * n for scope, n in open_roles if scope.node in light)
         heavy = sum(n for scope, n in open_roles if scope.node not in light)
         share = min(max(rest // max(heavy, 1) // STEP * STEP, FEWEST), MOST)
+        if share <= at_launch and at_launch * sum(n for _, n in open_roles) <= left:
+            return {}
         return {scope.node: FEW if scope.node in light else share for scope, _ in open_roles}
 
     def _visit(self, nodes: list[PNode], holder: Node | None, in_loop: bool) -> None:

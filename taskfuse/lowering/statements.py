@@ -1,23 +1,25 @@
 """Statements: what one tensor's expression executes at one point of its loops, in local indices.
 
 A reduction has three stages: ``INIT`` sets the accumulator before the outermost reduction loop, ``MAIN`` accumulates, ``FINISH`` joins the
-accumulators of threads and blocks after that loop and stores the result. Everything else has ``MAIN`` only.
+accumulators of threads and blocks after that loop and stores the result. A scan has the first two: its ``MAIN`` stores every total. Everything else
+has ``MAIN`` only.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 
 from taskfuse.dtypes import DType, int64
 from taskfuse.ir.atoms import Bounds, Completion, Instruction
 from taskfuse.ir.axes import Axis
 from taskfuse.ir.elementwise import ELEMENTWISE
-from taskfuse.ir.expr import Assemble, IndexValue, Literal, MathExpr, Pointwise, Read, Reduction, ScalarRead, Select, View
+from taskfuse.ir.expr import Assemble, Gather, IndexValue, Literal, MathExpr, Pointwise, Read, Reduction, ScalarRead, Scan, Select, View
 from taskfuse.ir.scalar import FALSE, TRUE, Expr, const, ge, prove, simplify, substitute, sym
 from taskfuse.ir.storage import storage_operands, storage_uses
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import MemoryType
+from taskfuse.kir import nodes as kir
 from taskfuse.kir.nodes import (
     Access,
     AsyncCopy,
@@ -42,6 +44,7 @@ from taskfuse.lowering.domains import refused
 from taskfuse.lowering.fragments import atom_symbols, result
 from taskfuse.lowering.indexing import Indexer
 from taskfuse.lowering.plan import Environment, PLoop, PNode, PStmt
+from taskfuse.lowering.scans import carried_axes
 
 COPY = ELEMENTWISE["copy"]
 
@@ -83,8 +86,8 @@ class Statements:
         return isinstance(self.definition(tv), Reduction)
 
     def accumulator(self, tv: TensorView) -> str:
-        """The name of the Local buffer that a reduction accumulates in."""
-        direct = self.indexer.memory[tv] is MemoryType.Local and tv.dtype.compute is tv.dtype
+        """The name of the Local buffer that a reduction or a scan accumulates in."""
+        direct = self.is_reduction(tv) and self.indexer.memory[tv] is MemoryType.Local and tv.dtype.compute is tv.dtype
         return tv.name if direct else f"{tv.name}.acc"
 
     # -- operands -------------------------------------------------------------------------------------------------------------------
@@ -139,6 +142,8 @@ class Statements:
         atom = tv.schedule.atom
         if atom is not None:
             return self._builders[atom.instruction](self, tv)
+        if isinstance(expr, Scan):
+            return self._next_total(tv, expr)
         if not isinstance(expr, Reduction):
             return self.plain(tv)
         env = self.indexer.reading_environment(tv)
@@ -156,9 +161,20 @@ class Statements:
             stmts = [Compute(out, ELEMENTWISE["fma"], (*operands, out), dtype, expr.location)]
         return [self.statement(tv, stmt, env, guards) for stmt in stmts]
 
+    def _next_total(self, tv: TensorView, expr: Scan) -> list[PStmt]:
+        """One step of a scan: the total so far, and the element that it is."""
+        env = self.indexer.environment(tv)
+        ((operand,), _) = self.operands(tv, env)
+        total = Access(self.accumulator(tv), tuple(env.values[a] for a in carried_axes(expr)))
+        step = Compute(total, expr.combine.op, (total, operand), tv.dtype.compute, expr.location)
+        store = Compute(self.indexer.write(tv, env), COPY, (total,), tv.dtype, expr.location)
+        return [self.statement(tv, step, env, env.guards), self.statement(tv, store, env, env.guards)]
+
     def plain(self, tv: TensorView) -> list[PStmt]:
         """The statement of an elementwise expression, element by element."""
         env, expr = self.indexer.environment(tv), self.definition(tv)
+        if self._is_total(tv):
+            env = env.unguarded()
         out = self.indexer.write(tv, env)
         operands, valid = self.operands(tv, env)
         match expr:
@@ -169,15 +185,22 @@ class Statements:
                 stmt = Compute(out, expr.op, tuple(operands), self._compute_dtype(tv), expr.location)
             case View():
                 stmt = Compute(out, COPY, tuple(operands), tv.dtype, expr.location)
-            case Assemble() | Reduction():
+            case Gather():
+                stmt = self.gather(tv, expr, out, operands)
+            case Assemble() | Reduction() | Scan():
                 raise AssertionError("no plain code")
-        if self._is_total(tv):
-            return [self.statement(tv, stmt, Environment(env.values, env.facts, env.work), env.work)]
         made = [self.statement(tv, stmt, env, env.guards)]
-        if env.guards and self._is_gathered(tv):
+        if env.guards and not self._is_total(tv) and self._is_gathered(tv):
             fill = Compute(out, COPY, (Immediate(0 if not tv.dtype.is_bool else False, tv.dtype),), tv.dtype, expr.location)
             made.insert(0, self.statement(tv, fill, env, ()))
         return made
+
+    def gather(self, tv: TensorView, expr: Gather, out: Access, operands: Sequence[Operand], width: int = 1) -> kir.Gather:
+        """The statement of a gather: elements at an index that the other operands say."""
+        source, *values = (o for o in operands if isinstance(o, Access))
+        symbols = self.indexer.value_symbols(tv)
+        found = (kir.Found(str(symbols[k]), value, extent) for k, (value, extent) in enumerate(zip(values, expr.extents, strict=True)))
+        return kir.Gather(out, source, tuple(found), width, expr.location)
 
     def _is_gathered(self, tv: TensorView) -> bool:
         """True if an atom reads all registers of ``tv``, also those of elements that do not exist."""
@@ -211,10 +234,15 @@ class Statements:
         return expr.init.value != 0 or not all(prove(ge(a.extent, 1), self.indexer.regions.facts) for a in loops)
 
     def init(self, tv: TensorView, loops: dict[Axis, Expr]) -> list[PNode]:
-        """The accumulator set to the reduction's initial value."""
+        """The accumulator set to the reduction's initial value, or to the neutral one."""
+        expr = self.definition(tv)
+        if isinstance(expr, Scan):
+            neutral = Immediate(expr.combine.neutral(tv.dtype.compute), tv.dtype.compute)
+            total = Access(self.accumulator(tv), tuple(loops[a] for a in carried_axes(expr)))
+            everywhere = Environment({}, self.indexer.regions.facts, ())
+            return [self.statement(tv, Compute(total, COPY, (neutral,), tv.dtype.compute, expr.location), everywhere, ())]
         if not self.fills(tv):
             return []
-        expr = self.definition(tv)
         assert isinstance(expr, Reduction)
         env = self.indexer.variant(tv, loops, MemoryType.Local, outside=True)
         out = self.indexer.write(tv, env, MemoryType.Local, self.accumulator(tv))
@@ -279,8 +307,8 @@ class Statements:
         place = Access(shared.buffer, box.start)
         full = self.indexer.full(inside)
         if loads and full is None:
-            reason = "a bulk load completes at a barrier of a channel, and it travels through none"
-            raise refused(tv, reason, f"make {inside.name} a boundary of a vertical group")
+            reason = "a bulk load completes at a barrier of a ring, and it has none"
+            raise refused(tv, reason, f"make {inside.name} a boundary of a vertical group, or a ring in a loop: circular_buffer")
         if full is not None and loads:
             stmt = TmaLoad(place, name, box.coords, BarrierSlot(full, shared.index[0]), share.across)
         else:
@@ -301,6 +329,8 @@ class Statements:
                 writes, reads = (stmt.out,), tuple(o for o in stmt.operands if isinstance(o, Access))
             case Choose():
                 writes, reads = (stmt.out,), tuple(c.operand for c in stmt.cases if isinstance(c.operand, Access))
+            case kir.Gather():
+                writes, reads = (stmt.out,), (stmt.source, *(v.source for v in stmt.values))
             case VectorCopy() | AsyncCopy() | Shuffle():
                 writes, reads = (stmt.out,), (stmt.source,)
             case _:

@@ -10,7 +10,7 @@ from collections.abc import Container
 from dataclasses import dataclass, replace
 
 from taskfuse.errors import LoweringError
-from taskfuse.ir.expr import Assemble
+from taskfuse.ir.expr import Assemble, Scan
 from taskfuse.ir.scalar import Const, Expr, ceildiv, const, simplify
 from taskfuse.ir.types import INDEX_TYPES, MemoryType, ParallelType
 from taskfuse.kir.limits import SHARED_BYTES
@@ -20,6 +20,7 @@ from taskfuse.lowering.indexing import Indexer
 from taskfuse.lowering.plan import PDispatch, PLoop, PNode, children, is_base, statements
 from taskfuse.lowering.reductions import lane_registers, workspace, workspace_shape
 from taskfuse.lowering.rings import Rings
+from taskfuse.lowering.scans import carried_axes
 from taskfuse.lowering.statements import Statements
 
 ALIGN = 16
@@ -34,13 +35,16 @@ def buffers(indexer: Indexer, st: Statements, rings: Rings, plan: list[PNode]) -
         memory = indexer.memory[tv]
         if tv not in indexer.placed and not tv.is_output:
             shape = tuple(a.extent for a in indexer.kept_axes(tv))
+            slots = (const(rings.slots(tv)),) if rings.slots(tv) else ()
+            shape = (*slots, *shape)
             if indexer.in_order(tv):
-                shape = (simplify(product(indexer.kept_axes(tv)), indexer.regions.facts),)
-            if rings.slots(tv):
-                shape = (const(rings.slots(tv)), *shape)
+                shape = (simplify(product(indexer.kept_axes(tv)) * (slots[0] if slots else 1), indexer.regions.facts),)
             found.append(Buffer(tv.name, tv.dtype, memory, shape, max(1, tv.dtype.bits // 8, st.alignments.get(tv.name, 1))))
         if st.has_term(tv):
             found.append(Buffer(st.term(tv), tv.dtype.compute, MemoryType.Local, (), max(1, tv.dtype.compute.bits // 8)))
+        if isinstance(expr := st.definition(tv), Scan):
+            totals = tuple(a.extent for a in carried_axes(expr))
+            found.append(Buffer(st.accumulator(tv), tv.dtype.compute, MemoryType.Local, totals, max(1, tv.dtype.compute.bits // 8)))
         if st.is_reduction(tv):
             if st.accumulator(tv) != tv.name:
                 shape = tuple(a.extent for a in indexer.kept_axes(tv, MemoryType.Local))

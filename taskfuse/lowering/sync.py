@@ -32,9 +32,9 @@ from taskfuse.kir.nodes import (
     Wait,
 )
 from taskfuse.lowering.completion import close_batch, drain_at_exit, open_batch, queue_of, retire_reads
-from taskfuse.lowering.plan import PDispatch, PLoop, PNode, PScope, PStmt, PSync, base_name, children, is_base
+from taskfuse.lowering.plan import PDispatch, PGuard, PLoop, PNode, PScope, PStmt, PSync, base_name, children, is_base, statements
 from taskfuse.lowering.regions import Regions, hardware_index
-from taskfuse.schedule.joins import Loop
+from taskfuse.lowering.rings import Rings
 
 ONE = const(1)
 
@@ -53,7 +53,7 @@ class _Need:
     """What must stand between two uses.
 
     Attributes:
-        block: where their paths part; ``early`` and ``late`` are the nodes in it that hold them.
+        block: where their paths part; ``early`` and ``late`` are the nodes in it that hold them. No ``early``: anywhere in the block before ``late``.
         around: from ``early`` in one iteration of the loop around the block to ``late`` in the next.
         types: whose indices must meet; empty: none.
         buffer: why.
@@ -61,7 +61,7 @@ class _Need:
     """
 
     block: _Block
-    early: PNode
+    early: PNode | None
     late: PNode
     around: bool
     types: frozenset[ParallelType]
@@ -89,21 +89,22 @@ class Synchronizer:
 
     Args:
         ordered: buffers whose accesses channels order.
-        rings: buffers whose slots change with each iteration of a loop: the loop and the number of slots.
+        rings: the rings inside roles: buffers whose slots change with each iteration of a loop.
 
     Attributes:
         mbarriers: arrays that stand in for named barriers where a region is not made of whole warps: name, arrivals.
         counters: counters of barriers across blocks.
     """
 
-    def __init__(self, regions: Regions, root: Node, buffers: list[Buffer], ordered: set[str], rings: dict[str, tuple[Loop, int]]) -> None:
+    def __init__(self, regions: Regions, root: Node, buffers: list[Buffer], ordered: set[str], rings: Rings) -> None:
         self.regions = regions
         self.root = root
         self.mbarriers: list[tuple[str, Expr]] = []
         self.counters: list[str] = []
         self.cursors: list[str] = []
         self._ordered = ordered
-        self._rings = rings
+        self._rings = rings.loops
+        self._ahead = {tv.name for ahead in rings.ahead for tv in ahead.tensors}
         self._memory = {b.name: b.memory for b in buffers}
         self._named: dict[tuple[Node, frozenset[ParallelType]], int] = {}
         self._used = 0
@@ -189,6 +190,8 @@ class Synchronizer:
         """Where barriers must stand between two uses."""
         if a.access.buffer == b.access.buffer and a.access.buffer in self._ordered:
             return []
+        if a.access.buffer == b.access.buffer and a.access.buffer in self._ahead:
+            return self._of_ring(a, b)
         depth = 0
         while depth < min(len(a.path), len(b.path)) and a.path[depth][1] is b.path[depth][1]:
             depth += 1
@@ -219,6 +222,22 @@ class Synchronizer:
         elif loop is not None and self._reuses_slot(a, b, loop):
             found.append(_Need(block, first, first, True, types, a.access.buffer))
         return found
+
+    def _of_ring(self, a: _Use, b: _Use) -> list[_Need]:
+        """One barrier in an iteration of a loop that fills a ring ahead: before the fill, behind what waits for earlier ones.
+
+        A slot that is used in an iteration has been filled in an earlier one, or before the loop, and is filled again in the next one at the
+        earliest: the beginning of an iteration lies between, up to its fill.
+        """
+        if a.is_write and b.is_write:
+            return []
+        use = b if a.is_write else a
+        buffer = use.access.buffer
+        block, fill = next((block, n) for block, _ in reversed(use.path) for n in block.nodes if isinstance(n, PGuard) and _fills(n, buffer))
+        types = self._crossing(a, b, block.node)
+        k = block.nodes.index(fill)
+        retire = block.nodes[k - 1] if k > 0 and isinstance(s := block.nodes[k - 1], PSync) and any(isinstance(x, Retire) for x in s.stmts) else None
+        return [_Need(block, retire, fill, False, types, buffer)] if types else []
 
     def _crossing(self, a: _Use, b: _Use, node: Node) -> frozenset[ParallelType]:
         memory = self._memory[a.access.buffer]
@@ -274,7 +293,7 @@ class Synchronizer:
         shape = self._shapes.get(u.access.buffer)
         if shape is None or len(shape) < 2:
             return []
-        skip = 1 if u.access.buffer in self._rings else 0
+        skip = 1 if u.access.buffer in self._rings or u.access.buffer in self._ahead else 0
         place = const(0)
         for e, extent in list(zip(u.access.index, shape, strict=True))[skip:]:
             place = place * extent + e
@@ -287,7 +306,7 @@ class Synchronizer:
         straight.sort(key=lambda n: (n.block.number, n.block.nodes.index(n.late)))
         for need in [*straight, *(n for n in needs if n.around)]:
             nodes = need.block.nodes
-            i, j = nodes.index(need.early), nodes.index(need.late)
+            i, j = -1 if need.early is None else nodes.index(need.early), nodes.index(need.late)
             between = nodes[i + 1 : j] if not need.around else nodes[i + 1 :] + nodes[:j]
             ready = next((n for n in between if isinstance(n, PSync) and n.is_barrier and need.types <= n.types), None)
             if ready is None:
@@ -378,6 +397,10 @@ def _joined(before: tuple[Stmt, ...], stmts: tuple[Stmt, ...]) -> tuple[Stmt, ..
         elif isinstance(same, Retire) and isinstance(b, Retire) and b.pending < same.pending:
             stmts = tuple(b if s is same else s for s in stmts)
     return stmts
+
+
+def _fills(node: PGuard, buffer: str) -> bool:
+    return any(a.buffer == buffer for s in statements([node]) for a in s.writes)
 
 
 def _loop_vars(u: _Use) -> set[str]:

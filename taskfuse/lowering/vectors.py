@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from taskfuse.ir.elementwise import ELEMENTWISE
-from taskfuse.ir.expr import Pointwise, View
+from taskfuse.ir.expr import Gather, Pointwise, View
 from taskfuse.ir.scalar import TRUE, Compare, CompareOp, Const, Expr, Facts, and_, const, ge, is_multiple, lt, prove, simplify, substitute
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import MemoryType
-from taskfuse.kir.nodes import Access, AsyncCopy, VectorCopy
+from taskfuse.kir.nodes import Access, AsyncCopy, Operand, VectorCopy
 from taskfuse.lowering.domains import product, refused
 from taskfuse.lowering.fragments import ATOM
 from taskfuse.lowering.plan import Environment, PStmt
@@ -23,12 +23,23 @@ def vector_copy(st: Statements, tv: TensorView) -> list[PStmt]:
     if width == 1:
         return st.plain(tv)
     env = st.indexer.environment(tv)
-    out, source, expr = st.indexer.write(tv, env), st.operands(tv, env)[0][0], st.definition(tv)
-    is_copy = isinstance(expr, View) or (isinstance(expr, Pointwise) and expr.op is ELEMENTWISE["copy"])
+    operands, expr = st.operands(tv, env)[0], st.definition(tv)
+    out, source = st.indexer.write(tv, env), operands[0]
+    is_copy = isinstance(expr, View | Gather) or (isinstance(expr, Pointwise) and expr.op is ELEMENTWISE["copy"])
     if not is_copy or not isinstance(source, Access):
         raise refused(tv, "a vector axis needs a plain copy", f"{tv.name}.cache_before() or cache_after() makes one")
     env = _whole(st, tv, env, out, source, width)
+    if isinstance(expr, Gather):
+        first = [_first(o, env.facts) if isinstance(o, Access) else o for o in operands]
+        _check_same(tv, operands[1:])
+        return [st.statement(tv, st.gather(tv, expr, _first(out, env.facts), first, width), env, env.guards)]
     return [st.statement(tv, VectorCopy(_first(out, env.facts), _first(source, env.facts), width, expr.location), env, env.guards)]
+
+
+def _check_same(tv: TensorView, values: list[Operand]) -> None:
+    """All elements of a vector have the same values."""
+    if any(isinstance(v, Access) and any(ATOM in e.free for e in v.index) for v in values):
+        raise refused(tv, "its vector axis is one along which the indices differ", "make a dimension of the table behind the indexed ones the vector axis")
 
 
 def async_copy(st: Statements, tv: TensorView) -> list[PStmt]:

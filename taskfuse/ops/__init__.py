@@ -4,10 +4,14 @@ Importing this package plugs the Python operators into tensors.
 """
 
 from taskfuse.ir.tensor import bind_operators
+from taskfuse.ops.argreduce import argmax, argmin
 from taskfuse.ops.composite import layer_norm, log_softmax, rms_norm, softmax
 from taskfuse.ops.create import arange, define_scalar, define_tensor, dim, full, full_like, iota, ones, ones_like, zeros, zeros_like
+from taskfuse.ops.einsum import einsum
+from taskfuse.ops.gather import gather, one_hot, take, take_along_axis
 from taskfuse.ops.indexing import slice
 from taskfuse.ops.linalg import matmul
+from taskfuse.ops.missing import argsort, bincount, dropout, index_add, nonzero, rand, randn, scatter, scatter_add, searchsorted, sort, topk, unique
 from taskfuse.ops.operators import Operators
 from taskfuse.ops.pointwise import (
     abs,
@@ -89,6 +93,7 @@ from taskfuse.ops.pointwise import (
     where,
 )
 from taskfuse.ops.reduce import all, any, max, mean, min, prod, std, sum, var
+from taskfuse.ops.scan import cummax, cummin, cumprod, cumsum
 from taskfuse.ops.select import CatForm, cat, pad, stack
 from taskfuse.ops.views import broadcast_to, expand_dims, flip, permute, reshape, squeeze, transpose
 
@@ -101,11 +106,15 @@ __all__ = [
     "all",
     "any",
     "arange",
+    "argmax",
+    "argmin",
+    "argsort",
     "asin",
     "asinh",
     "atan",
     "atan2",
     "atanh",
+    "bincount",
     "bitwise_and",
     "bitwise_not",
     "bitwise_or",
@@ -119,10 +128,16 @@ __all__ = [
     "copysign",
     "cos",
     "cosh",
+    "cummax",
+    "cummin",
+    "cumprod",
+    "cumsum",
     "define_scalar",
     "define_tensor",
     "dim",
     "div",
+    "dropout",
+    "einsum",
     "eq",
     "erf",
     "erfc",
@@ -139,11 +154,13 @@ __all__ = [
     "fmod",
     "full",
     "full_like",
+    "gather",
     "ge",
     "gelu",
     "gelu_tanh",
     "gt",
     "hypot",
+    "index_add",
     "iota",
     "isfinite",
     "isinf",
@@ -171,12 +188,16 @@ __all__ = [
     "mul",
     "ne",
     "neg",
+    "nonzero",
+    "one_hot",
     "ones",
     "ones_like",
     "pad",
     "permute",
     "pow",
     "prod",
+    "rand",
+    "randn",
     "reciprocal",
     "relu",
     "remainder",
@@ -185,6 +206,9 @@ __all__ = [
     "rms_norm",
     "round",
     "rsqrt",
+    "scatter",
+    "scatter_add",
+    "searchsorted",
     "sigmoid",
     "sign",
     "silu",
@@ -192,6 +216,7 @@ __all__ = [
     "sinh",
     "slice",
     "softmax",
+    "sort",
     "sqrt",
     "square",
     "squeeze",
@@ -199,10 +224,14 @@ __all__ = [
     "std",
     "sub",
     "sum",
+    "take",
+    "take_along_axis",
     "tan",
     "tanh",
+    "topk",
     "transpose",
     "trunc",
+    "unique",
     "var",
     "where",
     "zeros",

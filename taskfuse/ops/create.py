@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from typing import SupportsIndex
 
 from taskfuse.dtypes import DType, DTypeLike, as_dtype, bool_, float32, float64, int64
 from taskfuse.errors import FusionError, ParseError
-from taskfuse.ir.axes import axis, iteration_symbol
+from taskfuse.ir.axes import axis, is_map_symbol, iteration_symbol
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.expr import IndexValue, ScalarRead
 from taskfuse.ir.fusion import Dim, Fusion
@@ -19,25 +18,24 @@ from taskfuse.ops.build import Shape, check_tensor, define_pointwise, dtype_erro
 from taskfuse.ops.pointwise import add, cast, mul
 
 Extent = IntLike | str | Dim
-_RESERVED = re.compile(r"i\d+")
 
 
 def dim(name: str, multiple_of: int = 1, min: int = 1, max: int | None = None) -> Dim:
     """Facts about the symbolic extent ``name``, to be used in shapes; they are checked when arguments are bound.
 
     Args:
-        name: the symbol, an identifier (``i0``, ``i1``, ... are taken by index maps).
+        name: the symbol, an identifier (``i0``, ``i1``, ... and ``v0``, ``v1``, ... are taken by index maps).
         multiple_of: a divisor of every value.
         min: least value; an extent may be 0 only if it is given as 0.
         max: greatest value, or ``None``.
 
     Raises :class:`FusionError` for a name that is no identifier or is taken, and for facts that no value meets.
     """
-    if not name.isidentifier() or _RESERVED.fullmatch(name):
+    if not name.isidentifier() or is_map_symbol(name):
         raise FusionError(
             fusion="?",
             reason=f"'{name}' is no name for a dimension",
-            help="use an identifier other than i0, i1, ..., which index maps use",
+            help="use an identifier other than i0, i1, ... and v0, v1, ..., which index maps use",
             location=caller(),
         )
     if min < 0 or multiple_of < 1 or (max is not None and -(-min // multiple_of) * multiple_of > max):

@@ -1,20 +1,21 @@
-"""Slicing and indexing: views with the bounds of NumPy, also for symbolic extents."""
+"""Slicing and indexing: views with the bounds of NumPy, also for symbolic extents; gathers where tensors are among the indices."""
 
 from __future__ import annotations
 
 import builtins
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import EllipsisType
 from typing import Any, cast
 
-from taskfuse.ir.axes import iteration_symbol
+from taskfuse.ir.axes import iteration_symbol, value_symbol
 from taskfuse.ir.scalar import ONE, Expr, Facts, IntLike, and_, ge, le, lt, maximum, minimum, prove, simplify, wrap
 from taskfuse.ir.tensor import TensorView
-from taskfuse.ops.build import check_tensor, described, dtype_error, shape_error
+from taskfuse.ops.build import broadcast_shape, check_tensor, common_fusion, described, dtype_error, shape_error
+from taskfuse.ops.gather import check_indices, define_gather, read_shifted
 from taskfuse.ops.views import view
 
-_HELP = "index with integers, slices, None and Ellipsis"
+_HELP = "index with integers, slices, None, Ellipsis and tensors of integers"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,10 +48,13 @@ def slice(
 
 
 def getitem(x: TensorView, key: object) -> TensorView:
-    """``x[key]`` for integers, slices, ``None`` and ``...``: a view.
+    """``x[key]`` for integers, slices, ``None`` and ``...``: a view. Tensors of integers among them make it a gather, with the shape of NumPy.
+
+    Indices in a tensor are those of :func:`~taskfuse.ops.gather.take`.
 
     Raises:
-        ShapeError: for too many indices, more than one ``...``, a step of 0, or an integer that is not provably in range.
+        ShapeError: for too many indices, more than one ``...``, a step of 0, an integer that is not provably in range, or tensors that do not
+            broadcast.
         DTypeError: for any other key.
     """
     return _index("index", x, cast("tuple[object, ...]", key) if isinstance(key, tuple) else (key,))
@@ -60,7 +64,14 @@ def _index(op: str, x: TensorView, keys: tuple[object, ...]) -> TensorView:
     facts = x.fusion.facts()
     shape: list[Expr] = []
     index: list[Expr] = []
-    for key in _without_ellipsis(op, x, keys):
+    given = _without_ellipsis(op, x, keys)
+    tensors = {k: check_indices(op, key) for k, key in enumerate(given) if isinstance(key, TensorView)}
+    common_fusion(op, (x, *tensors.values()))
+    broadcast_shape(op, list(tensors.values()))
+    places: dict[int, int] = {}
+    for k, key in enumerate(given):
+        if not isinstance(key, int | Expr):
+            places[k] = len(shape)
         match key:
             case None:
                 shape.append(ONE)
@@ -68,11 +79,43 @@ def _index(op: str, x: TensorView, keys: tuple[object, ...]) -> TensorView:
                 found = _resolve(op, cast("builtins.slice[Any, Any, Any]", key), x.shape[len(index)], facts)
                 index.append(found.start + iteration_symbol(len(shape)) * found.step)
                 shape.append(found.length)
+            case TensorView():
+                shape.append(x.shape[len(index)])
+                index.append(iteration_symbol(places[k]))
             case int() | Expr() if not isinstance(key, bool):
                 index.append(_position(op, x, len(index), key, facts))
             case _:
                 raise dtype_error(op, f"{described(x)} cannot be indexed with {type(key).__name__}", _HELP)
-    return view(x, "slice", shape, index)
+    if not tensors:
+        return view(x, "slice", shape, index)
+    plain = all(index[d] is iteration_symbol(d) for d in range(x.ndim)) and len(shape) == x.ndim
+    with x.fusion.call():
+        return _gathered(x if plain else view(x, "slice", shape, index), given, tensors, places)
+
+
+def _gathered(table: TensorView, keys: Sequence[object], tensors: Mapping[int, TensorView], places: Mapping[int, int]) -> TensorView:
+    """``table`` at the values of tensors: in the place of the first index that is an integer or a tensor if all those stand together, else in front.
+
+    Args:
+        tensors: the tensors among ``keys``, by position.
+        places: the dimension of ``table`` of each key that has one.
+    """
+    common = broadcast_shape("index", list(tensors.values()))
+    advanced = [k for k, key in enumerate(keys) if isinstance(key, int | Expr | TensorView)]
+    together = advanced[-1] - advanced[0] + 1 == len(advanced)
+    kept = [k for k in places if k not in tensors]
+    before = [k for k in kept if together and k < advanced[0]]
+    after = [k for k in kept if k not in before]
+    index: list[Expr] = [value_symbol(0)] * table.ndim
+    for symbol, k in enumerate(before):
+        index[places[k]] = iteration_symbol(symbol)
+    for symbol, k in enumerate(after, start=len(before) + len(common)):
+        index[places[k]] = iteration_symbol(symbol)
+    for number, k in enumerate(tensors):
+        index[places[k]] = value_symbol(number)
+    shape = [*(table.shape[places[k]] for k in before), *common, *(table.shape[places[k]] for k in after)]
+    values = [(read_shifted(tv, common, len(before)), table.shape[places[k]]) for k, tv in tensors.items()]
+    return define_gather(table, shape, index, values)
 
 
 def _without_ellipsis(op: str, x: TensorView, keys: tuple[object, ...]) -> list[object]:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from taskfuse.dtypes import DType, DTypeLike, as_dtype, result_type
 from taskfuse.ir.axes import AxisKind, axis, iteration_symbol
 from taskfuse.ir.elementwise import COMBINES, ELEMENTWISE
 from taskfuse.ir.expr import Literal, Read, Reduction
+from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.scalar import ONE, ZERO, Expr
 from taskfuse.ir.tensor import TensorView
 from taskfuse.location import caller
@@ -65,20 +68,25 @@ def _batch(a: TensorView, b: TensorView) -> Shape:
 
 def _product(a: TensorView, b: TensorView, batch: Shape, dtype: DType) -> TensorView:
     """The reduction over k of ``a * b``, computed in ``dtype``."""
-    location = caller()
     rows = a.shape[-2:-1]
     columns = b.shape[-1:] if b.ndim > 1 else ()
-    root = [axis(e) for e in (*batch, *rows, *columns)]
-    k = iteration_symbol(len(root))
-    root.append(axis(a.shape[-1], AxisKind.REDUCTION))
+    kept = (*batch, *rows, *columns)
+    k = iteration_symbol(len(kept))
     m = tuple(iteration_symbol(len(batch)) for _ in rows)
     n = tuple(iteration_symbol(len(batch) + len(rows)) for _ in columns)
     left = Read(a, (*_lead(a.shape[:-2], batch), *m, k))
     right = Read(b, (*_lead(b.shape[:-2], batch), k, *n))
+    return sum_of_products(a.fusion, kept, a.shape[-1:], (left, right), dtype)
+
+
+def sum_of_products(fusion: Fusion, kept: Shape, summed: Shape, reads: Sequence[Read], dtype: DType) -> TensorView:
+    """The product of two ``reads`` in the space (kept..., summed...), summed over the latter: a disjunction of conjunctions for bool."""
+    location = caller()
+    root = [axis(e) for e in kept] + [axis(e, AxisKind.REDUCTION) for e in summed]
     combine = COMBINES["logical_or" if dtype.is_bool else "add"]
     body = ELEMENTWISE["logical_and" if dtype.is_bool else "mul"]
-    out = a.fusion.new_tensor(root, dtype, location=location)
-    return a.fusion.define(Reduction(out, combine, body, (left, right), Literal(combine.neutral(dtype), dtype), location))
+    out = fusion.new_tensor(root, dtype, location=location)
+    return fusion.define(Reduction(out, combine, body, tuple(reads), Literal(combine.neutral(dtype), dtype), location))
 
 
 def _lead(extents: Shape, batch: Shape) -> tuple[Expr, ...]:

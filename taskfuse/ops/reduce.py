@@ -36,7 +36,8 @@ def reduce_axes(x: TensorView, axes: Sequence[int], combine: Combine, dtype: DTy
     return expand_dims(out, tuple(axes)) if keepdims else out
 
 
-def _summed_dtype(x: TensorView, dtype: DTypeLike | None) -> DType:
+def accumulated_dtype(x: TensorView, dtype: DTypeLike | None) -> DType:
+    """The dtype of a sum or product of elements: the given one, or that of ``x``, int64 or uint64 for bool and integers."""
     if dtype is not None:
         return as_dtype(dtype)
     if x.dtype.is_float or x.dtype.bits == 64:
@@ -47,7 +48,7 @@ def _summed_dtype(x: TensorView, dtype: DTypeLike | None) -> DType:
 def _accumulate(op: str, combine: str, x: TensorView, axis: Axes, keepdims: bool, dtype: DTypeLike | None) -> TensorView:
     check_tensor(op, x)
     axes = normalize_axes(op, axis, x)
-    wanted = _summed_dtype(x, dtype)
+    wanted = accumulated_dtype(x, dtype)
     with x.fusion.call():
         return cast_tensor(reduce_axes(x, axes, COMBINES[combine], wanted.compute, keepdims), wanted)
 

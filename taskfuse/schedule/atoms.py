@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from taskfuse.ir.atoms import SCALAR, Atom
+from taskfuse.ir.atoms import SCALAR, Atom, Instruction
 from taskfuse.ir.axes import AxisKind
 from taskfuse.ir.elementwise import ELEMENTWISE
-from taskfuse.ir.expr import Pointwise, Read, Reduction, View
+from taskfuse.ir.expr import Gather, Pointwise, Read, Reduction, View
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import ParallelType
 from taskfuse.schedule.call import Call, constant, described, inlined_producers, is_power_of_two
@@ -70,7 +70,7 @@ def cover(call: Call, atom: Atom, positions: tuple[int, ...]) -> None:
             f"{elements} element{'s' * (elements > 1)} of {tv.dtype.name} are less than the {atom.min_bytes} bytes of the atom {atom.name}",
             f"let it cover an axis of {least} or more",
         )
-    if atom.copies_only and not _is_copy(tv):
+    if atom.copies_only and not (_is_copy(tv) or (atom.instruction is Instruction.VECTOR and isinstance(tv.fusion.definition(tv), Gather))):
         raise call.error(
             f"the atom {atom.name} copies, but the definition of {tv.name} computes", f"vectorize a copy: {tv.name}.cache_before() or cache_after()"
         )

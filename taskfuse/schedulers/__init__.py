@@ -1,6 +1,6 @@
 """Schedulers: calls that schedule a fusion of a kind, and say why so."""
 
-from taskfuse.schedulers.config import MatmulConfig
+from taskfuse.schedulers.config import MatmulConfig, MatmulKind
 from taskfuse.schedulers.matmul import MatmulSchedule, matmul
 from taskfuse.schedulers.normalization import normalization
 from taskfuse.schedulers.phases import Keep
@@ -8,4 +8,17 @@ from taskfuse.schedulers.reduction import RowSchedule, reduction
 from taskfuse.schedulers.rows import RowConfig
 from taskfuse.schedulers.tuning import Trial, Tuned, tune
 
-__all__ = ["Keep", "MatmulConfig", "MatmulSchedule", "RowConfig", "RowSchedule", "Trial", "Tuned", "matmul", "normalization", "reduction", "tune"]
+__all__ = [
+    "Keep",
+    "MatmulConfig",
+    "MatmulKind",
+    "MatmulSchedule",
+    "RowConfig",
+    "RowSchedule",
+    "Trial",
+    "Tuned",
+    "matmul",
+    "normalization",
+    "reduction",
+    "tune",
+]

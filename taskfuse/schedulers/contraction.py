@@ -191,7 +191,28 @@ def _places(fusion: Fusion, result: TensorView, epilogue: tuple[TensorView, ...]
     for tv in epilogue:
         if SEVERAL in found.get(tv, {}).values():
             raise unsupported(fusion, f"{tv.name} is read in two ways, such as at its place and transposed", "compute it twice")
+    _check_exchanged(fusion, epilogue, found)
     return found
+
+
+def _check_exchanged(fusion: Fusion, epilogue: tuple[TensorView, ...], places: dict[TensorView, dict[int, int]]) -> None:
+    """Loops over axes that an input exchanges have one key: a tensor that has only some of these axes takes the first loops, which must be its own."""
+    seen: dict[TensorView, dict[int, set[int]]] = {}
+    for tv, read in _reads(fusion, epilogue):
+        for axis, e in enumerate(read.index):
+            place = places.get(tv, {}).get(position, NOWHERE) if (position := iteration_position(e)) is not None else NOWHERE
+            if place != NOWHERE:
+                seen.setdefault(read.tensor, {}).setdefault(axis, set()).add(place)
+    for source, axes in seen.items():
+        exchanged = set[int]().union(*(a for a in axes.values() if len(a) > 1))
+        for tv, at in places.items():
+            own = exchanged.intersection(at.values())
+            if own and any(p < max(own) for p in exchanged - own):
+                raise unsupported(
+                    fusion,
+                    f"{source.name} is read in two ways, such as at its place and transposed, and {tv.name} lacks an axis that differs in them",
+                    f"define two inputs and pass the array of {source.name} twice",
+                )
 
 
 def _reads(fusion: Fusion, epilogue: tuple[TensorView, ...]) -> list[tuple[TensorView, Read]]:

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
 
-from taskfuse.dtypes import bfloat16, float16, float32
+from taskfuse.dtypes import DType, float32
 from taskfuse.ir.fusion import Fusion
+from taskfuse.kir.products import accumulator_dtype
 from taskfuse.schedulers.config import MatmulConfig
 from taskfuse.schedulers.contraction import Product, find, unsupported
 from taskfuse.schedulers.cost import Estimate, Problem, estimate, rank
@@ -16,8 +17,8 @@ from taskfuse.schedulers.schedule import Sizes
 from taskfuse.schedulers.script import Script
 from taskfuse.schedulers.warp_specialized import WarpSpecialized
 
-OPERANDS = (bfloat16, float16)
-"""Dtypes of operands; sums are float32."""
+EITHER_MAJOR_BYTES = 2
+"""Bytes of the elements that ``wgmma`` takes with k or the other axis contiguous; of all others k must be (PTX ISA, "wgmma.mma_async")."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,30 +53,41 @@ class MatmulSchedule:
         p, c, e = self.problem, self.config, self.estimate
         size = " x ".join(map(str, ([p.batch] if p.batch > 1 else []) + [p.m, p.n, p.k]))
         lines = [
-            f"matmul {size}, operands of {p.itemsize} bytes: {'given' if self.given else 'chosen'}: tiles of {c.tile_m} x {c.tile_n} x {c.tile_k}, "
-            f"{c.warpgroups} warpgroup{'s' if c.warpgroups > 1 else ''}, {c.stages} stages, {c.in_flight} in flight, groups of {c.group}, {c.blocks} blocks",
+            f"matmul {size}, operands of {p.itemsize} byte{'s' if p.itemsize > 1 else ''}: {'given' if self.given else 'chosen'}: "
+            f"tiles of {c.tile_m} x {c.tile_n} x {c.tile_k}, {_warpgroups(c)}, {c.stages} stages, {c.in_flight} in flight, groups of {c.group}, "
+            f"{c.blocks} blocks{f' in clusters of {c.cluster}' if c.cluster > 1 else ''}",
             f"{p.tiles(c)} tiles in {e.waves} wave{'s' if e.waves > 1 else ''}, {e.efficiency:.0%} full; a step of k waits for: {e.bound}; "
             f"{c.shared_bytes(p.itemsize, p.staged) // 1024} KiB of Shared memory; expected: {e.us:.1f} us",
             "",
-            "     us  tile       warpgroups  stages  waves   full  bound",
+            "     us  tile       kind         warpgroups  cluster  stages  waves   full  bound",
         ]
         for a in self.alternatives[:shown]:
             t = a.config
-            lines.append(f"{a.us:7.1f}  {t.tile_m:3} x {t.tile_n:<3}  {t.warpgroups:10}  {t.stages:6}  {a.waves:5}  {a.efficiency:5.0%}  {a.bound}")
+            shape = f"{t.tile_m:3} x {t.tile_n:<3}  {t.kind.value:11}  {t.warpgroups:10}  {t.cluster:7}  {t.stages:6}"
+            lines.append(f"{a.us:7.1f}  {shape}  {a.waves:5}  {a.efficiency:5.0%}  {a.bound}")
         return "\n".join(lines)
 
 
-def matmul(fusion: Fusion, config: MatmulConfig | None = None, *, sizes: Mapping[str, int] | None = None, sms: int = SMS) -> MatmulSchedule:
+def _warpgroups(config: MatmulConfig) -> str:
+    if config.warpgroups == 1:
+        return "1 warpgroup"
+    return f"{config.warpgroups} warpgroups {'that take turns' if config.takes_turns else 'that share them'}"
+
+
+def matmul(fusion: Fusion, config: MatmulConfig | None = None, *, sizes: Mapping[str, int] | None = None, sms: int = SMS, tf32: bool = False) -> MatmulSchedule:
     """Schedule a fusion with one matrix product and an elementwise epilogue: a persistent, warp-specialized kernel for Hopper (sm_90a).
 
-    The product is any sum over one axis of products of two inputs, each with k or its other axis contiguous; all further axes are batch
-    axes. The epilogue may read more inputs (bias, residual, scales) and have several outputs.
+    The product is any sum over one axis of products of two inputs; all further axes are batch axes. Operands of 16-bit floats have k or their
+    other axis contiguous, those of 8-bit floats, 8-bit integers and float32 have k. Sums are float32, of integers int32. Products of 8-bit floats
+    are added up in fewer bits than float32 has, as Hopper does it. The epilogue may read more inputs (bias, residual, scales) and have several
+    outputs.
 
     Args:
         fusion: it is changed: tensors, tasks and schedule are added.
         config: the parameters; ``None``: the fastest by the cost model.
         sizes: values of the fusion's dimensions for the cost model; 4096, within what is known, where there is none.
         sms: multiprocessors of the GPU.
+        tf32: multiply float32 as tf32: tensor cores take sign, exponent and the first 10 bits of the fraction. Without it float32 is refused.
 
     Returns:
         The parameters, why they were chosen, and the schedule as code.
@@ -84,16 +96,38 @@ def matmul(fusion: Fusion, config: MatmulConfig | None = None, *, sizes: Mapping
         UnsupportedError: the fusion or the parameters are not of that kind.
     """
     product = find(fusion)
-    if product.a.tensor.dtype not in OPERANDS or product.result.dtype is not float32:
-        kind = f"products of {product.a.tensor.dtype.name} in {product.result.dtype.name}"
-        raise unsupported(fusion, kind, f"multiply {' or '.join(d.name for d in OPERANDS)} in float32: tf.matmul(a, b, dtype=tf.float32)")
+    _check_types(fusion, product, tf32)
     problem = _problem(fusion, product, sizes, sms)
     alternatives = tuple(rank(problem))
     chosen = alternatives[0].config if config is None else config
-    chosen.check_fits(problem.itemsize, problem.staged)
+    chosen.check_fits(problem.itemsize, problem.staged, problem.columns_contiguous)
     script = Script(fusion)
     WarpSpecialized(script, product, chosen).apply()
     return MatmulSchedule(chosen, problem, estimate(problem, chosen), alternatives, config is not None, script.text)
+
+
+def _check_types(fusion: Fusion, product: Product, tf32: bool) -> None:
+    factor, result = product.a.tensor.dtype, product.result.dtype
+    sums = accumulator_dtype(factor, product.b.tensor.dtype)
+    if sums is not result:
+        raise unsupported(fusion, f"products of {factor.name} in {result.name}", _what_there_is(sums))
+    if factor is float32 and not tf32:
+        help = "if 10 bits of the factors' fractions are enough: tf.schedulers.matmul(fusion, tf32=True)"
+        raise unsupported(fusion, "products of float32: tensor cores read its upper 19 bits", help)
+    for operand in (product.a, product.b):
+        if not operand.is_k_major and factor.itemsize != EITHER_MAJOR_BYTES:
+            raise unsupported(
+                fusion,
+                f"k is not the last axis of {operand.tensor!r}: tensor cores take elements of {factor.itemsize} byte{'s' if factor.itemsize > 1 else ''} "
+                "with k contiguous only",
+                f"pass {operand.tensor.name} transposed, as an array of its own",
+            )
+
+
+def _what_there_is(sums: DType | None) -> str:
+    if sums is None:
+        return "tensor cores multiply bfloat16, float16, 8-bit floats, 8-bit integers, and float32 as tf32"
+    return f"sum them in {sums.name}: tf.matmul(a, b, dtype=tf.{sums.name})"
 
 
 def _problem(fusion: Fusion, product: Product, sizes: Mapping[str, int] | None, sms: int) -> Problem:
@@ -101,4 +135,5 @@ def _problem(fusion: Fusion, product: Product, sizes: Mapping[str, int] | None, 
     staged = sum(out.is_bulk for out in product.outputs)
     m, n, k = (extent(product.extent(p)) for p in (product.m, product.n, product.k))
     batch = prod(extent(product.extent(position)) for position in product.batch)
-    return Problem(m, n, k, batch, product.a.tensor.dtype.itemsize, staged, len(product.outputs) - staged, sms)
+    direct = len(product.outputs) - staged
+    return Problem(m, n, k, batch, product.a.tensor.dtype.itemsize, staged, direct, sms, not product.b.is_k_major)

@@ -4,6 +4,10 @@
     consumer   for each tile of this block: for each step of k: wgmma from the slot; then, 64 x 64 at a time, the epilogue in registers,
                stmatrix to a staging slot, TMA store; while that goes on the role that loads is a ring ahead, in the next tile
 
+Cooperative, the warpgroups of ``consumer`` share each tile by rows; ping-pong, they take tiles in turns: the loop over tiles is split by their
+number, and in ``consumer`` the inner axis is a thread index. In a cluster the blocks compute tiles one above the other, and share one copy of B.
+Loops of all kinds begin with *head* axes: [wave, (turn,) block, (rank)].
+
 Everything is a public scheduling call; a :class:`~taskfuse.schedulers.script.Script` writes them down.
 """
 
@@ -16,16 +20,16 @@ from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import MemoryType
 from taskfuse.ir.types import ParallelType as P
 from taskfuse.schedule import layouts
-from taskfuse.schedulers.config import REGISTERS, SPAN, STAGED_COLUMNS, STAGING_SLOTS, MatmulConfig
-from taskfuse.schedulers.contraction import Operand, Product
+from taskfuse.schedulers.config import SPAN, STAGING_SLOTS, STMATRIX, MatmulConfig
+from taskfuse.schedulers.contraction import STAGED_ITEMSIZE, Operand, Product
 from taskfuse.schedulers.script import Script, Spelled
 
-STMATRIX = 16
-"""Rows and columns of the tile of ``stmatrix.x4``."""
 WGMMA_K_BYTES = 32
 FRAGMENT_AXES = 6
 """Loop axes that ``fragment`` makes of a tile."""
 SWIZZLED = Spelled(layouts.swizzled(SPAN), f"tf.layouts.swizzled({SPAN})")
+TURN = 1
+"""Place of the axis over which warpgroups take turns."""
 
 
 class WarpSpecialized:
@@ -40,8 +44,12 @@ class WarpSpecialized:
         self.product = product
         self.config = config
         self.itemsize = product.a.tensor.dtype.itemsize
-        self.step = 3 if config.rows == WGMMA_ROWS else 4
-        """The epilogue's loops are [wave, cta, warpgroup, (rows of 64,) piece: 64 columns, m64, n64]: this is the piece's."""
+        self.shares_rows = not config.takes_turns
+        self.splits_rows = config.rows > WGMMA_ROWS
+        self.clustered = config.cluster > 1
+        self.head = 2 + config.takes_turns + self.clustered
+        self.piece = self.head + self.shares_rows + self.splits_rows
+        """The epilogue's loops are [head, (warpgroup,) (rows of 64,) piece, m64, n64]: this is the piece's."""
 
     def apply(self) -> None:
         """Make the calls."""
@@ -79,31 +87,43 @@ class WarpSpecialized:
     def _tiles(self) -> None:
         """Tiles of the result, in the order of the work axis, over the blocks."""
         script, product, config = self.script, self.product, self.config
-        script.comment("tiles: [wave, block, m, n, k step, k]; the epilogue shares the loops over tiles, the operands those over k steps, too")
+        names = [*(["wave"] if self.shares_rows else ["round", "turn"]), *(["cluster", "rank"] if self.clustered else ["block"])]
+        script.comment(f"tiles: [{', '.join(names)}, m, n, k step, k]; the epilogue shares the loops over tiles, the operands those over k steps, too")
         acc = script.on(self.result)
-        batch = len(product.batch)
+        batch, rank = len(product.batch), int(self.clustered)
         order = [*product.batch, product.m, product.n, product.k]
         if order != sorted(order):
             acc.reorder(order)
-        acc.split(batch, config.tile_m).split(batch + 2, config.tile_n).split(batch + 4, config.tile_k)
-        acc.reorder([*range(batch), *(batch + d for d in (0, 2, 1, 3, 4, 5))])
-        acc.rasterize(tuple(range(batch + 2)), Spelled(tiles.swizzle(config.group), f"tf.tiles.swizzle({config.group})")).split(0, config.blocks)
-        acc.bind(1, P.BIDx)
+        acc.split(batch, config.tile_m)
+        if self.clustered:
+            acc.split(batch, config.cluster)
+        acc.split(batch + rank + 2, config.tile_n).split(batch + rank + 4, config.tile_k)
+        # [row of tiles, (rank,) m, column of tiles, n, k step, k] to [row, column, (rank,) m, n, k step, k]
+        acc.reorder([*range(batch + 1), batch + rank + 2, *range(batch + 1, batch + rank + 2), *range(batch + rank + 3, batch + rank + 6)])
+        swizzle = Spelled(tiles.swizzle(config.group), f"tf.tiles.swizzle({config.group})")
+        acc.rasterize(tuple(range(batch + 2)), swizzle).split(0, config.blocks // config.cluster)
+        if config.takes_turns:
+            acc.split(0, config.warpgroups)
+        acc.bind(self.head - 1 - rank, P.BIDx)
+        if self.clustered:
+            acc.bind(self.head - 1, P.CIDx)
         self.after = [*(t for t, _ in self.sides), *self.registers, *(t for pair in self.staged for t in pair), *(t for t, _ in self.direct)]
-        acc.propagate(self.after, 4)
-        acc.reorder({4: 2})
-        acc.propagate([s for s, _ in self.sources], 3)
+        acc.propagate(self.after, self.head + 2)
+        acc.reorder({self.head + 2: self.head})
+        acc.propagate([s for s, _ in self.sources], self.head + 1)
         script.parallelize_like(self.result, [*(s for s, _ in self.sources), *self.after])
 
     def _operands(self) -> None:
-        """The ring: [wave, block, k step, (pieces,) rows, 128 bytes]; a bulk copy moves rows of 128 bytes."""
+        """The ring: [head, k step, (pieces,) rows, 128 bytes]; a bulk copy moves rows of 128 bytes."""
         self.script.comment(f"operands: a ring of {self.config.stages} slots, filled by bulk copies")
         for tv, operand in self.sources:
             call = self.script.on(tv)
             if self._pieces(operand) > 1:
                 call.split(-1, SPAN // self.itemsize).reorder({-2: -3})
                 call.bind(-3, P.Unroll)
-            call.set_allocation_domain(SWIZZLED).circular_buffer(self.config.stages).set_atom(atoms.TMA_LOAD, (-2, -1))
+            call.set_allocation_domain(SWIZZLED).circular_buffer(self.config.stages)
+            is_common = self.clustered and operand is self.product.b
+            call.set_atom(atoms.TMA_LOAD_MULTICAST if is_common else atoms.TMA_LOAD, (-2, -1))
 
     def _pieces(self, operand: Operand) -> int:
         if operand.is_k_major:
@@ -112,35 +132,43 @@ class WarpSpecialized:
         return tile * self.itemsize // SPAN
 
     def _contraction(self) -> None:
-        """[wave, block, k step, warpgroup, (rows of 64,) k16 | m64, n, k16]."""
-        self.script.comment("contraction: each warpgroup its rows")
-        config, acc, split = self.config, self.script.on(self.result), self.step == 4
-        acc.split(3, config.rows)
-        if split:
-            acc.split(4, WGMMA_ROWS)
+        """[head, k step, (warpgroup,) k16, (rows of 64) | m64, n, k16]."""
+        config, acc = self.config, self.script.on(self.result)
+        self.script.comment(f"contraction: each warpgroup its {'rows' if self.shares_rows else 'tiles'}")
+        inner = self.head + 1
+        if self.shares_rows:
+            acc.split(inner, config.rows)
+            inner += 1
+        if self.splits_rows:
+            acc.split(inner, WGMMA_ROWS)
         acc.split(-1, WGMMA_K_BYTES // self.itemsize)
-        acc.reorder({7: 4} if split else {6: 4})
+        acc.reorder({inner + 2 + self.splits_rows: inner})
         acc.set_atom(atoms.wgmma(WGMMA_ROWS, config.tile_n, WGMMA_K_BYTES // self.itemsize), (-3, -2, -1))
-        acc.bind(3, P.TIDy)
-        acc.bind(4, P.Unroll)
-        if split:
-            acc.bind(5, P.Unroll)
+        acc.bind(inner - 1 if self.shares_rows else TURN, P.TIDy)
+        acc.bind(inner, P.Unroll)
+        if self.splits_rows:
+            acc.bind(inner + 1, P.Unroll)
         acc.in_flight(config.in_flight)
 
     def _epilogue(self) -> None:
-        script, p = self.script, self.step
-        script.comment("epilogue: 64 x 64 at a time, in registers as the accumulators are")
+        script, p = self.script, self.piece
+        columns = self.config.columns
+        script.comment(f"epilogue: {WGMMA_ROWS} x {columns} at a time, in registers as the accumulators are")
         for tv in self.after:
             call = script.on(tv)
-            call.split(3, STAGED_COLUMNS).split(2, self.config.rows)
-            if p == 4:
-                call.split(3, WGMMA_ROWS)
+            call.split(self.head + 1, columns)
+            if self.shares_rows:
+                call.split(self.head, self.config.rows)
+            if self.splits_rows:
+                call.split(p - 1, WGMMA_ROWS)
             call.reorder({p + 1: p})
-            call.bind(2, P.TIDy)
-            if p == 4:
-                call.bind(3, P.Unroll)
+            call.bind(self.head if self.shares_rows else TURN, P.TIDy)
+            if self.splits_rows:
+                call.bind(p - 1, P.Unroll)
             call.bind(p, P.Unroll)
         tile = (p + 1, p + 2)
+        span = columns * STAGED_ITEMSIZE
+        swizzled = Spelled(layouts.swizzled(span), f"tf.layouts.swizzled({span})")
         for tv in (*self.registers, *(t for t, _ in (*self.sides, *self.direct))):
             script.on(tv).fragment(tile)
         for tv, paired in (*self.sides, *self.direct):
@@ -148,7 +176,7 @@ class WarpSpecialized:
                 script.on(tv).bind(-1, P.Vectorize)
         for staging, out in self.staged:
             call = script.on(staging)
-            call.set_allocation_domain(SWIZZLED).circular_buffer(STAGING_SLOTS)
+            call.set_allocation_domain(swizzled).circular_buffer(STAGING_SLOTS)
             call.split(tile[1], STMATRIX).split(tile[0], STMATRIX).reorder({tile[1] + 1: tile[0] + 1})
             call.bind(tile[0], P.TIDx)
             call.bind(tile[1], P.Unroll)
@@ -156,8 +184,8 @@ class WarpSpecialized:
             script.on(out).set_atom(atoms.TMA_STORE, tile)
         script.comment("which loops are shared")
         for tv, _ in self.sources:
-            script.on(tv).inline_at(3)
-        script.on(self.result).inline_at(2)
+            script.on(tv).inline_at(self.head + 1)
+        script.on(self.result).inline_at(self.head)
         # what is stored is an array of a whole piece: reads of accumulators stand together, before all stores, or ptxas serializes wgmma
         stored = [*(s for s, _ in self.staged), *(t for t, _ in self.direct)]
         pieces = {r for s in stored for r in self.registers if r in _read_by(s)}
@@ -178,10 +206,8 @@ class WarpSpecialized:
         consumer = script.group([mma, epilogue], "consumer")
         assert not isinstance(consumer.target, TensorView)
         script.group([load, consumer.target], "roles").parallelize(P.TIDy)
-        budgets = REGISTERS.get(self.config.warpgroups)
-        if budgets is not None:
-            script.node(load).registers(budgets[0])
-            consumer.registers(budgets[1])
+        for node in (script.node(load), consumer):
+            node.registers()
 
 
 def _read_by(tv: TensorView) -> set[TensorView]:

@@ -32,6 +32,13 @@ def check_alignment(agent: Agent, site: Site, size: int) -> None:
     key = (site.number, site.key(agent.env), size)
     if region.memory is MemoryType.Local or key in agent.lanes.cache:
         return
+    check_addresses(agent, site, size)
+    agent.lanes.remember(key, True)
+
+
+def check_addresses(agent: Agent, site: Site, size: int) -> None:
+    """:func:`check_alignment` of memory that has addresses, anew."""
+    region = agent.block.memory.regions[site.buffer]
     bad = np.atleast_1d(addresses(agent, site) % size != 0)
     if bad.any():
         thread = int(agent.lanes.ids[int(np.argmax(bad))])
@@ -40,7 +47,6 @@ def check_alignment(agent: Agent, site: Site, size: int) -> None:
             thread=thread,
             notes=(f"index {site.index_text(agent.lanes, agent.env, thread)}",),
         )
-    agent.lanes.remember(key, True)
 
 
 def check_warps(agent: Agent, what: str) -> None:

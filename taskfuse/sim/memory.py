@@ -180,7 +180,7 @@ class Site:
             pattern_key = (self.number, self.lane_key(env), "pattern")
             pattern = lanes.cache.get(pattern_key)
             if pattern is None:
-                pattern = _place(self._spread(lanes, env, region), lanes, region, self.width)
+                pattern = place_of(self._spread(lanes, env, region), lanes, region, self.width)
                 lanes.remember(pattern_key, pattern)
             found = _moved(pattern, shift * region.step)
             lanes.remember(key, found)
@@ -225,7 +225,8 @@ class Site:
         return f"[{', '.join(str(v if isinstance(v, int) else v[lane]) for v in values)}]"
 
 
-def _place(offset: Any, lanes: Lanes, region: Region, width: int) -> Place:
+def place_of(offset: Any, lanes: Lanes, region: Region, width: int) -> Place:
+    """The place of the elements at ``offset`` in a region: an integer, or one per lane; ``width`` consecutive ones each."""
     if width > 1:
         offset = np.broadcast_to(np.asarray(offset)[..., None] + np.arange(width), (lanes.count, width))
     if region.memory is MemoryType.Local:

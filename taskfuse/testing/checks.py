@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from taskfuse.errors import TaskfuseError
 from taskfuse.ir.evaluate import evaluate, evaluate_tensors
-from taskfuse.ir.expr import Reduction, reads
+from taskfuse.ir.expr import Reduction, Scan, reads
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.parser import parse_fusion
 from taskfuse.ir.tensor import TensorView
@@ -184,7 +184,7 @@ class _Checks:
 def _is_exact(fusion: Fusion, tensors: Mapping[TensorView, Array]) -> bool:
     """True if no partial sum of integers, in any order, can leave the integers that floats hold exactly."""
     for expr in fusion.exprs():
-        if not isinstance(expr, Reduction) or not expr.output.dtype.is_float or not tensors[expr.output].size:
+        if not isinstance(expr, Reduction | Scan) or not expr.output.dtype.is_float or not tensors[expr.output].size:
             continue
         operands = [tensors[r.tensor] for r in reads(expr) if tensors[r.tensor].size]
         bound = math.prod(float(np.abs(a.astype(np.float64)).max()) for a in operands) * max((a.size for a in operands), default=1)

@@ -24,6 +24,9 @@ BINARY = ("add", "mul", "sub", "maximum", "minimum", "div", "pow", "lt", "eq", "
 BINARY_EXACT = ("add", "sub", "maximum", "minimum", "mul", "lt", "eq", "ge", "logical_or")
 REDUCTIONS = ("sum", "max", "min", "prod", "mean", "any", "all", "var")
 REDUCTIONS_EXACT = ("sum", "max", "min", "any", "all")
+POSITIONS = ("argmax", "argmin")
+SCANS = ("cumsum", "cumprod", "cummax", "cummin")
+SCANS_EXACT = ("cumsum", "cummax", "cummin")
 COMPOSITES = ("softmax", "layer_norm", "rms_norm", "log_softmax")
 
 Dimension = str | int
@@ -107,6 +110,10 @@ class Graph:
             (self._matmul, o.matmuls),
             (self._composite, 0 if o.exact else o.composites),
             (self._with_scalar, o.scalars),
+            (self._gather, o.gathers),
+            (self._scan, o.scans),
+            (self._position, o.positions),
+            (self._einsum, o.einsums),
             (self._cast, 4 if len(o.dtypes) > 1 else 0),
             (self._ternary, 6),
             (self._broadcast, 4 if o.views else 0),
@@ -301,6 +308,44 @@ class Graph:
             return None
         op = self.chooser.pick(REDUCTIONS_EXACT if self.options.exact else REDUCTIONS)
         return self._try(op, x, self._axes(x), keepdims=self.chooser.chance(35))
+
+    def _position(self) -> TensorView | None:
+        x = self._operand()
+        if x.ndim == 0:
+            return None
+        return self._try(self.chooser.pick(POSITIONS), x, self.chooser.integer(0, x.ndim - 1), keepdims=self.chooser.chance(35))
+
+    def _einsum(self) -> TensorView | None:
+        """A contraction of two matrices over any of their axes, with the result turned."""
+        x = self._operand()
+        found = [(y, d) for y in self.tensors for d in range(2) if x.ndim == y.ndim == 2 and y.shape[d] is x.shape[1]]
+        if x.ndim != 2 or not found:
+            return None
+        y, d = self.chooser.pick(found)
+        if not self._fits(*self.shape(x), self.shape(y)[1 - d]):
+            return None
+        return self._try("einsum", "ij,jk->ki" if d == 0 else "ij,kj->ki", x, y)
+
+    def _scan(self) -> TensorView | None:
+        x = self._operand()
+        if x.ndim == 0:
+            return None
+        op = self.chooser.pick(SCANS_EXACT if self.options.exact else SCANS)
+        return self._try(op, x, None if self.chooser.chance(20) else self.chooser.integer(0, x.ndim - 1))
+
+    def _gather(self) -> TensorView | None:
+        """A read at the values of another tensor, some of which may be out of range."""
+        x = self._operand()
+        if x.ndim == 0:
+            return None
+        at = self.chooser.integer(0, x.ndim - 1)
+        found = [y for y in self.tensors if y.dtype.is_integer]
+        y = self.chooser.pick(found) if found and self.chooser.chance(70) else self._input(self._shape(), int32)
+        shape, places = self.shape(x), self.shape(y)
+        if y.ndim == x.ndim and self.chooser.chance(50):
+            most = (max(a, b) for d, (a, b) in enumerate(zip(shape, places, strict=True)) if d != at)
+            return self._try("take_along_axis", x, y, at) if self._fits(places[at], *most) else None
+        return self._try("take", x, y, at) if self._fits(*shape[:at], *places, *shape[at + 1 :]) else None
 
     def _composite(self) -> TensorView | None:
         x = self._operand()

@@ -7,12 +7,13 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from taskfuse.ir.axes import Split, Swizzle
+from taskfuse.ir.expr import Scan
 from taskfuse.ir.scalar import evaluate
 from taskfuse.ir.tasks import Group, Node
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import MemoryType, ParallelType
 from taskfuse.kir import walk
-from taskfuse.kir.nodes import Acquire, Barrier, For, Shuffle, TmaLoad, TmaStore, Wait
+from taskfuse.kir.nodes import Acquire, Barrier, For, Gather, Shuffle, TmaLoad, TmaStore, Wait
 from taskfuse.testing.case import Case
 from taskfuse.testing.partitions import is_vertical
 
@@ -141,6 +142,7 @@ def _features(case: Case) -> dict[str, bool]:
         "blocks with rings of their own": any(len(s.shape) > 1 for s in kernel.semaphores),
         "a distributed channel": any(m.name.endswith(".turns") for m in kernel.mbarriers),
         "a ring of 2 slots or more": any(n > 1 for n in _rings(case)),
+        "a ring that its role fills ahead": any(isinstance(s, For) and s.var.endswith(".p") for s in statements),
         "a split that does not divide": any(f > 0 and n % f for n, f in splits),
         "a tile larger than its axis": any(n < f for n, f in splits),
         "a swizzle": any(isinstance(t, Swizzle) for t in transforms),
@@ -153,6 +155,8 @@ def _features(case: Case) -> dict[str, bool]:
         "shared loops": any(tv.schedule.inline for tv in tensors),
         "a symbolic dimension": bool(sizes),
         "an extent of 0": 0 in extents,
+        "a gather": any(isinstance(s, Gather) for s in statements),
+        "a scan": any(isinstance(e, Scan) for e in fusion.exprs()),
         "a reduction": any(a.is_reduction for tv in tensors for a in tv.root),
         "a thread or block reduction": any(a.is_reduction and tv.schedule.ptype(a).is_bound for tv in tensors for a in tv.loop),
         "several digits reduced across threads": any(sum(a.is_reduction and tv.schedule.ptype(a).is_thread for a in tv.loop) > 1 for tv in tensors),

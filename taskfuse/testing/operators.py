@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from taskfuse.ir.scalar import TRUE, Const, Expr, Sym, const, lt, substitute, sym
+from taskfuse.ir.scalar import TRUE, Const, Expr, Mod, Sym, const, lt, substitute, sym
 from taskfuse.ir.types import MemoryType
 from taskfuse.kir import Kernel, map_expressions, map_stmts, walk
 from taskfuse.kir.nodes import (
@@ -30,6 +30,7 @@ from taskfuse.kir.nodes import (
     FenceInit,
     FenceProxyAsync,
     For,
+    Gather,
     If,
     InitBarrier,
     Queue,
@@ -61,20 +62,26 @@ def _is_initial(s: Stmt) -> bool:
 
 
 def _slot_of(stage: int, *, writes: bool) -> Edit:
-    """The next slot in place of a ring's, in writes or in reads."""
+    """The next slot in place of a ring's, or of one that a role fills ahead, in writes or in reads."""
 
     def apply(kernel: Kernel) -> Mutants:
         slots = {s.name: s.slots for s in walk(kernel) if isinstance(s, CursorInit)}
         for s in walk(kernel):
-            if not isinstance(s, (AsyncCopy, Compute, Choose, VectorCopy)):
+            if not isinstance(s, (AsyncCopy, Compute, Choose, Gather, VectorCopy)):
                 continue
             for name, n in slots.items():
-                wrong = (sym(f"{name}.slot") + stage) % n
+                slot = sym(f"{name}.slot")
                 if n == 1:
                     continue
 
-                def other(e: Expr, name: str = name, wrong: Expr = wrong) -> Expr:
-                    return wrong if isinstance(e, Sym) and e.name == f"{name}.slot" else e
+                def other(e: Expr, slot: Expr = slot, n: int = n) -> Expr:
+                    match e:
+                        case Sym() if e is slot:
+                            return (slot + stage) % n
+                        case Mod(a, Const(value=slots)) if slots == n and not slot.free.isdisjoint(a.free):
+                            return (a + stage) % n
+                        case _:
+                            return e
 
                 new = map_expressions(s, other)
                 if isinstance(new, Compute) and isinstance(s, Compute):
@@ -115,7 +122,7 @@ def _unguarded(kernel: Kernel) -> Mutants:
             isinstance(s, If)
             and len(s.branches) == 1
             and s.branches[0].label is None
-            and all(isinstance(t, (AsyncCopy, Compute, Choose, VectorCopy)) for t in s.branches[0].body)
+            and all(isinstance(t, (AsyncCopy, Compute, Choose, Gather, VectorCopy)) for t in s.branches[0].body)
         ):
             yield at(kernel, s, s.branches[0].body)
 

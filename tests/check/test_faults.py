@@ -27,12 +27,28 @@ ARGUMENTS: dict[str, list[npt.NDArray[Any]]] = {
     "rotate": [X.normal(size=(3, 32)).astype(np.float32)],
     "async_ring": [X.normal(size=(9, 32)).astype(np.float32)],
     "async_tile": [X.normal(size=(5, 32)).astype(np.float32)],
+    "ahead": [X.normal(size=(5, 32)).astype(np.float32)],
     "blocks": [X.normal(size=(2, 5, 4)).astype(np.float32)],
     "stream": [X.normal(size=(13, 12)).astype(np.float32)],
     "share": [X.normal(size=(5, 4, 32)).astype(np.float32)],
 }
 BUILT: dict[str, Callable[[], tf.Fusion]] = {"stream": lambda: stream.build(blocks=2, rows=4, columns=32, warps=1, stages=2)}
 TRIED = {
+    "ahead": (
+        "drop retire",
+        "retire one less",
+        "retire later",
+        "drop commit",
+        "commit later",
+        "copy later",
+        "drop warp barrier",
+        "barrier later",
+        "drop advance",
+        "one slot less in a cursor",
+        "write the next slot",
+        "one trip less",
+        "drop guard",
+    ),
     "stream": (
         "drop proxy fence",
         "proxy fence later",
@@ -75,7 +91,7 @@ def test_what_is_proved_behaves(name: str) -> None:
 
 
 def test_every_operator_plants_something() -> None:
-    hosts = ("stream", "share", "ring", "async_ring", "double", "exchange", "rotate", "gemm", "pipeline", "horizontal_fusion", "blocks")
+    hosts = ("stream", "share", "ahead", "ring", "async_ring", "double", "exchange", "rotate", "gemm", "pipeline", "horizontal_fusion", "blocks")
     silent = {op.name for op in OPERATORS if all(next(mutants(op, h), None) is None for h in hosts)}
     assert silent <= {"turn to instance 0", "shuffle in half a warp"}  # no example has a distributed ring, or a shuffle
 

@@ -17,7 +17,21 @@ import numpy.typing as npt
 import pytest
 
 import taskfuse as tf
-from examples import block_roles, cat, founding, gemm, gemm_cluster, gemm_pingpong, horizontal_fusion, matmul, nested_groups, pipeline, stream, transpose
+from examples import (
+    block_roles,
+    cat,
+    founding,
+    gemm,
+    gemm_cluster,
+    gemm_multistage,
+    gemm_pingpong,
+    horizontal_fusion,
+    matmul,
+    nested_groups,
+    pipeline,
+    stream,
+    transpose,
+)
 from taskfuse.dtypes import as_dtype
 from tests.golden import Golden
 
@@ -26,7 +40,21 @@ Array = npt.NDArray[Any]
 Expected = Sequence[tuple[Array, Array | None]]
 SEEDS = range(len(tf.Scheduler))
 BF16 = ml_dtypes.bfloat16
-EXAMPLES = (block_roles, cat, founding, gemm, gemm_cluster, gemm_pingpong, horizontal_fusion, matmul, nested_groups, pipeline, stream, transpose)
+EXAMPLES = (
+    block_roles,
+    cat,
+    founding,
+    gemm,
+    gemm_cluster,
+    gemm_multistage,
+    gemm_pingpong,
+    horizontal_fusion,
+    matmul,
+    nested_groups,
+    pipeline,
+    stream,
+    transpose,
+)
 
 
 def sigmoid(x: Array) -> Array:
@@ -150,6 +178,7 @@ CASES = (
         Case(name, build, product_expected, 0.02, [[(m, k), (n, k)] for m, n, k in [(300, 136, 72), (1, 8, 8)]], dtypes=(BF16, BF16))
         for name, build in (("gemm_pingpong", gemm_pingpong.build), ("gemm_cluster", gemm_cluster.build))
     ),
+    Case("gemm_multistage", gemm_multistage.build, product_expected, 0.02, [[(m, k), (n, k)] for m, n, k in [(40, 24, 192), (1, 8, 64)]], dtypes=(BF16, BF16)),
 )
 BY_NAME = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 

@@ -5,9 +5,9 @@ import pytest
 torch = pytest.importorskip("torch", reason="needs torch")
 
 import taskfuse as tf
-from taskfuse.schedulers import MatmulConfig
+from taskfuse.schedulers import MatmulConfig, MatmulKind
 from tests.gpu.device import poisoned, to_numpy, to_torch
-from tests.schedulers.products import Product, operands
+from tests.schedulers.products import EXACT, Product, fitted, operands
 
 SIZES = {"square": (1024, 1024, 1024), "odd": (777, 1032, 1000), "flat": (64, 2048, 1024), "deep": (256, 128, 3584), "tiny": (1, 8, 8)}
 PRODUCTS = (
@@ -18,19 +18,48 @@ PRODUCTS = (
     Product("bias relu", layout="kn"),
     Product("bias", layout="mn"),
 )
-CONFIGS = (None, MatmulConfig(), MatmulConfig(256, 128, in_flight=0), MatmulConfig(64, 64, warpgroups=1, stages=8), MatmulConfig(192, 128, warpgroups=3))
+CONFIGS = (
+    None,
+    MatmulConfig(),
+    MatmulConfig(256, 128, in_flight=0),
+    MatmulConfig(64, 64, warpgroups=1, stages=8),
+    MatmulConfig(192, 128, warpgroups=3),
+    MatmulConfig(64, 16, warpgroups=1, stages=8),
+    MatmulConfig(128, 96, stages=7),
+    MatmulConfig(128, 128, stages=5, kind=MatmulKind.PINGPONG),
+    MatmulConfig(64, 256, stages=4, kind=MatmulKind.PINGPONG, blocks=7),
+    MatmulConfig(64, 96, warpgroups=3, stages=6, kind=MatmulKind.PINGPONG, blocks=4),
+    MatmulConfig(cluster=2),
+    MatmulConfig(128, 64, stages=6, cluster=2, blocks=10),
+    MatmulConfig(128, 128, stages=5, kind=MatmulKind.PINGPONG, cluster=2, blocks=12),
+)
+TYPES = (
+    Product("scale", tf.float8_e4m3, tf.bfloat16),
+    Product("rows bias relu", tf.float8_e4m3, tf.float8_e4m3),
+    Product("residual", tf.float8_e5m2, tf.float32),
+    Product("bias", tf.int8, tf.int32),
+    Product("scale", tf.uint8, tf.float32),
+    Product("bias gelu", tf.float32, tf.float32),
+)
+KINDS = {
+    "shared": MatmulConfig(128, 128, stages=5),
+    "turns": MatmulConfig(128, 128, stages=4, kind=MatmulKind.PINGPONG),
+    "clusters": MatmulConfig(128, 256, stages=3, cluster=2),
+}
+EIGHT_BITS = 2.0**-10
+"""Of the sum of the terms' sizes: what sums of products of 8-bit floats may be off."""
 
 
 def run(product: Product, config: MatmulConfig | None, sizes: dict[str, int]) -> None:
     fusion = product.fusion()
-    tf.schedulers.matmul(fusion, config, sizes=sizes)
+    tf.schedulers.matmul(fusion, config and fitted(config, product.dtype), sizes=sizes, tf32=product.dtype is tf.float32)
     call = tf.compile(fusion, backend="cuda")
     args = operands(fusion, sizes)
     given = [to_torch(a) for a in args[: len(fusion.inputs)]]
     shapes = [wanted.shape for wanted, _ in product.expected(args)]
     outs = tuple(poisoned(shape, tv.dtype) for shape, tv in zip(shapes, fusion.outputs, strict=True))
     call(*given, *args[len(given) :], out=outs)
-    product.check(fusion, [to_numpy(out) for out in outs], args)
+    product.check(fusion, [to_numpy(out) for out in outs], args, EIGHT_BITS if product.dtype.is_float and product.dtype.itemsize == 1 else EXACT)
 
 
 @pytest.mark.usefixtures("hopper")
@@ -44,9 +73,16 @@ def test_epilogues_and_layouts(product: Product, size: str) -> None:
 
 
 @pytest.mark.usefixtures("hopper")
-@pytest.mark.parametrize("config", CONFIGS, ids=lambda c: "chosen" if c is None else f"{c.tile_m}x{c.tile_n}")
+@pytest.mark.parametrize("config", CONFIGS, ids=lambda c: "chosen" if c is None else f"{c.tile_m}x{c.tile_n} {c.kind.value} {c.cluster}")
 def test_parameters(config: MatmulConfig | None) -> None:
     run(Product("bias relu"), config, {"M": 1100, "N": 1400, "K": 520})
+
+
+@pytest.mark.usefixtures("hopper")
+@pytest.mark.parametrize("config", [None, *KINDS.values()], ids=["chosen", *KINDS])
+@pytest.mark.parametrize("product", TYPES, ids=lambda p: f"{p.dtype} {p.out}")
+def test_types(product: Product, config: MatmulConfig | None) -> None:
+    run(product, config, {"M": 1100, "N": 1424, "K": 592})
 
 
 @pytest.mark.usefixtures("hopper")

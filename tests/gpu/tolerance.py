@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 import taskfuse as tf
-from taskfuse.dtypes import DType
+from taskfuse.dtypes import DType, float64
 from taskfuse.ir.elementwise import COMBINES, ELEMENTWISE, Combine, Elementwise
 from taskfuse.ir.evaluate import evaluate
 from taskfuse.ir.expr import Pointwise
@@ -72,6 +72,14 @@ class Moved(Native):
             size = wide.sum(axis=axis) if combine is COMBINES["add"] else wide.prod(axis=axis)
             terms = int(np.prod([array.shape[k] for k in axis]))
         return self._moved(result, terms * _eps(dtype) * size, dtype)
+
+    def accumulate(self, combine: Combine, array: Array, axis: int, dtype: DType) -> Array:
+        result = super().accumulate(combine, array, axis, dtype)
+        if not dtype.is_float or combine not in (COMBINES["add"], COMBINES["mul"]):
+            return result
+        with np.errstate(all="ignore"):
+            size = super().accumulate(combine, np.abs(array.astype(np.float64)), axis, float64)
+        return self._moved(result, array.shape[axis] * _eps(dtype) * size, dtype)
 
     def matmul(self, a: Array, b: Array, dtype: DType) -> Array:
         result = super().matmul(a, b, dtype)

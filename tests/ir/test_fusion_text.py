@@ -19,7 +19,7 @@ from taskfuse.ir.atoms import ATOMS
 from taskfuse.ir.axes import Axis, AxisKind, Merge, Rasterize, Resize, Split, Swizzle, Transform, axis, iteration_symbol, resize_axis
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.evaluate import evaluate
-from taskfuse.ir.expr import Assemble, IndexValue, Literal, MathExpr, Operand, Pointwise, Read, Reduction, ScalarRead, Select, View
+from taskfuse.ir.expr import Assemble, Gather, IndexValue, Literal, MathExpr, Operand, Pointwise, Read, Reduction, ScalarRead, Scan, Select, View
 from taskfuse.ir.fusion import Dim, Fusion
 from taskfuse.ir.parser import parse_fusion
 from taskfuse.ir.printer import fusion_to_text
@@ -431,7 +431,7 @@ def test_the_text_holds_every_field(cls: type, printed: str, left_out: str) -> N
 def test_the_text_knows_every_atom_and_transform() -> None:
     assert set(ATOMS.values()) == {a for a in vars(atoms).values() if isinstance(a, atoms.Atom)}
     assert set(get_args(Transform)) == {Split, Merge, Swizzle, Resize, Rasterize}
-    assert set(get_args(MathExpr)) == {Pointwise, Select, Reduction, View, Assemble}
+    assert set(get_args(MathExpr)) == {Pointwise, Select, Reduction, View, Assemble, Gather, Scan}
     assert set(get_args(Operand)) == {Read, Literal, ScalarRead, IndexValue}
 
 
@@ -543,7 +543,18 @@ def test_no_text_for_an_axis_from_nowhere() -> None:
 
 # -- the round trip of random fusions ------------------------------------------------------------------------------------------------------
 
-UNARY = (tf.sin, tf.neg, tf.exp, tf.copy, lambda x: tf.sum(x, 0), lambda x: tf.sum(x, -1, keepdims=True), lambda x: tf.softmax(x, -1), lambda x: tf.flip(x))
+UNARY = (
+    tf.sin,
+    tf.neg,
+    tf.exp,
+    tf.copy,
+    lambda x: tf.sum(x, 0),
+    lambda x: tf.sum(x, -1, keepdims=True),
+    lambda x: tf.softmax(x, -1),
+    lambda x: tf.flip(x),
+    lambda x: tf.cumsum(x, -1),
+    lambda x: tf.take(x, tf.argmax(x, 0), 0),
+)
 SHAPING = (
     lambda x: tf.permute(x, tuple(reversed(range(x.ndim)))),
     lambda x: tf.expand_dims(x, 0),
@@ -703,7 +714,7 @@ Z = Y + "z: float32[S, 4] = cos(y)\n"  # and here at line 7
         ("FUSION f\nDIM S min", "line 2, column 10: expected an integer, found end of text"),
         ("FUSION f\nDIM S min 1 min 2", "line 2, column 13: 'min' of dimension 'S' is given twice"),
         ("FUSION f\nDIM S, T, S", "line 2, column 11: dimension 'S' is given twice"),
-        ("FUSION f\nDIM i0", "line 2, column 5: 'i0' is an iteration symbol, no dimension"),
+        ("FUSION f\nDIM i0", "line 2, column 5: 'i0' is a symbol of index maps, no dimension"),
         ("FUSION f\nINPUT x: float32[S]", "line 2, column 7: there is no dimension 'S': declare it with DIM"),
         (HEAD + "SCALAR alpha: int32", "line 5, column 8: there is already a value named 'alpha'"),
         (HEAD + "INPUT x: int32[]", "line 5, column 7: there is already a value named 'x'"),
@@ -726,6 +737,14 @@ Z = Y + "z: float32[S, 4] = cos(y)\n"  # and here at line 7
         (HEAD + "y: float32[S, 4] = sin(1.0:f)", "line 5, column 28: there is no dtype 'f'"),
         (HEAD + "y: float32[S, 4] = select (x)", "line 5, column 27: expected the name of a selection, found '('"),
         (HEAD + "y: float32[S, 4] = view copy(x, x)", "line 5, column 31: expected ')', found ','"),
+        (HEAD + "y: float32[S, 4] = scan add of x over i1", "line 5, column 34: expected 'along', found 'over'"),
+        (HEAD + "y: float32[S, 4] = scan add of x along i2", "line 5, column 40: y has 2 axes, there is no i2"),
+        (HEAD + "y: float32[S, 4] = scan add of x along S", "line 5, column 40: expected an iteration symbol such as i1, found 'S'"),
+        (HEAD + "y: float32[S, 4] = gather(x[v0, i1], v1 = x of S)", "line 5, column 38: expected 'v0', found 'v1'"),
+        (HEAD + "y: float32[S, 4] = gather(x[v1, i1], v0 = x of S)", "line 5, column 27: there is no dimension 'v1': declare it with DIM"),
+        (HEAD + "y: float32[S, 4] = gather(x[v0, i1], v0 = x[v0, 0] of S)", "line 5, column 43: there is no dimension 'v0': declare it with DIM"),
+        (HEAD + "y: float32[S, 4] = gather(x[v0, i1], v0 = x of Q)", "line 5, column 1: there is no dimension 'Q': declare it with DIM"),
+        (HEAD + "y: float32[S, 4] = gather(x[v0, i1], v0 = x)", "line 5, column 44: expected 'of', found ')'"),
         (HEAD + "y: float32[S, 4] = assemble(x)", "line 5, column 30: expected '->', found ')'"),
         (HEAD + "y: float32[S, 4] = assemble(x -> [i0])", "line 5, column 29: y has 2 axes, the place of x has 1"),
         (HEAD + "y: float32[S, 4] = assemble(x -> [i0, i2])", "line 5, column 29: there is no dimension 'i2': declare it with DIM"),

@@ -35,6 +35,8 @@ from taskfuse.kir.nodes import (
     FenceInit,
     FenceProxyAsync,
     For,
+    Found,
+    Gather,
     HostParam,
     If,
     Immediate,
@@ -130,6 +132,9 @@ SIMPLE: st.SearchStrategy[Stmt] = st.one_of(
     ),
     st.builds(VectorCopy, accesses(), accesses(), st.sampled_from([2, 4])),
     st.builds(AsyncCopy, accesses(), accesses(), st.sampled_from([1, 2, 4]), st.just(TRUE) | CONDITIONS),
+    st.builds(
+        Gather, accesses(), accesses(), st.lists(st.builds(Found, st.sampled_from(["v0", "tv1.v0"]), accesses(), EXPRS), min_size=1, max_size=2).map(tuple)
+    ),
     BARRIERS,
     st.builds(InitBarrier, SLOTS, EXPRS),
     st.sampled_from([FenceInit(), WgmmaFence(), FenceProxyAsync()]),

@@ -401,13 +401,14 @@ kernel 'scale': 'i' is not in scope
 
 def test_every_rule_is_in_the_table() -> None:
     import taskfuse.kir.atom_rules as atoms
+    import taskfuse.kir.gather_rules as gathers
     import taskfuse.kir.matrix_rules as matrices
     import taskfuse.kir.semaphore_rules as semaphores
     import taskfuse.kir.statement_rules as statements
 
     defined = {
         f
-        for module in (statements, atoms, matrices, semaphores)
+        for module in (statements, gathers, atoms, matrices, semaphores)
         for name, f in vars(module).items()
         if callable(f) and getattr(f, "__module__", "") == module.__name__ and name[0].islower() and list(signature(f).parameters) == ["subject", "scope"]
     }

@@ -599,7 +599,8 @@ CANNOT = "cannot lower tv1: the atom tma_load cannot make its copy: "
 REFUSED: dict[str, tuple[Callable[[], tf.Fusion], str]] = {
     "load of no channel": (
         without_a_channel,
-        "cannot lower tv1: a bulk load completes at a barrier of a channel, and it travels through none\nhelp: make tv1 a boundary of a vertical group",
+        "cannot lower tv1: a bulk load completes at a barrier of a ring, and it has none\n"
+        "help: make tv1 a boundary of a vertical group, or a ring in a loop: circular_buffer",
     ),
     "threads": (bound_to_a_thread, "cannot lower tv1: the atom tma_load is started by one thread\nhelp: bind none of its axes to a thread index"),
     "registers": (
@@ -683,7 +684,7 @@ REFUSED: dict[str, tuple[Callable[[], tf.Fusion], str]] = {
     ),
     "two tasks": (
         lambda: made_and_read(True, True, tasks=side_by_side),
-        "cannot lower ch0: the tasks t1, t2 start bulk copies of one fill\nhelp: put them into one task",
+        "cannot lower the ring of tv2, tv3: the tasks t1, t2 start bulk copies of one fill\nhelp: put them into one task",
     ),
 }
 

@@ -113,17 +113,6 @@ def test_a_loop_that_indexes_registers_has_a_constant_trip_count() -> None:
     )
 
 
-def test_rings_in_registers() -> None:
-    fusion, a, b = pair()
-    for tv in (a, b):
-        bind(tv, S, TX)
-    a.inline_at(1)
-    a.circular_buffer(2)
-    assert lowering(fusion) == ("cannot lower tv1: it would be a circular buffer of 2 slots in registers\nhelp: set_memory_type(Shared), or circular_buffer(1)")
-    a.set_memory_type(MemoryType.Shared)
-    agrees(fusion, numbers(4, 8))
-
-
 def test_registers_are_written_by_the_thread_that_owns_them() -> None:
     def build(rows: int) -> tf.Fusion:
         fusion, a, b = pair((32,))
@@ -290,7 +279,7 @@ def test_the_number_of_instances_is_a_constant() -> None:
     bind(b, TY, TX)
     fusion.group([fusion.task([a]), fusion.task([b])], "g").parallelize(TZ)
     a.inline_at(1)
-    assert lowering(fusion) == "cannot lower ch0: it is distributed over N instances\nhelp: their number is a constant: split the axis by one"
+    assert lowering(fusion) == ("cannot lower the ring of tv1: it is distributed over N instances\nhelp: their number is a constant: split the axis by one")
 
 
 def test_parts_of_a_scattered_cat_do_not_travel_through_a_channel() -> None:

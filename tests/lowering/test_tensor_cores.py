@@ -16,6 +16,9 @@ from taskfuse import ParallelType as P
 from taskfuse.errors import LoweringError, ScheduleError
 from taskfuse.kir.nodes import LdMatrix, Mma, Retire, StMatrix, Wgmma
 from taskfuse.kir.walk import walk
+from taskfuse.lowering.plan import PStmt
+from taskfuse.lowering.statements import Statements
+from taskfuse.schedulers.config import MatmulConfig
 from tests.lowering.running import refused
 
 Array = npt.NDArray[Any]
@@ -224,6 +227,29 @@ def test_warps_use_their_instructions() -> None:
     assert not found & {Wgmma, StMatrix}
 
 
+def test_registers_that_are_computed_without_a_guard_are_not_named_by_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Threads beyond the end of the result compute, too: what a statement is simplified by holds for them."""
+    dropped = 0
+    plain = Statements.plain
+
+    def checked(self: Statements, tv: TensorView) -> list[PStmt]:
+        nonlocal dropped
+        made, guards = plain(self, tv), set(self.indexer.environment(tv).guards)
+        for s in made:
+            dropped += len(guards - set(s.guards))
+            assert not (guards - set(s.guards)) & s.facts.known
+        return made
+
+    monkeypatch.setattr(Statements, "plain", checked)
+    with Fusion("rounded") as fusion:
+        k, n = tf.dim("K", multiple_of=8), tf.dim("N", multiple_of=8)
+        a, b = tf.define_tensor(["M", k], dtype=BF16, name="a"), tf.define_tensor([n, k], dtype=BF16, name="b")
+        fusion.add_output(tf.cast(tf.matmul(a, b.T, dtype=F32), BF16))
+    tf.schedulers.matmul(fusion, MatmulConfig(128, 64, 64, warpgroups=2, stages=2))
+    tf.lower(fusion)
+    assert dropped
+
+
 def uncovered_remainder() -> Fusion:
     """The reduction ends inside of a step, and its tiles are not filled with 0."""
     fusion, acc = product((64, 40), (64, 40), BF16, "KK", F32, F32)
@@ -241,9 +267,32 @@ def too_late() -> Fusion:
     return by_tiles(BF16, late=2, stages=2)
 
 
+def in_flight_without_a_ring() -> Fusion:
+    """A bulk store gives nothing back to another role."""
+    with Fusion("store") as fusion:
+        y = tf.neg(tf.define_tensor([64, 64], name="x"))
+        fusion.add_output(y)
+    made = y.cache_before()
+    made.set_memory_type(SHARED)
+    made.axis(1).parallelize(P.TIDx)
+    out = fusion.outputs[0]
+    out.set_atom(atoms.TMA_STORE, (0, 1))
+    out.in_flight(1)
+    return fusion
+
+
 REFUSED: dict[str, tuple[Callable[[], Fusion], str]] = {
     "remainder": (uncovered_remainder, "its atom computes whole tiles, the reduction axis of 40 may end inside of one"),
-    "too late": (too_late, "its consumer gives slots back 2 iterations late, and it has 2"),
+    "in flight": (
+        in_flight_without_a_ring,
+        "cannot lower tv1: in_flight(1) lets its operands' slots go back late, and it reads no ring that mbarriers guard\n"
+        "help: tv1.in_flight(0), or make what it reads a boundary of a vertical group on thread types",
+    ),
+    "too late": (
+        too_late,
+        "cannot lower the ring of tv6, tv5: its consumer gives slots back 2 iterations late, and it has 2 slots\n"
+        "help: circular_buffer with more slots than in_flight",
+    ),
 }
 
 

@@ -175,10 +175,19 @@ def test_index_errors() -> None:
         assert message(lambda: x[0, 0, 0]) == "index: 3 indices for the 2 dimensions of tv0 [2, 3]"
         assert message(lambda: x[..., ...]) == "index: more than one ... in the index"
         assert message(lambda: x[::0]) == "index: slice step is 0"
-        assert message(lambda: x[wrong]) == "index: tv0 [2, 3] cannot be indexed with str\nhelp: index with integers, slices, None and Ellipsis"
-        assert message(lambda: x[True]) == "index: tv0 [2, 3] cannot be indexed with bool\nhelp: index with integers, slices, None and Ellipsis"
-        assert message(lambda: x[1.5:]) == "index: slice bound 1.5 is no integer\nhelp: index with integers, slices, None and Ellipsis"
-        assert message(lambda: x[:: sym("S")]) == "index: slice step S is no integer constant\nhelp: index with integers, slices, None and Ellipsis"
+        assert (
+            message(lambda: x[wrong])
+            == "index: tv0 [2, 3] cannot be indexed with str\nhelp: index with integers, slices, None, Ellipsis and tensors of integers"
+        )
+        assert (
+            message(lambda: x[True])
+            == "index: tv0 [2, 3] cannot be indexed with bool\nhelp: index with integers, slices, None, Ellipsis and tensors of integers"
+        )
+        assert message(lambda: x[1.5:]) == "index: slice bound 1.5 is no integer\nhelp: index with integers, slices, None, Ellipsis and tensors of integers"
+        assert (
+            message(lambda: x[:: sym("S")])
+            == "index: slice step S is no integer constant\nhelp: index with integers, slices, None, Ellipsis and tensors of integers"
+        )
         assert message(lambda: tf.slice(x, [0], [1, 2])) == "slice: 1 starts, 2 stops and 1 steps\nhelp: give one of each per dimension"
         assert message(lambda: tf.slice(x, [0] * 3, [1] * 3)) == "slice: 3 indices for the 2 dimensions of tv0 [2, 3]"
         assert len(fusion.tensors()) == count

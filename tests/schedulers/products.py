@@ -1,9 +1,10 @@
 """Fusions with one matrix product, random operands for them, and what the results may be off."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
@@ -15,6 +16,8 @@ SMALL = MatmulConfig(64, 64, 64, warpgroups=1, stages=3, blocks=3)
 TWO = MatmulConfig(128, 64, 64, warpgroups=2, stages=3, blocks=2)
 EXACT = 2.0**-20
 """Of the sum of the terms' sizes: what float32 sums of a few hundred terms may be off."""
+TF32 = np.uint32(0xFFFFE000)
+"""The bits of a float32 that tensor cores read."""
 CURVES: dict[str, tuple[Callable[[tf.TensorView], tf.TensorView], Callable[[Array], Array]]] = {
     "relu": (tf.relu, lambda x: np.maximum(x, 0)),
     "gelu": (tf.gelu_tanh, lambda x: 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))),
@@ -50,7 +53,9 @@ class Product:
             ab = lead if self.b_batch else []
             a = tf.define_tensor([*lead, m, k] if self.layout[0] == "k" else [*lead, k, m], dtype=self.dtype, name="a")
             b = tf.define_tensor([*ab, n, k] if self.layout[1] == "k" else [*ab, k, n], dtype=self.dtype, name="b")
-            x = tf.matmul(a if self.layout[0] == "k" else swapped(a), swapped(b) if self.layout[1] == "k" else b, dtype=tf.float32)
+            x = tf.matmul(
+                a if self.layout[0] == "k" else swapped(a), swapped(b) if self.layout[1] == "k" else b, dtype=tf.int32 if self.dtype.is_integer else tf.float32
+            )
             product = x
             for word in self.epilogue.split():
                 match word:
@@ -93,14 +98,20 @@ class Product:
                     x = CURVES[word][1](x)
         return [*outs, (x, size)]
 
-    def check(self, fusion: tf.Fusion, outs: Sequence[Array], args: Sequence[Any]) -> None:
-        """Every element is the float64 result, but for float32 sums and functions, and one rounding to the output's dtype."""
+    def check(self, fusion: tf.Fusion, outs: Sequence[Array], args: Sequence[Any], sums: float = EXACT) -> None:
+        """Every element is the float64 result, but for float32 functions and sums, off by ``sums`` of their terms' sizes, and one rounding to the
+        output's dtype; integers are it exactly."""
         for tv, out, (wanted, size) in zip(fusion.outputs, outs, self.expected(args), strict=True):
             assert out.shape == wanted.shape
             assert out.dtype == tv.dtype.numpy
             error = np.abs(out.astype(np.float64) - wanted)
-            allowed = 2.0**-tv.dtype.precision * np.abs(wanted) + EXACT * (size + 1)
+            allowed = 0 if tv.dtype.is_integer else rounding(tv.dtype, wanted) + sums * (size + 1)
             assert (error <= allowed).all(), f"{np.max(error)} at {np.unravel_index(np.argmax(error - allowed), out.shape)}"
+
+
+def rounding(dtype: tf.DType, values: Array) -> Array:
+    """What rounding to ``dtype`` may take from each value, or add to it."""
+    return np.maximum(2.0**-dtype.precision * np.abs(values), float(ml_dtypes.finfo(dtype.numpy).smallest_subnormal) / 2)
 
 
 def swapped(tv: tf.TensorView) -> tf.TensorView:
@@ -109,17 +120,28 @@ def swapped(tv: tf.TensorView) -> tf.TensorView:
 
 
 def operands(fusion: tf.Fusion, sizes: dict[str, int], seed: int = 0) -> list[Any]:
-    """Random inputs: normal; 0.5 for each run-time scalar."""
+    """Random inputs: normal, of float32 what tf32 holds; integers of the whole range; 0.5 for each run-time scalar."""
     rng = np.random.default_rng(seed)
-    shapes = [[int(tf.scalar.evaluate(e, sizes)) for e in tv.shape] for tv in fusion.inputs]
-    tensors = [rng.standard_normal(s).astype(tv.dtype.numpy) for s, tv in zip(shapes, fusion.inputs, strict=True)]
-    return [*tensors, *(0.5 for _ in fusion.scalars)]
+
+    def tensor(tv: tf.TensorView) -> Array:
+        shape = [int(tf.scalar.evaluate(e, sizes)) for e in tv.shape]
+        if tv.dtype.is_integer:
+            return rng.integers(int(tv.dtype.min_value), int(tv.dtype.max_value) + 1, shape).astype(tv.dtype.numpy)
+        values = rng.standard_normal(shape).astype(tv.dtype.numpy)
+        return np.asarray((values.view(np.uint32) & TF32).view(np.float32)) if tv.dtype is tf.float32 else values
+
+    return [*(tensor(tv) for tv in fusion.inputs), *(0.5 for _ in fusion.scalars)]
+
+
+def fitted(config: MatmulConfig, dtype: tf.DType) -> MatmulConfig:
+    """``config`` with steps of k of 128 bytes."""
+    return replace(config, tile_k=128 // dtype.itemsize)
 
 
 def simulated(product: Product, config: MatmulConfig, *sizes: dict[str, int], seed: int = 0) -> tf.Kernel:
     """Schedule, lower, simulate and check a product at each of ``sizes``. Returns the kernel."""
     fusion = product.fusion()
-    tf.schedulers.matmul(fusion, config)
+    tf.schedulers.matmul(fusion, fitted(config, product.dtype), tf32=product.dtype is tf.float32)
     kernel = tf.lower(fusion)
     for extents in sizes:
         args = operands(fusion, extents, seed)

@@ -1,24 +1,25 @@
 """The cost model: what it chooses, and that it counts right."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import taskfuse as tf
 from taskfuse.kir.limits import SHARED_BYTES
-from taskfuse.schedulers import MatmulConfig
-from taskfuse.schedulers.cost import TILES, Problem, candidates, estimate, rank
+from taskfuse.schedulers import MatmulConfig, MatmulKind
+from taskfuse.schedulers.cost import SHAPES, SHARED_TILES, Problem, candidates, estimate, rank
 from taskfuse.schedulers.machine import SMS
 from tests.schedulers.products import Product
 
 EXTENT = st.integers(1, 8192)
 
 
+@settings(max_examples=30)
 @given(EXTENT, EXTENT, EXTENT, st.integers(1, 4), st.integers(0, 2))
 def test_candidates_fit_and_are_ranked(m: int, n: int, k: int, batch: int, staged: int) -> None:
     problem = Problem(m, n, k, batch, staged=staged, direct=2 - staged)
     found = rank(problem)
-    assert len(found) == len(TILES)
+    assert len(SHARED_TILES) <= len(found) <= len(SHAPES)
     assert [e.us for e in found] == sorted(e.us for e in found)
     for e in found:
         assert e.config.shared_bytes(2, staged) <= SHARED_BYTES
@@ -36,22 +37,54 @@ def test_more_work_takes_longer(m: int, n: int, k: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("size", "tile", "waves"),
-    [((4096, 4096, 4096), (128, 256), 4), ((2048, 2048, 2048), (128, 256), 1), ((64, 7168, 2048), (64, 64), 1), ((512, 4096, 7168), (128, 128), 1)],
+    ("size", "tile", "kind", "waves"),
+    [
+        ((4096, 4096, 4096), (128, 128), MatmulKind.PINGPONG, 8),
+        ((2048, 2048, 2048), (128, 256), MatmulKind.COOPERATIVE, 1),
+        ((64, 7168, 2048), (64, 64), MatmulKind.COOPERATIVE, 1),
+        ((512, 4096, 7168), (128, 128), MatmulKind.COOPERATIVE, 1),
+        ((384, 128, 3584), (64, 16), MatmulKind.COOPERATIVE, 1),
+        ((3072, 384, 4096), (128, 96), MatmulKind.COOPERATIVE, 1),
+    ],
 )
-def test_choices(size: tuple[int, int, int], tile: tuple[int, int], waves: int) -> None:
+def test_choices(size: tuple[int, int, int], tile: tuple[int, int], kind: MatmulKind, waves: int) -> None:
     best = rank(Problem(*size))[0]
-    assert ((best.config.tile_m, best.config.tile_n), best.waves) == (tile, waves)
+    assert ((best.config.tile_m, best.config.tile_n), best.config.kind, best.waves) == (tile, kind, waves)
+
+
+def test_turns_hide_all_epilogues_but_the_last() -> None:
+    """4096 x 4096 x 6400 in 128 x 128: 1024 tiles, 8 of one block, of 512 cycles a step at their efficiency; with short k, the epilogues."""
+    turns, shared = MatmulConfig(128, 128, stages=6, kind=MatmulKind.PINGPONG), MatmulConfig(128, 128, stages=6)
+    products, epilogue = 100 * 512 / 0.95, 500 + 4 * 720
+    assert estimate(Problem(4096, 4096, 6400), turns).us == pytest.approx(1.8 + (8 * (products + 1200) + epilogue) / 1700)
+    short = Problem(4096, 4096, 64, itemsize=2, staged=4)
+    assert estimate(short, turns).us == pytest.approx(1.8 + 4 * (512 / 0.95 + 500 + 16 * 720) / 1700)
+    assert estimate(short, turns).us < estimate(short, shared).us
+
+
+def test_clusters_take_longer_to_start() -> None:
+    """17 rows of tiles of 128 are 9 of clusters of two: one block has tiles that are outside."""
+    one, two = MatmulConfig(128, 128, stages=6), MatmulConfig(128, 128, stages=6, cluster=2)
+    problem = Problem(17 * 128, 2048, 4096)
+    assert (problem.tiles(one), problem.tiles(two)) == (272, 288)
+    assert estimate(problem, two).us == pytest.approx(estimate(problem, one).us + 0.7)
+
+
+def test_types_have_rates_of_their_own() -> None:
+    """Steps are of 128 bytes: half as many of 8 bits as of 16, each as long on the tensor cores."""
+    wide, narrow = (estimate(Problem(4096, 4096, 8192, itemsize=size), MatmulConfig(tile_k=128 // size)).us - 1.8 for size in (2, 1))
+    assert narrow == pytest.approx(wide / 2, rel=0.05)
 
 
 def test_numbers_of_one_estimate() -> None:
-    """4096 x 4096 x 64 in 128 x 256: 512 tiles, 4 waves of one step: 1024 cycles of the tensor cores at their efficiency, and the epilogue."""
-    e = estimate(Problem(4096, 4096, 64), MatmulConfig())
-    assert (e.waves, e.bound) == (4, "DRAM")
-    assert e.us == pytest.approx(2.5 + 2 * (2 * 4096 * 64 + 4096**2) / 4.3e6)
+    """64 x 7168 x 2048 in 64 x 64: the bytes of b. 4096 x 4096 x 6400 in 128 x 256: 512 tiles, 4 waves of 100 steps, each 1024 cycles of the tensor
+    cores at their efficiency, and the epilogue."""
+    e = estimate(Problem(64, 7168, 2048), MatmulConfig(64, 64, warpgroups=1, stages=8, blocks=112))
+    assert (e.waves, e.bound) == (1, "DRAM")
+    assert e.us == pytest.approx(1.8 + 2 * (64 * 2048 + 7168 * 2048 + 64 * 7168) / 4.3e6)
     e = estimate(Problem(4096, 4096, 6400), MatmulConfig())
     assert e.bound == "tensor cores"
-    assert e.us == pytest.approx(2.5 + 4 * (100 * 1024 / 0.88 + 700 + 4 * 220) / 1700)
+    assert e.us == pytest.approx(1.8 + 4 * (100 * 1024 / 0.95 + 500 + 4 * 720) / 1700)
 
 
 def test_groups_follow_the_shape() -> None:
@@ -63,7 +96,7 @@ def test_groups_follow_the_shape() -> None:
 def test_sizes_are_hints_for_symbols_and_explained() -> None:
     small = tf.schedulers.matmul(Product().fusion(), sizes={"M": 64, "N": 128, "K": 64})
     assert small.problem == Problem(64, 128, 64)
-    assert small.explain(2).splitlines()[0].startswith("matmul 64 x 128 x 64, operands of 2 bytes: chosen: tiles of 64 x 64 x 64, 1 warpgroup,")
+    assert small.explain(2).splitlines()[0].startswith("matmul 64 x 128 x 64, operands of 2 bytes: chosen: tiles of 64 x 16 x 64, 1 warpgroup,")
     assert len(small.explain(2).splitlines()) == 6
     usual = tf.schedulers.matmul(Product(batch=("B",)).fusion(), MatmulConfig(), sizes={"B": 3})
     assert usual.problem == Problem(4096, 4096, 4096, 3)
@@ -72,9 +105,14 @@ def test_sizes_are_hints_for_symbols_and_explained() -> None:
 
 
 def test_the_code_makes_the_same_kernel() -> None:
-    for product in (Product("residual rows relu"), Product("square bias", layout="mn", batch=("B",)), Product("scale", out=tf.float32)):
+    for product, config in (
+        (Product("residual rows relu"), None),
+        (Product("square bias", layout="mn", batch=("B",)), None),
+        (Product("scale", out=tf.float32), MatmulConfig(cluster=2)),
+        (Product("scale", tf.float8_e4m3), MatmulConfig(128, 96, 128, stages=4, kind=MatmulKind.PINGPONG)),
+    ):
         made, again = product.fusion(), product.fusion()
-        schedule = tf.schedulers.matmul(made)
+        schedule = tf.schedulers.matmul(made, config)
         exec(schedule.code, {"fusion": again})
         assert str(again) == str(made)
         assert max(map(len, schedule.code.splitlines())) <= 160

@@ -9,9 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import taskfuse as tf
+from taskfuse.check import Verdict
 from taskfuse.cuda.resources import Resources
-from taskfuse.schedulers import MatmulConfig
-from tests.schedulers.products import SMALL, TWO, Product, operands, simulated, swapped
+from taskfuse.schedulers import MatmulConfig, MatmulKind
+from tests.schedulers.products import SMALL, TWO, Product, fitted, operands, simulated, swapped
 
 EPILOGUES = ("", "bias", "relu", "rows bias gelu", "residual silu", "scale bias relu", "square bias", "residual rows scale square relu")
 
@@ -51,6 +52,73 @@ CONFIGS = (
 @pytest.mark.parametrize("config", CONFIGS, ids=lambda c: f"{c.tile_m}x{c.tile_n}")
 def test_parameters(config: MatmulConfig) -> None:
     simulated(Product("bias relu"), config, {"M": 264, "N": 136, "K": 264}, seed=3)
+
+
+TURNS = MatmulConfig(64, 64, 64, 2, stages=3, blocks=2, kind=MatmulKind.PINGPONG)
+PAIRS = MatmulConfig(128, 64, 64, 2, stages=3, blocks=2, cluster=2)
+KINDS = {
+    "two": TWO,
+    "turns": TURNS,
+    "three in turn": replace(TURNS, warpgroups=3, stages=4),
+    "two rows in turn": replace(TURNS, tile_m=128, tile_n=32),
+    "clusters": PAIRS,
+    "clusters of narrow tiles": replace(PAIRS, tile_m=64, tile_n=16, warpgroups=1),
+    "clusters in turn": replace(TURNS, blocks=4, cluster=2),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_kinds(kind: str) -> None:
+    """Rounds that are full, ragged, of one tile; clusters of which one block has nothing. Each kernel is proved for all sizes."""
+    product = Product("rows bias", out=tf.float32) if "narrow" in kind or "three" in kind else Product("square residual bias")
+    kernel = simulated(product, KINDS[kind], {"M": 130, "N": 72, "K": 72}, {"M": 1, "N": 8, "K": 8})
+    assert kernel.verify().verdict is Verdict.PROVED
+
+
+@pytest.mark.parametrize("columns", [64, 128])
+def test_tiles_that_divide_the_columns_are_proved_without_guards(columns: int) -> None:
+    """Then only the order of tiles says that a column is inside: the number of the tile in its group over the rows of the group, these the last's."""
+    with tf.Fusion("whole") as fusion:
+        n, k = tf.dim("N", multiple_of=columns), tf.dim("K", multiple_of=8)
+        a, b = (tf.define_tensor([rows, k], dtype=tf.bfloat16, name=name) for rows, name in (("M", "a"), (n, "b")))
+        fusion.add_output(tf.matmul(a, b.T, dtype=tf.float32) + tf.define_tensor(["N"], name="bias"))
+    tf.schedulers.matmul(fusion, replace(TWO, blocks=132))
+    assert tf.lower(fusion).verify().verdict is Verdict.PROVED
+
+
+TYPES = (
+    (Product("scale bias", tf.float8_e4m3, tf.bfloat16), "turns"),
+    (Product("rows relu", tf.float8_e4m3, tf.float8_e4m3), "two"),
+    (Product("scale", tf.float8_e5m2, tf.float16), "clusters"),
+    (Product("bias", tf.int8, tf.int32), "two"),
+    (Product("", tf.uint8, tf.int32), "turns"),
+    (Product("scale", tf.int8, tf.bfloat16), "clusters"),
+    (Product("bias gelu", tf.float32, tf.float32), "two"),
+    (Product("residual", tf.float32, tf.bfloat16), "turns"),
+)
+
+
+@pytest.mark.parametrize(("product", "kind"), TYPES, ids=lambda x: f"{x.dtype} {x.out}" if isinstance(x, Product) else x)
+def test_types(product: Product, kind: str) -> None:
+    kernel = simulated(product, KINDS[kind], {"M": 70, "N": 80, "K": 144})
+    assert kernel.verify().verdict is Verdict.PROVED
+
+
+@pytest.mark.parametrize(("kind", "layout"), [("turns", "mn"), ("clusters", "kn"), ("clusters", "mk")])
+def test_layouts_of_kinds(kind: str, layout: str) -> None:
+    """Of a factor with the other axis contiguous a slot has several boxes; clusters share each of them."""
+    kernel = simulated(Product("bias", layout=layout), replace(KINDS[kind], tile_n=128), {"M": 72, "N": 136, "K": 72})
+    assert kernel.verify().verdict is Verdict.PROVED
+
+
+def test_every_candidate_is_a_schedule() -> None:
+    """Of 8-bit floats, and of a batch whose factors have their own axes contiguous, at a size at which all kinds are candidates."""
+    for product in (Product("scale", tf.float8_e4m3, tf.float32), Product("relu", layout="mn", batch=("B",))):
+        found = tf.schedulers.matmul(product.fusion(), sizes={"M": 2048, "N": 2048, "K": 256}).alternatives
+        assert {(e.config.kind, e.config.cluster) for e in found} == {(MatmulKind.COOPERATIVE, 1), (MatmulKind.PINGPONG, 1), (MatmulKind.COOPERATIVE, 2)}
+        for e in found:
+            made = tf.schedulers.matmul(product.fusion(), e.config)
+            assert made.config is e.config
 
 
 @pytest.mark.parametrize(
@@ -139,12 +207,17 @@ def test_inputs_of_the_epilogue_that_are_read_twice() -> None:
         (Product("residual bias gelu"), MatmulConfig(128, 256)),
         (Product("relu"), MatmulConfig(256, 128)),
         (Product("rows bias relu", out=tf.float32, layout="mn"), MatmulConfig(128, 128)),
+        (Product("bias relu"), MatmulConfig(128, 128, kind=MatmulKind.PINGPONG)),
+        (Product("bias relu"), MatmulConfig(cluster=2)),
+        (Product("scale bias", tf.float8_e4m3), MatmulConfig()),
+        (Product("", tf.int8, tf.int32), MatmulConfig(128, 128)),
+        (Product("relu"), MatmulConfig(64, 16, warpgroups=1, stages=8)),
     ],
-    ids=["bias", "residual", "256x128", "float32"],
+    ids=["bias", "residual", "256x128", "float32", "turns", "clusters", "e4m3", "int8", "narrow"],
 )
 def test_the_compiler_neither_spills_nor_serializes(product: Product, config: MatmulConfig) -> None:
     fusion = product.fusion()
-    tf.schedulers.matmul(fusion, config)
+    tf.schedulers.matmul(fusion, fitted(config, product.dtype))
     found = tf.lower(fusion).resources().compiled
     assert isinstance(found, Resources)
     assert (found.spill_stores, found.spill_loads, found.stack) == (0, 0, 0)

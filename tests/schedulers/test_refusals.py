@@ -1,17 +1,19 @@
 """What a matmul schedule cannot be made for, and the texts that say so."""
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
 
 import taskfuse as tf
 from taskfuse.errors import UnsupportedError
-from taskfuse.schedulers import MatmulConfig
+from taskfuse.schedulers import MatmulConfig, MatmulKind
 from tests.schedulers.products import SMALL, Product
 
 K = tf.Dim("K", multiple_of=8)
 N = tf.Dim("N", multiple_of=8)
+WIDE = tf.Dim("K", multiple_of=16)
 
 
 def tensor(*shape: str | int | tf.Dim, name: str = "a", dtype: tf.DType = tf.bfloat16) -> tf.TensorView:
@@ -72,6 +74,25 @@ def two_ways(fusion: tf.Fusion) -> None:
     fusion.add_output(tf.matmul(tensor("K", "K"), tensor("K", "K", name="b").T, dtype=tf.float32) + side + side.T)
 
 
+def exchanged(fusion: tf.Fusion) -> None:
+    product = tf.matmul(tensor("K", K), tensor("K", K, name="b").T, dtype=tf.float32)
+    bias, side = tensor("K", name="bias", dtype=tf.float32), tensor("K", "K", name="side", dtype=tf.float32)
+    fusion.add_output(product + bias + side + side.T)
+
+
+def integers_in_float(fusion: tf.Fusion) -> None:
+    fusion.add_output(tf.matmul(tensor("M", WIDE, dtype=tf.int8), tensor("N", "K", name="b", dtype=tf.int8).T, dtype=tf.float32))
+
+
+def doubles(fusion: tf.Fusion) -> None:
+    fusion.add_output(tf.matmul(tensor("M", WIDE, dtype=tf.float64), tensor("N", "K", name="b", dtype=tf.float64).T))
+
+
+def rows_contiguous(fusion: tf.Fusion) -> None:
+    a, b = tensor("M", WIDE, dtype=tf.float8_e4m3), tensor("K", tf.dim("R", multiple_of=16), name="b", dtype=tf.float8_e4m3)
+    fusion.add_output(tf.matmul(a, b, dtype=tf.float32))
+
+
 CASES: dict[Callable[[tf.Fusion], None], str] = {
     two_products: "it takes one contraction, and there are 2 reductions",
     row_sum: "tv1 is a reduction by add of copy, no sum of products over one axis",
@@ -82,9 +103,13 @@ CASES: dict[Callable[[tf.Fusion], None], str] = {
     vector: "tv2 has no rows or no columns",
     output_read: "the output tv3 is read by the epilogue, too",
     two_dtypes: "a: bfloat16[M, K] and b: float16[N, K] have two dtypes",
-    float32_factors: "products of float32 in float32",
+    float32_factors: "products of float32: tensor cores read its upper 19 bits",
+    integers_in_float: "products of int8 in float32",
+    doubles: "products of float64 in float64",
+    rows_contiguous: "k is not the last axis of b: float8_e4m3[K, R]: tensor cores take elements of 1 byte with k contiguous only",
     flipped: "tv4 reads tv3 at",
     two_ways: "tv1 is read in two ways",
+    exchanged: "side is read in two ways, such as at its place and transposed, and bias lacks an axis that differs in them",
 }
 
 
@@ -112,14 +137,19 @@ def test_a_second_schedule() -> None:
     [
         ({"tile_m": 100}, "tile_m = 100 for 2 warpgroups"),
         ({"tile_n": 512}, "a tile of 128 x 512"),
-        ({"tile_m": 256}, "a tile of 256 x 256 takes 256 accumulators of each of 256 threads"),
+        ({"tile_m": 256}, "a tile of 256 x 256 takes 256 accumulators of each of its 256 threads"),
         ({"stages": 1}, "stages = 1"),
         ({"in_flight": 4}, "in_flight = 4 with 4 stages"),
         ({"warpgroups": 4}, "4 warpgroups"),
         ({"blocks": 0}, "blocks is 0"),
+        ({"tile_n": 100}, "a tile of 128 x 100"),
+        ({"kind": MatmulKind.PINGPONG, "warpgroups": 1}, "1 warpgroup that take turns"),
+        ({"kind": MatmulKind.PINGPONG}, "a tile of 128 x 256 takes 256 accumulators of each of its 128 threads"),
+        ({"cluster": 3}, "132 blocks in clusters of 3"),
+        ({"cluster": 2, "blocks": 7}, "7 blocks in clusters of 2"),
     ],
 )
-def test_parameters(parameters: dict[str, int], text: str) -> None:
+def test_parameters(parameters: dict[str, Any], text: str) -> None:
     with pytest.raises(UnsupportedError) as caught:
         MatmulConfig(**parameters)
     assert text in caught.value.message
@@ -129,6 +159,8 @@ def test_parameters_that_do_not_fit_the_fusion() -> None:
     for config, text in ((MatmulConfig(tile_k=32), "tile_k = 32 of elements of 2 bytes"), (MatmulConfig(stages=6), "bytes of Shared memory")):
         with pytest.raises(UnsupportedError, match=text):
             tf.schedulers.matmul(Product().fusion(), config)
+    with pytest.raises(UnsupportedError, match="tile_n = 32 of a factor with n contiguous"):
+        tf.schedulers.matmul(Product(layout="kn").fusion(), MatmulConfig(64, 32, warpgroups=1))
     with pytest.raises(UnsupportedError, match="sizes has 'Q', which is no dimension of it"):
         tf.schedulers.matmul(Product().fusion(), sizes={"Q": 1})
 

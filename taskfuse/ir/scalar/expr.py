@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import Enum
 from math import gcd
-from typing import ClassVar, TypeVar, cast
+from typing import Any, ClassVar, TypeVar
 
 SYMBOL_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z0-9_]+)*")
 
@@ -231,7 +231,7 @@ class Const(Expr):
     rank: ClassVar[int] = 14
 
 
-_INTERNED: dict[tuple[object, ...], Expr] = {}  # lives as long as the process, like the interpreter's interned strings
+_INTERNED: dict[tuple[object, ...], Any] = {}  # lives as long as the process, like the interpreter's interned strings
 
 
 def intern(cls: type[E], *values: object) -> E:
@@ -239,12 +239,13 @@ def intern(cls: type[E], *values: object) -> E:
     identity = (cls, *values)
     found = _INTERNED.get(identity)
     if found is None:
-        found = cast("Callable[..., Expr]", cls)(*values)
+        make: Callable[..., Expr] = cls
+        found = make(*values)
         free = frozenset((found.name,)) if isinstance(found, Sym) else frozenset[str]().union(*(child.free for child in children(found)))
         object.__setattr__(found, "key", _sort_key(found))
         object.__setattr__(found, "free", free)
         found = _INTERNED.setdefault(identity, found)
-    return cast(E, found)
+    return found
 
 
 def _sort_key(e: Expr) -> tuple[object, ...]:
@@ -328,13 +329,11 @@ Terms = tuple[tuple[Expr, int], ...]
 
 def linear_parts(e: Expr) -> tuple[Terms, int]:
     """``e`` as (terms with coefficients, constant)."""
-    match e:
-        case Sum(terms, constant):
-            return terms, constant
-        case Const(value):
-            return (), value
-        case _:
-            return ((e, 1),), 0
+    if isinstance(e, Sum):
+        return e.terms, e.const
+    if isinstance(e, Const):
+        return (), e.value
+    return ((e, 1),), 0
 
 
 def linear(terms: Iterable[tuple[Expr, int]], constant: int) -> Expr:
@@ -343,14 +342,18 @@ def linear(terms: Iterable[tuple[Expr, int]], constant: int) -> Expr:
     for term, coefficient in terms:
         merged[term] = merged.get(term, 0) + coefficient
     kept = [item for item in merged.items() if item[1]]
-    if not kept:
-        return const(constant)
-    if len(kept) == 1:
-        if constant == 0 and kept[0][1] == 1:
-            return kept[0][0]
-    else:
+    if len(kept) > 1:
         kept.sort(key=_term_key)
-    return intern(Sum, tuple(kept), constant)
+    return _sum(tuple(kept), constant)
+
+
+def _sum(terms: Terms, constant: int) -> Expr:
+    """``constant`` plus the sum of ``coefficient * term``; terms are sorted and distinct, coefficients not 0."""
+    if not terms:
+        return const(constant)
+    if constant == 0 and len(terms) == 1 and terms[0][1] == 1:
+        return terms[0][0]
+    return intern(Sum, terms, constant)
 
 
 def _term_key(item: tuple[Expr, int]) -> tuple[object, ...]:
@@ -367,22 +370,41 @@ def add(a: Expr, b: Expr) -> Expr:
         return b
     if b is ZERO:
         return a
-    terms_a, const_a = linear_parts(a)
-    terms_b, const_b = linear_parts(b)
-    return linear(terms_a + terms_b, const_a + const_b)
+    return _combined(a, b, 1)
 
 
 def sub(a: Expr, b: Expr) -> Expr:
     """``a - b``."""
-    return ZERO if a is b else add(a, scale(b, -1))
+    return ZERO if a is b else a if b is ZERO else _combined(a, b, -1)
+
+
+def _combined(a: Expr, b: Expr, k: int) -> Expr:
+    """``a + k*b``, for ``k`` other than 0."""
+    terms_a, const_a = linear_parts(a)
+    terms_b, const_b = linear_parts(b)
+    constant = const_a + k * const_b
+    if not terms_b:
+        return _sum(terms_a, constant)
+    if not terms_a:
+        return _sum(terms_b if k == 1 else tuple([(t, k * m) for t, m in terms_b]), constant)
+    merged = dict(terms_a)
+    for t, m in terms_b:
+        value = merged.get(t, 0) + k * m
+        if value:
+            merged[t] = value
+        else:
+            del merged[t]
+    return _sum(tuple(sorted(merged.items(), key=_term_key) if len(merged) > 1 else merged.items()), constant)
 
 
 def scale(a: Expr, k: int) -> Expr:
     """``k * a``."""
     if k == 1:
         return a
+    if k == 0:
+        return ZERO
     terms, constant = linear_parts(a)
-    return linear(((term, coefficient * k) for term, coefficient in terms), constant * k)
+    return _sum(tuple([(term, coefficient * k) for term, coefficient in terms]), constant * k)
 
 
 def factors(term: Expr) -> tuple[Expr, ...]:

@@ -1,0 +1,183 @@
+"""What is known of symbols at a place: constant bounds and facts, made of one item after another.
+
+The same is known at many places: roles repeat the loops around them, copies of an unrolled loop the guards. A question depends only on items that speak
+of its symbols, directly or through others. Asked under these alone, with loop variables and elements numbered, it is one question in all these places.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from taskfuse.check.ranges import Ranges, terms_of
+from taskfuse.ir.scalar import Const, Expr, Facts, FloorDiv, Select, le, lt, prove, substitute, sym
+from taskfuse.kir.nodes import For
+
+if TYPE_CHECKING:
+    from taskfuse.check.linear import Linear
+
+
+@dataclass(frozen=True, slots=True)
+class Trip:
+    """``start <= symbol < stop``: an iteration of a loop.
+
+    Attributes:
+        implied: what else holds in an iteration.
+    """
+
+    symbol: Expr
+    start: Expr
+    stop: Expr
+    implied: tuple[Expr, ...]
+
+    @staticmethod
+    def of(loop: For) -> Trip:
+        """An iteration of a loop: where it stops if it has one, and what that implies.
+
+        ``a`` and ``c`` of ``select(c, a, b)`` without iterations up to ``b``; a block's share of the work.
+        """
+        match loop.stop:
+            case Select(cond=c, a=a, b=b) if prove(le(b, loop.start)):
+                stop, implied = a, (c,)
+            case stop:
+                implied = ()
+        share = share_of(loop)
+        return Trip(sym(loop.var), loop.start, stop, implied if share is None else (*implied, share))
+
+    @property
+    def free(self) -> frozenset[str]:
+        """The symbols that it speaks of."""
+        return self.symbol.free.union(self.start.free, self.stop.free, *(e.free for e in self.implied))
+
+    def renamed(self, names: Mapping[str, Expr], number: int) -> Trip:
+        """The same with other names, its own by a number."""
+        own = sym(f"trip.{number}")
+        implied = tuple(substitute(e, {**names, str(self.symbol): own}) for e in self.implied)
+        return Trip(own, substitute(self.start, names), substitute(self.stop, names), implied)
+
+
+@dataclass(frozen=True, slots=True)
+class Element:
+    """``lo <= symbol <= hi``: one of the elements that an instruction touches."""
+
+    symbol: Expr
+    span: tuple[int, int]
+
+    @property
+    def free(self) -> frozenset[str]:
+        """The symbols that it speaks of."""
+        return self.symbol.free
+
+    def renamed(self, names: Mapping[str, Expr], number: int) -> Element:
+        """The same by a number."""
+        del names
+        return Element(sym(f"element.{number}"), self.span)
+
+
+Item = Trip | Element | Expr
+"""An expression: a condition."""
+
+
+def share_of(loop: For) -> Expr | None:
+    """What a block's share of the work says in the loop's body: ``i < ceildiv(e, n)`` gives ``n*i < e``, which bounds ``blockIdx.x + n*i``."""
+    terms, constant = terms_of(loop.stop)
+    match terms:
+        case ((FloorDiv(a, Const(n)), 1),) if n > 1:  # stop = (a + n*constant)//n, so i + 1 <= stop gives n*(i + 1) <= a + n*constant
+            return le(sym(loop.var) * n + n, a + n * constant)
+        case _:
+            return None
+
+
+class Knowledge:
+    """What follows from a list of items. Immutable; the same item added to the same knowledge gives the same object, so that memories stay warm.
+
+    Attributes:
+        ranges: constant bounds.
+        items: what was added to what holds in the whole kernel, in that order.
+        linear: what linear arithmetic has found, for :class:`~taskfuse.check.linear.Linear`.
+    """
+
+    __slots__ = ("_facts", "_next", "_questions", "_root", "_under", "items", "linear", "ranges")
+
+    def __init__(self, ranges: Ranges, facts: Facts | None, items: tuple[Item, ...] = (), under: Knowledge | None = None) -> None:
+        self.ranges = ranges
+        self.items = items
+        self.linear: Linear | None = None
+        self._facts = facts
+        self._under = under
+        self._root: Knowledge = self if under is None else under._root
+        self._next: dict[Item, Knowledge] = {}
+        self._questions: dict[Expr, tuple[Knowledge, Expr]] = {}
+
+    @property
+    def facts(self) -> Facts:
+        """All of it, for the prover."""
+        if self._facts is None:
+            assert self._under is not None
+            facts = self._under.facts
+            match self.items[-1]:
+                case Trip(symbol=symbol, start=start, stop=stop, implied=implied):
+                    facts = facts.with_range(str(symbol), start, stop - 1).with_assumption(lt(start, stop))
+                    for c in implied:
+                        facts = facts.with_assumption(c)
+                case Element():  # of constant span
+                    pass
+                case condition:
+                    facts = facts.with_assumption(condition)
+            self._facts = facts
+        return self._facts
+
+    def given(self, *items: Item) -> Knowledge:
+        """Knowledge with items added, one after another."""
+        found = self
+        for item in items:
+            found = found._given(item)
+        return found
+
+    def _given(self, item: Item) -> Knowledge:
+        found = self._next.get(item)
+        if found is None:
+            match item:
+                case Trip(symbol=symbol, start=start, stop=stop, implied=implied):
+                    lo, (_, hi) = self.ranges.of(start)[0], self.ranges.of(stop)
+                    ranges = self.ranges.under(lt(start, stop)).with_span(symbol, (lo, None if hi is None else hi - 1)).under_all(implied)
+                case Element(symbol=symbol, span=span):
+                    ranges = self.ranges.with_span(symbol, span)
+                case condition:
+                    ranges = self.ranges.under(condition)
+            found = self._next[item] = Knowledge(ranges, None, (*self.items, item), self)
+        return found
+
+    def about(self, question: Expr) -> tuple[Knowledge, Expr]:
+        """What bears on a question and nothing else, with trips and elements numbered, and the question in these terms."""
+        found = self._questions.get(question)
+        if found is None:
+            names: dict[str, Expr] = {}
+            narrow = self._root
+            for item in self._bearing(question.free):
+                if isinstance(item, Expr):
+                    item = substitute(item, names)
+                else:
+                    item, name = item.renamed(names, len(names)), str(item.symbol)
+                    names[name] = item.symbol
+                narrow = narrow._given(item)
+            found = self._questions[question] = narrow, substitute(question, names)
+        return found
+
+    def proves(self, condition: Expr) -> bool:
+        """True only if the prover finds that a condition holds."""
+        narrow, question = self.about(condition)
+        return prove(question, narrow.facts)
+
+    def _bearing(self, names: frozenset[str]) -> list[Item]:
+        """The items that are connected to some symbols."""
+        left = [(item, item.free) for item in self.items]
+        while True:
+            near = [free for _, free in left if not free.isdisjoint(names)]
+            if not near:
+                break
+            names = names.union(*near)
+            left = [(item, free) for item, free in left if free.isdisjoint(names)]
+        rest = {id(item) for item, _ in left}
+        return [item for item in self.items if id(item) not in rest]

@@ -1,0 +1,61 @@
+"""Axes along which a tensor accumulates, and what a scan asks of its schedule.
+
+A scan carries its total from one index of its axis to the next, in registers. So the loops over that axis are loops of one thread, in the order of
+the axis; all other axes go where the schedule puts them.
+"""
+
+from __future__ import annotations
+
+from taskfuse.ir.axes import Axis, Split
+from taskfuse.ir.expr import MathExpr, Reduction, Scan
+from taskfuse.ir.tensor import TensorView
+from taskfuse.lowering.domains import ancestors, refused
+
+
+def accumulates(expr: MathExpr, axis: Axis) -> bool:
+    """True if the code of ``expr`` accumulates along a loop axis: those of a reduction that are reduced, those that a scan's axis became."""
+    match expr:
+        case Reduction():
+            return axis.is_reduction
+        case Scan():
+            return expr.output.root[expr.axis] in ancestors(expr.output, (axis,))
+        case _:
+            return False
+
+
+def first_accumulated(expr: MathExpr) -> int | None:
+    """The depth of the outermost loop along which the code of ``expr`` accumulates."""
+    return next((d for d, a in enumerate(expr.output.loop) if accumulates(expr, a)), None)
+
+
+def carried_axes(expr: Scan) -> tuple[Axis, ...]:
+    """The loop axes inside of a scan's outermost loop along its axis that are others: there is one total per index of them."""
+    tv, first = expr.output, first_accumulated(expr)
+    assert first is not None
+    return tuple(a for a in tv.loop[first:] if tv.schedule.ptype(a).is_loop and not accumulates(expr, a))
+
+
+def check_scan(expr: Scan) -> None:
+    """The loops along a scan's axis run over it in order, one after another. Raises :class:`LoweringError`."""
+    tv = expr.output
+    along = [a for a in tv.loop if accumulates(expr, a)]
+    for a in along:
+        ptype = tv.schedule.ptype(a)
+        if not ptype.is_loop:
+            raise refused(
+                tv,
+                f"loop axis {tv.loop.index(a)} runs along the axis of its scan and is bound to {ptype.value}: each total needs the one before it",
+                "leave that axis Serial, and bind others; or read the scan from a tensor of its own, in its own loops",
+            )
+    if _in_order(tv, tv.root[expr.axis]) != along:
+        raise refused(
+            tv,
+            "its loops do not run along the axis of its scan in order: each total needs the one before it",
+            "split that axis only, and keep the outer part outside; merge, swizzle and rasterize other axes",
+        )
+
+
+def _in_order(tv: TensorView, axis: Axis) -> list[Axis]:
+    """The loop axes into which splits divide an axis, outermost first."""
+    made = next((t for t in tv.schedule.transforms if isinstance(t, Split) and t.source is axis and axis not in tv.loop), None)
+    return [axis] if made is None else [*_in_order(tv, made.outer), *_in_order(tv, made.inner)]

@@ -1,0 +1,70 @@
+"""Where the greatest and the least element is.
+
+Two reductions: the extreme itself, then the least position that has it. Both are reductions like any other in a schedule (serial, across threads
+and blocks, in two steps), and the first of equals is the least position, whatever the order. The first NaN is where the extreme is, as in NumPy.
+"""
+
+from __future__ import annotations
+
+from taskfuse.dtypes import bool_, int64
+from taskfuse.ir.axes import AxisKind, iteration_symbol
+from taskfuse.ir.axes import axis as new_axis
+from taskfuse.ir.elementwise import COMBINES, ELEMENTWISE
+from taskfuse.ir.expr import IndexValue, Literal, Read, Reduction
+from taskfuse.ir.scalar import ZERO, Expr, ge, prove
+from taskfuse.ir.tensor import TensorView
+from taskfuse.location import caller
+from taskfuse.ops.build import broadcast_read, check_tensor, define_pointwise, described, normalize_axis, shape_error
+from taskfuse.ops.reduce import count, reduce_axes
+from taskfuse.ops.views import expand_dims
+
+
+def argmax(x: TensorView, axis: int | None = None, keepdims: bool = False) -> TensorView:
+    """The index, int64, of the first of the greatest elements along ``axis``; of all elements in row-major order if ``None``. NaN is the greatest.
+
+    Raises :class:`ShapeError` if ``axis`` is out of range, or there may be no element.
+    """
+    return _position("argmax", "maximum", x, axis, keepdims)
+
+
+def argmin(x: TensorView, axis: int | None = None, keepdims: bool = False) -> TensorView:
+    """The index of the first of the least elements; otherwise as :func:`argmax`. NaN is the least."""
+    return _position("argmin", "minimum", x, axis, keepdims)
+
+
+def _position(op: str, combine: str, x: TensorView, axis: int | None, keepdims: bool) -> TensorView:
+    check_tensor(op, x)
+    axes = tuple(range(x.ndim)) if axis is None else (normalize_axis(op, axis, x.ndim, described(x)),)
+    if not prove(ge(count(x, axes), 1), x.fusion.facts()):
+        raise shape_error(op, f"{described(x)} may have no element to choose from", "declare the extent with tf.dim(..., min=1)")
+    with x.fusion.call():
+        extreme = reduce_axes(x, axes, COMBINES[combine], x.dtype, keepdims=False)
+        found = _first(_equal(x, extreme, axes), axes)
+        return expand_dims(found, axes) if keepdims else found
+
+
+def _equal(x: TensorView, extreme: TensorView, axes: tuple[int, ...]) -> TensorView:
+    """Where ``x`` is its extreme over ``axes``: NaN, if one is."""
+    own, kept = broadcast_read(x, x.shape), Read(extreme, tuple(iteration_symbol(d) for d in range(x.ndim) if d not in axes))
+    same = define_pointwise(x.fusion, ELEMENTWISE["eq"], x.shape, (own, kept), bool_)
+    if not x.dtype.is_float:
+        return same
+    nan = define_pointwise(x.fusion, ELEMENTWISE["isnan"], x.shape, (own,), bool_)
+    reads = (broadcast_read(same, x.shape), broadcast_read(nan, x.shape))
+    return define_pointwise(x.fusion, ELEMENTWISE["logical_or"], x.shape, reads, bool_)
+
+
+def _first(chosen: TensorView, axes: tuple[int, ...]) -> TensorView:
+    """The least row-major position over ``axes`` of what is chosen."""
+    location = caller()
+    position: Expr = ZERO
+    for d in axes:
+        position = position * chosen.shape[d] + iteration_symbol(d)
+    least = COMBINES["minimum"]
+    nowhere = Literal(least.neutral(int64), int64)
+    operands = (broadcast_read(chosen, chosen.shape), IndexValue(position), nowhere)
+    if not axes:
+        return define_pointwise(chosen.fusion, ELEMENTWISE["where"], (), operands, int64)
+    root = [new_axis(e, AxisKind.REDUCTION if d in axes else AxisKind.ITERATION) for d, e in enumerate(chosen.shape)]
+    out = chosen.fusion.new_tensor(root, int64, location=location)
+    return chosen.fusion.define(Reduction(out, least, ELEMENTWISE["where"], operands, nowhere, location))

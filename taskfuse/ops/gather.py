@@ -1,0 +1,138 @@
+"""Indices held by tensors: reads at them (take, take_along_axis, gather), and their one-hot rows.
+
+A value v of an index tensor that is negative counts from the end, as in NumPy. A value outside of [-n, n), for which NumPy raises, gives 0: a
+kernel never reads outside of a tensor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from taskfuse.dtypes import DTypeLike, as_dtype, bool_, float32, uint64
+from taskfuse.ir.axes import axis as new_axis
+from taskfuse.ir.axes import iteration_symbol, value_symbol
+from taskfuse.ir.elementwise import ELEMENTWISE
+from taskfuse.ir.expr import Gather, IndexValue, Read
+from taskfuse.ir.scalar import ONE, ZERO, Expr, IntLike, le, prove
+from taskfuse.ir.tensor import TensorView
+from taskfuse.location import caller
+from taskfuse.ops.build import Shape, cast_tensor, check_tensor, common_fusion, define_pointwise, described, dtype_error, normalize_axis, shape_error, typed
+from taskfuse.ops.create import extent
+from taskfuse.ops.views import reshape
+
+
+def check_indices(op: str, indices: TensorView) -> TensorView:
+    """``indices`` if its values are integers that index. Raises :class:`DTypeError`."""
+    check_tensor(op, indices)
+    if not indices.dtype.is_integer or indices.dtype is uint64:
+        help = "select with tf.where: the shape of what a mask selects depends on data" if indices.dtype.is_bool else "cast them to int64"
+        raise dtype_error(op, f"{typed(indices)} are no indices", help)
+    return indices
+
+
+def read_shifted(tv: TensorView, shape: Shape, first: int) -> Read:
+    """The read of ``tv`` broadcast to ``shape``, whose iteration symbols begin at ``first``."""
+    lead = first + len(shape) - tv.ndim
+    return Read(tv, tuple(iteration_symbol(lead + d) if e is shape[len(shape) - tv.ndim + d] else ZERO for d, e in enumerate(tv.shape)))
+
+
+def define_gather(x: TensorView, shape: Sequence[Expr], index: Sequence[Expr], values: Sequence[tuple[Read, Expr]]) -> TensorView:
+    """The elements of ``x`` at ``index``, over the iteration symbols of ``shape`` and ``v0, v1, ...``: the values and what each counts in."""
+    location = caller()
+    out = x.fusion.new_tensor([new_axis(e) for e in shape], x.dtype, location=location)
+    operands = (Read(x, tuple(index)), *(read for read, _ in values))
+    return x.fusion.define(Gather(out, operands, tuple(extent for _, extent in values), location))
+
+
+def take(x: TensorView, indices: TensorView, axis: int | None = None) -> TensorView:
+    """The elements of ``x`` along ``axis`` (of all its elements in row-major order if ``None``) at ``indices``, as ``np.take``.
+
+    The result has the dimensions of ``indices`` in the place of ``axis``: an embedding is ``take(table, tokens, 0)``. Negative indices count from
+    the end; one that is outside of the extent n, less than -n or at least n, gives 0.
+
+    Args:
+        x: the table.
+        indices: integers (not uint64).
+        axis: the dimension of ``x``.
+
+    Raises:
+        ShapeError: if ``axis`` is out of range.
+        DTypeError: if ``indices`` is no tensor of integers.
+    """
+    check_tensor("take", x)
+    check_indices("take", indices)
+    fusion = common_fusion("take", (x, indices))
+    with fusion.call():
+        table = reshape(x, [-1]) if axis is None else x
+        place = 0 if axis is None else normalize_axis("take", axis, x.ndim, described(x))
+        shape = (*table.shape[:place], *indices.shape, *table.shape[place + 1 :])
+        behind = place + indices.ndim
+        index = [*map(iteration_symbol, range(place)), value_symbol(0), *map(iteration_symbol, range(behind, len(shape)))]
+        return define_gather(table, shape, index, [(read_shifted(indices, indices.shape, place), table.shape[place])])
+
+
+def take_along_axis(x: TensorView, indices: TensorView, axis: int = -1) -> TensorView:
+    """``x`` at ``indices`` along ``axis``, each at its own place in the other dimensions, as ``np.take_along_axis``: for what ``argmax`` gives.
+
+    The other dimensions broadcast. Indices as in :func:`take`.
+
+    Raises:
+        ShapeError: if the numbers of dimensions differ, ``axis`` is out of range, or the other dimensions do not broadcast.
+        DTypeError: if ``indices`` is no tensor of integers.
+    """
+    op = "take_along_axis"
+    place = _check_along(op, x, indices, axis)
+    shape = list(indices.shape)
+    for d, (a, b) in enumerate(zip(x.shape, indices.shape, strict=True)):
+        if d != place and a is not b:
+            if a is not ONE and b is not ONE:
+                raise shape_error(
+                    op, f"dimension {d} is {a} in {described(x)} but {b} in {described(indices)}", "extents must be the same expression, or the constant 1"
+                )
+            shape[d] = a if b is ONE else b
+    index = [iteration_symbol(d) if e is shape[d] else ZERO for d, e in enumerate(x.shape)]
+    index[place] = value_symbol(0)
+    return define_gather(x, shape, index, [(read_shifted(indices, tuple(shape), 0), x.shape[place])])
+
+
+def gather(x: TensorView, dim: int, indices: TensorView) -> TensorView:
+    """``x`` at ``indices`` along ``dim``, each at its own place in the other dimensions, as ``torch.gather``.
+
+    The result has the shape of ``indices``, which may be smaller than ``x`` in the other dimensions. Indices as in :func:`take`.
+
+    Raises:
+        ShapeError: if the numbers of dimensions differ, ``dim`` is out of range, or ``indices`` is not provably within ``x`` in another dimension.
+        DTypeError: if ``indices`` is no tensor of integers.
+    """
+    place = _check_along("gather", x, indices, dim)
+    facts = common_fusion("gather", (x, indices)).facts()
+    for d, (a, b) in enumerate(zip(x.shape, indices.shape, strict=True)):
+        if d != place and not prove(le(b, a), facts):
+            raise shape_error("gather", f"dimension {d} of {described(indices)} is not provably within that of {described(x)}", "slice the indices")
+    index = [value_symbol(0) if d == place else iteration_symbol(d) for d in range(x.ndim)]
+    return define_gather(x, indices.shape, index, [(read_shifted(indices, indices.shape, 0), x.shape[place])])
+
+
+def one_hot(indices: TensorView, count: IntLike | str, dtype: DTypeLike = float32) -> TensorView:
+    """Rows of zeros with a one at each index: ``[..., count]``, as ``torch.nn.functional.one_hot``. Indices outside of [0, count) have no one.
+
+    Raises:
+        ShapeError: if ``count`` is no extent.
+        DTypeError: if ``indices`` is no tensor of integers.
+    """
+    check_indices("one_hot", indices)
+    fusion = indices.fusion
+    shape = (*indices.shape, extent("one_hot", fusion, count))
+    operands = (Read(indices, tuple(map(iteration_symbol, range(indices.ndim)))), IndexValue(iteration_symbol(indices.ndim)))
+    with fusion.call():
+        return cast_tensor(define_pointwise(fusion, ELEMENTWISE["eq"], shape, operands, bool_), as_dtype(dtype))
+
+
+def _check_along(op: str, x: TensorView, indices: TensorView, axis: int) -> int:
+    check_tensor(op, x)
+    check_indices(op, indices)
+    common_fusion(op, (x, indices))
+    place = normalize_axis(op, axis, x.ndim, described(x))
+    if indices.ndim != x.ndim:
+        raise shape_error(op, f"{described(indices)} has not as many dimensions as {described(x)}", "reshape the indices, or use tf.take")
+    return place

@@ -1,0 +1,39 @@
+"""Ops that are not there."""
+
+import pytest
+
+import taskfuse as tf
+from taskfuse.errors import UnsupportedError
+from taskfuse.ops.missing import MISSING
+
+
+@pytest.mark.parametrize("op", MISSING, ids=lambda op: op.__name__)
+def test_a_call_says_what_to_do_instead(op: object) -> None:
+    name = getattr(op, "__name__", "")
+    assert getattr(tf, name) is op
+    with pytest.raises(UnsupportedError) as caught:
+        getattr(tf, name)(1, dim=2)
+    error = caught.value
+    assert error.message.startswith(f"tf.{name} is not supported: ")
+    assert error.help
+    assert error.location is not None
+    assert error.location.file == __file__
+
+
+def test_texts() -> None:
+    with pytest.raises(UnsupportedError) as caught:
+        tf.scatter()
+    assert caught.value.message == "tf.scatter is not supported: which element it writes depends on data, so that threads may write the same one"
+    assert caught.value.help == "read with tf.take at the inverse indices; or call the framework behind the kernel"
+    with pytest.raises(UnsupportedError) as caught:
+        tf.sort()
+    assert caught.value.message == "tf.sort is not supported: elements would move between all threads in an order that depends on data"
+    assert caught.value.help == "call the framework before the kernel"
+    with pytest.raises(UnsupportedError) as caught:
+        tf.rand(4)
+    assert caught.value.message == "tf.rand is not supported: a kernel is a function of its arguments and has no state of its own"
+    assert caught.value.help == "make the numbers with the framework, and pass them as an input"
+    with pytest.raises(UnsupportedError) as caught:
+        tf.nonzero()
+    assert caught.value.message == "tf.nonzero is not supported: the shape of its result depends on data"
+    assert caught.value.help == "keep the mask, and choose with tf.where"

@@ -1,0 +1,73 @@
+"""Running totals against NumPy."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import taskfuse.ops as tf
+from taskfuse.dtypes import as_dtype
+from taskfuse.ir.expr import Scan
+from taskfuse.ir.fusion import Fusion
+from taskfuse.ir.values import RING
+from tests.ops.reference import evaluated, message, numbers, symbolic
+
+OPS: dict[str, Callable[..., Any]] = {"cumsum": np.cumsum, "cumprod": np.cumprod, "cummax": np.maximum.accumulate, "cummin": np.minimum.accumulate}
+
+
+@pytest.mark.parametrize("op", OPS)
+@pytest.mark.parametrize("dtype", ["float64", "int8", "uint16", "int64", "bool"])
+def test_like_numpy(op: str, dtype: str) -> None:
+    x = numbers((3, 4, 5), dtype)
+    for axis in (0, 1, -1):
+        expected = OPS[op](x, axis=axis)
+        for shape in (x.shape, symbolic(x, "N")):
+            found = evaluated(lambda a, axis=axis: getattr(tf, op)(a, axis), x, shapes=[shape])
+            assert found.dtype == (x.dtype if op in ("cummax", "cummin") else expected.dtype)
+            np.testing.assert_allclose(found, expected)
+    np.testing.assert_allclose(evaluated(getattr(tf, op), x), OPS[op](x.reshape(-1)))
+
+
+@pytest.mark.parametrize("shape", [(0,), (1,), (0, 3), (3, 0), (1, 1)])
+def test_empty_and_single(shape: tuple[int, ...]) -> None:
+    x = numbers(shape, "float32")
+    assert (evaluated(lambda a: tf.cumsum(a, 0), x) == np.cumsum(x, 0)).all()
+
+
+def test_small_floats_are_accumulated_in_float32() -> None:
+    x = np.full(4096, 0.25, np.float16)
+    found = evaluated(lambda a: tf.cumsum(a, 0), x)
+    assert found.dtype == np.float16
+    assert found[-1] == 1024
+    assert evaluated(lambda a: tf.cumsum(a, 0, dtype="float64"), x).dtype == np.float64
+
+
+def test_nan_stays() -> None:
+    x = np.array([1, 3, np.nan, 5], np.float32)
+    np.testing.assert_array_equal(evaluated(lambda a: tf.cummax(a, 0), x), [1, 3, np.nan, np.nan])
+    np.testing.assert_array_equal(evaluated(lambda a: tf.cummin(a, 0), x), [1, 1, np.nan, np.nan])
+
+
+def test_in_the_ring() -> None:
+    x = numbers((6,), "float32")
+    words = RING.encode(x, as_dtype("float32"))
+    with np.errstate(over="ignore"):
+        assert (evaluated(lambda a: tf.cumprod(a, 0), x, values=RING) == np.cumprod(words)).all()
+
+
+def test_one_expression() -> None:
+    with Fusion("f") as fusion:
+        total = tf.cumsum(tf.define_tensor(["M", "N"]), -1)
+    assert isinstance(total.definition, Scan)
+    assert len(fusion.exprs()) == 1
+    assert "scan add of tv0 along i1" in str(fusion)
+
+
+@pytest.mark.parametrize("op", OPS)
+def test_errors(op: str) -> None:
+    with Fusion("f"):
+        x = tf.define_tensor(["M", "N"])
+        wrong: Any = 3
+        assert message(lambda: getattr(tf, op)(x, 2)) == f"{op}: axis 2 is out of range for tv0 [M, N]\nhelp: use an axis in [-2, 1]"
+        assert message(lambda: getattr(tf, op)(wrong)) == f"{op}: takes a tensor, not int\nhelp: make constants with tf.full, inputs with tf.define_tensor"
