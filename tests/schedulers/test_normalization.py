@@ -44,7 +44,7 @@ def test_axes_on_both_sides_of_the_kept_one_are_reduced(config: RowConfig) -> No
     check(fusion, config)
 
 
-@settings(max_examples=14, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(
     st.sampled_from(NORMS),
     st.sampled_from([tf.float32, tf.bfloat16, tf.float16]),
