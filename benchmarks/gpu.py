@@ -54,6 +54,7 @@ PARTS = {
     "horizontal": Part(["benchmarks/horizontal.py", "--host"], 150, stores=True),
     "examples_gpu": Part(["benchmarks/examples_gpu.py"], 90, stores=True),
     "matmul": Part(["benchmarks/matmul.py", "--seconds", "300"], 330, stores=True),
+    "norms": Part(["benchmarks/norms.py"], 150, stores=True),
     "ulp": Part(["benchmarks/ulp.py"], 150, stores=True),
 }
 DEFAULT = tuple(name for name in PARTS if name not in ("first", "ulp"))

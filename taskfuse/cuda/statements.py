@@ -548,7 +548,7 @@ class Statements:
 
     def _launch_registers(self) -> int:
         threads = self._threads()
-        return launch_registers(threads.value if isinstance(threads, Const) else MAX_THREADS)
+        return launch_registers((threads.value if isinstance(threads, Const) else MAX_THREADS) * self.kernel.residents)
 
     def _grid_barrier(self, stmt: Barrier, scope: Scope) -> None:
         assert stmt.counter is not None

@@ -49,11 +49,18 @@ class Dim:
         return f"tf.dim({', '.join([repr(self.name), *(f'{name}={value}' for name, (value, usual) in facts.items() if value != usual)])})"
 
 
+MAX_RESIDENT = 32
+"""Blocks that a multiprocessor holds at most (CUDA C++ Programming Guide, "Technical Specifications per Compute Capability")."""
+
+
 class Fusion:
     """A graph of tensors. Use it as a context manager to make inputs and constants in it.
 
     Args:
         name: name of the fusion and of its kernel.
+
+    Attributes:
+        residents: see :meth:`resident_blocks`.
     """
 
     def __init__(self, name: str = "fusion") -> None:
@@ -62,6 +69,7 @@ class Fusion:
         self.outputs: list[TensorView] = []
         self.scalars: list[Scalar] = []
         self.dims: dict[str, Dim] = {}
+        self.residents = 1
         self.tasks = TaskTree(self)
         self._tensors: dict[str, TensorView] = {}
         self._definitions: dict[TensorView, MathExpr] = {}
@@ -314,6 +322,17 @@ class Fusion:
     def check(self) -> None:
         """Check the laws of tasks and groups. Raises :class:`TaskError`."""
         self.tasks.check()
+
+    def resident_blocks(self, count: int) -> None:
+        """Let a thread have so few registers that a multiprocessor holds ``count`` blocks at once, as far as they decide that.
+
+        More blocks hide more of each other's waits, as where blocks load, then meet in barriers. What does not fit those registers spills.
+        Raises :class:`FusionError` unless ``count`` is 1 to 32.
+        """
+        if not 1 <= count <= MAX_RESIDENT:
+            reason, help = f"{count} resident blocks of a multiprocessor", f"use 1 to {MAX_RESIDENT}"
+            raise FusionError(fusion=self.name, reason=reason, help=help, location=caller())
+        self.residents = count
 
     def inline_most(self, tensors: Sequence[TensorView] | None = None) -> None:
         """Inline every tensor (or the given ones) as deep as is legal."""

@@ -4,7 +4,7 @@ Every call checks the schedule that it would make before it changes anything, an
 """
 
 from taskfuse.ir.tensor import bind_scheduling
-from taskfuse.schedule import atoms, caching, fragments, inlining, memory, propagate, recompute, rfactor, scatter, transforms
+from taskfuse.schedule import atoms, caching, duplicate, fragments, inlining, memory, propagate, recompute, rfactor, scatter, transforms
 from taskfuse.schedule import parallelize as binding
 
 
@@ -21,6 +21,7 @@ class _Calls:
     inline_most = staticmethod(inlining.inline_most)
     cache_after = staticmethod(caching.cache_after)
     cache_before = staticmethod(caching.cache_before)
+    duplicate = staticmethod(duplicate.duplicate)
     rfactor = staticmethod(rfactor.rfactor)
     recompute = staticmethod(recompute.recompute)
     scatter = staticmethod(scatter.scatter)

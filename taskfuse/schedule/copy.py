@@ -45,6 +45,7 @@ def copy_fusion(fusion: Fusion) -> tuple[Fusion, dict[TensorView, TensorView]]:
     """
     new = Fusion(fusion.name)
     new.dims.update(fusion.dims)
+    new.residents = fusion.residents
     return new, embed(fusion, new, Renaming()).tensors
 
 

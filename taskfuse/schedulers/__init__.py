@@ -6,8 +6,12 @@ from taskfuse.schedulers.cat import CatConfig, Form, cat
 from taskfuse.schedulers.config import MatmulConfig, MatmulKind
 from taskfuse.schedulers.fallback import FallbackConfig, fallback
 from taskfuse.schedulers.matmul import MatmulSchedule, matmul
+from taskfuse.schedulers.normalization import normalization
+from taskfuse.schedulers.phases import Keep
 from taskfuse.schedulers.pointwise import PointwiseConfig, pointwise
 from taskfuse.schedulers.propose import partition
+from taskfuse.schedulers.reduction import RowSchedule, reduction
+from taskfuse.schedulers.rows import RowConfig
 from taskfuse.schedulers.transpose import TransposeConfig, transpose
 from taskfuse.schedulers.tuning import Trial, Tuned, tune
 
@@ -17,10 +21,13 @@ __all__ = [
     "CatConfig",
     "FallbackConfig",
     "Form",
+    "Keep",
     "MatmulConfig",
     "MatmulKind",
     "MatmulSchedule",
     "PointwiseConfig",
+    "RowConfig",
+    "RowSchedule",
     "TransposeConfig",
     "Trial",
     "Tuned",
@@ -28,7 +35,9 @@ __all__ = [
     "cat",
     "fallback",
     "matmul",
+    "normalization",
     "pointwise",
+    "reduction",
     "transpose",
     "tune",
 ]

@@ -12,7 +12,9 @@ from taskfuse.location import caller
 from taskfuse.schedulers.cat import cat
 from taskfuse.schedulers.fallback import fallback
 from taskfuse.schedulers.matmul import matmul
+from taskfuse.schedulers.normalization import normalization
 from taskfuse.schedulers.pointwise import pointwise
+from taskfuse.schedulers.reduction import reduction
 from taskfuse.schedulers.schedule import Candidate, Schedule, Sizes
 from taskfuse.schedulers.transpose import transpose
 
@@ -25,7 +27,7 @@ class Scheduler(Protocol):
     def __call__(self, fusion: Fusion, *, sizes: Mapping[str, int] | None = None) -> Schedule: ...
 
 
-SCHEDULERS: Final[tuple[Scheduler, ...]] = (matmul, cat, transpose, pointwise, fallback)
+SCHEDULERS: Final[tuple[Scheduler, ...]] = (matmul, reduction, normalization, cat, transpose, pointwise, fallback)
 """Those that know most of a fusion first; the last takes what the others refuse."""
 
 

@@ -77,11 +77,24 @@ class Script:
         self._write(f"{tensors[0].name}, = {call}" if len(tensors) == 1 else f"{', '.join(new.name for new in tensors)} = {call}")
         return tensors
 
+    def duplicate(self, tv: TensorView, readers: Sequence[TensorView]) -> TensorView:
+        """:meth:`TensorView.duplicate`."""
+        call = f"{self.on(tv).name}.duplicate({self.spell(list(readers))})"
+        made = tv.duplicate(readers)
+        self._known[made.name] = made
+        self._write(f"{made.name} = {call}")
+        return made
+
     def inline_most(self, tensors: Sequence[TensorView]) -> None:
         """:meth:`Fusion.inline_most`."""
         text = f"fusion.inline_most({self.spell(list(tensors))})"
         self.fusion.inline_most(tensors)
         self._write(text)
+
+    def resident_blocks(self, count: int) -> None:
+        """:meth:`Fusion.resident_blocks`."""
+        self.fusion.resident_blocks(count)
+        self._write(f"fusion.resident_blocks({count})")
 
     def parallelize_like(self, ref: TensorView, targets: Sequence[TensorView]) -> None:
         """:func:`taskfuse.parallelize_like`."""
