@@ -19,8 +19,8 @@ CORPUS := $(filter-out %/gemm.kir %/gemm_bias.kir %/fb_triton_1278.fixed.kir %/n
 help: ## list these targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1#\2/p' $(MAKEFILE_LIST) | while IFS='#' read -r name text; do printf '%-22s %s\n' "$$name" "$$text"; done
 
-demo: $(VENV)/.core ## run the founding example: its loop nest, its simulation, the difference from NumPy
-	@$(PY) examples/founding.py
+demo: $(VENV)/.core ## run the founding example: its loop nest, its simulation, the difference from NumPy; pictures in build/
+	@$(PY) examples/founding.py build
 
 test: lint types ## lint, type check, then all tests (JOBS=2, PYTEST_ARGS=)
 	$(PY) -m pytest -n $(JOBS) --dist worksteal $(PYTEST_ARGS)

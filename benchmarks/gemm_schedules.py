@@ -1,4 +1,4 @@
-"""The schedules of ``examples/gemm*.py`` beside torch (cuBLAS): cooperative, ping-pong, clusters of two blocks, and 8-bit floats.
+"""The schedules of ``examples/gemm*.py`` beside torch (cuBLAS): cooperative, ping-pong, clusters of two blocks, one role, and 8-bit floats.
 
 ``python benchmarks/gemm_schedules.py [--write]``. Times as in ``matmul.py``; outputs are poisoned with NaN, then compared with a float32 product.
 """
@@ -12,7 +12,7 @@ import torch
 from reporting import in_turn, parser, publish
 
 import taskfuse as tf
-from examples import gemm, gemm_cluster, gemm_pingpong
+from examples import gemm, gemm_cluster, gemm_multistage, gemm_pingpong
 
 SIZES = ((8192, 8192, 8192), (4096, 4096, 4096), (4096, 4096, 1024), (2048, 2048, 2048), (4096, 7168, 2048))
 SCHEDULES: dict[str, Callable[[], tf.Fusion]] = {
@@ -20,6 +20,7 @@ SCHEDULES: dict[str, Callable[[], tf.Fusion]] = {
     "ping-pong, nothing in flight": lambda: gemm_pingpong.build(stages=5, blocks=132, late=0),
     "cluster 2, 128x256, 4 stages": lambda: gemm_cluster.build(tile_n=256, stages=4, clusters=66),
     "cluster 2, 128x128, 5 stages": lambda: gemm_cluster.build(tile_n=128, stages=5, clusters=66),
+    **{f"one role, mma.sync, {s} stages, {r} in registers": lambda s=s, r=r: gemm_multistage.build(s, r) for s, r in ((1, 1), (2, 1), (3, 1), (3, 2), (4, 2))},
 }
 FP8_SIZES = ((4096, 4096, 2048), (4096, 4096, 4096))
 
@@ -57,7 +58,7 @@ def main() -> None:
     """Measure, print and, if asked, store."""
     options = parser(__doc__).parse_args()
     torch.backends.cuda.matmul.allow_tf32 = False
-    lines = ["a @ b.T, bf16, beside torch.mm; ratio: theirs / ours", f"  {'m n k':18} {'schedule':30} {'ours us':>9} {'mm us':>9} {'ratio':>6} {'error':>8}"]
+    lines = ["a @ b.T, bf16, beside torch.mm; ratio: theirs / ours", f"  {'m n k':18} {'schedule':42} {'ours us':>9} {'mm us':>9} {'ratio':>6} {'error':>8}"]
     for m, n, k in SIZES:
         a, b = (torch.randn(rows, k, device="cuda", dtype=torch.bfloat16) for rows in (m, n))
         theirs = torch.empty(m, n, device="cuda", dtype=torch.bfloat16)
@@ -66,7 +67,7 @@ def main() -> None:
             run(a, b, out=out)
             error = check(name, out, a, b, None)
             ours, mm = in_turn([lambda run=run, out=out, a=a, b=b: run(a, b, out=out), lambda a=a, b=b, out=theirs: torch.mm(a, b.T, out=out)])
-            lines.append(f"  {f'{m} {n} {k}':18} {name:30} {ours:9.2f} {mm:9.2f} {mm / ours:6.3f} {error:8.1e}")
+            lines.append(f"  {f'{m} {n} {k}':18} {name:42} {ours:9.2f} {mm:9.2f} {mm / ours:6.3f} {error:8.1e}")
     lines += ["relu(a @ b.T + bias) of e4m3, beside torch._scaled_mm (no bias, no relu), with and without its fast accumulation"]
     lines += [eight_bits(m, n, k, tile_n, stages) for m, n, k in FP8_SIZES for tile_n, stages in ((128, 6), (256, 4))]
     publish("gemm_schedules", lines, options)

@@ -51,8 +51,10 @@ PARTS = {
     "sanitizer": Part(["tests/gpu/sanitizer.py", "--jobs", "12"], 180),
     "launch": Part(["benchmarks/launch.py"], 60, stores=True),
     "first_call": Part(["benchmarks/first_call.py"], 150, stores=True),
+    "horizontal": Part(["benchmarks/horizontal.py", "--host"], 150, stores=True),
     "examples_gpu": Part(["benchmarks/examples_gpu.py"], 90, stores=True),
     "matmul": Part(["benchmarks/matmul.py", "--seconds", "300"], 330, stores=True),
+    "norms": Part(["benchmarks/norms.py"], 150, stores=True),
     "ulp": Part(["benchmarks/ulp.py"], 150, stores=True),
 }
 DEFAULT = tuple(name for name in PARTS if name not in ("first", "ulp"))

@@ -3,6 +3,9 @@
 Four tasks form a horizontal group on TIDy; that group and the concatenation form a vertical group on TIDz, joined by a circular buffer.
 """
 
+import sys
+from pathlib import Path
+
 import numpy as np
 
 import taskfuse as tf
@@ -44,8 +47,8 @@ def build(blocks: int | None = None, stages: int = 1) -> tf.Fusion:
     return fusion
 
 
-def main() -> None:
-    """Print the loop nest, simulate it on random input, and print the difference from NumPy."""
+def main(folder: str | None = None) -> None:
+    """Print the loop nest, simulate it on random input, and print the difference from NumPy; draw the fusion and a run of it into ``folder``."""
     fusion = build()
     kernel = tf.lower(fusion)
     print(kernel)
@@ -56,7 +59,13 @@ def main() -> None:
         (out,) = kernel.simulate(x, seed=seed)
         worst = max(worst, float(np.max(np.abs(out - ref) / np.spacing(np.abs(ref)))))
     print(f"simulated {x.shape} under 8 interleavings: largest difference from NumPy {worst:g} ulp")
+    if folder is not None:
+        pictures = Path(folder)
+        pictures.mkdir(parents=True, exist_ok=True)
+        fusion.draw(pictures / "fusion.svg")
+        tf.lower(build(blocks=2, stages=2)).timeline(x).draw(pictures / "timeline.svg")
+        print(f"drawn: {pictures / 'fusion.svg'}, and a persistent form of it over time: {pictures / 'timeline.svg'}")
 
 
 if __name__ == "__main__":
-    main()
+    main(*sys.argv[1:])

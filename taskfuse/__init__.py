@@ -5,6 +5,7 @@ kernel whose members run side by side, and :func:`compile` a function on arrays.
 """
 
 from taskfuse import errors, schedulers, tiles
+from taskfuse.compiling import compile
 from taskfuse.dtypes import (
     DType,
     bfloat16,
@@ -23,7 +24,7 @@ from taskfuse.dtypes import (
     uint32,
     uint64,
 )
-from taskfuse.executable import Executable, compile
+from taskfuse.executable import Executable
 from taskfuse.ir import atoms, readers, scalar
 from taskfuse.ir.fusion import Dim, Fusion
 from taskfuse.ir.parser import parse_fusion
@@ -177,7 +178,9 @@ from taskfuse.ops import (
 from taskfuse.schedule import layouts
 from taskfuse.schedule.allocation import AllocationBuilder, allocation
 from taskfuse.schedule.copy import copy_fusion
+from taskfuse.schedule.cut import Cut, cut
 from taskfuse.schedule.propagate import parallelize_like
+from taskfuse.schedulers.horizontal import horizontal, horizontal_gain
 from taskfuse.sim import Scheduler
 from taskfuse.version import VERSION
 
@@ -188,6 +191,7 @@ __all__ = [
     "RING",
     "AllocationBuilder",
     "CatForm",
+    "Cut",
     "DType",
     "Dim",
     "Executable",
@@ -242,6 +246,7 @@ __all__ = [
     "cummin",
     "cumprod",
     "cumsum",
+    "cut",
     "define_scalar",
     "define_tensor",
     "dim",
@@ -275,6 +280,8 @@ __all__ = [
     "gelu",
     "gelu_tanh",
     "gt",
+    "horizontal",
+    "horizontal_gain",
     "hypot",
     "index_add",
     "int8",

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from taskfuse.cuda.nvrtc import Binary
     from taskfuse.cuda.signature import Source
     from taskfuse.proving import Proof
+    from taskfuse.schedulers.schedule import Schedule
 
 BACKENDS: Final[tuple[Backend, ...]] = get_args(Backend)
 
@@ -31,17 +32,27 @@ class Executable:
     """A compiled kernel: a function on arrays. It can be called from several threads at once, and pickled.
 
     Attributes:
-        kernel: the kernel.
         backend: ``"auto"``, ``"cuda"`` or ``"sim"``.
+        schedule: the automatic schedule: its ``code`` and ``explain()``; ``None`` if the caller scheduled the fusion.
 
     Raises:
-        ProofError: see :func:`compile`.
+        ProofError: see :func:`taskfuse.compile`.
     """
 
-    __slots__ = ("_arch", "_debug", "_fast_math", "_launcher", "_proof", "_unsafe", "backend", "kernel")
+    __slots__ = ("_arch", "_debug", "_fast_math", "_kernel", "_launcher", "_proof", "_unsafe", "backend", "schedule")
 
-    def __init__(self, kernel: Kernel, backend: Backend, arch: str | None = None, fast_math: bool = False, debug: bool = False, unsafe: bool = False) -> None:
-        self.kernel = kernel
+    def __init__(
+        self,
+        kernel: Kernel,
+        backend: Backend,
+        arch: str | None = None,
+        fast_math: bool = False,
+        debug: bool = False,
+        unsafe: bool = False,
+        schedule: Schedule | None = None,
+    ) -> None:
+        self._kernel = kernel
+        self.schedule = schedule
         self.backend: Backend = backend
         self._arch = arch
         self._fast_math = fast_math
@@ -59,9 +70,24 @@ class Executable:
         return Proof(self.kernel, settings)
 
     @property
+    def kernel(self) -> Kernel:
+        """The kernel. Raises :class:`LaunchError` if there are several."""
+        return self._kernel
+
+    @property
+    def kernels(self) -> tuple[Kernel, ...]:
+        """The kernels of a call, in the order in which they run."""
+        return (self.kernel,)
+
+    @property
     def certificate(self) -> Certificate:
         """What was proved of the kernel for all extents, and what was not; made when it is asked for."""
         return self.kernel.verify() if self._proof is None else self._proof.certificate
+
+    @property
+    def certificates(self) -> tuple[Certificate, ...]:
+        """What was proved of each of ``kernels``."""
+        return (self.certificate,)
 
     def __call__(self, *args: Any, out: Any = None, stream: Any = None, seed: int = 0) -> tuple[Any, ...]:
         """Run it.
@@ -156,13 +182,13 @@ class Executable:
         dump("sass", source.name, lambda: sass(binary.code), options)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Executable, (self.kernel, self.backend, self._arch, self._fast_math, self._debug, self._unsafe)
+        return Executable, (self.kernel, self.backend, self._arch, self._fast_math, self._debug, self._unsafe, self.schedule)
 
     def __repr__(self) -> str:
         return f"Executable({self.kernel.name!r}, backend={self.backend!r})"
 
 
-def compile(
+def one_kernel(
     fusion: Fusion | Kernel,
     backend: Backend = "auto",
     *,
@@ -171,29 +197,9 @@ def compile(
     debug: bool = False,
     unsafe: bool = False,
     options: LoweringOptions | None = None,
+    schedule: Schedule | None = None,
 ) -> Executable:
-    """Lower ``fusion``, prove its kernel, and return a function on arrays. CUDA is loaded, and machine code made, by the first call that needs them.
-
-    The kernel is proved free of deadlock and race for all extents (docs/proof.md). Where that argument has a gap, and no counterexample is found, it
-    is proved for the extents of each call.
-
-    Args:
-        fusion: what to run, or its kernel; it is not changed.
-        backend: ``"auto"``: arrays on a GPU run there, NumPy arrays in the simulator (``TASKFUSE_BACKEND`` may say otherwise); ``"cuda"``: on the
-            GPU; ``"sim"``: in the simulator.
-        arch: target of the machine code, such as ``"sm_90a"``; by default that of the GPU.
-        fast_math: approximate division, square root and functions; subnormals become zero.
-        debug: bound every wait and report it by :class:`HangError` if it takes too long; a call then waits for its kernel.
-        unsafe: take the kernel as it is, without a proof.
-        options: how to lower.
-
-    Raises:
-        ProofError: the kernel may deadlock or race; the notes are a counterexample, or say what is outside the model.
-        UnsupportedError: a backend that does not exist.
-        LoweringError: see :func:`lower`.
-        VerifyError: a kernel that breaks a rule of kernel IR.
-        OptionError: an environment variable of taskfuse that it does not know.
-    """
+    """:func:`taskfuse.compile` of a kernel, or of a fusion as it is scheduled. ``schedule``: what scheduled it."""
     if backend not in BACKENDS:
         help = f"use one of {', '.join(BACKENDS)}"
         raise UnsupportedError(what=f"backend '{backend}'", reason="there is no such backend", help=help, location=caller())
@@ -205,4 +211,4 @@ def compile(
         dump("fusion", fusion.name, lambda: str(fusion), settings)
         kernel = lower(fusion, options or LoweringOptions())
     dump("kernel", kernel.name, lambda: str(kernel), settings)
-    return Executable(kernel, settings.backend if backend == "auto" else backend, arch, fast_math, debug, unsafe)
+    return Executable(kernel, settings.backend if backend == "auto" else backend, arch, fast_math, debug, unsafe, schedule)

@@ -1,13 +1,24 @@
-"""Draws the pictures of docs/pipeline.md: ``python docs/pictures/draw.py`` writes the SVG files beside it.
+"""Draws the pictures of the documentation: ``python docs/pictures/draw.py`` writes the SVG files beside it.
 
-The times in them come from the rules of a ring (a fill waits until its slot is empty, a use until it is full), with given durations.
+The times in those of docs/pipeline.md come from the rules of a ring (a fill waits until its slot is empty, a use until it is full), with given
+durations. The others are what taskfuse itself draws, of the examples.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+
+import numpy as np
+
+import taskfuse as tf
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "examples"))
+import founding
+import pipeline
 
 UNIT = 26  # width of one step of time
 ROW = 30
@@ -216,7 +227,26 @@ def turns_release(uses: Sequence[tuple[int, int]], n: int) -> int:
     return uses[n][1] if n >= 0 else 0
 
 
-PICTURES = {"ring": anatomy, "phases": cycle, "lag": trailing, "turns": turns}
+def drawn(draw: Callable[[Path], None]) -> str:
+    """What a method that writes a file draws."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "x.svg"
+        draw(path)
+        return path.read_text(encoding="utf-8")
+
+
+def fusion() -> str:
+    """The founding example."""
+    return drawn(founding.build().draw)
+
+
+def timeline() -> str:
+    """Three roles of examples/pipeline.py."""
+    x, scale = np.ones((1, 200), np.float32), np.ones(200, np.float32)
+    return drawn(tf.lower(pipeline.build(stages=2)).timeline(x, scale).draw)
+
+
+PICTURES: dict[str, Callable[[], object]] = {"ring": anatomy, "phases": cycle, "lag": trailing, "turns": turns, "fusion": fusion, "timeline": timeline}
 """The pictures, by the names of their files."""
 
 

@@ -21,6 +21,7 @@ from taskfuse.ir.scalar import (
     Const,
     Expr,
     Max,
+    Min,
     Mod,
     const,
     evaluate,
@@ -371,7 +372,9 @@ def bounds_of(
     lo, hi = [e for e in lo if usable(e)], [e for e in hi if usable(e)]
     if not lo or not hi:
         return None
-    return maximum(*lo), minimum(*hi) - 1
+    low, high = maximum(*lo), minimum(*hi)
+    # of [max(0, B), min(B + 2, G)) the width is seen only where the bounds that say nothing are left out
+    return simplify(low, context.facts) if isinstance(low, Max) else low, (simplify(high, context.facts) if isinstance(high, Min) else high) - 1
 
 
 def _limits(name: str, context: Context) -> tuple[list[Expr], list[Expr]]:

@@ -74,7 +74,12 @@ def parser() -> argparse.ArgumentParser:
     simulate.add_argument("--scheduler", choices=[s.value for s in Scheduler], help="who runs when (default: the seed picks it)")
     other = simulate.add_mutually_exclusive_group()
     other.add_argument("--explore", action="store_true", help="run under every schedule, and print one that fails if there is one")
-    other.add_argument("--timeline", type=Path, metavar="PATH", help="print who did what when, and write it to PATH for Perfetto or chrome://tracing")
+    other.add_argument(
+        "--timeline",
+        type=Path,
+        metavar="PATH",
+        help="print who did what when, and write it to PATH: a picture (.svg), or a trace for Perfetto or chrome://tracing",
+    )
     simulate.set_defaults(command=_simulate)
 
     proof = commands.add_parser(
@@ -174,7 +179,10 @@ def _simulate(options: argparse.Namespace) -> None:
 def _timeline(timeline: Timeline, path: Path) -> None:
     """Print and write a timeline. Raises :class:`TaskfuseError`, whose message shows it, if the run ended with an error."""
     try:
-        timeline.save(path)
+        if path.suffix == ".svg":
+            timeline.draw(path)
+        else:
+            timeline.save(path)
     except OSError as error:
         raise TaskfuseError(message=f"cannot write {path}: {error.strerror}") from None
     if timeline.error is not None:

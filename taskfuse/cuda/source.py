@@ -227,7 +227,7 @@ class _Emitter:
         x, y, z = self.kernel.block
         threads = x * y * z
         most = threads.value if isinstance(threads, Const) else min(self.ranges.of(threads)[1], MAX_THREADS)
-        bounds = f"{max(most, 1)}, 1"  # without the 1 ptxas may spill to let more blocks onto a multiprocessor
+        bounds = f"{max(most, 1)}, {self.kernel.residents}"  # without a number ptxas may spill to let more blocks onto a multiprocessor
         grid, block = (f"({', '.join(map(str, d))})" for d in (self.kernel.grid, self.kernel.block))
         lines = [h.text for h in helpers]
         lines.append(f"// grid {grid}, block {block}")

@@ -11,6 +11,7 @@ from taskfuse.cuda import matrices, semaphores
 from taskfuse.cuda.c_types import c_type, literal
 from taskfuse.cuda.conversions import convert
 from taskfuse.cuda.debug import WaitPoint
+from taskfuse.cuda.dispatch import Cut, halved
 from taskfuse.cuda.expressions import Indices, Level, Text
 from taskfuse.cuda.factors import covered
 from taskfuse.cuda.functions import call, result_dtype
@@ -23,7 +24,7 @@ from taskfuse.cuda.variant import Form
 from taskfuse.dtypes import DType, bool_, int64
 from taskfuse.errors import UnsupportedError
 from taskfuse.ir.elementwise import DTypeRule
-from taskfuse.ir.scalar import ONE, TRUE, ZERO, And, Compare, CompareOp, Const, Expr, Facts, FloorDiv, and_, const, eq, is_multiple, prove, sym
+from taskfuse.ir.scalar import ONE, TRUE, ZERO, And, Compare, CompareOp, Const, Expr, Facts, FloorDiv, and_, const, eq, is_multiple, not_, prove, sym
 from taskfuse.ir.types import CLUSTER_TYPES, ParallelType
 from taskfuse.kir import Kernel, expressions, walk
 from taskfuse.kir.clusters import constant_shape, peers
@@ -348,12 +349,30 @@ class Statements:
     def _if(self, stmt: If, scope: Scope) -> None:
         if stmt.note:
             self._line(scope, f"// {stmt.note}")
+        cut = halved(stmt, scope.indices.facts())
+        if cut is not None:
+            self._cut(cut, scope)
+            return
         for n, branch in enumerate(stmt.branches):
-            comment = f"  // {branch.label}" if branch.label else ""
             cond = self._condition(branch.cond, scope)
             lead = "if" if n == 0 else "} else if"
-            self._line(scope, f"{lead} ({cond}) {{{comment}" if branch.cond is not TRUE or n == 0 else f"}} else {{{comment}")
+            self._line(scope, f"{lead} ({cond}) {{{_comment(branch)}" if branch.cond is not TRUE or n == 0 else f"}} else {{{_comment(branch)}")
             self.body(branch.body, self._inside(branch, scope))
+        self._line(scope, "}")
+
+    def _cut(self, cut: Cut, scope: Scope) -> None:
+        """Both sides of a cut; a side that is one member and asks nothing more is its body."""
+        for cond, side, head in ((cut.cond, cut.below, f"if ({scope.indices.text(cut.cond)}) {{"), (not_(cut.cond), cut.above, "} else {")):
+            match side:
+                case Branch(cond=Const()):
+                    self._line(scope, head + _comment(side))
+                    self.body(side.body, self._inside(replace(side, cond=cond), scope))
+                case Branch():
+                    self._line(scope, head)
+                    self._if(If((side,)), self._inside(Branch(cond, ()), scope))
+                case Cut():
+                    self._line(scope, head)
+                    self._cut(side, self._inside(Branch(cond, ()), scope))
         self._line(scope, "}")
 
     def _inside(self, branch: Branch, scope: Scope) -> Scope:
@@ -529,7 +548,7 @@ class Statements:
 
     def _launch_registers(self) -> int:
         threads = self._threads()
-        return launch_registers(threads.value if isinstance(threads, Const) else MAX_THREADS)
+        return launch_registers((threads.value if isinstance(threads, Const) else MAX_THREADS) * self.kernel.residents)
 
     def _grid_barrier(self, stmt: Barrier, scope: Scope) -> None:
         assert stmt.counter is not None
@@ -618,6 +637,10 @@ def _bare(text: str) -> str:
         if depth == 0:
             return text[1:-1] if i == len(text) - 1 else text
     return text
+
+
+def _comment(branch: Branch) -> str:
+    return f"  // {branch.label}" if branch.label else ""
 
 
 def _always(cond: Expr, indices: Indices) -> bool:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar, Token
 from dataclasses import dataclass
-from typing import Any, Protocol, Self
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +20,9 @@ from taskfuse.ir.scalar import Expr, Facts
 from taskfuse.ir.tasks import Group, Node, Task, TaskTree
 from taskfuse.ir.tensor import Scalar, TensorView, scheduling
 from taskfuse.location import Location, caller
+
+if TYPE_CHECKING:
+    from taskfuse.schedulers.partition import Partition
 
 _current: ContextVar[Fusion | None] = ContextVar("taskfuse_fusion", default=None)
 
@@ -45,11 +49,18 @@ class Dim:
         return f"tf.dim({', '.join([repr(self.name), *(f'{name}={value}' for name, (value, usual) in facts.items() if value != usual)])})"
 
 
+MAX_RESIDENT = 32
+"""Blocks that a multiprocessor holds at most (CUDA C++ Programming Guide, "Technical Specifications per Compute Capability")."""
+
+
 class Fusion:
     """A graph of tensors. Use it as a context manager to make inputs and constants in it.
 
     Args:
         name: name of the fusion and of its kernel.
+
+    Attributes:
+        residents: see :meth:`resident_blocks`.
     """
 
     def __init__(self, name: str = "fusion") -> None:
@@ -58,6 +69,7 @@ class Fusion:
         self.outputs: list[TensorView] = []
         self.scalars: list[Scalar] = []
         self.dims: dict[str, Dim] = {}
+        self.residents = 1
         self.tasks = TaskTree(self)
         self._tensors: dict[str, TensorView] = {}
         self._definitions: dict[TensorView, MathExpr] = {}
@@ -116,7 +128,7 @@ class Fusion:
     ) -> TensorView:
         """A tensor without a definition yet. Its logical domain is ``root`` without reduction axes unless given."""
         # numbers and names follow from what is there already, never from history: a fusion read back from its text goes on alike
-        id = len(self._tensors)
+        id = 1 + next((tv.id for tv in reversed(self._tensors.values())), -1)
         if name is None:
             name = self._free_name("tv", id)
         elif self._is_taken(name):
@@ -144,6 +156,25 @@ class Fusion:
             if tv not in self._uses[read.tensor]:
                 self._uses[read.tensor].append(tv)
         return tv
+
+    def remove_unread(self, tensors: Sequence[TensorView]) -> None:
+        """Take away those of ``tensors`` that nothing reads, then what only they read, and so on; inputs, outputs and what a task claims stay."""
+        stack = list(tensors)
+        while stack:
+            tv = stack.pop()
+            expr = self._definitions.get(tv)
+            if expr is None or self._uses[tv] or tv in self.outputs or tv.task is not None:
+                continue
+            for read in reads(expr):
+                if tv in self._uses[read.tensor]:
+                    self._uses[read.tensor].remove(tv)
+                stack.append(read.tensor)
+            del self._definitions[tv], self._tensors[tv.name], self._uses[tv]
+            self._owner = {x: owner for x, owner in self._owner.items() if x is not tv and owner is not tv}
+            for x in self._tensors.values():
+                x.origin = tv.origin if x.origin is tv else x.origin
+            self._exprs = None
+            self.tasks.changes += 1
 
     @contextmanager
     def call(self) -> Generator[None, None, None]:
@@ -269,9 +300,39 @@ class Fusion:
     def __str__(self) -> str:
         return _readers[0].text(self)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _parsed, (str(self),)
+
+    def draw(self, path: str | Path) -> None:
+        """Write the graph to an SVG file: tensors in the boxes of their tasks and groups, an edge from each to its readers."""
+        Path(path).write_text(_readers[0].picture(self), encoding="utf-8")
+
+    def partition(self, sizes: Mapping[str, int] | None = None) -> Partition:
+        """Propose tasks and groups, with the estimate behind each cut: ``explain()`` shows them, ``code`` is Python, ``apply()`` makes them.
+
+        Args:
+            sizes: values of dimensions for the estimate; 4096, within what is known, where there is none.
+
+        Raises:
+            TaskError: there are tasks already, or nothing is computed.
+            UnsupportedError: ``sizes`` names what is no dimension.
+        """
+        return _partitioner[0](self, sizes)
+
     def check(self) -> None:
         """Check the laws of tasks and groups. Raises :class:`TaskError`."""
         self.tasks.check()
+
+    def resident_blocks(self, count: int) -> None:
+        """Let a thread have so few registers that a multiprocessor holds ``count`` blocks at once, as far as they decide that.
+
+        More blocks hide more of each other's waits, as where blocks load, then meet in barriers. What does not fit those registers spills.
+        Raises :class:`FusionError` unless ``count`` is 1 to 32.
+        """
+        if not 1 <= count <= MAX_RESIDENT:
+            reason, help = f"{count} resident blocks of a multiprocessor", f"use 1 to {MAX_RESIDENT}"
+            raise FusionError(fusion=self.name, reason=reason, help=help, location=caller())
+        self.residents = count
 
     def inline_most(self, tensors: Sequence[TensorView] | None = None) -> None:
         """Inline every tensor (or the given ones) as deep as is legal."""
@@ -282,6 +343,8 @@ class FusionReaders(Protocol):
     """What modules above this one do with a fusion (bound by ``taskfuse.ir``)."""
 
     def text(self, fusion: Fusion) -> str: ...
+    def parse(self, text: str) -> Fusion: ...
+    def picture(self, fusion: Fusion) -> str: ...
     def evaluate(self, fusion: Fusion, args: tuple[NDArray[Any] | float | int, ...], options: dict[str, Any]) -> tuple[np.ndarray, ...]: ...
 
 
@@ -291,6 +354,18 @@ _readers: list[FusionReaders] = []
 def bind_fusion_readers(readers: FusionReaders) -> None:
     """Plug in the readers; called once, by the package itself."""
     _readers[:] = [readers]
+
+
+def _parsed(text: str) -> Fusion:
+    return _readers[0].parse(text)
+
+
+_partitioner: list[Callable[[Fusion, Mapping[str, int] | None], Partition]] = []
+
+
+def bind_partitioner(propose: Callable[[Fusion, Mapping[str, int] | None], Partition]) -> None:
+    """Plug in what proposes tasks and groups; called once, by the package itself."""
+    _partitioner[:] = [propose]
 
 
 def shape_text(shape: Sequence[Expr]) -> str:

@@ -177,7 +177,7 @@ class _Reader:
         while self.token.kind is TokenKind.NEWLINE:
             self.position += 1
         self.expect(Keyword.FUSION.value)
-        text = FusionText(self.name("fusion").text, [], [], [], [], None, [], [])
+        text = FusionText(self.name("fusion").text, [], [], [], [], None, None, [], [])
         self.end_line()
         while self.token.kind is not TokenKind.END:
             self.line(text)
@@ -208,6 +208,10 @@ class _Reader:
                 if text.order is not None:
                     raise token.error("there is an ORDER line already")
                 text.order = (token, self.some(self.tensor_name))
+            case Keyword.RESIDENT:
+                if text.resident is not None:
+                    raise token.error("there is a RESIDENT line already")
+                text.resident = (token, self.integer())
             case Keyword.SCHEDULE:
                 text.schedules.append(self.schedule())
             case Keyword.TASK:

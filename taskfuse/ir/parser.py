@@ -214,6 +214,10 @@ class _Builder:
         for name in text.outputs:
             with _located(name.token):
                 fusion.add_output(self._tensor(name))
+        if text.resident is not None:
+            token, count = text.resident
+            with _located(token):
+                fusion.resident_blocks(count)
         self._build_tree(axes)
         return fusion
 

@@ -72,6 +72,8 @@ class _Printer:
             yield f"{Keyword.OUTPUT.value} {self._names(fusion.outputs)}"
         if shown != list(fusion.tensors()):
             yield f"{Keyword.ORDER.value} {self._names(fusion.tensors())}"
+        if fusion.residents > 1:
+            yield f"{Keyword.RESIDENT.value} {fusion.residents}"
         for tv in shown:
             clauses = list(self._clauses(tv))
             if clauses:

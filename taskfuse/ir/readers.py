@@ -1,4 +1,4 @@
-"""The readers of a fusion: its text and its NumPy reference, plugged into the methods of :class:`~taskfuse.ir.fusion.Fusion`."""
+"""The readers of a fusion: its text, its picture and its NumPy reference, plugged into the methods of :class:`~taskfuse.ir.fusion.Fusion`."""
 
 from __future__ import annotations
 
@@ -9,15 +9,25 @@ from numpy.typing import NDArray
 
 from taskfuse.ir.evaluate import evaluate
 from taskfuse.ir.fusion import Fusion, bind_fusion_readers
+from taskfuse.ir.parser import parse_fusion
+from taskfuse.ir.picture import fusion_picture
 from taskfuse.ir.printer import fusion_to_text
 
 
 class Readers:
-    """Text and reference."""
+    """Text, picture and reference."""
 
     def text(self, fusion: Fusion) -> str:
         """:func:`taskfuse.ir.printer.fusion_to_text`."""
         return fusion_to_text(fusion)
+
+    def parse(self, text: str) -> Fusion:
+        """:func:`taskfuse.ir.parser.parse_fusion`."""
+        return parse_fusion(text)
+
+    def picture(self, fusion: Fusion) -> str:
+        """:func:`taskfuse.ir.picture.fusion_picture`."""
+        return fusion_picture(fusion)
 
     def evaluate(self, fusion: Fusion, args: tuple[NDArray[Any] | float | int, ...], options: dict[str, Any]) -> tuple[np.ndarray, ...]:
         """:func:`taskfuse.ir.evaluate.evaluate`."""

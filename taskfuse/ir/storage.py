@@ -5,11 +5,13 @@ A view costs nothing because nobody ever sees it here: a read of a view becomes 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
+from taskfuse.ir.axes import iteration_symbol
 from taskfuse.ir.expr import Assemble, MathExpr, Operand, Read, View
 from taskfuse.ir.fusion import Fusion
-from taskfuse.ir.scalar import and_, substitute
+from taskfuse.ir.scalar import Expr, and_, substitute
 from taskfuse.ir.tensor import TensorView
 
 
@@ -76,3 +78,23 @@ def with_reads(expr: MathExpr, old: TensorView, new: TensorView) -> MathExpr:
             return replace(expr, parts=tuple(p for p in parts if isinstance(p, Read)))
         case _:
             return replace(expr, operands=tuple(swap(o) for o in expr.operands))
+
+
+def with_reads_at(fusion: Fusion, expr: MathExpr, old: TensorView, new: Mapping[tuple[tuple[Expr, ...], Expr], TensorView]) -> MathExpr:
+    """``expr``, no assembly, with its storage reads of ``old`` replaced: at (index, valid) by reads of ``new[index, valid]`` at its own point."""
+    assert not isinstance(expr, Assemble)
+
+    def swap(operand: Operand) -> Operand:
+        if not isinstance(operand, Read):
+            return operand
+        read = resolve(fusion, operand)
+        if read.tensor is not old:
+            return operand
+        tensor = new[read.index, read.valid]
+        return Read(tensor, tuple(iteration_symbol(k) for k in range(tensor.ndim)), read.valid)
+
+    if isinstance(expr, View):
+        operand = swap(expr.operand)
+        assert isinstance(operand, Read)
+        return replace(expr, operand=operand)
+    return replace(expr, operands=tuple(swap(o) for o in expr.operands))

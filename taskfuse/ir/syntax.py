@@ -29,6 +29,7 @@ class Keyword(Enum):
     INPUT = "INPUT"
     OUTPUT = "OUTPUT"
     ORDER = "ORDER"
+    RESIDENT = "RESIDENT"
     SCHEDULE = "SCHEDULE"
     TASK = "TASK"
     GROUP = "GROUP"
@@ -284,6 +285,7 @@ class FusionText:
     tensors: list[TensorText]
     outputs: list[Name]
     order: tuple[Token, tuple[Name, ...]] | None
+    resident: tuple[Token, int] | None
     schedules: list[ScheduleText]
     nodes: list[TaskText | GroupText]
 

@@ -7,7 +7,7 @@ not depend on each other is *horizontal*, one whose members are connected is *ve
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from taskfuse.errors import TaskError
@@ -294,27 +294,34 @@ class TaskTree:
         if node.parent is not None and node in node.parent.members:
             node.parent.members.remove(node)
 
-    def adopt(self, other: TaskTree, tensors: dict[TensorView, TensorView]) -> None:
-        """Become a copy of another fusion's tree. ``tensors``: its tensors -> this fusion's. Nothing is checked: the other tree was."""
-        nodes: dict[Node, Node] = {other.root: self.root}
+    def adopt(self, other: TaskTree, tensors: Mapping[TensorView, TensorView], axis: Callable[[Axis], Axis], names: Mapping[str, str]) -> dict[Node, Node]:
+        """Add a copy of another fusion's tree below the root. Nothing is checked: the other tree was. Returns its nodes -> their copies.
+
+        Args:
+            tensors: the other fusion's tensors -> this fusion's.
+            axis: the same for axes.
+            names: names of nodes that change -> their new names.
+        """
+        nodes: dict[Node, Node] = {}
         for node in other.nodes:
+            name = names.get(node.name, node.name)
             match node:
                 case Task():
-                    task = Task(self, node.name, [tensors[tv] for tv in node.tensors], node.location)
+                    task = Task(self, name, [tensors[tv] for tv in node.tensors], node.location)
                     self._task_of.update((tv, task) for tv in task.tensors)
                     copy: Node = task
                 case Group():
-                    copy = Group(self, node.name, [nodes[m] for m in node.members], node.location)
-                    copy.ptype, copy.turns = node.ptype, node.turns
+                    copy = Group(self, name, [nodes[m] for m in node.members], node.location)
+                    copy.ptype, copy.turns = node.ptype, None if node.turns is None else axis(node.turns)
                     for m in copy.members:
                         m.parent = copy
             copy.budget = node.budget
             nodes[node] = copy
             self.nodes.append(copy)
-        self.root.members = [nodes[m] for m in other.root.members]
-        for m in self.root.members:
-            m.parent = self.root
+        for m in other.root.members:
+            self._attach(nodes[m], self.root)
         self.changes += 1
+        return nodes
 
     # -- dependencies ---------------------------------------------------------------------------------------------------------------
 

@@ -373,9 +373,16 @@ class TensorView:
         """A new tensor that copies this one and that all its readers read instead. Returns the new tensor."""
         return _scheduling().cache_after(self)
 
-    def cache_before(self) -> TensorView:
-        """A new tensor that takes over this one's definition; this one becomes its copy. Returns the new tensor."""
-        return _scheduling().cache_before(self)
+    def cache_before(self, readers: bool = False) -> TensorView:
+        """A new tensor that takes over this one's definition; this one becomes its copy. Returns the new tensor.
+
+        With ``readers``, what reads this tensor reads the new one instead, as where an output is needed in registers, too.
+        """
+        return _scheduling().cache_before(self, readers)
+
+    def duplicate(self, readers: Sequence[TensorView]) -> TensorView:
+        """A new tensor with this one's definition, which ``readers`` (some of its readers) read instead. Returns the new tensor."""
+        return _scheduling().duplicate(self, readers)
 
     def cache_fork(self) -> TensorView:
         """A new tensor that copies this output and is the output in its place; readers go on reading this one. Returns the new tensor."""
@@ -384,6 +391,23 @@ class TensorView:
     def rfactor(self, axes: Sequence[int]) -> TensorView:
         """Split a reduction: a new tensor reduces the loop axes ``axes``, this one the other reduction axes. Returns the new tensor."""
         return _scheduling().rfactor(self, axes)
+
+    def recompute(self, *readers: TensorView) -> tuple[TensorView, ...]:
+        """Compute what ``readers`` read of this tensor in their own loops: a new tensor for each index at which they read.
+
+        A new tensor has the iteration space of the readers (the same extents), which read it point by point. Elementwise ancestors are computed
+        again; inputs and reductions before this one are read where they are, and of an input the new tensor is a copy. What nothing reads any more leaves the
+        fusion. Returns the new tensors, in the order in which they are read.
+        """
+        return _scheduling().recompute(self, readers)
+
+    def scatter(self) -> tuple[TensorView, ...]:
+        """Take a concatenation apart: each part goes by itself through all that is computed elementwise from it, and is stored as a slice.
+
+        The outputs among these tensors are then assembled of their parts (the scatter form of ``tf.cat``), which is no code; the others leave the
+        fusion. Returns those parts, output by output, in their order.
+        """
+        return _scheduling().scatter(self)
 
     def set_memory_type(self, memory: MemoryType) -> TensorView:
         """Where the tensor lives. Inputs and outputs are Global. Returns the tensor itself."""
@@ -493,9 +517,12 @@ class SchedulingCalls(Protocol):
     def inline_at(self, tv: TensorView, position: int) -> None: ...
     def inline_most(self, fusion: Fusion, tensors: Sequence[TensorView] | None) -> None: ...
     def cache_after(self, tv: TensorView) -> TensorView: ...
-    def cache_before(self, tv: TensorView) -> TensorView: ...
+    def cache_before(self, tv: TensorView, readers: bool) -> TensorView: ...
     def cache_fork(self, tv: TensorView) -> TensorView: ...
+    def duplicate(self, tv: TensorView, readers: Sequence[TensorView]) -> TensorView: ...
     def rfactor(self, tv: TensorView, axes: Sequence[int]) -> TensorView: ...
+    def recompute(self, tv: TensorView, readers: Sequence[TensorView]) -> tuple[TensorView, ...]: ...
+    def scatter(self, tv: TensorView) -> tuple[TensorView, ...]: ...
     def set_memory_type(self, tv: TensorView, memory: MemoryType) -> None: ...
     def set_allocation_domain(self, tv: TensorView, axes: Sequence[Axis] | AllocationLayout) -> None: ...
     def set_atom(self, tv: TensorView, atom: Atom, axes: Sequence[int]) -> None: ...

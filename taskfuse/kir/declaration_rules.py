@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
+from taskfuse.ir.fusion import MAX_RESIDENT
 from taskfuse.ir.scalar import SYMBOL_NAME, Const, Expr, is_multiple
 from taskfuse.ir.types import MemoryType
 from taskfuse.kir.limits import MAX_BLOCK, MAX_THREADS
@@ -106,10 +107,12 @@ def launch_is_known(d: Declarations) -> Problem | None:
 
 
 def launch_is_possible(d: Declarations) -> Problem | None:
-    """No negative extent, and at most 1024 threads per block, 64 along z."""
+    """No negative extent, at most 1024 threads per block, 64 along z, and 1 to 32 blocks of a multiprocessor."""
     for e in (*d.kernel.grid, *d.kernel.block, *d.kernel.cluster):
         if isinstance(e, Const) and e.value < 0:
             return LAUNCH, f"the launch shape has the extent {e}"
+    if not 1 <= d.kernel.residents <= MAX_RESIDENT:
+        return LAUNCH, f"{d.kernel.residents} resident blocks of a multiprocessor; 1 to {MAX_RESIDENT} are possible"
     for axis, e, limit in zip("xyz", d.kernel.block, MAX_BLOCK, strict=True):
         if isinstance(e, Const) and e.value > limit:
             return LAUNCH, f"a block has {e} threads along {axis}; at most {limit} are possible"

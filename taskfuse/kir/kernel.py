@@ -32,6 +32,7 @@ class Kernel:
         extents: symbols of the tensors' shapes.
         params: arguments in order: inputs, scalars, outputs, derived.
         grid, block, cluster: launch shape (x, y, z), integer expressions over extents and host parameters.
+        residents: blocks that a multiprocessor holds at once, as far as registers decide that: threads have no more than allows it.
         buffers: Local, Shared and workspace storage.
     """
 
@@ -46,6 +47,7 @@ class Kernel:
     body: tuple[Stmt, ...]
     cluster: Dim3 = ONE
     semaphores: tuple[Semaphore, ...] = ()
+    residents: int = 1
 
     @property
     def meets_blocks(self) -> bool:

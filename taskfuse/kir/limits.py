@@ -31,5 +31,5 @@ MAX_NAMED = 15
 
 
 def launch_registers(threads: int) -> int:
-    """Registers that a launch gives each of ``threads`` threads of a block that has a multiprocessor for itself: steps of 8, 255 at most."""
+    """Registers that a launch gives each of ``threads`` threads of a multiprocessor: steps of 8, 255 at most."""
     return min(REGISTERS // max(threads, 1) // 8 * 8, 255)

@@ -29,7 +29,7 @@ def parse_kernel(text: str) -> Kernel:
     parser.declarations()
     if parser.launch is None:
         raise reader.fail("GRID and BLOCK")
-    grid, block, cluster = parser.launch
+    grid, block, cluster, residents = parser.launch
     names = Names.of(parser.params, parser.buffers, parser.mbarriers, parser.counters, parser.semaphores, block, cluster)
     body = StatementParser(reader, names).block(parser.column)
     if reader.token.text:
@@ -46,6 +46,7 @@ def parse_kernel(text: str) -> Kernel:
         body=body,
         cluster=cluster,
         semaphores=tuple(parser.semaphores),
+        residents=residents,
     )
 
 
@@ -62,7 +63,7 @@ class _Header:
         self.mbarriers: list[Mbarrier] = []
         self.counters: list[Counter] = []
         self.semaphores: list[Semaphore] = []
-        self.launch: tuple[Dim3, Dim3, Dim3] | None = None
+        self.launch: tuple[Dim3, Dim3, Dim3, int] | None = None
 
     def signature(self) -> None:
         reader = self.reader
@@ -161,13 +162,14 @@ class _Header:
         box = reader.sequence(reader.integer, ")")
         return TensorMapParam(name, tensor, box, reader.number("swizzle"))
 
-    def launch_shape(self) -> tuple[Dim3, Dim3, Dim3]:
+    def launch_shape(self) -> tuple[Dim3, Dim3, Dim3, int]:
         reader = self.reader
         reader.expect(Keyword.GRID.value)
         grid = self.dim3()
         reader.expect(Keyword.BLOCK.value)
         block = self.dim3()
-        return grid, block, self.dim3() if reader.take(Keyword.CLUSTER.value) else ONE
+        cluster = self.dim3() if reader.take(Keyword.CLUSTER.value) else ONE
+        return grid, block, cluster, reader.integer() if reader.take(Keyword.RESIDENT.value) else 1
 
     def dim3(self) -> Dim3:
         start = self.reader.token

@@ -148,7 +148,8 @@ class _Printer:
                 case TensorParam() | ScalarParam():
                     pass
         launch = f"{INDENT}GRID {_dim3(kernel.grid)}  BLOCK {_dim3(kernel.block)}"
-        self.declare(launch if kernel.cluster == ONE else f"{launch}  CLUSTER {_dim3(kernel.cluster)}", ("GRID",))
+        launch += "" if kernel.cluster == ONE else f"  CLUSTER {_dim3(kernel.cluster)}"
+        self.declare(launch if kernel.residents == 1 else f"{launch}  RESIDENT {kernel.residents}", ("GRID",))
         for buffer in kernel.buffers:
             self.declare(INDENT + _buffer(buffer), (buffer.name,))
         if kernel.mbarriers:

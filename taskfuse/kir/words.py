@@ -15,6 +15,7 @@ class Keyword(Enum):
     GRID = "GRID"
     BLOCK = "BLOCK"
     CLUSTER = "CLUSTER"
+    RESIDENT = "RESIDENT"
     LOCAL = "LOCAL"
     SHARED = "SHARED"
     GLOBAL = "GLOBAL"

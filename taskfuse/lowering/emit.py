@@ -137,4 +137,5 @@ class Emitter:
             body=in_grid((*head, *cursors, *body, *tail), cluster),
             cluster=cluster,
             semaphores=tuple(semaphores),
+            residents=fusion.residents,
         )

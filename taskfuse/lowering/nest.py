@@ -268,8 +268,7 @@ class NestBuilder:
                 return [PSync((Retire(queue, 0),))]
             case Stage.FINISH:
                 loops, wrap = self._own_loops(code.tv, "f")
-                body = finish(self.statements, code.tv, loops)
-                return wrap(body) if body else []
+                return [n for step in finish(self.statements, code.tv, loops) if step for n in wrap(step)]
 
     def _own_loops(self, tv: TensorView, mark: str) -> tuple[dict[Axis, Expr], _Wrap]:
         """Loops over the axes of a result that stand inside of the outermost loop along which it accumulates, for INIT and FINISH."""

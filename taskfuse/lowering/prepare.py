@@ -1,4 +1,4 @@
-"""Preparation: a copy of the fusion in which every read is a storage read and every boundary tensor is only a boundary.
+"""Preparation: a copy of the fusion without what no output needs, in which every boundary tensor is only a boundary.
 
 A boundary tensor of a parallelized vertical group that is also an output, or is read in its own member or outside of the group, gets a
 copy in its own task; the copy is the boundary.
@@ -65,6 +65,7 @@ def check_names(fusion: Fusion) -> None:
 def prepare(fusion: Fusion) -> Fusion:
     """See the module."""
     fusion, _ = copy_fusion(fusion)
+    _remove_unneeded(fusion)
     _own_parts(fusion)
     if not any(g.ptype is not None for g in fusion.tasks.groups()):
         return fusion
@@ -76,6 +77,12 @@ def prepare(fusion: Fusion) -> Fusion:
     for tv in separated:
         tv.schedule.stages = 1  # the rings are those of the boundary copies
     return fusion
+
+
+def _remove_unneeded(fusion: Fusion) -> None:
+    """Take away what no output needs, unless a task claims it."""
+    if fusion.outputs:
+        fusion.remove_unread(fusion.tensors())
 
 
 def _own_parts(fusion: Fusion) -> None:

@@ -4,7 +4,8 @@ Each thread (or block) of a reduced digit holds a partial result in its accumula
 result. Where the region is made of whole warps, the lanes of a warp exchange accumulators in a butterfly of shuffles; if partial results of
 several warps are left, one lane of each group stores its own to Shared memory and every thread combines all of them, in the same order.
 Any other set of threads joins in a tree over Shared memory. Across blocks every block combines all partial results from a Global workspace.
-The barriers between the steps are the sync pass's: the steps are plain statements.
+The barriers between the steps are the sync pass's: the steps are plain statements. A thread that has several elements of the result takes each
+step for all of them, so that they share its barrier, if their partial results together are not too large.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from __future__ import annotations
 from taskfuse.ir.axes import Axis
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.expr import Reduction
-from taskfuse.ir.scalar import Expr, Facts, and_, bounds, const, eq, lt, prove, simplify, sym
+from taskfuse.ir.scalar import Expr, Facts, and_, bounds, const, eq, le, lt, prove, simplify, sym
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import INDEX_TYPES, THREAD_TYPES, MemoryType, ParallelType
 from taskfuse.kir.limits import MAX_THREADS
@@ -23,25 +24,35 @@ from taskfuse.lowering.plan import Environment, PLoop, PNode, base_name
 from taskfuse.lowering.statements import Statements
 
 COPY = ELEMENTWISE["copy"]
+MOST_BYTES = 16 * 1024
+"""Of Shared memory, for the partial results of all elements that a thread has; above it takes one element after the other."""
+
+Steps = list[list[PNode]]
 
 
-def finish(statements: Statements, tv: TensorView, loops: dict[Axis, Expr]) -> list[PNode]:
-    """The statements that join the accumulators of ``tv`` and store the result, for one element of it."""
-    nodes: list[PNode] = []
+def finish(statements: Statements, tv: TensorView, loops: dict[Axis, Expr]) -> Steps:
+    """The steps that join the accumulators of ``tv`` and store the result: statements for one element of it, with a barrier between."""
+    steps: Steps = []
     reduced = [(p, a) for p in reversed(INDEX_TYPES) for a in reversed(digits(tv, p)) if a.is_reduction]
     threads = [(p, a) for p, a in reduced if p.is_thread]
     warps = _warps(statements, tv) if threads else None
     if warps is not None:
-        nodes += _join_warps(statements, tv, loops, warps)
+        steps += _join_warps(statements, tv, loops, warps)
     else:
         for p, axis in threads:
-            nodes += _join_threads(statements, tv, loops, p, axis)
+            steps += _join_threads(statements, tv, loops, p, axis)
     for p, axis in reduced:
         if not p.is_thread:
-            nodes += _join_blocks(statements, tv, loops, p, axis)
+            steps += _join_blocks(statements, tv, loops, p, axis)
     if statements.accumulator(tv) != tv.name:
-        nodes.append(statements.store(tv, loops))
-    return nodes
+        steps.append([statements.store(tv, loops)])
+    return steps if _own(statements, tv) else [[n for step in steps for n in step]]
+
+
+def inner_axes(tv: TensorView) -> tuple[Axis, ...]:
+    """The loops of a reduction over its result that stand inside its outermost reduction loop: a thread has an accumulator for each of their values."""
+    first = next((d for d, a in enumerate(tv.loop) if a.is_reduction), len(tv.loop))
+    return tuple(a for a in tv.loop[first:] if tv.schedule.ptype(a).is_loop and not a.is_reduction)
 
 
 # -- workspaces ---------------------------------------------------------------------------------------------------------------------
@@ -58,12 +69,29 @@ def lane_registers(tv: TensorView) -> tuple[str, str]:
 
 
 def workspace_shape(statements: Statements, tv: TensorView, memory: MemoryType) -> tuple[Expr, ...]:
-    """Shared: one element per partial result that shuffles leave, or per thread of the task's region; Global: per block of it, too."""
+    """Shared: one element per partial result that shuffles leave, or per thread of the task's region; Global: per block of it, too.
+
+    Each for every element of the result that a thread has, as far as they take their steps together.
+    """
+    return _shape(statements, tv, memory) + tuple(a.extent for a in _own(statements, tv))
+
+
+def _shape(statements: Statements, tv: TensorView, memory: MemoryType) -> tuple[Expr, ...]:
     warps = _warps(statements, tv) if memory is MemoryType.Shared else None
     if warps is not None:
         return (warps.slots, *(extent for _, extent in _elements(statements, tv, statements.indexer.regions.facts)))
     task = statements.indexer.tree.place[tv]
     return tuple(statements.indexer.regions.region(task, p).extent for p in _workspace_types(statements, tv, memory))
+
+
+def _own(statements: Statements, tv: TensorView) -> tuple[Axis, ...]:
+    """The axes of the elements that a thread joins together: all that it has, or none."""
+    axes = inner_axes(tv)
+    size = const(tv.dtype.compute.itemsize) * product(axes)
+    if any(a.is_reduction for p in THREAD_TYPES for a in digits(tv, p)):
+        for extent in _shape(statements, tv, MemoryType.Shared):
+            size = size * extent
+    return axes if prove(le(size, MOST_BYTES), statements.indexer.regions.facts) else ()
 
 
 def _warps(statements: Statements, tv: TensorView) -> WarpReduction | None:
@@ -91,7 +119,13 @@ def _workspace_types(statements: Statements, tv: TensorView, memory: MemoryType)
 def _place(statements: Statements, tv: TensorView, env: Environment, memory: MemoryType, replace: dict[ParallelType, Expr]) -> Access:
     task = statements.indexer.tree.place[tv]
     types = _workspace_types(statements, tv, memory)
-    return Access(workspace(tv, memory), tuple(simplify(replace[p] if p in replace else sym(base_name(p, task)), env.facts) for p in types))
+    index = tuple(simplify(replace[p] if p in replace else sym(base_name(p, task)), env.facts) for p in types)
+    return Access(workspace(tv, memory), (*index, *_element(statements, tv, env)))
+
+
+def _element(statements: Statements, tv: TensorView, env: Environment) -> tuple[Expr, ...]:
+    """Which of the elements that a thread joins together."""
+    return tuple(env.values[a] for a in _own(statements, tv))
 
 
 def _outside(statements: Statements, tv: TensorView, loops: dict[Axis, Expr]) -> Environment:
@@ -105,7 +139,7 @@ def _accumulator(statements: Statements, tv: TensorView, env: Environment) -> Ac
 # -- whole warps --------------------------------------------------------------------------------------------------------------------
 
 
-def _join_warps(statements: Statements, tv: TensorView, loops: dict[Axis, Expr], warps: WarpReduction) -> list[PNode]:
+def _join_warps(statements: Statements, tv: TensorView, loops: dict[Axis, Expr], warps: WarpReduction) -> Steps:
     """Shuffles in every warp, then, if partial results are left, one round over Shared memory.
 
     All lanes take part in a shuffle, so it stands under no guard: a lane that a guard keeps from its accumulator brings the neutral element.
@@ -120,6 +154,7 @@ def _join_warps(statements: Statements, tv: TensorView, loops: dict[Axis, Expr],
     lane, peer = (Access(name, ()) for name in lane_registers(tv))
     mine = lane if warps.masks and env.guards else acc
     nodes: list[PNode] = []
+    steps: Steps = [nodes]
 
     def compute(stmt: Compute | Shuffle, where: Environment, guards: tuple[Expr, ...]) -> None:
         nodes.append(statements.statement(tv, stmt, where, guards))
@@ -131,9 +166,11 @@ def _join_warps(statements: Statements, tv: TensorView, loops: dict[Axis, Expr],
         compute(Shuffle(peer, mine, mask, expr.location), everyone, ())
         compute(Compute(mine, expr.combine.op, (mine, peer), dtype, expr.location), everyone, ())
     if not warps.is_local:
-        elements = tuple(index for index, _ in _elements(statements, tv, env.facts))
+        elements = (*(index for index, _ in _elements(statements, tv, env.facts)), *_element(statements, tv, env))
         slot, leads = _slot(statements, tv, env, warps)
         compute(Compute(Access(workspace(tv, MemoryType.Shared), (slot, *elements)), COPY, (mine,), dtype, expr.location), env, (*env.guards, *leads))
+        nodes = []
+        steps.append(nodes)
         compute(Compute(acc, COPY, (neutral,), dtype, expr.location), env, env.guards)
         var = f"{tv.name}.slot"
         inner = Environment(env.values, env.facts.with_range(var, 0, warps.slots - 1), env.guards)
@@ -142,7 +179,7 @@ def _join_warps(statements: Statements, tv: TensorView, loops: dict[Axis, Expr],
         nodes.append(PLoop(var, warps.slots, False, [statements.statement(tv, step, inner, env.guards)]))
     elif mine is lane:
         compute(Compute(acc, COPY, (lane,), dtype, expr.location), env, env.guards)
-    return nodes
+    return steps
 
 
 def _slot(statements: Statements, tv: TensorView, env: Environment, warps: WarpReduction) -> tuple[Expr, tuple[Expr, ...]]:
@@ -165,7 +202,7 @@ def _slot(statements: Statements, tv: TensorView, env: Environment, warps: WarpR
 # -- any set of threads -------------------------------------------------------------------------------------------------------------
 
 
-def _join_threads(statements: Statements, tv: TensorView, loops: dict[Axis, Expr], p: ParallelType, axis: Axis) -> list[PNode]:
+def _join_threads(statements: Statements, tv: TensorView, loops: dict[Axis, Expr], p: ParallelType, axis: Axis) -> Steps:
     expr = statements.definition(tv)
     assert isinstance(expr, Reduction)
     env = _outside(statements, tv, loops)
@@ -180,7 +217,7 @@ def _join_threads(statements: Statements, tv: TensorView, loops: dict[Axis, Expr
     digit = digit_values(own, base, env.facts)[axis]
     most = bounds(axis.extent, env.facts)[1]
     limit = MAX_THREADS if most is None else min(most, MAX_THREADS)
-    nodes: list[PNode] = [statements.statement(tv, Compute(mine, COPY, (acc,), dtype, expr.location), env, env.guards)]
+    steps: Steps = [[statements.statement(tv, Compute(mine, COPY, (acc,), dtype, expr.location), env, env.guards)]]
     step = 1
     while step * 2 < limit:
         step *= 2
@@ -190,11 +227,11 @@ def _join_threads(statements: Statements, tv: TensorView, loops: dict[Axis, Expr
         other = _place(statements, tv, guarded, MemoryType.Shared, {p: base + stride * step})
         stmt = Compute(mine, expr.combine.op, (mine, other), dtype, expr.location)
         if not prove(lt(axis.extent, step + 1), env.facts):
-            nodes.append(statements.statement(tv, stmt, guarded, (*env.guards, *_unproved(inside, env))))
+            steps.append([statements.statement(tv, stmt, guarded, (*env.guards, *_unproved(inside, env)))])
         step //= 2
     result = _place(statements, tv, env, MemoryType.Shared, {p: base - stride * digit})
-    nodes.append(statements.statement(tv, Compute(acc, COPY, (result,), dtype, expr.location), env, env.guards))
-    return nodes
+    steps.append([statements.statement(tv, Compute(acc, COPY, (result,), dtype, expr.location), env, env.guards)])
+    return steps
 
 
 def _unproved(conds: tuple[Expr, ...], env: Environment) -> tuple[Expr, ...]:
@@ -211,7 +248,7 @@ def _unproved(conds: tuple[Expr, ...], env: Environment) -> tuple[Expr, ...]:
 # -- blocks -------------------------------------------------------------------------------------------------------------------------
 
 
-def _join_blocks(statements: Statements, tv: TensorView, loops: dict[Axis, Expr], p: ParallelType, axis: Axis) -> list[PNode]:
+def _join_blocks(statements: Statements, tv: TensorView, loops: dict[Axis, Expr], p: ParallelType, axis: Axis) -> Steps:
     expr = statements.definition(tv)
     assert isinstance(expr, Reduction)
     env = _outside(statements, tv, loops)
@@ -229,8 +266,11 @@ def _join_blocks(statements: Statements, tv: TensorView, loops: dict[Axis, Expr]
     other = _place(statements, tv, inner, MemoryType.Global, {p: base + stride * (sym(var) - digit)})
     inside = _unproved((lt(base, product(own)),), inner) if axis is not own[0] else ()
     step = Compute(acc, expr.combine.op, (acc, other), dtype, expr.location)
+    neutral = Compute(acc, COPY, (Immediate(expr.init.value, expr.init.dtype),), dtype, expr.location)
     return [
-        statements.statement(tv, Compute(mine, COPY, (acc,), dtype, expr.location), env, env.guards),
-        statements.statement(tv, Compute(acc, COPY, (Immediate(expr.init.value, expr.init.dtype),), dtype, expr.location), env, env.guards),
-        PLoop(var, axis.extent, False, [statements.statement(tv, step, inner, (*env.guards, *inside))]),
+        [statements.statement(tv, Compute(mine, COPY, (acc,), dtype, expr.location), env, env.guards)],
+        [
+            statements.statement(tv, neutral, env, env.guards),
+            PLoop(var, axis.extent, False, [statements.statement(tv, step, inner, (*env.guards, *inside))]),
+        ],
     ]

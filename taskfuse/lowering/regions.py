@@ -247,6 +247,18 @@ class Regions:
         """True if the region is every thread of the block."""
         return all(self._region[(node, p)].extent is self.launch[p] for p in THREAD_TYPES)
 
+    def may_share_block(self, a: Node, b: Node) -> bool:
+        """False if no block runs both nodes: they lie in different members of a group that is parallelized on a block index type."""
+        group = next((n for n in self._above(a) if n in set(self._above(b))), None)
+        return group is None or group is a or group is b or not isinstance(group, Group) or group.ptype is None or group.ptype.is_thread
+
+    def _above(self, node: Node) -> Iterator[Node]:
+        """The node and those around it, inwards to outwards."""
+        yield node
+        while (parent := self.tree.parent.get(node)) is not None:
+            node = parent
+            yield node
+
     def is_aligned(self, node: Node, k: int = WARP) -> bool:
         """Law 9: the region is made of whole groups of ``k`` threads with consecutive linear ids."""
         return self.are_aligned(tuple(self._region[(node, p)] for p in THREAD_TYPES), k)

@@ -73,7 +73,7 @@ class Registers:
                 if scope.node.budget:
                     scope.body.insert(0, PSync((SetMaxNReg(scope.node.budget),)))
             return
-        at_launch = launch_registers(threads.value)
+        at_launch = launch_registers(threads.value * self.regions.fusion.residents)
         groups = threads.value // WARPGROUP
         chosen = self._choose(at_launch)
         given = [(scope, count, n) for scope, n in self._roles if (count := scope.node.budget or chosen.get(scope.node)) is not None]

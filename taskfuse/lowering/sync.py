@@ -106,8 +106,7 @@ class Synchronizer:
         self._rings = rings.loops
         self._ahead = {tv.name for ahead in rings.ahead for tv in ahead.tensors}
         self._memory = {b.name: b.memory for b in buffers}
-        self._named: dict[tuple[Node, frozenset[ParallelType]], int] = {}
-        self._used = 0
+        self._named: dict[tuple[Node, frozenset[ParallelType]], tuple[int, int]] = {}  # the first and the last id
         self._stand_in: dict[Node, str] = {}
         self._counter: dict[Node, str] = {}
         self._shapes = {b.name: b.shape for b in buffers}
@@ -342,12 +341,16 @@ class Synchronizer:
         return self._mbarrier(node, threads, all_threads)
 
     def _ids(self, node: Node, types: frozenset[ParallelType], count: int) -> int | None:
-        """The first of ``count`` consecutive named barriers for a node, or ``None`` if too few are left."""
+        """The first of ``count`` consecutive named barriers for a node, or ``None`` if too few are left beside those of the same blocks."""
         known = self._named.get((node, types))
-        if known is None and self._used + count <= MAX_NAMED:
-            known = self._named[(node, types)] = self._used + 1
-            self._used += count
-        return known
+        if known is not None:
+            return known[0]
+        first = 1 + max((last for (other, _), (_, last) in self._named.items() if self.regions.may_share_block(node, other)), default=0)
+        last = first + count - 1
+        if last > MAX_NAMED:
+            return None
+        self._named[(node, types)] = (first, last)
+        return first
 
     def _slice(self, node: Node, types: frozenset[ParallelType], note: str) -> PSync | None:
         """The barrier of one slice of a node's region, if data stays within it and the slice is made of whole warps."""

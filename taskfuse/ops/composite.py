@@ -12,7 +12,7 @@ from taskfuse.ir.elementwise import COMBINES
 from taskfuse.ir.scalar import ONE, Expr
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ops.build import cast_tensor, check_tensor, common_fusion, described, normalize_axes, shape_error
-from taskfuse.ops.pointwise import add, div, exp, log, mul, rsqrt, sub
+from taskfuse.ops.pointwise import add, exp, log, mul, reciprocal, rsqrt, sub
 from taskfuse.ops.reduce import centered, mean_square, reduce_axes
 
 _ADD, _MAXIMUM = COMBINES["add"], COMBINES["maximum"]
@@ -25,13 +25,13 @@ def _wide(x: TensorView) -> tuple[TensorView, DType]:
 
 
 def softmax(x: TensorView, axis: int | Sequence[int] = -1) -> TensorView:
-    """exp(x) over its sum along ``axis``, shifted by the maximum. A float. Raises :class:`ShapeError` for an axis out of range."""
+    """exp(x) by the reciprocal of its sum along ``axis``, shifted by the maximum. A float. Raises :class:`ShapeError` for an axis out of range."""
     check_tensor("softmax", x)
     axes = normalize_axes("softmax", axis, x)
     with x.fusion.call():
         wide, dtype = _wide(x)
         e = exp(sub(wide, reduce_axes(wide, axes, _MAXIMUM, wide.dtype, keepdims=True)))
-        return cast_tensor(div(e, reduce_axes(e, axes, _ADD, e.dtype, keepdims=True)), dtype)
+        return cast_tensor(mul(e, reciprocal(reduce_axes(e, axes, _ADD, e.dtype, keepdims=True))), dtype)
 
 
 def log_softmax(x: TensorView, axis: int | Sequence[int] = -1) -> TensorView:

@@ -4,7 +4,7 @@ Every call checks the schedule that it would make before it changes anything, an
 """
 
 from taskfuse.ir.tensor import bind_scheduling
-from taskfuse.schedule import atoms, caching, fragments, inlining, memory, propagate, rfactor, transforms
+from taskfuse.schedule import atoms, caching, duplicate, fragments, inlining, memory, propagate, recompute, rfactor, scatter, transforms
 from taskfuse.schedule import parallelize as binding
 
 
@@ -22,7 +22,10 @@ class _Calls:
     cache_after = staticmethod(caching.cache_after)
     cache_before = staticmethod(caching.cache_before)
     cache_fork = staticmethod(caching.cache_fork)
+    duplicate = staticmethod(duplicate.duplicate)
     rfactor = staticmethod(rfactor.rfactor)
+    recompute = staticmethod(recompute.recompute)
+    scatter = staticmethod(scatter.scatter)
     set_memory_type = staticmethod(memory.set_memory_type)
     set_allocation_domain = staticmethod(memory.set_allocation_domain)
     set_atom = staticmethod(atoms.set_atom)

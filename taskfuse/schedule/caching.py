@@ -40,7 +40,7 @@ def cache_after(tv: TensorView) -> TensorView:
     return copy
 
 
-def cache_before(tv: TensorView) -> TensorView:
+def cache_before(tv: TensorView, readers: bool = False) -> TensorView:
     """See :meth:`TensorView.cache_before`. The new tensor takes over the schedule of the computation, ``tv`` keeps its memory.
 
     Without reductions, the loop transforms and their index types are replayed on ``tv``.
@@ -71,8 +71,11 @@ def cache_before(tv: TensorView) -> TensorView:
     ptypes = {mapping[a]: p for a, p in old.ptypes.items() if mapping.get(a) in present and not p.is_atom}
     tv.root, tv.logical = root, root
     tv.schedule = TensorSchedule(loop, transforms, ptypes, memory=old.memory, allocation=allocation, stages=old.stages)
+    uses = tv.uses if readers else ()
     fusion.define(replace(definition, output=new))
     fusion.define(_copy_of(new, tv))
+    for use in uses:
+        fusion.define(with_reads(use, tv, new))
     join_task(new, tv)
     return new
 

@@ -1,12 +1,41 @@
-"""Copy of a fusion with its schedule, tasks and groups."""
+"""Copy of a fusion with its schedule, tasks and groups: into a fusion of its own, or beside what another one holds."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
-from taskfuse.ir.expr import Assemble, MathExpr, Operand, Read, ScalarRead, View
+from taskfuse.ir.axes import Axis, Merge, Rasterize, Resize, Split, Swizzle, Transform
+from taskfuse.ir.expr import Assemble, IndexValue, MathExpr, Operand, Read, ScalarRead, View
 from taskfuse.ir.fusion import Fusion
+from taskfuse.ir.scalar import Expr, substitute
+from taskfuse.ir.tasks import Node
 from taskfuse.ir.tensor import Scalar, TensorSchedule, TensorView
+
+
+@dataclass(frozen=True, slots=True)
+class Renaming:
+    """What a copy has in place of names; a name that is absent is kept.
+
+    Attributes:
+        values: of tensors and scalars: the name in the copy.
+        symbols: of symbolic extents: the extent in the copy.
+        nodes: of tasks and groups: the name in the copy.
+        inputs: of inputs and scalars: the one of the other fusion that is read instead of a copy.
+    """
+
+    values: Mapping[str, str] = field(default_factory=dict[str, str])
+    symbols: Mapping[str, Expr] = field(default_factory=dict[str, Expr])
+    nodes: Mapping[str, str] = field(default_factory=dict[str, str])
+    inputs: Mapping[str, TensorView | Scalar] = field(default_factory=dict[str, "TensorView | Scalar"])
+
+
+@dataclass(frozen=True, slots=True)
+class Copied:
+    """Where what was copied is: tensors, and the nodes of the task tree."""
+
+    tensors: dict[TensorView, TensorView]
+    nodes: dict[Node, Node]
 
 
 def copy_fusion(fusion: Fusion) -> tuple[Fusion, dict[TensorView, TensorView]]:
@@ -16,31 +45,13 @@ def copy_fusion(fusion: Fusion) -> tuple[Fusion, dict[TensorView, TensorView]]:
     """
     new = Fusion(fusion.name)
     new.dims.update(fusion.dims)
-    scalars: dict[Scalar, Scalar] = {}
-    for scalar in fusion.scalars:
-        scalars[scalar] = new.add_scalar(scalar.name, scalar.dtype)
-        scalars[scalar].location = scalar.location
-    tensors: dict[TensorView, TensorView] = {}
-    for tv in fusion.tensors():
-        origin = None if tv.origin is None else tensors[tv.origin]
-        copy = new.new_tensor(tv.root, tv.dtype, logical=tv.logical, name=tv.name, location=tv.location, origin=origin)
-        copy.id = tv.id
-        copy.schedule = copy_schedule(tv.schedule)
-        tensors[tv] = copy
-    for tv in fusion.tensors():
-        expr = fusion.definition(tv)
-        if expr is not None:
-            new.define(_copy_expr(expr, tensors, scalars))
-    for tv in fusion.tensors():
-        owner = fusion.owner(tv)
-        if owner is not None:
-            new.set_owner(tensors[tv], tensors[owner])
-    for tv in fusion.inputs:
-        new.add_input(tensors[tv])
-    for tv in fusion.outputs:
-        new.add_output(tensors[tv])
-    new.tasks.adopt(fusion.tasks, tensors)
-    return new, tensors
+    new.residents = fusion.residents
+    return new, embed(fusion, new, Renaming()).tensors
+
+
+def embed(fusion: Fusion, into: Fusion, names: Renaming) -> Copied:
+    """Add a copy of ``fusion`` to ``into``, whose symbols are known there already. Its nodes hang under the root, unchecked: they were lawful."""
+    return _Copier(fusion, into, names).run()
 
 
 def copy_schedule(schedule: TensorSchedule) -> TensorSchedule:
@@ -48,24 +59,120 @@ def copy_schedule(schedule: TensorSchedule) -> TensorSchedule:
     return replace(schedule, loop=list(schedule.loop), transforms=list(schedule.transforms), ptypes=dict(schedule.ptypes))
 
 
-def _copy_expr(expr: MathExpr, tensors: dict[TensorView, TensorView], scalars: dict[Scalar, Scalar]) -> MathExpr:
-    def read(r: Read) -> Read:
-        return Read(tensors[r.tensor], r.index, r.valid)
+class _Copier:
+    """One copy in progress. Axes are new where they, or what they were made from, speak of a symbol that changes; all others are shared."""
 
-    def operand(o: Operand) -> Operand:
+    def __init__(self, fusion: Fusion, into: Fusion, names: Renaming) -> None:
+        self.fusion = fusion
+        self.into = into
+        self.names = names
+        self._tensors: dict[TensorView, TensorView] = {}
+        self._scalars: dict[Scalar, Scalar] = {}
+        self._axes: dict[Axis, Axis] = {}
+
+    def run(self) -> Copied:
+        fusion, new, tensors = self.fusion, self.into, self._tensors
+        for scalar in fusion.scalars:
+            given = self.names.inputs.get(scalar.name)
+            if isinstance(given, Scalar):
+                self._scalars[scalar] = given
+            else:
+                self._scalars[scalar] = copy = new.add_scalar(self.names.values.get(scalar.name, scalar.name), scalar.dtype)
+                copy.location = scalar.location
+        first = len(new.tensors())
+        for tv in fusion.tensors():
+            given = self.names.inputs.get(tv.name)
+            tensors[tv] = given if isinstance(given, TensorView) else self._tensor(tv, first)
+        for tv in fusion.tensors():
+            expr = fusion.definition(tv)
+            if expr is not None:
+                new.define(self._expr(expr))
+        for tv in fusion.tensors():
+            owner = fusion.owner(tv)
+            if owner is not None:
+                new.set_owner(tensors[tv], tensors[owner])
+        for tv in fusion.inputs:
+            if tensors[tv] not in new.inputs:
+                new.add_input(tensors[tv])
+        for tv in fusion.outputs:
+            new.add_output(tensors[tv])
+        return Copied(tensors, new.tasks.adopt(fusion.tasks, tensors, self._axis, self.names.nodes))
+
+    def _tensor(self, tv: TensorView, first: int) -> TensorView:
+        origin = None if tv.origin is None else self._tensors[tv.origin]
+        name = self.names.values.get(tv.name, tv.name)
+        root, logical = self._domain(tv.root), self._domain(tv.logical)
+        copy = self.into.new_tensor(root, tv.dtype, logical=logical, name=name, location=tv.location, origin=origin)
+        copy.id = first + tv.id
+        copy.schedule = self._schedule(tv.schedule)
+        return copy
+
+    # -- axes -----------------------------------------------------------------------------------------------------------------------
+
+    def _scalar(self, e: Expr) -> Expr:
+        return substitute(e, self.names.symbols)
+
+    def _axis(self, axis: Axis) -> Axis:
+        if not self.names.symbols:
+            return axis
+        known = self._axes.get(axis)
+        if known is None:
+            source = None if axis.source is None else self._axis(axis.source)
+            known = self._axes[axis] = Axis(self._scalar(axis.extent), axis.kind, source)
+        return known
+
+    def _domain(self, axes: tuple[Axis, ...]) -> tuple[Axis, ...]:
+        return tuple(map(self._axis, axes))
+
+    def _transform(self, t: Transform) -> Transform:
+        axis = self._axis
+        match t:
+            case Split():
+                return Split(axis(t.source), axis(t.outer), axis(t.inner))
+            case Merge():
+                return Merge(axis(t.outer), axis(t.inner), axis(t.result))
+            case Swizzle():
+                return Swizzle(axis(t.x), axis(t.y), axis(t.x_out), axis(t.y_out))
+            case Resize():
+                return Resize(axis(t.source), self._scalar(t.left), self._scalar(t.right), axis(t.result))
+            case Rasterize():
+                return Rasterize(self._domain(t.sources), axis(t.result), tuple(map(self._scalar, t.maps)))
+
+    def _schedule(self, schedule: TensorSchedule) -> TensorSchedule:
+        if not self.names.symbols:
+            return copy_schedule(schedule)
+        return replace(
+            schedule,
+            loop=[self._axis(a) for a in schedule.loop],
+            transforms=[self._transform(t) for t in schedule.transforms],
+            ptypes={self._axis(a): p for a, p in schedule.ptypes.items()},
+            allocation=None if schedule.allocation is None else self._domain(schedule.allocation),
+            atom_axes=self._domain(schedule.atom_axes),
+        )
+
+    # -- math -----------------------------------------------------------------------------------------------------------------------
+
+    def _read(self, r: Read) -> Read:
+        return Read(self._tensors[r.tensor], tuple(map(self._scalar, r.index)), self._scalar(r.valid))
+
+    def _operand(self, o: Operand) -> Operand:
         match o:
             case Read():
-                return read(o)
+                return self._read(o)
             case ScalarRead():
-                return ScalarRead(scalars[o.scalar])
+                return ScalarRead(self._scalars[o.scalar])
+            case IndexValue():
+                return IndexValue(self._scalar(o.index))
             case _:
                 return o
 
-    output = tensors[expr.output]
-    match expr:
-        case View():
-            return replace(expr, output=output, operand=read(expr.operand))
-        case Assemble():
-            return replace(expr, output=output, parts=tuple(read(p) for p in expr.parts))
-        case _:
-            return replace(expr, output=output, operands=tuple(operand(o) for o in expr.operands))
+    def _expr(self, expr: MathExpr) -> MathExpr:
+        output = self._tensors[expr.output]
+        match expr:
+            case View():
+                return replace(expr, output=output, operand=self._read(expr.operand))
+            case Assemble():
+                places = tuple(tuple(map(self._scalar, place)) for place in expr.places)
+                return replace(expr, output=output, parts=tuple(map(self._read, expr.parts)), places=places)
+            case _:
+                return replace(expr, output=output, operands=tuple(map(self._operand, expr.operands)))

@@ -140,6 +140,9 @@ def find(fusion: Fusion) -> Product:
     result = expr.output
     epilogue, reductions, finals = _behind(fusion, result)
     places = _places(fusion, result, epilogue)
+    for tv in fusion.outputs:
+        if tv not in places:
+            raise unsupported(fusion, f"the output {tv.name} does not need the product", "leave it to a fusion of its own")
     reads = [o for o in storage_operands(fusion, expr) if isinstance(o, Read)]
     if len(reads) != 2:
         raise unsupported(fusion, f"{result.name} multiplies a tensor by a number", "scale the product instead")
@@ -261,7 +264,7 @@ def _places(fusion: Fusion, result: TensorView, epilogue: tuple[TensorView, ...]
             position = iteration_position(e)
             if position is None:
                 raise unsupported(fusion, f"{tv.name} reads {read.tensor.name} at {e}", "an epilogue reads each element of the product in its place")
-            found.setdefault(tv, {})[position] = found[read.tensor][axis]
+            found.setdefault(tv, {})[position] = found[read.tensor].get(axis, NOWHERE)
     flowed = set(found)
     for tv, read in reversed(_reads(fusion, epilogue)):
         if read.tensor in flowed or tv not in found:

@@ -6,6 +6,8 @@ from typing import Final
 
 SMS: Final = 132
 """Streaming multiprocessors of an H200."""
+LANES: Final = 128
+"""Scalar instructions that a multiprocessor issues per cycle."""
 CLOCK_MHZ: Final = 1700
 """Clock under load: the power limit holds it below the 1980 MHz that the chip reaches otherwise."""
 DRAM_BYTES_PER_US: Final = 4.3e6

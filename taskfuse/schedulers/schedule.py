@@ -8,11 +8,14 @@ A scheduler is a function ``scheduler(fusion, config=None, *, sizes=None)``. It 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
 from typing import Protocol
 
 from taskfuse.errors import UnsupportedError
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.scalar import Expr, evaluate, free_symbols
+from taskfuse.ir.tensor import TensorView
 from taskfuse.location import caller
 
 ASSUMED = 4096
@@ -66,6 +69,35 @@ class Schedule(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class Option:
+    """A :class:`Candidate`: parameters, and how long the cost model expects them to take."""
+
+    config: object
+    us: float
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """A :class:`Schedule` that says itself in words why it was chosen.
+
+    Attributes:
+        scheduler, us, code, config, alternatives: see :class:`Schedule`.
+        why: what :meth:`explain` returns.
+    """
+
+    scheduler: str
+    us: float
+    code: str
+    config: object
+    alternatives: tuple[Option, ...]
+    why: str
+
+    def explain(self) -> str:
+        """Why this schedule."""
+        return self.why
+
+
 class Sizes:
     """Numbers for the extents of a fusion: those given, else what is known of a dimension, nearest to :data:`ASSUMED`.
 
@@ -88,6 +120,10 @@ class Sizes:
     def __call__(self, extent: Expr) -> int:
         """The number of an extent, 1 or more."""
         return max(1, int(evaluate(extent, {name: self._values[name] for name in free_symbols(extent)})))
+
+    def elements(self, tv: TensorView) -> int:
+        """The number of elements of a tensor."""
+        return prod(self(e) for e in tv.shape)
 
 
 def has_schedule(fusion: Fusion) -> bool:

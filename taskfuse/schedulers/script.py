@@ -35,7 +35,7 @@ class Script:
     def __init__(self, fusion: Fusion) -> None:
         self.fusion = fusion
         self.lines: list[str] = []
-        self._known: set[str] = set()
+        self._known: dict[str, TensorView] = {}
         self._open: str | None = None
 
     @property
@@ -50,18 +50,51 @@ class Script:
 
     def on(self, tv: TensorView) -> Recorded:
         """The calls of a tensor."""
-        if tv.name not in self._known:
-            self._known.add(tv.name)
+        if self._known.get(tv.name) is not tv:
+            self._known[tv.name] = tv
             self._write(f"{tv.name} = fusion.tensor({tv.name!r})")
         return Recorded(self, tv.name, tv)
 
-    def new(self, tv: TensorView, method: str, *args: object) -> TensorView:
+    def new(self, tv: TensorView, method: str, *args: object, **given: bool) -> TensorView:
         """A call that makes a tensor: ``cache_after``, ``cache_before``, ``cache_fork`` or ``rfactor``."""
         receiver = self.on(tv).name
-        made = cast("TensorView", getattr(tv, method)(*args))
-        self._known.add(made.name)
-        self._write(f"{made.name} = {receiver}.{method}({', '.join(map(self.spell, args))})")
+        made = cast("TensorView", getattr(tv, method)(*args, **given))
+        self._known[made.name] = made
+        self._write(f"{made.name} = {receiver}.{method}({', '.join([*map(self.spell, args), *(f'{k}={v}' for k, v in given.items())])})")
         return made
+
+    def recompute(self, tv: TensorView, readers: Sequence[TensorView]) -> tuple[TensorView, ...]:
+        """:meth:`TensorView.recompute`."""
+        call = f"{self.on(tv).name}.recompute({', '.join(self.spell(reader) for reader in readers)})"
+        return self._made(tv.recompute(*readers), call)
+
+    def scatter(self, tv: TensorView) -> tuple[TensorView, ...]:
+        """:meth:`TensorView.scatter`."""
+        return self._made(tv.scatter(), f"{self.on(tv).name}.scatter()")
+
+    def _made(self, tensors: tuple[TensorView, ...], call: str) -> tuple[TensorView, ...]:
+        self._known.update((new.name, new) for new in tensors)
+        self._write(f"{tensors[0].name}, = {call}" if len(tensors) == 1 else f"{', '.join(new.name for new in tensors)} = {call}")
+        return tensors
+
+    def duplicate(self, tv: TensorView, readers: Sequence[TensorView]) -> TensorView:
+        """:meth:`TensorView.duplicate`."""
+        call = f"{self.on(tv).name}.duplicate({self.spell(list(readers))})"
+        made = tv.duplicate(readers)
+        self._known[made.name] = made
+        self._write(f"{made.name} = {call}")
+        return made
+
+    def inline_most(self, tensors: Sequence[TensorView]) -> None:
+        """:meth:`Fusion.inline_most`."""
+        text = f"fusion.inline_most({self.spell(list(tensors))})"
+        self.fusion.inline_most(tensors)
+        self._write(text)
+
+    def resident_blocks(self, count: int) -> None:
+        """:meth:`Fusion.resident_blocks`."""
+        self.fusion.resident_blocks(count)
+        self._write(f"fusion.resident_blocks({count})")
 
     def parallelize_like(self, ref: TensorView, targets: Sequence[TensorView]) -> None:
         """:func:`taskfuse.parallelize_like`."""

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from taskfuse.errors import TaskfuseError, UnsupportedError
-from taskfuse.executable import Executable, compile
+from taskfuse.executable import Executable, one_kernel
 from taskfuse.ir.fusion import Fusion
 from taskfuse.location import caller
 from taskfuse.options import read_options
@@ -176,7 +176,7 @@ class _Search:
         if found is None:
             fusion, _ = copy_fusion(self._fusion)
             self._scheduler(fusion, config, sizes=self._sizes)
-            found = self._built[repr(config)] = compile(fusion, fast_math=self._fast_math)
+            found = self._built[repr(config)] = one_kernel(fusion, fast_math=self._fast_math)
         return found
 
 

@@ -21,7 +21,8 @@ from taskfuse.sim.machine import Action, threads_text
 from taskfuse.sim.observer import Observer
 from taskfuse.sim.schedule import Scheduler
 from taskfuse.sim.simulate import run
-from taskfuse.sim.timeline import Completion, Flow, Kind, Lane, Span, Timeline
+from taskfuse.sim.spans import Completion, Flow, Kind, Lane, Span
+from taskfuse.sim.timeline import Timeline
 
 if TYPE_CHECKING:
     from taskfuse.sim.block import Block

@@ -1,81 +1,22 @@
-"""Who did what when: a run of the simulator as lanes of spans, as text and as a trace file."""
+"""Who did what when: a run of the simulator as lanes of spans, as text, picture and trace file."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from enum import Enum
 from pathlib import Path
 from string import ascii_lowercase, digits
 from typing import Any
 
 from taskfuse.errors import SimulationError
+from taskfuse.sim.picture import timeline_picture
+from taskfuse.sim.spans import Completion, Flow, Kind, Lane, Span
 
 WIDTH = 100  # columns of the text
 _SLOTS = digits + ascii_lowercase
 _BUSY = "="
 _WAITS = "."
-
-
-class Kind(Enum):
-    """What happens during a span: a statement is executed, threads wait, or an engine has an operation."""
-
-    STATEMENT = "statement"
-    WAIT = "wait"
-    OPERATION = "operation"
-
-
-@dataclass(frozen=True, slots=True)
-class Lane:
-    """A row: threads of a block that go together, or an engine.
-
-    Attributes:
-        block: linear block id.
-        name: the innermost task or group whose code they run, or what the engine does.
-        threads: which, printed; empty for an engine.
-    """
-
-    block: int
-    name: str
-    threads: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Span:
-    """Something that takes from step ``start`` to step ``end``.
-
-    Attributes:
-        lane: number of the lane.
-        name: the statement.
-        slot: slot of the mbarrier that the lane waited for last, -1 before it has.
-    """
-
-    lane: int
-    kind: Kind
-    name: str
-    start: int
-    end: int
-    slot: int = -1
-
-
-@dataclass(frozen=True, slots=True)
-class Completion:
-    """A phase of an mbarrier is complete: ``barrier`` is its name, ``slot`` its number, ``step`` when."""
-
-    block: int
-    barrier: str
-    slot: int
-    step: int
-
-
-@dataclass(frozen=True, slots=True)
-class Flow:
-    """The arrival that completed a phase, and a wait that passed for it: lane and step of each."""
-
-    name: str
-    source: tuple[int, int]
-    target: tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +42,10 @@ class Timeline:
     def save(self, path: str | Path) -> None:
         """Write the trace event file (JSON) that Perfetto (ui.perfetto.dev) and chrome://tracing open; one step is one microsecond."""
         Path(path).write_text(json.dumps({"traceEvents": self.events(), "displayTimeUnit": "ms"}), encoding="utf-8")
+
+    def draw(self, path: str | Path, blocks: int = 1) -> None:
+        """Write a picture (SVG) of the first ``blocks`` blocks: a row per set of threads and engine, waits hatched, a colour per slot."""
+        Path(path).write_text(timeline_picture(self, blocks), encoding="utf-8")
 
     def events(self) -> list[dict[str, Any]]:
         """The trace events, by time: a process per block, a thread per lane, flows from arrivals to the waits that they end."""

@@ -32,7 +32,7 @@ ULP = {
     "block_roles": 6,
     "transpose": 0,
     "matmul": 4,
-    **dict.fromkeys(("gemm", "gemm_pingpong", "gemm_cluster"), 0.05),
+    **dict.fromkeys(("gemm", "gemm_pingpong", "gemm_cluster", "gemm_multistage"), 0.05),
 }
 LARGER: dict[str, Sequence[Sequence[tuple[int, ...]]]] = {
     "founding": [[(3000, 5, 8)], [(700, 16, 8)], [(64, 2, 64)]],
@@ -49,6 +49,7 @@ LARGER: dict[str, Sequence[Sequence[tuple[int, ...]]]] = {
     "matmul": [[(333, 170), (170, 401)], [(512, 512), (512, 512)]],
     "gemm": [[(1000, 520), (712, 520), (712,)]],
     **{name: [[(1000, 520), (712, 520)]] for name in ("gemm_pingpong", "gemm_cluster")},
+    "gemm_multistage": [[(1000, 512), (712, 512)]],
 }
 BY_NAME = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 

@@ -1,8 +1,9 @@
 """Timelines: what they record, their text, and the trace event file."""
 
 import json
+import xml.etree.ElementTree as ET
 from collections import Counter
-from itertools import pairwise
+from itertools import combinations, pairwise
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,8 @@ import taskfuse as tf
 from examples import pipeline, stream
 from taskfuse.kir import parse_kernel
 from taskfuse.sim import Scheduler, Timeline, explore, timeline
-from taskfuse.sim.timeline import WIDTH, Kind
+from taskfuse.sim.spans import Kind
+from taskfuse.sim.timeline import WIDTH
 from tests.golden import Golden
 from tests.sim.kernels import SCHEDULERS, load, replaced
 
@@ -131,3 +133,51 @@ def test_wgmma() -> None:
     found = multiplied()
     assert found.error is None
     assert {"TMA load", "TMA store", "tensor core"} <= {lane.name for lane in found.lanes}
+
+
+# -- pictures ---------------------------------------------------------------------------------------------------------------------------
+
+
+def drawn(found: Timeline, tmp_path: Path, blocks: int = 1) -> tuple[list[str], list[tuple[str, str]]]:
+    """The texts, and the bars and marks: fill and note."""
+    found.draw(tmp_path / "x.svg", blocks)
+    root = ET.parse(tmp_path / "x.svg").getroot()
+    space = "{http://www.w3.org/2000/svg}"
+    bars = [(e.get("fill", ""), e.findtext(f"{space}title", "")) for e in root.iter(f"{space}rect") if e.find(f"{space}title") is not None]
+    return ["".join(e.itertext()) for e in root.iter(f"{space}text")], bars
+
+
+def test_the_picture_of_a_ring(tmp_path: Path) -> None:
+    texts, bars = drawn(timeline(parse_kernel(RING), [X[:3, :32]], scheduler=Scheduler.LOW_FIRST), tmp_path)
+    assert texts[:2] == ["ring: 33 steps", "block (0, 0, 0)"]
+    assert [t for t in texts if "threads" in t] == ["producer threads 0-31", "consumer threads 32-63"]
+    assert {"full", "empty", "at work", "on slot 0", "on slot 1", "waits"} <= set(texts)
+    waits = [note for fill, note in bars if fill.startswith("url(#hatch")]
+    assert "WAIT empty[p.slot] parity p.parity" in waits
+    assert all(note.removesuffix(" …").startswith(("WAIT", "SYNC")) for note in waits)
+    marks = [note for _, note in bars if "is complete" in note]
+    assert Counter(m.partition(":")[0] for m in marks) == {"full[0]": 2, "full[1]": 1, "empty[0]": 2, "empty[1]": 1}
+
+
+def test_operations_in_flight_at_once_lie_below_each_other(tmp_path: Path) -> None:
+    found = streamed(Scheduler.ASYNC_LATE)
+    found.draw(tmp_path / "x.svg")
+    rects = [e for e in ET.parse(tmp_path / "x.svg").getroot().iter("{http://www.w3.org/2000/svg}rect") if e.findtext("{http://www.w3.org/2000/svg}title")]
+    boxes = [tuple(float(e.get(k, "")) for k in ("x", "y", "width", "height")) for e in rects]
+    for (x, y, w, h), (x2, y2, w2, h2) in combinations([b for b in boxes if b[3] > 11], 2):
+        assert x + w <= x2 + 1e-6 or x2 + w2 <= x + 1e-6 or y + h <= y2 + 1e-6 or y2 + h2 <= y + 1e-6
+    assert any("TMA" in (e.findtext("{http://www.w3.org/2000/svg}title") or "") for e in rects)
+
+
+def test_the_picture_of_a_run_that_fails_says_why(tmp_path: Path) -> None:
+    broken = timeline(parse_kernel(replaced(RING, "ARRIVE empty[c.slot]", "")), [X[:8, :32]])
+    texts, _ = drawn(broken, tmp_path)
+    assert any("deadlock" in t for t in texts)
+
+
+def test_more_blocks_are_counted(tmp_path: Path) -> None:
+    found = tf.lower(pipeline.build()).timeline(X[:3], X[0])
+    assert "and 2 more blocks" in drawn(found, tmp_path)[0]
+    texts, _ = drawn(found, tmp_path, blocks=2)
+    assert "and 1 more block" in texts
+    assert sum(t.startswith("block (") for t in texts) == 2

@@ -1,0 +1,143 @@
+"""Several kernels as one function on arrays: each reads the arguments and what those before it made."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+
+from taskfuse import ops
+from taskfuse.errors import InputError, LaunchError
+from taskfuse.executable import Executable, one_kernel
+from taskfuse.ir.arguments import bind_shapes
+from taskfuse.ir.fusion import Fusion
+from taskfuse.kir import Kernel
+from taskfuse.schedulers.fallback import fallback
+
+if TYPE_CHECKING:
+    from taskfuse.check import Certificate
+    from taskfuse.options import Backend
+    from taskfuse.schedulers.schedule import Schedule
+
+
+class Link(NamedTuple):
+    """One of the executables.
+
+    Attributes:
+        run: it.
+        arguments: names of what it takes, in its order.
+        outputs: names of what it makes.
+    """
+
+    run: Executable
+    arguments: tuple[str, ...]
+    outputs: tuple[str, ...]
+
+
+class Chain(Executable):
+    """Executables that run one after another, as one. What goes between them is allocated by the framework of the arguments, in its stream.
+
+    Args:
+        fusion: what they compute together.
+        links: what each computes, with the names of ``fusion``, and it.
+        schedule: the automatic schedule, if there is one.
+    """
+
+    __slots__ = ("_copies", "_fusion", "_links", "_names", "_outputs")
+
+    def __init__(self, fusion: Fusion, links: Sequence[Link], schedule: Schedule | None = None) -> None:
+        self._fusion = fusion
+        self._links = tuple(links)
+        self._names = _arguments(fusion)
+        self._outputs = tuple(tv.name for tv in fusion.outputs)
+        self._copies: Executable | None = None
+        self.backend = self._links[0].run.backend
+        self.schedule = schedule
+
+    @property
+    def kernel(self) -> Kernel:
+        self._refuse("kernel")
+
+    @property
+    def certificate(self) -> Certificate:
+        self._refuse("certificate")
+
+    @property
+    def certificates(self) -> tuple[Certificate, ...]:
+        """What was proved of each of ``kernels``."""
+        return tuple(c for link in self._links for c in link.run.certificates)
+
+    def _refuse(self, what: str) -> NoReturn:
+        raise LaunchError(kernel=self._fusion.name, reason=f"it runs {len(self.kernels)} kernels, each of which has a {what}", help=f"use {what}s")
+
+    @property
+    def kernels(self) -> tuple[Kernel, ...]:
+        """The kernels of a call, in the order in which they run."""
+        return tuple(kernel for link in self._links for kernel in link.run.kernels)
+
+    def __call__(self, *args: Any, out: Any = None, stream: Any = None, seed: int = 0) -> tuple[Any, ...]:
+        """Run them. See :meth:`Executable.__call__`.
+
+        With ``out=``, results that are not all made by the last kernel are made elsewhere and copied there at the end, so that no kernel reads
+        what another one has overwritten.
+        """
+        self._check(args)
+        values: dict[str, Any] = dict(zip(self._names, args, strict=True))
+        last = self._links[-1]
+        is_direct = last.outputs == self._outputs
+        for link in self._links:
+            given = out if is_direct and link is last else None
+            try:
+                made = link.run(*[values[name] for name in link.arguments], out=given, stream=stream, seed=seed)
+            except InputError as error:
+                raise self._named(error, link) from None
+            values.update(zip(link.outputs, made, strict=True))
+        results = tuple(values[name] for name in self._outputs)
+        if out is None or is_direct:
+            return results
+        if self._copies is None:
+            self._copies = _copies(self._fusion, self.backend)
+        return self._copies(*results, out=out, stream=stream, seed=seed)
+
+    def _check(self, args: tuple[Any, ...]) -> None:
+        """That there are as many arguments as wanted, and that their shapes agree, also between kernels."""
+        if len(args) != len(self._names):
+            reason = f"{len(args)} arguments given, {len(self._names)} wanted"
+            help = f"the arguments are: {', '.join(self._names) or 'none'}"
+            raise InputError(index=min(len(args), len(self._names)), fusion=self._fusion.name, reason=reason, help=help)
+        shapes = [getattr(a, "shape", None) for a in args[: len(self._fusion.inputs)]]
+        known = [s for s in shapes if s is not None]
+        if len(known) == len(shapes):
+            bind_shapes(self._fusion, known)
+
+    def _named(self, error: InputError, link: Link) -> InputError:
+        """The error about an argument of one kernel, as one about an argument of the call."""
+        index = error.fields["index"]
+        if not isinstance(index, int) or index >= len(link.arguments) or link.arguments[index] not in self._names:
+            return error
+        position = self._names.index(link.arguments[index])
+        return InputError(index=position, fusion=self._fusion.name, reason=error.fields["reason"], notes=error.notes, help=error.help)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Chain, (self._fusion, self._links, self.schedule)
+
+    def __repr__(self) -> str:
+        return f"Chain({self._fusion.name!r}, {len(self.kernels)} kernels, backend={self.backend!r})"
+
+
+def link(part: Fusion, run: Executable) -> Link:
+    """What ``run`` computes, if ``part`` says so."""
+    return Link(run, _arguments(part), tuple(tv.name for tv in part.outputs))
+
+
+def _arguments(fusion: Fusion) -> tuple[str, ...]:
+    return (*(tv.name for tv in fusion.inputs), *(s.name for s in fusion.scalars))
+
+
+def _copies(fusion: Fusion, backend: Backend) -> Executable:
+    """Copies of arrays of the shapes and dtypes of the outputs."""
+    with Fusion(fusion.name) as copies:
+        for k, tv in enumerate(fusion.outputs):
+            source = ops.define_tensor([ops.dim(f"n{k}_{d}", min=0) for d in range(tv.ndim)], dtype=tv.dtype, name=f"result{k}")
+            copies.add_output(ops.copy(source))
+    fallback(copies)
+    return one_kernel(copies, backend)

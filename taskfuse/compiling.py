@@ -1,0 +1,73 @@
+"""``tf.compile``: a fusion as a function on arrays; scheduled automatically where its author left that open."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Literal
+
+from taskfuse.chain import Chain, link
+from taskfuse.executable import Executable, one_kernel
+from taskfuse.ir.fusion import Fusion
+from taskfuse.kir import Kernel
+from taskfuse.lowering import LoweringOptions
+from taskfuse.options import Backend
+from taskfuse.schedule.copy import copy_fusion
+from taskfuse.schedule.cut import Cut
+from taskfuse.schedulers.schedule import has_schedule
+from taskfuse.schedulers.segments import plan
+
+
+def compile(
+    fusion: Fusion | Cut | Kernel,
+    backend: Backend = "auto",
+    *,
+    schedule: Literal["auto"] | None = "auto",
+    sizes: Mapping[str, int] | None = None,
+    arch: str | None = None,
+    fast_math: bool = False,
+    debug: bool = False,
+    unsafe: bool = False,
+    options: LoweringOptions | None = None,
+) -> Executable:
+    """Lower ``fusion``, prove its kernel, and return a function on arrays. CUDA is loaded, and machine code made, by the first call that needs them.
+
+    A fusion on which no scheduling call was made is copied and scheduled automatically (docs/automatic.md): by one scheduler, or cut into several
+    kernels that run one after another. What was chosen, why, and the calls to start from are the result's ``schedule``.
+
+    The kernel is proved free of deadlock and race for all extents (docs/proof.md). Where that argument has a gap, and no counterexample is found, it
+    is proved for the extents of each call.
+
+    Args:
+        fusion: what to run, a cut of it into several, or a kernel; it is not changed.
+        backend: ``"auto"``: arrays on a GPU run there, NumPy arrays in the simulator (``TASKFUSE_BACKEND`` may say otherwise); ``"cuda"``: on the
+            GPU; ``"sim"``: in the simulator.
+        schedule: ``None`` takes a fusion as it is, even without any scheduling call.
+        sizes: values of the fusion's dimensions that the cost models of automatic schedules assume; the kernels run with all.
+        arch: target of the machine code, such as ``"sm_90a"``; by default that of the GPU.
+        fast_math: approximate division, square root and functions; subnormals become zero.
+        debug: bound every wait and report it by :class:`HangError` if it takes too long; a call then waits for its kernel.
+        unsafe: take the kernel as it is, without a proof.
+        options: how to lower.
+
+    Raises:
+        ProofError: the kernel may deadlock or race; the notes are a counterexample, or say what is outside the model.
+        UnsupportedError: a backend that does not exist, ``sizes`` of what is no dimension, or an op that has no automatic schedule.
+        LoweringError: see :func:`lower`.
+        VerifyError: a kernel that breaks a rule of kernel IR.
+        OptionError: an environment variable of taskfuse that it does not know.
+    """
+    make = partial(one_kernel, backend=backend, arch=arch, fast_math=fast_math, debug=debug, unsafe=unsafe, options=options)
+    match fusion:
+        case Cut(fusion=whole, parts=parts):
+            extents = [{name: size for name, size in (sizes or {}).items() if name in part.dims} for part in parts]
+            again = partial(compile, backend=backend, schedule=schedule, arch=arch, fast_math=fast_math, debug=debug, unsafe=unsafe, options=options)
+            return Chain(whole, [link(part, again(part, sizes=own)) for part, own in zip(parts, extents, strict=True)])
+        case Fusion() if schedule == "auto" and fusion.outputs and not has_schedule(fusion):
+            found = plan(fusion, sizes=sizes)
+            runs = [make(step.fusion, schedule=step.schedule) for step in found.steps]
+            if len(runs) == 1:
+                return runs[0]
+            return Chain(copy_fusion(fusion)[0], [link(step.fusion, run) for step, run in zip(found.steps, runs, strict=True)], found)
+        case _:
+            return make(fusion)

@@ -1,0 +1,86 @@
+"""Dispatches of many members: found by halving, instead of one comparison after another.
+
+The arms of a parallelized group are ranges of one hardware index that follow each other. A chain of n comparisons costs the last member's blocks
+2n instructions before they begin; halving costs all of them 2 log n. Requires that no two arms overlap, which is what the ranges say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+from taskfuse.ir.scalar import TRUE, ZERO, And, Compare, CompareOp, Expr, Facts, lt, prove, simplify, sym
+from taskfuse.ir.types import INDEX_TYPES
+from taskfuse.kir.nodes import Branch, If
+
+FEWEST = 8
+"""Arms from which on halving pays."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """Arms on both sides of a bound: where ``cond`` holds one of ``below`` may run, elsewhere one of ``above``."""
+
+    cond: Expr
+    below: Cut | Branch
+    above: Cut | Branch
+
+
+def halved(stmt: If, facts: Facts) -> Cut | None:
+    """The dispatch as a tree of cuts whose leaves ask only what the cuts above leave open; ``None`` where a chain does as well.
+
+    Args:
+        facts: what is known where the statement stands.
+    """
+    if len(stmt.branches) < FEWEST:
+        return None
+    for ptype in INDEX_TYPES:
+        index = sym(ptype.index_name)
+        arms = [_range(b.cond, index) for b in stmt.branches]
+        known = [arm for arm in arms if arm is not None]
+        if len(known) == len(arms) and all(simplify(a[1] - b[0], facts) is ZERO for a, b in pairwise(known)):
+            tree = _tree(stmt.branches, known, index, facts, known[0][0] is ZERO, prove(lt(index, known[-1][1]), facts))
+            assert isinstance(tree, Cut)
+            return tree
+    return None
+
+
+def _tree(branches: Sequence[Branch], ranges: Sequence[tuple[Expr, Expr]], index: Expr, facts: Facts, from_first: bool, to_last: bool) -> Cut | Branch:
+    """``from_first``, ``to_last``: the index is known not to lie before the first range, or behind the last one."""
+    if len(branches) == 1:
+        return replace(branches[0], cond=TRUE) if from_first and to_last else branches[0]
+    middle = len(branches) // 2
+    below = _tree(branches[:middle], ranges[:middle], index, facts, from_first, True)
+    return Cut(lt(index, ranges[middle][0]), below, _tree(branches[middle:], ranges[middle:], index, facts, True, to_last))
+
+
+def _range(cond: Expr, index: Expr) -> tuple[Expr, Expr] | None:
+    """The first index for which a condition holds and the one after the last, if that is all that it says; hardware indices start at 0."""
+    low, high = ZERO, None
+    for part in cond.args if isinstance(cond, And) else (cond,):
+        if not isinstance(part, Compare):
+            return None
+        rest = _solved(part.b - part.a, index)
+        if rest is None:
+            return None
+        sign, bound = rest
+        match part.op:
+            case CompareOp.EQ:
+                low, high = bound, bound + 1
+            case CompareOp.LE | CompareOp.LT if sign > 0:
+                low = bound + (part.op is CompareOp.LT)
+            case CompareOp.LE | CompareOp.LT:
+                high = bound + (part.op is CompareOp.LE)
+            case CompareOp.NE:
+                return None
+    return None if high is None else (low, high)
+
+
+def _solved(difference: Expr, index: Expr) -> tuple[int, Expr] | None:
+    """``difference`` as sign * (index - bound): the sign and the bound."""
+    for sign in (1, -1):
+        bound = index - difference * sign
+        if bound.free.isdisjoint(index.free):
+            return sign, bound
+    return None

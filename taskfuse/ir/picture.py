@@ -1,0 +1,171 @@
+"""The picture of a fusion: tensors with edges from producers to readers, in the boxes of their tasks and groups."""
+
+from __future__ import annotations
+
+from taskfuse.ir.assignment import assign
+from taskfuse.ir.expr import Assemble, Gather, MathExpr, Pointwise, Reduction, Scan, Select, View
+from taskfuse.ir.fusion import Fusion, shape_text
+from taskfuse.ir.layout import Box, arrange, route
+from taskfuse.ir.storage import storage_reads
+from taskfuse.ir.tasks import Group, Node, Task
+from taskfuse.ir.tensor import TensorView
+from taskfuse.ir.types import GroupKind
+from taskfuse.svg import FONT, Drawing, text_width
+
+_LEAF_PADDING, _LINE_HEIGHT, _BORDER = 8.0, 15.0, 10.0
+_INPUT, _TENSOR, _TASK, _GROUPS = "#ececec", "#ffffff", "#e9f0fb", {GroupKind.HORIZONTAL: "#e6f4e6", GroupKind.VERTICAL: "#fff3dc"}
+_IN_TURN = "#f4f4f4"
+_CHANNEL = "#d9730d"
+_KEY = "an arrow: reads; orange: through a channel, between roles; thick frame: output"
+
+
+def fusion_picture(fusion: Fusion) -> str:
+    """The picture as SVG. Views hold no code and are not drawn: their readers read the tensor behind them."""
+    return _Picture(fusion).draw()
+
+
+class _Picture:
+    """One picture in progress."""
+
+    def __init__(self, fusion: Fusion) -> None:
+        self.fusion = fusion
+        self.place = assign(fusion)
+        self.drawing = Drawing()
+        self.leaf: dict[TensorView, Box] = {}
+        self.nodes: dict[Box, Node] = {}
+        self.lines: dict[TensorView, list[str]] = {}
+
+    def draw(self) -> str:
+        fusion, drawing = self.fusion, self.drawing
+        shown = [tv for tv in fusion.tensors() if tv.is_input or tv in self.place]
+        for tv in shown:
+            lines = self.lines[tv] = self._lines(tv)
+            self.leaf[tv] = Box(max(map(text_width, lines)) + 2 * _LEAF_PADDING, _LINE_HEIGHT * len(lines) + _LEAF_PADDING)
+        claimed = [self._box(m) for m in fusion.tasks.root.members]
+        rest: dict[Task, list[TensorView]] = {}
+        for tv in shown:
+            if not tv.is_input and self.place[tv] not in fusion.tasks.nodes:
+                rest.setdefault(self.place[tv], []).append(tv)
+        alone = not claimed  # without tasks the picture is of the tensors
+        pieces = [self.leaf[tv] for tvs in rest.values() for tv in tvs] if alone else [self._task(task, tvs) for task, tvs in rest.items()]
+        root = Box(text_width(_KEY, FONT - 1) + 2 * _BORDER, 0.0, [*(self.leaf[tv] for tv in shown if tv.is_input), *claimed, *pieces])
+        edges = {(r.tensor, tv): None for tv in shown if (e := fusion.definition(tv)) is not None for r in storage_reads(fusion, e) if r.tensor in self.leaf}
+        arrange(root, [(self.leaf[a], self.leaf[b]) for a, b in edges])
+        drawing.width, drawing.height = root.width, root.height + _LINE_HEIGHT + _BORDER
+        drawing.text(_BORDER, 16, f"fusion {fusion.name}", bold=True)
+        for box in root.inside:
+            self._frames(box)
+        for a, b in edges:
+            self._edge(a, b)
+        for box, node in self.nodes.items():
+            fill = _fill(node)
+            drawing.box(box.x + _BORDER - 3, box.y + 4, text_width(_title(node)) + 6, 14, fill, line=fill)
+            drawing.text(box.x + _BORDER, box.y + 15, _title(node), bold=True)
+        for tv in shown:
+            self._tensor(tv)
+        drawing.text(_BORDER, drawing.height - _BORDER, _KEY, size=FONT - 1, fill="#555555")
+        return str(drawing)
+
+    # -- boxes ------------------------------------------------------------------------------------------------------------------------
+
+    def _box(self, node: Node) -> Box:
+        match node:
+            case Task():
+                return self._task(node, [tv for tv, task in self.place.items() if task is node])
+            case Group():
+                box = Box(text_width(_title(node)) + 2 * _BORDER)
+                self.nodes[box] = node
+                box.inside = [self._box(m) for m in node.members]
+                return box
+
+    def _task(self, task: Task, tensors: list[TensorView]) -> Box:
+        ordered = sorted(tensors, key=self._first_read)
+        box = Box(text_width(_title(task)) + 2 * _BORDER, 0.0, [self.leaf[tv] for tv in ordered])
+        self.nodes[box] = task
+        return box
+
+    def _first_read(self, tv: TensorView) -> int:
+        """Tensors that do not depend on each other stand in the order of what they read, so that edges cross less."""
+        expr = self.fusion.definition(tv)
+        return min((r.tensor.id for r in storage_reads(self.fusion, expr)), default=tv.id) if expr is not None else tv.id
+
+    def _frames(self, box: Box) -> None:
+        """The frames of a node and of those in it, outer ones below."""
+        node = self.nodes.get(box)
+        if node is None:
+            return
+        self.drawing.box(box.x, box.y, box.width, box.height, _fill(node), round=6, dashed=isinstance(node, Group) and node.ptype is None)
+        for inner in box.inside:
+            self._frames(inner)
+
+    # -- tensors ----------------------------------------------------------------------------------------------------------------------
+
+    def _lines(self, tv: TensorView) -> list[str]:
+        expr = self.fusion.definition(tv)
+        head = tv.name if expr is None else f"{tv.name} = {_operation(expr)}"
+        lines = [head, f"{tv.dtype.name}{shape_text(tv.shape)}"]
+        where = [] if tv.schedule.memory is None else [tv.schedule.memory.value]
+        if tv.schedule.stages > 1:
+            where.append(f"{tv.schedule.stages} slots")
+        return [*lines, ", ".join(where)] if where else lines
+
+    def _tensor(self, tv: TensorView) -> None:
+        box = self.leaf[tv]
+        fill = _INPUT if tv.is_input else _TENSOR
+        self.drawing.box(box.x, box.y, box.width, box.height, fill, weight=2.2 if tv.is_output else 1, round=10 if tv.is_input else 3)
+        for k, line in enumerate(self.lines[tv]):
+            self.drawing.text(box.x + box.width / 2, box.y + _LINE_HEIGHT * (k + 1) - 1, line, anchor="middle", bold=k == 0)
+
+    def _edge(self, a: TensorView, b: TensorView) -> None:
+        start, end = self.leaf[a], self.leaf[b]
+        obstacles = [box for box in self.leaf.values() if box is not start and box is not end]
+        points = route((start.x + start.width / 2, start.y + start.height), (end.x + end.width / 2, end.y), obstacles)
+        channel = self._is_channel(a, b)
+        self.drawing.curve(points, line=_CHANNEL if channel else "#555555", weight=2 if channel else 1, note=f"{b.name} reads {a.name}")
+
+    def _is_channel(self, a: TensorView, b: TensorView) -> bool:
+        """True if the nodes where the ways to two tensors part are roles: members of a parallelized vertical group."""
+        if a.is_input:
+            return False
+        groups = [_around(self.place[tv]) for tv in (a, b)]
+        joint = next(g for g in groups[0] if g in groups[1])
+        return self.place[a] is not self.place[b] and joint.ptype is not None and joint.kind is GroupKind.VERTICAL
+
+
+def _around(task: Task) -> list[Group]:
+    """The groups around a task, inwards to outwards; those of unclaimed tensors hang under the root."""
+    group = task.parent or task.tree.root
+    found = [group]
+    while (parent := found[-1].parent) is not None:
+        found.append(parent)
+    return found
+
+
+def _fill(node: Node) -> str:
+    if isinstance(node, Task):
+        return _TASK
+    return _IN_TURN if node.ptype is None else _GROUPS.get(node.kind, _IN_TURN)
+
+
+def _title(node: Node) -> str:
+    if isinstance(node, Task):
+        return node.name
+    if node.ptype is None:
+        return f"{node.name}: in turn" if len(node.members) > 1 else node.name
+    return f"{node.name}: {node.kind.value} on {node.ptype.value}"
+
+
+def _operation(expr: MathExpr) -> str:
+    match expr:
+        case Pointwise():
+            return expr.op.name
+        case Reduction():
+            return f"reduce {expr.combine.name}" if len(expr.operands) == 1 else f"reduce {expr.combine.name} of {expr.body.name}"
+        case Select() | View():
+            return expr.label
+        case Assemble():
+            return "assemble"
+        case Gather():
+            return "gather"
+        case Scan():
+            return f"scan {expr.combine.name}"

@@ -1,0 +1,151 @@
+"""A fusion cut into several, which run one after another: what one makes and another reads goes through memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from taskfuse.errors import FusionError
+from taskfuse.ir.expr import Assemble, MathExpr, Operand, Read, ScalarRead, View
+from taskfuse.ir.fusion import Fusion
+from taskfuse.ir.scalar import Sym
+from taskfuse.ir.storage import has_code, made_from, resolve, storage_reads
+from taskfuse.ir.tensor import Scalar, TensorView
+from taskfuse.location import caller
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """Fusions that together compute what one computes. Schedule each of ``parts``, or leave it to :func:`taskfuse.compile`.
+
+    Attributes:
+        fusion: the whole.
+        parts: the pieces, in an order in which they can run. Tensors and scalars have the names that they have in the whole.
+    """
+
+    fusion: Fusion
+    parts: tuple[Fusion, ...]
+
+
+def cut(fusion: Fusion, parts: Sequence[Sequence[TensorView | str]]) -> Cut:
+    """Cut an unscheduled fusion into several.
+
+    Args:
+        fusion: it is not changed.
+        parts: the tensors that each piece computes, as tensors or by name. Views go with their readers, the result of a concatenation in scatter
+            form with its parts; everything else that the outputs need is in one piece.
+
+    Raises:
+        FusionError: a tensor is in no piece or in several, or the pieces depend on each other in a cycle.
+    """
+    owner: dict[TensorView, int] = {}
+    for number, part in enumerate(parts):
+        for given in part:
+            tv = fusion.tensor(given) if isinstance(given, str) else given
+            if owner.setdefault(tv, number) != number:
+                raise _error(fusion, f"{tv.name} is in pieces {owner[tv]} and {number}", "name each tensor once")
+    code = computed(fusion)
+    for tv in code:
+        if tv not in owner:
+            raise _error(fusion, f"{tv.name} is in no piece", "name every tensor that the outputs need and that is neither an input nor a view")
+    pieces = [[tv for tv in code if owner[tv] == number] for number in range(len(parts))]
+    order = _order(fusion, pieces, owner)
+    return Cut(fusion, tuple(piece(fusion, pieces[number], f"{fusion.name}_{k}") for k, number in enumerate(order)))
+
+
+def computed(fusion: Fusion) -> tuple[TensorView, ...]:
+    """The tensors with code that the outputs need, producers first."""
+    found: set[TensorView] = set()
+    stack = list(fusion.outputs)
+    while stack:
+        tv = stack.pop()
+        expr = fusion.definition(tv)
+        if tv not in found and expr is not None:
+            found.add(tv)
+            stack += [read.tensor for read in storage_reads(fusion, expr)]
+    return tuple(e.output for e in fusion.exprs() if e.output in found and has_code(fusion, e))
+
+
+def piece(fusion: Fusion, tensors: Sequence[TensorView], name: str) -> Fusion:
+    """The part of ``fusion`` that computes ``tensors``: it reads what they need and others make, and its outputs are what others need of it."""
+    own = set(tensors)
+    exprs = [e for e in fusion.exprs() if e.output in own or (isinstance(e, Assemble) and own.issuperset(made_from(fusion, e.output)))]
+    inside = {e.output for e in exprs}
+    read = dict.fromkeys(r.tensor for e in exprs for r in storage_reads(fusion, e) if r.tensor not in inside)
+    made = {e.output for e in exprs}
+    elsewhere = {r.tensor for e in fusion.exprs() if e.output not in inside and not fusion.is_view(e.output) for r in storage_reads(fusion, e)}
+    new = Fusion(name)
+    symbols = {s for tv in (*read, *made) for a in tv.root for s in a.extent.free}
+    symbols |= {s for e in exprs for o in e.operands if isinstance(o, Read) for i in resolve(fusion, o).index for s in i.free if s in fusion.dims}
+    bound = {a.extent.name for tv in read for a in tv.logical if isinstance(a.extent, Sym)}
+    for tv in fusion.inputs:  # extents that no other input tells
+        if missing := {a.extent.name for a in tv.logical if isinstance(a.extent, Sym)} & symbols - bound:
+            read[tv] = None
+            bound |= missing
+    symbols |= {s for tv in read for a in tv.logical for s in a.extent.free}
+    new.dims.update((k, v) for k, v in fusion.dims.items() if k in symbols)
+    tensors_of: dict[TensorView, TensorView] = {}
+    scalars: dict[Scalar, Scalar] = {}
+    for tv in fusion.tensors():
+        if tv in read:
+            tensors_of[tv] = new.add_input(new.new_tensor(tv.logical, tv.dtype, name=tv.name, location=tv.location))
+        elif tv in inside:
+            tensors_of[tv] = new.new_tensor(tv.root, tv.dtype, logical=tv.logical, name=tv.name, location=tv.location)
+    used = {o.scalar for e in exprs for o in e.operands if isinstance(o, ScalarRead)}
+    for scalar in fusion.scalars:
+        if scalar in used:
+            scalars[scalar] = new.add_scalar(scalar.name, scalar.dtype)
+    for e in exprs:
+        new.define(_moved(fusion, e, tensors_of, scalars))
+    for tv in fusion.tensors():
+        if tv in inside and (tv in fusion.outputs or tv in elsewhere):
+            new.add_output(tensors_of[tv])
+    return new
+
+
+def _moved(fusion: Fusion, expr: MathExpr, tensors: dict[TensorView, TensorView], scalars: dict[Scalar, Scalar]) -> MathExpr:
+    def read(r: Read) -> Read:
+        found = resolve(fusion, r)
+        return Read(tensors[found.tensor], found.index, found.valid)
+
+    def operand(o: Operand) -> Operand:
+        match o:
+            case Read():
+                return read(o)
+            case ScalarRead():
+                return ScalarRead(scalars[o.scalar])
+            case _:
+                return o
+
+    output = tensors[expr.output]
+    match expr:
+        case View():
+            return replace(expr, output=output, operand=read(expr.operand))
+        case Assemble():
+            return replace(expr, output=output, parts=tuple(read(p) for p in expr.parts))
+        case _:
+            return replace(expr, output=output, operands=tuple(operand(o) for o in expr.operands))
+
+
+def _order(fusion: Fusion, pieces: Sequence[Sequence[TensorView]], owner: dict[TensorView, int]) -> list[int]:
+    """The pieces, those first that others need. Raises :class:`FusionError` if there is a cycle."""
+    needs: dict[int, set[int]] = {k: set() for k, piece in enumerate(pieces) if piece}
+    for k in needs:
+        for tv in pieces[k]:
+            expr = fusion.definition(tv)
+            assert expr is not None
+            for read in storage_reads(fusion, expr):
+                needs[k] |= {owner[t] for t in made_from(fusion, read.tensor) if not t.is_input} - {k}
+    order: list[int] = []
+    while needs:
+        ready = [k for k, before in needs.items() if before <= set(order)]
+        if not ready:
+            names = " and ".join(f"[{', '.join(tv.name for tv in pieces[k])}]" for k in needs)
+            raise _error(fusion, f"the pieces {names} need each other", "put them together, or cut elsewhere")
+        order.append(ready[0])
+        del needs[ready[0]]
+    return order
+
+
+def _error(fusion: Fusion, reason: str, help: str) -> FusionError:
+    return FusionError(fusion=fusion.name, reason=reason, help=help, location=caller())

@@ -1,0 +1,164 @@
+"""recompute: what a reader reads of a tensor, computed in the reader's own loops.
+
+Two loops are one only if op maps identify their axes. Where a reader reads at another index (a flipped, shifted, transposed, padded or
+concatenated tensor) they never are. But an elementwise function commutes with any index map: the element of ``exp(x)`` at ``e`` is ``exp`` of
+the element of ``x`` at ``e``. So the elementwise ancestors of what is read are computed once more, at the reader's points, and only inputs and
+results of reductions are read where they are. A reduction that is itself asked for is done once more for each of the reader's points.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from taskfuse.ir.axes import Axis, axis, iteration_symbol
+from taskfuse.ir.elementwise import ELEMENTWISE
+from taskfuse.ir.expr import Assemble, IndexValue, Literal, MathExpr, Operand, Pointwise, Read, Reduction, Select, reads
+from taskfuse.ir.fusion import Fusion
+from taskfuse.ir.scalar import TRUE, Expr, and_, substitute
+from taskfuse.ir.storage import resolve, storage_reads, with_reads_at
+from taskfuse.ir.tensor import TensorView
+from taskfuse.location import caller
+from taskfuse.schedule.caching import join_task
+from taskfuse.schedule.call import Call, inlined_producers
+
+Point = tuple[tuple[Expr, ...], Expr]
+"""Where an element is read, over the reader's iteration symbols, and for which iterations there is one."""
+
+
+def recompute(tv: TensorView, readers: Sequence[TensorView]) -> tuple[TensorView, ...]:
+    """See :meth:`TensorView.recompute`.
+
+    Raises:
+        ScheduleError: if a reader does not read ``tv``, is an assembly of parts, shares loops already, or has not the extents of the first.
+        TaskError: if a law of tasks and groups is broken.
+    """
+    call = Call("recompute", tv)
+    fusion = tv.fusion
+    if not readers:
+        raise call.error("no reader is given", f"its readers are {', '.join(u.output.name for u in tv.uses) or 'none'}")
+    definitions = [_definition(call, reader, readers[0]) for reader in dict.fromkeys(readers)]
+    fusion.check()
+    clones = _Clones(readers[0], tv)
+    points = dict.fromkeys((r.index, r.valid) for d in definitions for r in storage_reads(fusion, d) if r.tensor is tv)
+    made = {point: clones.of(tv, *point) for point in points}
+    for definition in definitions:
+        fusion.define(with_reads_at(fusion, definition, tv, made))
+    for definition in definitions:
+        fusion.remove_unread([r.tensor for r in reads(definition)])
+    return tuple(made.values())
+
+
+def _definition(call: Call, reader: TensorView, first: TensorView) -> MathExpr:
+    """What makes a reader, if :func:`recompute` may change what it reads."""
+    fusion = call.tv.fusion
+    if reader.fusion is not fusion:
+        raise call.error(f"{reader.name} belongs to fusion '{reader.fusion.name}'")
+    definition = fusion.definition(reader)
+    if definition is None or all(r.tensor is not call.tv for r in storage_reads(fusion, definition)):
+        raise call.error(f"{reader.name} does not read it", f"its readers are {', '.join(u.output.name for u in call.tv.uses) or 'none'}")
+    if isinstance(definition, Assemble):
+        raise call.error(f"{reader.name} is put together of its parts: nothing is executed there", "leave it to the readers of the result")
+    for producer in inlined_producers(reader):
+        raise call.error(f"{producer.name} is inlined into {reader.name} at {producer.schedule.inline}", f"recompute first, or {producer.name}.inline_at(0)")
+    if [a.extent for a in reader.root] != [a.extent for a in first.root]:
+        raise call.error(f"{first.name} and {reader.name} do not run over the same extents", "call it once for each")
+    return definition
+
+
+class _Clones:
+    """Tensors over the iteration space of a reader."""
+
+    def __init__(self, reader: TensorView, asked: TensorView) -> None:
+        self.reader = reader
+        self.asked = asked
+        self.fusion: Fusion = reader.fusion
+        self.here = tuple(iteration_symbol(k) for k in range(len(reader.root)))
+        self._made: dict[tuple[TensorView, Point], TensorView] = {}
+
+    def of(self, tv: TensorView, index: tuple[Expr, ...], valid: Expr) -> TensorView:
+        """A tensor whose element at each point of the reader is that of ``tv`` at ``index``, if ``valid``; anything otherwise."""
+        key = (tv, (index, valid))
+        if key not in self._made:
+            definition = self.fusion.definition(tv)
+            operands: tuple[Operand, ...]
+            match definition:
+                case Pointwise(operands=given) | Select(operands=given):
+                    operands = tuple(self._operand(o, index, valid) for o in given)
+                    made = self._define(tv, definition, operands)
+                case Reduction() if tv is self.asked:
+                    made = self._reduction(tv, definition, index, valid)
+                case _:
+                    made = self._leaf(tv, index, valid)
+            self._made[key] = made
+        return self._made[key]
+
+    def _reduction(self, tv: TensorView, definition: Reduction, index: tuple[Expr, ...], valid: Expr) -> TensorView:
+        """The same reduction for each point of the reader; of anything, where its result does not exist."""
+        reduced = [a for a in tv.root if a.is_reduction]
+        new, location = self._new(tv, tuple(axis(a.extent, a.kind) for a in reduced)), caller()
+        results, own = iter(index), iter(iteration_symbol(len(self.reader.root) + k) for k in range(len(reduced)))
+        at = tuple(next(own) if a.is_reduction else next(results) for a in tv.root)
+        operands = tuple(self._moved(o, at, new, valid) for o in definition.operands)
+        return self.fusion.define(Reduction(new, definition.combine, definition.body, operands, definition.init, location))
+
+    def _moved(self, operand: Operand, index: tuple[Expr, ...], reduction: TensorView, valid: Expr) -> Operand:
+        at = {f"i{k}": e for k, e in enumerate(index)}
+        match operand:
+            case Read():
+                read = resolve(self.fusion, operand)
+                moved = Read(read.tensor, tuple(substitute(e, at) for e in read.index), valid)
+                return moved if valid is TRUE else Read(self._padded(moved, reduction), tuple(iteration_symbol(k) for k in range(len(reduction.root))))
+            case IndexValue():
+                return IndexValue(substitute(operand.index, at))
+            case _:
+                return operand
+
+    def _padded(self, read: Read, reader: TensorView) -> TensorView:
+        """What ``reader`` reads, 0 where there is nothing."""
+        new = self.fusion.new_tensor([axis(a.extent) for a in reader.root], read.tensor.dtype, location=caller(), origin=read.tensor)
+        join_task(new, reader)
+        return self.fusion.define(Select(new, "pad", (read, _nothing(read.tensor)), new.location))
+
+    def _operand(self, operand: Operand, index: tuple[Expr, ...], valid: Expr) -> Operand:
+        at = {f"i{k}": e for k, e in enumerate(index)}
+        match operand:
+            case Read():
+                read = resolve(self.fusion, operand)
+                own = substitute(read.valid, at)
+                place, exists = tuple(substitute(e, at) for e in read.index), and_(valid, own)
+                if self._is_leaf(read.tensor) and exists is own:
+                    return Read(read.tensor, place, own)
+                return Read(self.of(read.tensor, place, exists), self.here, own)
+            case IndexValue():
+                return IndexValue(substitute(operand.index, at))
+            case _:
+                return operand
+
+    def _is_leaf(self, tv: TensorView) -> bool:
+        return not isinstance(self.fusion.definition(tv), Pointwise | Select)
+
+    def _leaf(self, tv: TensorView, index: tuple[Expr, ...], valid: Expr) -> TensorView:
+        """A copy; of nothing, where the element does not exist."""
+        new, location = self._new(tv), caller()
+        if valid is TRUE:
+            return self.fusion.define(Pointwise(new, ELEMENTWISE["copy"], (Read(tv, index),), location))
+        return self.fusion.define(Select(new, "pad", (Read(tv, index, valid), _nothing(tv)), location))
+
+    def _define(self, tv: TensorView, definition: Pointwise | Select, operands: tuple[Operand, ...]) -> TensorView:
+        new, location = self._new(tv), caller()
+        expr: MathExpr
+        match definition:
+            case Pointwise():
+                expr = Pointwise(new, definition.op, operands, location)
+            case Select():
+                expr = Select(new, definition.label, operands, location)
+        return self.fusion.define(expr)
+
+    def _new(self, tv: TensorView, reduced: tuple[Axis, ...] = ()) -> TensorView:
+        new = self.fusion.new_tensor([*(axis(a.extent) for a in self.reader.root), *reduced], tv.dtype, location=caller(), origin=tv)
+        join_task(new, self.reader)
+        return new
+
+
+def _nothing(tv: TensorView) -> Literal:
+    return Literal(False if tv.dtype.is_bool else 0, tv.dtype)

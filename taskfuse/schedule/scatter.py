@@ -1,0 +1,181 @@
+"""scatter: a concatenation in gather form, and the elementwise functions of it, computed part by part.
+
+In gather form the loops of the result find the part that holds an element. Here each part is computed by itself, through every function up to the
+outputs, and stored as a slice of them; the outputs are then assembled of their parts, which is no code.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from taskfuse.ir.axes import Axis, axis, iteration_symbol
+from taskfuse.ir.elementwise import ELEMENTWISE
+from taskfuse.ir.expr import Assemble, IndexValue, Operand, Pointwise, Read, Select
+from taskfuse.ir.scalar import ONE, TRUE, ZERO, Expr, and_, eq, le, lt, substitute, wrap
+from taskfuse.ir.storage import resolve, storage_reads, storage_uses
+from taskfuse.ir.tensor import TensorView
+from taskfuse.location import caller
+from taskfuse.schedule.caching import join_task
+from taskfuse.schedule.call import Call
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """One operand of a concatenation.
+
+    Attributes:
+        read: what holds it, at the iteration symbols of the result.
+        place: the index in the result, from the part's iteration symbols.
+        root: the part's axes.
+    """
+
+    read: Read
+    place: tuple[Expr, ...]
+    root: tuple[Axis, ...]
+
+    def moved(self, e: Expr) -> Expr:
+        """An expression over the symbols of the result, over those of the part."""
+        return substitute(e, {f"i{k}": p for k, p in enumerate(self.place)})
+
+
+def scatter(tv: TensorView) -> tuple[TensorView, ...]:
+    """See :meth:`TensorView.scatter`.
+
+    Raises:
+        ScheduleError: ``tv`` is no concatenation of tensors, something that is not elementwise reads it or what is computed from it, or one of these
+            tensors is scheduled already.
+        TaskError: if a law of tasks and groups is broken.
+    """
+    call = Call("scatter", tv)
+    fusion = tv.fusion
+    parts = _parts(call)
+    readers = _readers(call)
+    for x in (tv, *readers):
+        if x.schedule.transforms or x.schedule.ptypes or x.schedule.inline:
+            raise call.error(f"{x.name} is scheduled already", "scatter first")
+    fusion.check()
+    location = caller()
+    made: dict[TensorView, list[TensorView]] = {tv: []}
+    for part in parts:
+        new = fusion.new_tensor(_fresh(part), tv.dtype, location=location, origin=tv)
+        read = Read(part.read.tensor, tuple(part.moved(e) for e in part.read.index))
+        fusion.define(Pointwise(new, ELEMENTWISE["copy"], (read,), location))
+        join_task(new, tv)
+        made[tv].append(new)
+    for reader in readers:
+        expr = fusion.definition(reader)
+        assert isinstance(expr, Pointwise)
+        made[reader] = []
+        for k, part in enumerate(parts):
+            new = fusion.new_tensor(_fresh(part), reader.dtype, location=location, origin=reader)
+            fusion.define(Pointwise(new, expr.op, tuple(_operand(o, part, k, made, reader) for o in expr.operands), location))
+            join_task(new, reader)
+            made[reader].append(new)
+    stored: list[TensorView] = []
+    for x in (tv, *readers):
+        if x.is_output:
+            reads = tuple(Read(p, tuple(iteration_symbol(d) for d in range(p.ndim))) for p in made[x])
+            fusion.define(Assemble(x, reads, tuple(part.place for part in parts), location))
+            stored += made[x]
+    fusion.remove_unread([x for x in (tv, *readers) if not x.is_output])
+    return tuple(stored)
+
+
+def is_concatenation(tv: TensorView) -> bool:
+    """True if :func:`scatter` would take ``tv`` and its readers."""
+    call = Call("scatter", tv)
+    return _find(tv) is not None and isinstance(_reached(call), list)
+
+
+def _parts(call: Call) -> tuple[_Part, ...]:
+    found = _find(call.tv)
+    if found is None:
+        raise call.error("it is no concatenation: parts one after another along one axis that fill it", "tf.cat and tf.stack make one")
+    return found
+
+
+def _find(tv: TensorView) -> tuple[_Part, ...] | None:
+    """The parts, if the operands of ``tv`` fill one of its axes one after another."""
+    expr = tv.definition
+    if not isinstance(expr, Select) or len(expr.operands) < 2:
+        return None
+    for d, along in enumerate(tv.root):
+        parts: list[_Part] = []
+        start = ZERO
+        for operand in expr.operands:
+            part = _part(tv, operand, d, start) if isinstance(operand, Read) else None
+            if part is None:
+                break
+            parts.append(part)
+            start = start + (part.root[d].extent if len(part.root) == len(tv.root) else ONE)
+        if len(parts) == len(expr.operands) and start is along.extent:
+            return tuple(parts)
+    return None
+
+
+def _part(tv: TensorView, operand: Read, d: int, start: Expr) -> _Part | None:
+    """The part that lies at ``start`` on axis ``d``, if ``operand`` is one."""
+    here, total = iteration_symbol(d), tv.root[d].extent
+    shape = operand.tensor.shape
+    symbols = [iteration_symbol(k) for k in range(len(tv.root))]
+    stacked = (*symbols[:d], *symbols[d + 1 :])
+    if operand.index == stacked and operand.valid is eq(here, start):
+        place = (*symbols[:d], start, *symbols[d : len(shape)])
+        extents = [a.extent for k, a in enumerate(tv.root) if k != d]
+    elif operand.index == (*symbols[:d], here - start, *symbols[d + 1 :]) and len(shape) == len(tv.root):
+        end = start + shape[d]
+        inside = and_(TRUE if start is ZERO else le(start, here), TRUE if end is total else lt(here, end))
+        if operand.valid is not inside:
+            return None
+        place = (*symbols[:d], here + start, *symbols[d + 1 :])
+        extents = [shape[d] if k == d else a.extent for k, a in enumerate(tv.root)]
+    else:
+        return None
+    if list(shape) != extents:
+        return None
+    return _Part(resolve(tv.fusion, Read(operand.tensor, operand.index)), tuple(wrap(p) for p in place), tuple(axis(e) for e in extents))
+
+
+def _readers(call: Call) -> list[TensorView]:
+    found = _reached(call)
+    if isinstance(found, str):
+        raise call.error(found, "leave it in gather form, or make its copy an output of its own")
+    return found
+
+
+def _reached(call: Call) -> list[TensorView] | str:
+    """All that is computed from the tensor, producers first; or what is in the way."""
+    fusion, tv = call.tv.fusion, call.tv
+    reached, stack = {tv}, [tv]
+    while stack:
+        for use in storage_uses(fusion, stack.pop()):
+            reader = use.output
+            if not isinstance(use, Pointwise) or [a.extent for a in reader.root] != [a.extent for a in tv.root]:
+                return f"{reader.name}, which is computed from it, is not elementwise of its shape"
+            if reader not in reached:
+                reached.add(reader)
+                stack.append(reader)
+    here = tuple(iteration_symbol(k) for k in range(len(tv.root)))
+    order = [e for e in fusion.exprs() if e.output in reached and e.output is not tv]
+    for expr in order:
+        if any(r.tensor in reached and r.index != here for r in storage_reads(fusion, expr)):
+            return f"{expr.output.name} reads it at another point than its own"
+    return [e.output for e in order]
+
+
+def _operand(operand: Operand, part: _Part, number: int, made: dict[TensorView, list[TensorView]], reader: TensorView) -> Operand:
+    match operand:
+        case Read():
+            read = resolve(reader.fusion, operand)
+            if read.tensor in made:
+                new = made[read.tensor][number]
+                return Read(new, tuple(iteration_symbol(d) for d in range(new.ndim)))
+            return Read(read.tensor, tuple(part.moved(e) for e in read.index))
+        case IndexValue():
+            return IndexValue(part.moved(operand.index))
+        case _:
+            return operand
+
+
+def _fresh(part: _Part) -> list[Axis]:
+    return [axis(a.extent) for a in part.root]

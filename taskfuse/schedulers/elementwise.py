@@ -1,0 +1,292 @@
+"""Elementwise parts of a fusion brought into one form: every tensor has the iteration space of the output that it serves.
+
+Whatever an output reads at another index (through views, slices, pads, broadcasts, concatenations) is computed at its own points
+(:meth:`~taskfuse.ir.tensor.TensorView.recompute`), and inputs are copied to registers there. Then all loops of an output are alike, and a
+schedule of the output is one of all that it needs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+
+from taskfuse.errors import UnsupportedError
+from taskfuse.ir.axes import iteration_position, iteration_symbol
+from taskfuse.ir.elementwise import ELEMENTWISE, DTypeRule
+from taskfuse.ir.expr import Assemble, Literal, MathExpr, Pointwise, Read, Select, View
+from taskfuse.ir.fusion import Fusion
+from taskfuse.ir.scalar import TRUE, ZERO, Expr, Facts, is_multiple
+from taskfuse.ir.storage import has_code, made_from, storage_reads, storage_uses
+from taskfuse.ir.tensor import TensorView
+from taskfuse.ir.types import MemoryType
+from taskfuse.ir.types import ParallelType as P
+from taskfuse.location import caller
+from taskfuse.schedulers.machine import CLOCK_MHZ, DRAM_BYTES_PER_US, LANES, LAUNCH_US, SMS
+from taskfuse.schedulers.schedule import Sizes
+from taskfuse.schedulers.script import Script
+
+FUNCTION_COST = 16
+"""Instructions of a function that is no arithmetic, such as an exponential; arithmetic takes one. Assumed, not measured."""
+FUNCTIONS = (DTypeRule.FLOAT, DTypeRule.DIVIDE)
+"""The rules of what gives a float of anything."""
+SECTOR_BYTES = 32
+"""What the memory moves at least: a read whose neighbors lie elsewhere costs this."""
+EFFICIENCY = {16: 1.0, 8: 0.97, 4: 0.9, 2: 0.6, 1: 0.35}
+"""Share of the bandwidth that loads of so many bytes reach. Assumed, not measured: it ranks schedules."""
+
+
+def refuse(fusion: Fusion, kind: str, reason: str, help: str | None = None) -> UnsupportedError:
+    """The error of a fusion that a scheduler cannot take."""
+    return UnsupportedError(what=f"a {kind} schedule of fusion '{fusion.name}'", reason=reason, help=help, location=caller())
+
+
+def needed(fusion: Fusion) -> tuple[MathExpr, ...]:
+    """The code that the outputs need, producers first."""
+    found: set[TensorView] = set()
+    stack = list(fusion.outputs)
+    while stack:
+        tv = stack.pop()
+        expr = fusion.definition(tv)
+        if tv not in found and expr is not None:
+            found.add(tv)
+            stack += [read.tensor for read in storage_reads(fusion, expr)]
+    return tuple(e for e in fusion.exprs() if e.output in found and has_code(fusion, e))
+
+
+def stored(fusion: Fusion) -> tuple[TensorView, ...]:
+    """What the code stores: the outputs, and the parts of those that are assembled."""
+    return tuple(dict.fromkeys(tv for out in fusion.outputs for tv in made_from(fusion, out)))
+
+
+def is_aligned(read: Read, reader: TensorView) -> bool:
+    """True if an iteration reads the element at its own point: all of the reader's axes, in order."""
+    shape = read.tensor.shape
+    return (
+        len(shape) == len(reader.root)
+        and all(iteration_position(e) == k for k, e in enumerate(read.index))
+        and all(e is a.extent for e, a in zip(shape, reader.root, strict=True))
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """A tensor in registers whose code is all that reads a Global tensor.
+
+    Attributes:
+        tensor: it has the iteration space of what it serves.
+        reads: what it reads.
+        is_copy: it copies one element, so that consecutive ones may be copied as one.
+    """
+
+    tensor: TensorView
+    reads: tuple[Read, ...]
+    is_copy: bool
+
+    @property
+    def turned_by(self) -> int | None:
+        """The axis along which its input is contiguous, if that is not the last one and the input has the last one, too."""
+        if not self.is_copy or len(self.tensor.root) < 2 or not self.reads[0].index:
+            return None
+        *heads, end = self.reads[0].index
+        last = iteration_symbol(len(self.tensor.root) - 1)
+        positions = [k for k in range(len(self.tensor.root) - 1) if iteration_symbol(k).free & end.free]
+        return positions[0] if len(positions) == 1 and last in heads and not last.free & end.free else None
+
+
+def align(script: Script, fusion: Fusion, owner: Mapping[TensorView, TensorView] | None = None) -> tuple[Leaf, ...]:
+    """Bring all that the outputs need into the form of the module; reductions and inputs are where it ends. Returns what reads Global tensors.
+
+    Args:
+        owner: the output that each tensor serves, if each output is to load for itself.
+    """
+    recompute_all(script, fusion)
+    reads: dict[TensorView, list[tuple[TensorView, Read]]] = {}
+    for expr in needed(fusion):
+        for read in storage_reads(fusion, expr):
+            if read.tensor.is_input:
+                reads.setdefault(read.tensor, []).append((expr.output, read))
+    leaves: dict[TensorView, None] = {}
+    roots = stored(fusion)
+    for source, found in reads.items():
+        if owner is None and all(is_aligned(read, reader) and read.valid is TRUE for reader, read in found):
+            leaves[script.new(source, "cache_after")] = None
+            continue
+        spaces: dict[tuple[object, ...], dict[TensorView, None]] = {}
+        for reader, _ in found:
+            if reader not in roots and _only_loads(fusion, reader):
+                leaves[reader] = None
+            else:
+                spaces.setdefault((owner and owner[reader], *(a.extent for a in reader.root)), {})[reader] = None
+        for readers in spaces.values():
+            leaves.update(dict.fromkeys(script.recompute(source, list(readers))))
+    return tuple(_leaf(fusion, tv) for tv in leaves)
+
+
+def recompute_all(script: Script, fusion: Fusion) -> None:
+    """Have everything elementwise read at the reader's own point; a reduction may be read anywhere."""
+    stack, done = list(fusion.outputs), set[TensorView]()
+    while stack:
+        reader = stack.pop()
+        expr = fusion.definition(reader)
+        if reader in done or expr is None:
+            continue
+        done.add(reader)
+        reads = storage_reads(fusion, expr)
+        for tv in dict.fromkeys(r.tensor for r in reads):
+            stays = isinstance(expr, Assemble) or not isinstance(fusion.definition(tv), Pointwise | Select)
+            if stays or all(is_aligned(r, reader) for r in reads if r.tensor is tv):
+                stack.append(tv)
+            else:
+                stack += script.recompute(tv, [reader])
+
+
+def _only_loads(fusion: Fusion, tv: TensorView) -> bool:
+    """True if the code of ``tv`` is nothing but reads of Global tensors: a copy, or a choice among elements of inputs and constants."""
+    expr = fusion.definition(tv)
+    if not (isinstance(expr, Select) or (isinstance(expr, Pointwise) and expr.op is ELEMENTWISE["copy"])):
+        return False
+    return all(r.tensor.is_input for r in storage_reads(fusion, expr)) and all(isinstance(o, Read | Literal) for o in expr.operands)
+
+
+def _leaf(fusion: Fusion, tv: TensorView) -> Leaf:
+    expr = fusion.definition(tv)
+    assert expr is not None
+    reads = storage_reads(fusion, expr)
+    return Leaf(tv, reads, not isinstance(expr, Select))
+
+
+def divides(width: int, extent: Expr, facts: Facts) -> bool:
+    """True if vectors of ``width`` fill an axis; none fills an empty one, whose indices have no places."""
+    return extent is not ZERO and is_multiple(extent, width, facts)
+
+
+def vector_fits(fusion: Fusion, leaf: Leaf, width: int, axis: int = -1) -> bool:
+    """True if ``width`` consecutive points along an axis read consecutive elements that start at multiples of ``width``."""
+    if not leaf.is_copy:
+        return False
+    (read,) = leaf.reads
+    here = iteration_symbol(axis % len(leaf.tensor.root))
+    if not read.index or any(here.free & e.free for e in read.index[:-1]):
+        return False
+    facts, offset = fusion.facts(), read.index[-1] - here
+    fits = not here.free & offset.free and is_multiple(offset, width, facts)
+    return fits and (len(read.index) == 1 or is_multiple(read.tensor.shape[-1], width, facts))
+
+
+def widest(fusion: Fusion, leaves: Sequence[Leaf]) -> int:
+    """Bytes of the widest element that is loaded or stored."""
+    return max([r.tensor.dtype.itemsize for leaf in leaves for r in leaf.reads] + [tv.dtype.itemsize for tv in fusion.outputs])
+
+
+def ancestors(fusion: Fusion, tv: TensorView) -> list[TensorView]:
+    """What ``tv`` needs, nearest first, inputs left out."""
+    found: dict[TensorView, None] = {}
+    stack = [tv]
+    while stack:
+        expr = fusion.definition(stack.pop())
+        if expr is not None:
+            new = [r.tensor for r in storage_reads(fusion, expr) if not r.tensor.is_input and r.tensor not in found]
+            found.update(dict.fromkeys(new))
+            stack += new
+    return list(found)
+
+
+def follow(script: Script, reader: TensorView, tensors: Sequence[TensorView]) -> None:
+    """Give ``tensors``, ancestors of ``reader``, its loops: each from what reads it directly, so that no other axis of equal extent is meant."""
+    left, stack = dict.fromkeys(tensors), [reader]
+    while stack:
+        tv = stack.pop()
+        expr = script.fusion.definition(tv)
+        found = [] if expr is None else list(dict.fromkeys(r.tensor for r in storage_reads(script.fusion, expr) if r.tensor in left))
+        if found:
+            script.on(tv).propagate(found)
+            script.parallelize_like(tv, found)
+        for producer in found:
+            del left[producer]
+        stack += found
+
+
+def registers(script: Script, outputs: Sequence[TensorView], loads: Sequence[TensorView], vector: int) -> None:
+    """Compute what is stored as vectors, or read again, in registers; a copy of loads needs none."""
+    fusion = script.fusion
+    script.comment("results in registers, stored as vectors" if vector > 1 else "results that others read in registers")
+    for out in outputs:
+        is_read = any(has_code(fusion, use) for use in storage_uses(fusion, out))
+        if not (is_read or (vector > 1 and not _is_copy_of(fusion, out, loads))):
+            continue
+        new = script.new(out, "cache_before", readers=True) if is_read else script.new(out, "cache_before")
+        if fusion.is_view(new):
+            script.on(new).set_memory_type(MemoryType.Local)
+
+
+def bind_vectors(script: Script, leaves: Sequence[Leaf], outputs: Sequence[TensorView], vector: int) -> None:
+    """Copy the innermost axis of the outputs, and of the inputs where that can be done, as one."""
+    if vector > 1:
+        for tv in [*(leaf.tensor for leaf in leaves if vector_fits(script.fusion, leaf, vector)), *outputs]:
+            script.on(tv).bind(-1, P.Vectorize)
+
+
+def _is_copy_of(fusion: Fusion, tv: TensorView, loads: Sequence[TensorView]) -> bool:
+    expr = fusion.definition(tv)
+    if not (isinstance(expr, View) or (isinstance(expr, Pointwise) and expr.op is ELEMENTWISE["copy"])):
+        return False
+    return all(isinstance(o, Read) for o in expr.operands) and all(r.tensor in loads for r in storage_reads(fusion, expr))
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What the outputs take, by numbers.
+
+    Attributes:
+        loaded, stored: bytes between the chip and its memory.
+        instructions: of all threads together.
+    """
+
+    loaded: float
+    stored: float
+    instructions: float
+
+    def us(self, vector_bytes: int) -> float:
+        """Microseconds, if a thread loads and stores so many bytes at a time: what takes longer of memory and arithmetic, and the launch."""
+        memory = (self.loaded + self.stored) / (DRAM_BYTES_PER_US * EFFICIENCY[vector_bytes])
+        return LAUNCH_US + max(memory, self.instructions / (SMS * LANES * CLOCK_MHZ))
+
+
+def work(fusion: Fusion, extent: Sizes, turned: bool = False, apart: bool = False) -> Work:
+    """Of a fusion.
+
+    Args:
+        turned: reads along any axis are coalesced.
+        apart: what several tensors read at the same points is loaded for each, not once.
+    """
+    loaded = instructions = 0.0
+    seen: set[tuple[object, ...]] = set()
+    for expr in needed(fusion):
+        tv = expr.output
+        points = prod(extent(a.extent) for a in tv.root)
+        for read in storage_reads(fusion, expr):
+            key = read.tensor, read.index, tuple(a.extent for a in tv.root), tv if apart else None
+            if read.tensor.is_input and key not in seen:
+                seen.add(key)
+                elements = min(prod(map(extent, read.tensor.shape)), points)
+                loaded += elements * (read.tensor.dtype.itemsize if turned or is_coalesced(read, tv) else SECTOR_BYTES)
+        instructions += points * cost(expr)
+    return Work(loaded, float(sum(extent.elements(tv) * tv.dtype.itemsize for tv in fusion.outputs)), instructions)
+
+
+def is_coalesced(read: Read, reader: TensorView) -> bool:
+    """True if neighbors along the reader's last axis read neighbors, or one element."""
+    if not reader.root:
+        return True
+    last = iteration_symbol(len(reader.root) - 1)
+    return not any(last.free & e.free for e in read.index[:-1])
+
+
+def cost(expr: MathExpr) -> int:
+    """Instructions of one point."""
+    match expr:
+        case Pointwise(op=op):
+            return FUNCTION_COST if op.rule in FUNCTIONS else 1
+        case _:
+            return 1 + len(expr.operands)

@@ -1,0 +1,153 @@
+"""``tf.schedulers.fallback``: any math in one plain kernel: a thread for each element of an output, reductions and all else serial in it.
+
+It is slow where threads should work together, and takes what the other schedulers refuse. Each output has a loop nest of its own; what several
+of them need is computed for each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from math import prod
+
+from taskfuse.ir.expr import Assemble, MathExpr, Pointwise, Reduction, Select
+from taskfuse.ir.fusion import Fusion
+from taskfuse.ir.storage import storage_reads
+from taskfuse.ir.tensor import TensorView
+from taskfuse.ir.types import ParallelType as P
+from taskfuse.schedule.copy import copy_fusion
+from taskfuse.schedulers.elementwise import follow, is_aligned, needed, recompute_all, refuse, stored, work
+from taskfuse.schedulers.schedule import Chosen, Option, Sizes, has_schedule
+from taskfuse.schedulers.script import Script
+
+SERIAL_US = 0.02
+"""Microseconds of a step of a serial reduction. Assumed, not measured: it keeps this scheduler from what others do better."""
+AGAIN_US = 100.0
+"""Added for each reduction that is done again where it is read: two kernels are better, however small the extents that are assumed."""
+SCALAR_BYTES = 4
+
+
+@dataclass(frozen=True, slots=True)
+class FallbackConfig:
+    """The parameter of a fallback schedule.
+
+    Attributes:
+        threads: of a block.
+    """
+
+    threads: int = 256
+
+
+def fallback(fusion: Fusion, config: FallbackConfig | None = None, *, sizes: Mapping[str, int] | None = None) -> Chosen:
+    """Schedule any fusion, as one kernel; reductions that are read at other points than their own are done again for each.
+
+    Args:
+        fusion: it is changed.
+        config: the parameters.
+        sizes: values of the fusion's dimensions for the cost model.
+
+    Raises:
+        UnsupportedError: the fusion has a schedule, or reads what is put together in scatter form.
+    """
+    extent = Sizes(fusion, sizes)
+    if has_schedule(fusion):
+        raise refuse(fusion, "fallback", "it has a schedule already", "give it a fusion without scheduling calls")
+    trial, _ = copy_fusion(fusion)
+    recompute_all(Script(trial), trial)
+    _check(trial)
+    chosen = config or FallbackConfig()
+    script = Script(fusion)
+    script.comment("each output with what it needs in a nest of its own")
+    recompute_all(script, fusion)
+    known = set(fusion.tensors())
+    owner = separate(script)
+    steps = max(1.0, *(float(sum(_steps(fusion, tv, extent) for tv, r in owner.items() if r is root)) for root in stored(fusion)))
+    again = sum(isinstance(fusion.definition(tv), Reduction) and tv not in known for tv in owner)
+    us = work(fusion, extent).us(SCALAR_BYTES) + steps * SERIAL_US + again * AGAIN_US
+    script.comment("a thread for each element")
+    for root in stored(fusion):
+        _loops(script, root, chosen.threads)
+        follow(script, root, [tv for tv, r in owner.items() if r is root and tv is not root])
+    if inner := [e.output for e in needed(fusion) if e.output not in stored(fusion)]:
+        script.inline_most(inner)
+    why = f"fallback: a thread for each element of {', '.join(tv.name for tv in fusion.outputs)}, {steps:.0f} serial steps in each"
+    return Chosen("fallback", us, script.text, chosen, (Option(chosen, us),), why)
+
+
+def _check(fusion: Fusion) -> None:
+    if not fusion.outputs:
+        raise refuse(fusion, "fallback", "it has no outputs", "fusion.add_output(tensor)")
+    several = "tf.compile makes several kernels"
+    for root in stored(fusion):
+        for reader in (root, *_elementwise(fusion, root)):
+            for read in storage_reads(fusion, _definition(fusion, reader)):
+                expr = fusion.definition(read.tensor)
+                if isinstance(expr, Assemble):
+                    raise refuse(fusion, "fallback", f"{reader.name} reads {read.tensor.name}, which is put together in scatter form", several)
+                if not isinstance(expr, Pointwise | Select | Reduction | None):
+                    raise refuse(fusion, "fallback", f"{reader.name} reads {read.tensor.name}, which cannot be computed again where it is read", several)
+
+
+def _elementwise(fusion: Fusion, root: TensorView) -> Iterator[TensorView]:
+    """What ``root`` needs, inputs left out, ``root`` itself too."""
+    found = {root}
+    stack = [root]
+    while stack:
+        for read in storage_reads(fusion, _definition(fusion, stack.pop())):
+            tv = read.tensor
+            if tv not in found and not tv.is_input and not isinstance(fusion.definition(tv), Assemble):
+                found.add(tv)
+                stack.append(tv)
+                yield tv
+
+
+def separate(script: Script) -> dict[TensorView, TensorView]:
+    """Have what several outputs need computed for each. Returns the one that each tensor serves; outputs serve themselves."""
+    fusion = script.fusion
+    roots = stored(fusion)
+    owner: dict[TensorView, TensorView] = {}
+    for root in roots:
+        owner[root] = root
+        _separate(script, root, roots, owner)
+    return owner
+
+
+def _separate(script: Script, root: TensorView, roots: tuple[TensorView, ...], owner: dict[TensorView, TensorView]) -> None:
+    fusion = script.fusion
+    stack = [root]
+    while stack:
+        reader = stack.pop()
+        reads = storage_reads(fusion, _definition(fusion, reader))
+        for tv in dict.fromkeys(r.tensor for r in reads):
+            here = all(is_aligned(r, reader) for r in reads if r.tensor is tv)
+            if tv.is_input or (owner.get(tv) is root and tv is not root and here):
+                continue
+            made = (tv,) if here and tv not in owner and tv not in roots else script.recompute(tv, [reader])
+            for new in made:
+                owner[new] = root
+                stack.append(new)
+
+
+def _steps(fusion: Fusion, tv: TensorView, extent: Sizes) -> int:
+    """Serial iterations of a thread."""
+    return prod(extent(a.extent) for a in tv.root if a.is_reduction) if isinstance(fusion.definition(tv), Reduction) else 0
+
+
+def _loops(script: Script, root: TensorView, threads: int) -> None:
+    kept = [k for k, a in enumerate(root.root) if not a.is_reduction]
+    if not kept:
+        return
+    call = script.on(root)
+    order = [*kept, *(k for k, a in enumerate(root.root) if a.is_reduction)]
+    if order != sorted(order):
+        call.reorder(order)
+    for _ in kept[1:]:
+        call.merge(0)
+    call.split(0, threads)
+    call.bind(0, P.BIDx).bind(1, P.TIDx)
+
+
+def _definition(fusion: Fusion, tv: TensorView) -> MathExpr:
+    expr = fusion.definition(tv)
+    assert expr is not None
+    return expr

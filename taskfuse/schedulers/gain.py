@@ -1,0 +1,221 @@
+"""What it brings to run fusions side by side in one kernel: a model of the GPU's multiprocessors as they fill with blocks.
+
+Alone, each kernel pays its launch, and its last wave leaves multiprocessors idle. Side by side one launch is paid, and the next member's blocks fill
+up the wave; but every block is as large as the largest member's: of threads, registers and Shared memory it takes the most of all, so fewer are
+resident. A wave takes what its bytes take from DRAM, or its operations, at the rate of as many threads as are resident and at work: a
+multiprocessor needs a number of them to reach its bandwidth (Little's law).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+
+from taskfuse.cuda.occupancy import occupancy
+from taskfuse.cuda.resources import Resources
+from taskfuse.cuda.shape import in_extents
+from taskfuse.ir.expr import MathExpr, reads
+from taskfuse.ir.fusion import Fusion
+from taskfuse.ir.scalar import Const, Expr, const, evaluate
+from taskfuse.ir.storage import has_code
+from taskfuse.ir.types import MemoryType
+from taskfuse.kir import Kernel
+from taskfuse.kir.limits import launch_registers
+from taskfuse.kir.nodes import Buffer
+from taskfuse.lowering import lower
+from taskfuse.schedulers.machine import CLOCK_MHZ, DRAM_BYTES_PER_US, LAUNCH_US, SMS
+from taskfuse.schedulers.schedule import Sizes
+
+BUSY_THREADS = 1024
+"""Threads of a multiprocessor, each with one load of 16 bytes in flight, that keep DRAM busy: 4.3 MB/us * 0.6 us / 132 / 16, rounded."""
+OPS_PER_CYCLE = 128
+"""Elementwise operations of a multiprocessor: a lane of its four times 32 each (CUDA C++ Programming Guide, "Arithmetic Instructions")."""
+TENSOR_BYTES_PER_CYCLE = 4096
+"""Multiply-adds of the tensor cores of a multiprocessor, times the bytes of an operand (NVIDIA H100 white paper: 989 TFLOP/s of bf16 at 1830 MHz)."""
+BASE_REGISTERS = 24
+"""Of a thread, beside those that hold its largest Local tensor: addresses, indices, what is in flight."""
+MOST_REGISTERS = 255
+"""Of a thread (CUDA C++ Programming Guide, "Compute Capabilities")."""
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What a kernel asks of the GPU.
+
+    Attributes:
+        blocks: of its grid.
+        block: threads of a block (x, y, z).
+        registers, shared: registers of a thread, estimated; bytes of a block's Shared memory.
+        bytes: that it reads and writes, each input and output once.
+        cycles: that its operations take one multiprocessor.
+    """
+
+    name: str
+    blocks: int
+    block: tuple[int, int, int]
+    registers: int
+    shared: int
+    bytes: float
+    cycles: float
+
+    @property
+    def threads(self) -> int:
+        """Threads of a block."""
+        return prod(self.block)
+
+    def resident(self) -> int:
+        """Blocks of this kernel on one multiprocessor; at least 1, as one that fits not even once does not launch."""
+        registers = min(self.registers, launch_registers(self.threads))
+        return max(1, occupancy(Resources(registers, 0, 0, 0, 0, 0), self.threads, self.shared, "sm_90"))
+
+
+@dataclass(frozen=True, slots=True)
+class Gain:
+    """What :func:`taskfuse.horizontal` expects.
+
+    Attributes:
+        members: the fusions, as they would be alone.
+        joint: the kernel that has them side by side.
+        alone: microseconds of each member, its launch included.
+        together: microseconds of the joint kernel.
+    """
+
+    members: tuple[Load, ...]
+    joint: Load
+    alone: tuple[float, ...]
+    together: float
+
+    @property
+    def us(self) -> float:
+        """Microseconds that are saved; below 0: lost."""
+        return sum(self.alone) - self.together
+
+    @property
+    def spilled(self) -> tuple[Load, ...]:
+        """Members that keep their values in registers alone, but not beside a member with so many threads."""
+        return tuple(m for m in self.members if launch_registers(self.joint.threads) < m.registers <= launch_registers(m.threads))
+
+    @property
+    def pays(self) -> bool:
+        """True if time is saved, and no registers are spilled for it."""
+        return self.us > 0 and not self.spilled
+
+    def explain(self) -> str:
+        """A line per member, then the two sums."""
+        joint = self.joint
+        width = max(len(m.name) for m in (*self.members, joint))
+        lines = [f"{'':{width}}  blocks  threads  registers  Shared  per SM       MB       us"]
+        lines += [
+            f"{m.name:{width}}  {m.blocks:6}  {m.threads:7}  {m.registers:9}  {m.shared:6}  {m.resident():6}  {m.bytes / 1e6:7.2f}  {us:7.2f}"
+            for m, us in zip((*self.members, joint), (*self.alone, self.together), strict=True)
+        ]
+        verdict = f"{abs(self.us):.1f} us {'saved' if self.us > 0 else 'lost'}"
+        lines.append(f"one after another {sum(self.alone):.1f} us, launches included, side by side {self.together:.1f} us: {verdict}")
+        registers = launch_registers(joint.threads)
+        lines += [f"{m.name} would spill: a thread of a block of {joint.threads} has at most {registers} registers" for m in self.spilled]
+        return "\n".join(lines)
+
+
+def gain(members: Mapping[str, Fusion], values: Sequence[Mapping[str, Expr]], sizes: Mapping[str, int] | None, joined: Fusion) -> Gain:
+    """The estimate.
+
+    Args:
+        members: name -> fusion.
+        values: per member, what its dimensions are in ``joined``.
+        sizes: values of the dimensions of ``joined``.
+
+    Raises:
+        UnsupportedError: ``sizes`` names what is no dimension of ``joined``.
+        TaskfuseError: a member cannot be lowered.
+    """
+    extent = Sizes(joined, sizes)
+    loads = tuple(load(name, fusion, {dim: extent(e) for dim, e in symbols.items()}) for (name, fusion), symbols in zip(members.items(), values, strict=True))
+    joint = _joint(joined.name, loads)
+    alone = tuple(LAUNCH_US + duration([m], m.resident()) for m in loads)
+    return Gain(loads, joint, alone, LAUNCH_US + duration(loads, joint.resident()))
+
+
+def load(name: str, fusion: Fusion, sizes: Mapping[str, int]) -> Load:
+    """What the kernel of ``fusion`` asks for, at the given values of all its dimensions."""
+    kernel = lower(fusion)
+
+    def number(e: Expr) -> int:
+        return int(evaluate(in_extents(kernel, e), sizes))
+
+    x, y, z = map(number, kernel.block)
+    transferred = sum(prod(map(number, tv.shape)) * tv.dtype.itemsize for tv in (*fusion.inputs, *fusion.outputs))
+    shared = [number(b.offset + _elements(b) * b.dtype.itemsize) for b in kernel.buffers if b.memory is MemoryType.Shared and b.offset is not None]
+    return Load(
+        name,
+        prod(map(number, kernel.grid)),
+        (x, y, z),
+        _registers(kernel),
+        max(shared, default=0),
+        transferred,
+        sum(prod(number(a.extent) for a in e.output.root) / _rate(e) for e in fusion.exprs() if has_code(fusion, e)),
+    )
+
+
+def duration(loads: Sequence[Load], resident: int) -> float:
+    """Microseconds of blocks that start in the order of ``loads``, at most ``resident`` on each multiprocessor, in waves."""
+    capacity = SMS * resident
+    us, room = 0.0, capacity
+    wave: list[tuple[Load, int]] = []
+    for m in loads:
+        left = m.blocks
+        if not wave and left >= capacity:
+            us += left // capacity * _wave([(m, capacity)])
+            left %= capacity
+        while left:
+            taken = min(left, room)
+            wave.append((m, taken))
+            left, room = left - taken, room - taken
+            if not room:
+                us += _wave(wave)
+                wave, room = [], capacity
+                us += left // capacity * _wave([(m, capacity)])
+                left %= capacity
+    return us + _wave(wave)
+
+
+def _wave(parts: Sequence[tuple[Load, int]]) -> float:
+    """Microseconds of blocks that run at once: some of each member."""
+    blocks = sum(n for _, n in parts)
+    if not blocks:
+        return 0.0
+    active = sum(n * m.threads for m, n in parts) / (SMS * BUSY_THREADS)
+    transfer = sum(n * m.bytes / m.blocks for m, n in parts) / (DRAM_BYTES_PER_US * min(1.0, active))
+    compute = sum(n * m.cycles / m.blocks for m, n in parts) / (CLOCK_MHZ * min(SMS, blocks))
+    return max(transfer, compute)
+
+
+def _joint(name: str, loads: Sequence[Load]) -> Load:
+    """The kernel that has all of them side by side."""
+    return Load(
+        name,
+        sum(m.blocks for m in loads),
+        (max(m.block[0] for m in loads), max(m.block[1] for m in loads), max(m.block[2] for m in loads)),
+        max(m.registers for m in loads),
+        max(m.shared for m in loads),
+        sum(m.bytes for m in loads),
+        sum(m.cycles for m in loads),
+    )
+
+
+def _registers(kernel: Kernel) -> int:
+    """Registers of a thread, estimated: those that hold the largest Local tensor, and :data:`BASE_REGISTERS`."""
+    words = (-(-size.value * b.dtype.bits // 32) for b in kernel.buffers if b.memory is MemoryType.Local and isinstance(size := _elements(b), Const))
+    return min(BASE_REGISTERS + max(words, default=0), MOST_REGISTERS)
+
+
+def _elements(b: Buffer) -> Expr:
+    return prod(b.shape, start=const(1))
+
+
+def _rate(expr: MathExpr) -> float:
+    """Points of an expression's iteration space that a multiprocessor does in a cycle."""
+    atom = expr.output.schedule.atom
+    if atom is None or atom.contraction is None:
+        return OPS_PER_CYCLE
+    return TENSOR_BYTES_PER_CYCLE / reads(expr)[0].tensor.dtype.itemsize

@@ -1,0 +1,257 @@
+"""``tf.horizontal``: fusions that are scheduled each for itself, side by side in one kernel.
+
+Each fusion becomes a member of a horizontal group on BIDx: it gets a range of blocks of its own, where it runs as it would alone. What a block
+has is the most that a member needs: threads (a member with fewer guards the rest off), Shared memory (members of different blocks overlay
+theirs), registers.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import lcm
+
+from taskfuse.errors import FusionError
+from taskfuse.ir.assignment import assign
+from taskfuse.ir.fusion import Dim, Fusion
+from taskfuse.ir.scalar import Const, Expr, Sym, substitute, sym
+from taskfuse.ir.storage import has_code
+from taskfuse.ir.tasks import Node, Task
+from taskfuse.ir.tensor import Scalar, TensorView
+from taskfuse.ir.types import ParallelType
+from taskfuse.location import caller
+from taskfuse.schedule.copy import Renaming, embed
+from taskfuse.schedulers.gain import Gain, gain
+
+
+def horizontal(
+    fusions: Sequence[Fusion], *, name: str = "horizontal", shared: Iterable[str] = (), sizes: Mapping[str, int] | None = None, force: bool = False
+) -> Fusion:
+    """One fusion of several that do not depend on each other, with their schedules, side by side on ``BIDx``.
+
+    The fusions are copied. A name that only one of them has stays; one that several have gets the name of its fusion in front: ``softmax_x``.
+    That is so for tensors, scalars, dimensions, tasks and groups. The arguments are those of the fusions in turn, an input that several
+    share where the first one has it; so are the outputs.
+
+    Args:
+        fusions: two or more; unscheduled ones are members, too.
+        name: of the fusion that is made.
+        shared: names of inputs, scalars and dimensions that mean one thing in all fusions that have them. Of a shared input dimensions
+            that stand for the same axis are one, whatever they are called.
+        sizes: values of dimensions, as they are called in the new fusion, for the estimate; 4096, within what is known, where there is none.
+        force: also where the estimate expects no gain.
+
+    Returns:
+        A fusion like any other: it can be lowered, compiled, proved, simulated, scheduled on.
+
+    Raises:
+        FusionError: fewer than two fusions, what is shared does not agree, or no gain is expected (:func:`horizontal_gain` says more).
+        TaskError, ScheduleError, LoweringError: a member cannot be lowered by itself.
+    """
+    joined = _Join(fusions, name, tuple(shared)).run()
+    if not force:
+        expected = gain(joined.members, joined.values, sizes, joined.fusion)
+        if not expected.pays:
+            raise FusionError(
+                fusion=name,
+                reason="side by side its members are not expected to be faster than one after another",
+                notes=tuple(expected.explain().splitlines()),
+                help="leave out the member that costs the others most, give it fewer threads, registers or bytes of Shared memory, or force=True",
+                location=caller(),
+            )
+    return joined.fusion
+
+
+def horizontal_gain(fusions: Sequence[Fusion], *, name: str = "horizontal", shared: Iterable[str] = (), sizes: Mapping[str, int] | None = None) -> Gain:
+    """What :func:`horizontal` expects of the same arguments: microseconds alone and side by side, and why. Raises as it does, but for no gain."""
+    joined = _Join(fusions, name, tuple(shared)).run()
+    return gain(joined.members, joined.values, sizes, joined.fusion)
+
+
+@dataclass(slots=True)
+class Joined:
+    """The fusion that is made, and where it comes from.
+
+    Attributes:
+        members: name -> the fusion that was given.
+        values: per member, the extents in the new fusion that its dimensions are.
+    """
+
+    fusion: Fusion
+    members: dict[str, Fusion] = field(default_factory=dict[str, Fusion])
+    values: list[dict[str, Expr]] = field(default_factory=list["dict[str, Expr]"])
+
+
+class _Names:
+    """Names that are taken: the first fusion to use one alone keeps it."""
+
+    def __init__(self, used: Iterable[Iterable[str]], taken: Iterable[str] = ()) -> None:
+        self._uses = Counter(name for names in used for name in set(names))
+        self._taken = set(taken)
+
+    def give(self, member: str, name: str) -> str:
+        """The name in the new fusion of what ``member`` calls ``name``."""
+        free = name if self._uses[name] < 2 else f"{member}_{name}"
+        number = 1
+        while free in self._taken or (free != name and self._uses[free]):
+            number += 1
+            free = f"{member}_{name}_{number}"
+        self._taken.add(free)
+        return free
+
+
+class _Join:
+    """One call in progress."""
+
+    def __init__(self, fusions: Sequence[Fusion], name: str, shared: tuple[str, ...]) -> None:
+        self.name = name
+        self.shared = frozenset(shared)
+        self.fusions = list(fusions)
+        if len(self.fusions) < 2:
+            raise self._error(f"{len(self.fusions)} fusion{'s' * (len(self.fusions) != 1)} given", "give two or more: they run side by side")
+        self._check_shared(shared)
+        self.fusion = Fusion(name)
+        self._values = _Names((_values(f) for f in self.fusions), self.shared)
+        self._nodes = _Names(([n.name for n in f.tasks.nodes] for f in self.fusions), ("root",))
+        self._inputs: dict[str, TensorView | Scalar] = {}
+
+    def _error(self, reason: str, help: str, notes: tuple[str, ...] = ()) -> FusionError:
+        return FusionError(fusion=self.name, reason=reason, notes=notes, help=help, location=caller())
+
+    def _check_shared(self, shared: tuple[str, ...]) -> None:
+        for name in shared:
+            holders = {f.name: kind for f in self.fusions if (kind := _kind(f, name)) is not None}
+            count = sum(_kind(f, name) is not None for f in self.fusions)
+            if count < 2:
+                where = f"only {next(iter(holders))} has" if holders else "no fusion has"
+                raise self._error(f"'{name}' is shared, but {where} an input, scalar or dimension of that name", "share names that two or more fusions have")
+            if len(set(holders.values())) > 1:
+                raise self._error(
+                    f"'{name}' is shared, but not one kind of thing", "give them different names", tuple(f"{f}: {kind}" for f, kind in holders.items())
+                )
+
+    def run(self) -> Joined:
+        made = Joined(self.fusion)
+        tops: list[Node] = []
+
+        def build() -> None:
+            for member, fusion in zip(_members(self.fusions), self.fusions, strict=True):
+                made.members[member] = fusion
+                symbols = self._symbols(member, fusion)
+                made.values.append(symbols)
+                tops.append(self._embed(member, fusion, symbols))
+
+        self.fusion.tasks.rebuild(build)
+        self.fusion.group(tops, self._nodes.give(self.name, "members")).parallelize(ParallelType.BIDx)
+        return made
+
+    # -- symbols and inputs -----------------------------------------------------------------------------------------------------------
+
+    def _symbols(self, member: str, fusion: Fusion) -> dict[str, Expr]:
+        """What the dimensions of a member are in the new fusion, which knows their facts then."""
+        found: dict[str, Expr] = {name: sym(name) for name in fusion.dims if name in self.shared}
+        for tv in fusion.inputs:
+            given = self._inputs.get(tv.name)
+            if isinstance(given, TensorView):
+                self._unify(member, tv, given, found)
+        for name in fusion.dims:
+            if name not in found:
+                found[name] = sym(self._values.give(member, name))
+        for name, dim in fusion.dims.items():
+            self._add_facts(member, dim, found[name])
+        return found
+
+    def _unify(self, member: str, tv: TensorView, given: TensorView, symbols: dict[str, Expr]) -> None:
+        """Let the dimensions of a shared input be those that the first fusion gives it."""
+        if tv.dtype is not given.dtype or tv.ndim != given.ndim:
+            raise self._disagree(member, tv, given)
+        for own, extent in zip(tv.shape, given.shape, strict=True):
+            if isinstance(own, Sym) and own.name not in symbols:
+                symbols[own.name] = extent
+        for own, extent in zip(tv.shape, given.shape, strict=True):
+            if not own.free <= symbols.keys() or substitute(own, symbols) is not extent:
+                raise self._disagree(member, tv, given)
+
+    def _disagree(self, member: str, tv: TensorView, given: TensorView) -> FusionError:
+        return self._error(f"input '{tv.name}' is shared, but not the same in all fusions", "give them different names", (f"so far {given}", f"{member}: {tv}"))
+
+    def _add_facts(self, member: str, dim: Dim, extent: Expr) -> None:
+        """What a member knows of a dimension holds for what it is in the new fusion."""
+        match extent:
+            case Sym(name=name):
+                known = self.fusion.dims.get(name, Dim(name, min=dim.min))
+                limits = [m for m in (known.max, dim.max) if m is not None]
+                joint = Dim(name, max(known.min, dim.min), min(limits, default=None), lcm(known.multiple_of, dim.multiple_of))
+                if joint.max is not None and joint.max < joint.min:
+                    raise self._error(
+                        f"no value of {name} suits all fusions", "share no dimension that they know different facts of", (str(known), f"{member}: {dim}")
+                    )
+                self.fusion.dims[name] = joint
+            case Const(value=value) if value < dim.min or (dim.max is not None and value > dim.max) or value % dim.multiple_of:
+                raise self._error(f"{dim.name} of {member} is {value} by a shared input", "share no input whose extents it does not take", (str(dim),))
+            case _:
+                pass
+
+    # -- the copy ---------------------------------------------------------------------------------------------------------------------
+
+    def _embed(self, member: str, fusion: Fusion, symbols: Mapping[str, Expr]) -> Node:
+        """Copy a member; its top node, which holds all that it computes."""
+        values = {v.name: v.name if v.name in self._inputs else self._give(member, v) for v in (*fusion.tensors(), *fusion.scalars)}
+        nodes = {n.name: self._nodes.give(member, n.name) for n in fusion.tasks.nodes}
+        given = {name: v for name, v in self._inputs.items() if _kind(fusion, name) is not None}
+        copied = embed(fusion, self.fusion, Renaming(values, {n: e for n, e in symbols.items() if sym(n) is not e}, nodes, given))
+        for v in (*(copied.tensors[tv] for tv in fusion.inputs), *self.fusion.scalars):
+            if v.name in self.shared:
+                self._inputs[v.name] = v
+        tops = [copied.nodes[n] for n in fusion.tasks.root.members]
+        pieces = _unclaimed(fusion)
+        for k, tensors in enumerate(pieces):
+            piece = member if len(pieces) == 1 and not tops else f"{member}_t0" + (f"_{k}" if k else "")
+            tops.append(self.fusion.task([copied.tensors[tv] for tv in tensors], self._nodes.give(member, piece)))
+        if not tops:
+            raise self._error(f"{member} computes nothing", "leave it out")
+        return tops[0] if len(tops) == 1 else self.fusion.group(tops, self._nodes.give(member, member))
+
+    def _give(self, member: str, value: TensorView | Scalar) -> str:
+        return value.name if value.name in self.shared and _kind(value.fusion, value.name) is not None else self._values.give(member, value.name)
+
+
+def _members(fusions: Sequence[Fusion]) -> list[str]:
+    """A name for each fusion: its own, with a number if several have it."""
+    total, used = Counter(f.name for f in fusions), Counter[str]()
+    taken = set(total)
+    names: list[str] = []
+    for f in fusions:
+        name = f.name
+        while total[f.name] > 1 and name in taken:
+            used[f.name] += 1
+            name = f"{f.name}_{used[f.name]}"
+        taken.add(name)
+        names.append(name)
+    return names
+
+
+def _values(fusion: Fusion) -> list[str]:
+    """All names that a kernel's text has for a fusion's values and extents."""
+    return [*(tv.name for tv in fusion.tensors()), *(s.name for s in fusion.scalars), *fusion.dims]
+
+
+def _kind(fusion: Fusion, name: str) -> str | None:
+    """What a fusion calls by a name, of what can be shared."""
+    if name in fusion.dims:
+        return "dimension"
+    if any(tv.name == name for tv in fusion.inputs):
+        return "input"
+    return "scalar" if any(s.name == name for s in fusion.scalars) else None
+
+
+def _unclaimed(fusion: Fusion) -> list[list[TensorView]]:
+    """The tensors that lie in no task, as the tasks that lowering would make of them."""
+    claimed = set(fusion.tasks.nodes)
+    code = {e.output for e in fusion.exprs() if has_code(fusion, e)}
+    pieces: dict[Task, list[TensorView]] = {}
+    for tv, task in assign(fusion).items():
+        if task not in claimed and tv in code:
+            pieces.setdefault(task, []).append(tv)
+    return list(pieces.values())

@@ -1,0 +1,34 @@
+"""``tf.schedulers.normalization``: a fusion that reads rows again when their reductions are known, scheduled."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from taskfuse.ir.fusion import Fusion
+from taskfuse.schedulers.machine import SMS
+from taskfuse.schedulers.phases import Phases
+from taskfuse.schedulers.reduction import RowSchedule, schedule
+from taskfuse.schedulers.rows import RowConfig
+from taskfuse.schedulers.space import find
+
+
+def normalization(fusion: Fusion, config: RowConfig | None = None, *, sizes: Mapping[str, int] | None = None, sms: int = SMS) -> RowSchedule:
+    """Schedule a fusion whose reductions all reduce the same axes: softmax, layer_norm, rms_norm, a norm of a sum, several norms, mean and variance.
+
+    A row is loaded once and kept in registers where it fits, else in Shared memory; a row that fits neither, or whose length is not known, is
+    read again by each phase, from the second-level cache as a rule. Rows that are too few to fill the device are shared by blocks.
+
+    Args:
+        fusion: it is changed: tensors and schedule are added.
+        config: the parameters; ``None``: the fastest by the cost model.
+        sizes: values of the fusion's dimensions for the cost model; 4096, within what is known, where there is none.
+        sms: multiprocessors of the GPU.
+
+    Returns:
+        The parameters, why they were chosen, and the schedule as code.
+
+    Raises:
+        UnsupportedError: the fusion or the parameters are not of that kind.
+    """
+    space = find(fusion)
+    return schedule("normalization", fusion, space, Phases(fusion, space), config, sizes, sms)

@@ -1,0 +1,131 @@
+"""A proposal of tasks and groups: what it is made of, how it is explained, written as Python, and applied."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from taskfuse.ir.fusion import Fusion
+from taskfuse.ir.types import ParallelType
+from taskfuse.schedule.copy import copy_fusion
+from taskfuse.schedulers.script import Script
+
+
+@dataclass(frozen=True, slots=True)
+class Body:
+    """A task.
+
+    Attributes:
+        tensors: names of those that it claims.
+        loads: names of inputs that it copies for others: it claims their ``cache_after``, too.
+    """
+
+    name: str
+    tensors: tuple[str, ...]
+    loads: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """A group.
+
+    Attributes:
+        ptype: what it is parallelized on; ``None``: its members run in turn.
+        why: what the members are to each other.
+        whole, parts: microseconds that are expected without the cut, in one body or in turn, and with it.
+    """
+
+    name: str
+    members: tuple[Part, ...]
+    ptype: ParallelType | None
+    why: str
+    whole: float
+    parts: float
+
+
+Part = Body | Cut
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A cut that is expected to cost time: what it would have been, and the same figures."""
+
+    why: str
+    whole: float
+    parts: float
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """What :meth:`Fusion.partition` proposes.
+
+    Attributes:
+        top: the task or group that hangs under the root.
+        refused: what else was considered.
+    """
+
+    fusion: Fusion
+    top: Part
+    refused: tuple[Refused, ...]
+
+    @property
+    def tasks(self) -> tuple[Body, ...]:
+        """The tasks, producers first."""
+        return tuple(p for p in _parts(self.top) if isinstance(p, Body))
+
+    @property
+    def groups(self) -> tuple[Cut, ...]:
+        """The groups, those that hold others after them."""
+        return tuple(p for p in _parts(self.top) if isinstance(p, Cut))
+
+    def apply(self) -> None:
+        """Make the tasks and groups, and parallelize the groups. Raises :class:`TaskError` if the fusion has got tasks since."""
+        self._write(Script(self.fusion))
+
+    @property
+    def code(self) -> str:
+        """What :meth:`apply` does, as Python that takes the fusion as ``fusion``."""
+        script = Script(copy_fusion(self.fusion)[0])
+        self._write(script)
+        return script.text
+
+    def explain(self) -> str:
+        """The tree, with what is expected of each cut; then what else was considered."""
+        lines = [f"fusion {self.fusion.name}: {len(self.tasks)} task{'s' * (len(self.tasks) != 1)}, {len(self.groups)} group{'s' * (len(self.groups) != 1)}"]
+        lines += _described(self.top, "  ")
+        lines += [f"no cut: {r.why}; {_figures(r)}" for r in self.refused]
+        return "\n".join(lines)
+
+    def _write(self, script: Script) -> None:
+        fusion = script.fusion
+        caches = {x: script.new(fusion.tensor(x), "cache_after") for body in self.tasks for x in body.loads}
+        for body in self.tasks:
+            script.task([*(caches[x] for x in body.loads), *map(fusion.tensor, body.tensors)], body.name)
+        for cut in self.groups:
+            nodes = {n.name: n for n in fusion.tasks.nodes}
+            group = script.group([nodes[m.name] for m in cut.members], cut.name)
+            if cut.ptype is not None:
+                group.parallelize(cut.ptype)
+
+
+def _parts(part: Part) -> Iterator[Part]:
+    if isinstance(part, Cut):
+        for member in part.members:
+            yield from _parts(member)
+    yield part
+
+
+def _figures(cut: Cut | Refused) -> str:
+    return f"{cut.parts:.2f} us so, {cut.whole:.2f} us without"
+
+
+def _described(part: Part, indent: str) -> Iterator[str]:
+    match part:
+        case Body():
+            loads = f"copies of {', '.join(part.loads)}" if part.loads else ""
+            yield f"{indent}{part.name}: {', '.join(filter(None, (loads, *part.tensors)))}"
+        case Cut():
+            how = "in turn" if part.ptype is None else f"on {part.ptype.value}"
+            yield f"{indent}{part.name} {how}: {part.why}; {_figures(part)}"
+            for member in part.members:
+                yield from _described(member, indent + "  ")

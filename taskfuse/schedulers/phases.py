@@ -1,0 +1,189 @@
+"""The phases of a fusion with reductions: what is computed between one reduction and the next, and what a phase hands on to later ones.
+
+A phase is one walk over the elements of a row. A tensor that a later phase reads, too, is either *kept*, in registers or in Shared memory, or
+computed again. Least is kept: where a few arithmetic instructions make a tensor from one with smaller elements, that one is kept (a bfloat16
+input rather than its float32 copy; the input rather than its distance from the mean).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from enum import Enum
+
+from taskfuse.ir.elementwise import DTypeRule
+from taskfuse.ir.expr import MathExpr, Pointwise, Read, Reduction, View, reads
+from taskfuse.ir.fusion import Fusion
+from taskfuse.ir.storage import resolve
+from taskfuse.ir.tensor import TensorView
+from taskfuse.schedulers.space import Space
+
+CHEAP = 4
+"""Instructions that may be spent to compute an element again rather than to keep it."""
+FUNCTIONS = (DTypeRule.FLOAT, DTypeRule.DIVIDE)
+"""Rules of elementwise functions that take many instructions: exponentials, roots, quotients."""
+
+
+class Keep(Enum):
+    """Where phases find the elements of a row again."""
+
+    REGISTERS = "registers"
+    SHARED = "Shared memory"
+    NOTHING = "nothing"
+
+
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """One way to have a tensor in a later phase: what is kept, and the instructions that make the tensor of it."""
+
+    kept: frozenset[TensorView]
+    cost: int
+
+    @property
+    def bytes(self) -> int:
+        return sum(tv.dtype.itemsize for tv in self.kept)
+
+
+class Phases:
+    """The phases of a fusion as it is now.
+
+    Attributes:
+        of: the phase of a tensor that has a reduced axis, or of a view of one: inputs where they are read first, reductions where they run.
+    """
+
+    def __init__(self, fusion: Fusion, space: Space) -> None:
+        self.fusion = fusion
+        self.of: dict[TensorView, int] = {}
+        self._wide = space.having(fusion, space.reduced)
+        self._private = space.having(fusion, space.kept) if space.kept else self._wide
+        self._loads = {tv for tv in fusion.tensors() if tv in space.loads or self._is_load(tv)}
+        self._sources: dict[TensorView, _Source] = {}
+        ready: dict[TensorView, int] = {}
+        for tv in fusion.inputs:
+            if tv in self._wide:
+                self.of[tv] = 0
+        for expr in fusion.exprs():
+            first = max((ready.get(r.tensor, self.of.get(r.tensor, 0)) for r in reads(expr)), default=0)
+            if not self._is_wide(expr.output):
+                ready[expr.output] = first
+                continue
+            self.of[expr.output] = first
+            if isinstance(expr, Reduction):
+                ready[expr.output] = first + 1
+        for tv in self._backward():
+            read_in = self._read_in(tv)
+            if read_in and not tv.is_output and not isinstance(fusion.definition(tv), Reduction):
+                self.of[tv] = min(read_in)
+
+    @property
+    def count(self) -> int:
+        """Number of phases."""
+        return 1 + max(self.of.values(), default=0)
+
+    def _is_wide(self, tv: TensorView) -> bool:
+        return resolve(self.fusion, Read(tv, tuple(a.extent for a in tv.logical))).tensor in self._wide
+
+    def _is_load(self, tv: TensorView) -> bool:
+        """True if ``tv`` is the copy of an input."""
+        return tv.origin is not None and tv.origin.is_input
+
+    def _backward(self) -> list[TensorView]:
+        """Tensors with phases, readers first."""
+        computed = [e.output for e in reversed(self.fusion.exprs()) if e.output in self.of]
+        return [*computed, *(tv for tv in self.fusion.inputs if tv in self.of)]
+
+    def _read_in(self, tv: TensorView) -> set[int]:
+        return {self.of[use.output] for use in self.fusion.uses(tv) if use.output in self.of}
+
+    def _crossing(self) -> list[TensorView]:
+        """Tensors that are read in a later phase, too."""
+        return [tv for tv in self._backward() if self._is_elementwise(tv) and any(p > self.of[tv] for p in self._read_in(tv))]
+
+    def _is_elementwise(self, tv: TensorView) -> bool:
+        return not isinstance(self.fusion.definition(tv), Reduction)
+
+    # -- what is kept ---------------------------------------------------------------------------------------------------------------
+
+    def kept(self, keep: Keep) -> set[TensorView]:
+        """The tensors whose elements are kept from phase to phase. Inputs that all rows share stay in the cache of their own."""
+        match keep:
+            case Keep.REGISTERS:
+                return {tv for crossing in self._crossing() for tv in self._source(crossing).kept}
+            case Keep.SHARED:
+                return {tv for crossing in self._crossing() for tv in self._leaves(crossing)}
+            case Keep.NOTHING:
+                return set()
+
+    def held_bytes(self, keep: Keep) -> int:
+        """Bytes per element of a row that are kept, at the end of the phase where that is most."""
+        kept = self.kept(keep)
+        lives = {tv: (self.of[tv], self._last(tv, kept)) for tv in kept}
+        return max((sum(tv.dtype.itemsize for tv, (a, b) in lives.items() if a <= p < b) for p in range(self.count)), default=0)
+
+    def _last(self, tv: TensorView, kept: set[TensorView]) -> int:
+        """The last phase that needs ``tv``, if what is not kept is computed again."""
+        last = self.of[tv]
+        for use in self.fusion.uses(tv):
+            reader = use.output
+            if reader in self.of:
+                last = max(last, self.of[reader] if reader in kept or not self._is_elementwise(reader) else self._last(reader, kept))
+        return last
+
+    def _source(self, tv: TensorView) -> _Source:
+        known = self._sources.get(tv)
+        if known is None:
+            known = self._sources[tv] = self._find_source(tv)
+        return known
+
+    def _find_source(self, tv: TensorView) -> _Source:
+        expr = self.fusion.definition(tv)
+        if tv in self._loads:
+            return _Source(frozenset([tv] if tv in self._private else ()), 0)
+        itself = _Source(frozenset([tv]), 0)
+        cost = _cost(expr)
+        if expr is None or cost is None:
+            return itself
+        parts = [self._source(r.tensor) for r in reads(expr) if r.tensor in self.of]
+        again = _Source(frozenset(t for s in parts for t in s.kept), cost + sum(s.cost for s in parts))
+        return again if again.cost <= CHEAP and again.bytes < tv.dtype.itemsize else itself
+
+    def _leaves(self, tv: TensorView) -> set[TensorView]:
+        """The copies of inputs that a tensor is computed from, and what is no function of such."""
+        expr = self.fusion.definition(tv)
+        if tv in self._loads or expr is None:
+            return {tv} & self._loads & self._private
+        return {leaf for r in reads(expr) if r.tensor in self.of for leaf in self._leaves(r.tensor)}
+
+    def repeated(self, keep: Keep) -> int:
+        """Functions of an element that later phases compute again, since their results are not kept."""
+        kept = self.kept(keep)
+        return sum(tv not in kept and tv not in self._loads and self._source(tv).kept == frozenset([tv]) for tv in self._crossing())
+
+    # -- computing again ------------------------------------------------------------------------------------------------------------
+
+    def separate(self, kept: Iterable[TensorView], duplicate: Callable[[TensorView, list[TensorView]], TensorView]) -> None:
+        """Let each phase compute what it reads, but for what is ``kept``.
+
+        Args:
+            duplicate: makes a tensor with the definition of another one for some of its readers.
+        """
+        stays = set(kept)
+        for tv in self._backward():
+            if tv in stays or tv.is_input or not self._is_elementwise(tv):
+                continue
+            uses = [use.output for use in self.fusion.uses(tv) if use.output in self.of]
+            first = self.of[tv] if tv.is_output else min((self.of[u] for u in uses), default=self.of[tv])
+            self.of[tv] = first
+            for phase in sorted({self.of[u] for u in uses} - {first}):
+                self.of[duplicate(tv, [u for u in uses if self.of[u] == phase])] = phase
+
+
+def _cost(expr: MathExpr | None) -> int | None:
+    """Instructions per element; ``None``: more than a few."""
+    match expr:
+        case View():
+            return 0
+        case Pointwise() if expr.op.rule not in FUNCTIONS:
+            return 1
+        case _:
+            return None

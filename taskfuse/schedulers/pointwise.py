@@ -1,0 +1,189 @@
+"""``tf.schedulers.pointwise``: elementwise functions of one shape, with broadcasts, views, slices, pads and concatenations of inputs.
+
+    rows x columns of the outputs: [row block, column block, row, thread, row unrolled, column unrolled, vector]
+
+Columns are the last axis, and those before it while they are short; threads of a warp are neighbors along it, each with a vector of up to 16
+bytes. All loads of a thread are issued before the first is used: the copies of inputs share the loops over threads only, not the unrolled ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import prod
+
+from taskfuse.ir.expr import Assemble, Pointwise, Reduction, Select, View
+from taskfuse.ir.fusion import Fusion
+from taskfuse.ir.scalar import Const
+from taskfuse.ir.storage import storage_reads
+from taskfuse.ir.tensor import TensorView
+from taskfuse.ir.types import ParallelType as P
+from taskfuse.schedulers.elementwise import Leaf, align, ancestors, bind_vectors, cost, divides, follow, needed, refuse, registers, widest, work
+from taskfuse.schedulers.schedule import Chosen, Option, Sizes, has_schedule
+from taskfuse.schedulers.script import Script
+
+INDICES = (P.BIDx, P.TIDy, P.TIDx)
+VECTOR_BYTES = 16
+THREADS = 256
+IN_FLIGHT = 64
+"""Bytes that a thread should have under way."""
+MAX_UNROLL = 8
+MAX_CODE = 256
+"""Instructions of a thread, as costs count them, above which nothing is unrolled: long code misses the instruction cache."""
+SHORT = 512
+"""Columns of constant extent are merged with the axis before while there are no more than this."""
+
+
+@dataclass(frozen=True, slots=True)
+class PointwiseConfig:
+    """The parameters of a pointwise schedule.
+
+    Attributes:
+        vector: elements along the last axis that a thread takes together, a power of two; copies that cannot be are done one by one.
+        columns: threads along the columns.
+        rows: threads along the rows.
+        unroll: vectors of a thread along the columns.
+        unroll_rows: vectors of a thread along the rows.
+    """
+
+    vector: int
+    columns: int
+    rows: int
+    unroll: int
+    unroll_rows: int = 1
+
+
+def pointwise(fusion: Fusion, config: PointwiseConfig | None = None, *, sizes: Mapping[str, int] | None = None) -> Chosen:
+    """Schedule elementwise functions whose outputs have one shape: one pass over it, each input loaded once per element.
+
+    Args:
+        fusion: it is changed.
+        config: the parameters; ``None``: by the extents and dtypes.
+        sizes: values of the fusion's dimensions for the choice.
+
+    Raises:
+        UnsupportedError: the fusion has a schedule, a reduction, a matrix product, a concatenation in scatter form, or outputs of several shapes.
+    """
+    extent = Sizes(fusion, sizes)
+    check(fusion, "pointwise")
+    script = Script(fusion)
+    script.comment("each tensor at the points of what reads it, inputs in registers")
+    total = work(fusion, extent)
+    leaves = align(script, fusion)
+    chosen = config or choose(fusion, fusion.outputs[0], leaves, extent)
+    schedule(script, fusion.outputs, leaves, chosen)
+    shape = " x ".join(str(extent(e)) for e in fusion.outputs[0].shape)
+    vector_bytes = min(VECTOR_BYTES, chosen.vector * widest(fusion, leaves))
+    why = (
+        f"pointwise {shape or 'scalar'}: {'given' if config else 'chosen'}: vectors of {chosen.vector}, blocks of {chosen.columns} x {chosen.rows} threads, "
+        f"{chosen.unroll * chosen.unroll_rows} vectors of each input under way per thread; "
+        f"{total.loaded / 1e6:.1f} MB loaded, {total.stored / 1e6:.1f} MB stored"
+    )
+    us = total.us(vector_bytes)
+    others = [replace(chosen, columns=max(32, chosen.columns * t // 2), unroll=max(1, chosen.unroll * u // 2)) for t in (2, 1, 4) for u in (2, 1, 4)]
+    return Chosen("pointwise", us, script.text, chosen, tuple(Option(c, us) for c in dict.fromkeys((chosen, *others))), why)
+
+
+def check(fusion: Fusion, kind: str) -> None:
+    """Raises :class:`UnsupportedError` unless all code is elementwise, and the outputs have one shape."""
+    if has_schedule(fusion):
+        raise refuse(fusion, kind, "it has a schedule already", "give it a fusion without scheduling calls")
+    if not fusion.outputs:
+        raise refuse(fusion, kind, "it has no outputs", "fusion.add_output(tensor)")
+    read = {r.tensor for e in needed(fusion) for r in storage_reads(fusion, e) if not r.tensor.is_input}
+    for tv in dict.fromkeys((*fusion.outputs, *(e.output for e in needed(fusion)), *read)):
+        expr = fusion.definition(tv)
+        if not isinstance(expr, Pointwise | Select | View):
+            what = "a reduction" if isinstance(expr, Reduction) else "a concatenation in scatter form" if isinstance(expr, Assemble) else "not elementwise"
+            raise refuse(fusion, kind, f"{tv.name} is {what}", "tf.schedulers.auto asks other schedulers")
+    first = fusion.outputs[0]
+    for tv in fusion.outputs:
+        if tv.ndim != first.ndim or any(a is not b for a, b in zip(tv.shape, first.shape, strict=True)):
+            raise refuse(fusion, kind, f"the outputs {first!r} and {tv!r} differ in shape", "tf.compile makes a kernel for each shape")
+
+
+def choose(fusion: Fusion, out: TensorView, leaves: Sequence[Leaf], extent: Sizes) -> PointwiseConfig:
+    """Vectors as wide as what is stored and most inputs allow, and as many of them as keep :data:`IN_FLIGHT` bytes under way.
+
+    Args:
+        out: what is stored, or one of the tensors of its shape.
+    """
+    vector = VECTOR_BYTES // widest(fusion, leaves)
+    facts = fusion.facts()
+    while vector > 1 and not (out.ndim and divides(vector, out.shape[-1], facts)):
+        vector //= 2
+    flying = vector * sum(r.tensor.dtype.itemsize for leaf in leaves for r in leaf.reads if r.tensor.ndim >= out.ndim) or VECTOR_BYTES
+    code = vector * sum(cost(e) for e in needed(fusion))
+    unroll = 1 << max(1, min(MAX_UNROLL, IN_FLIGHT // flying, MAX_CODE // max(1, code))).bit_length() - 1
+    columns = prod(extent(out.shape[d]) for d in range(first_column(out), out.ndim))
+    rows = prod(extent(out.shape[d]) for d in range(first_column(out)))
+    vectors = -(-columns // vector)
+    threads = min(THREADS, 1 << (vectors - 1).bit_length())
+    along = min(unroll, 1 << (-(-vectors // threads) - 1).bit_length())
+    beside = min(THREADS // threads, 1 << (rows - 1).bit_length())
+    over = min(unroll // along, 1 << (-(-rows // beside) - 1).bit_length())
+    if first_column(out) > 1 and not all(isinstance(e, Const) for e in out.shape[: first_column(out)]):
+        over = 1  # the rows of a merge of unknown extents are found by division: unrolled, they have no registers of their own
+    return PointwiseConfig(vector, threads, beside, along, over)
+
+
+def schedule(script: Script, outputs: Sequence[TensorView], leaves: Sequence[Leaf], config: PointwiseConfig) -> None:
+    """The calls, for tensors of one shape that are stored, and that :func:`align` brought into form."""
+    fusion = script.fusion
+    loads = dict.fromkeys(leaf.tensor for leaf in leaves)
+    registers(script, outputs, list(loads), config.vector)
+    script.comment("[row block, column block, row, thread, row unrolled, column unrolled, vector]")
+    left = dict.fromkeys(e.output for e in needed(fusion) if e.output not in outputs)
+    for out in outputs:
+        _loops(script, out, config)
+        mine = [tv for tv in ancestors(fusion, out) if tv in left]
+        for tv in mine:
+            left.pop(tv)
+        follow(script, out, mine)
+    threads = sum(outputs[0].schedule.ptype(a) in INDICES for a in outputs[0].loop)
+    script.comment("vectors; loads before the first use, everything else as deep as it goes")
+    if outputs[0].ndim:
+        bind_vectors(script, leaves, outputs, config.vector)
+    mine = {tv for out in outputs for tv in ancestors(fusion, out)}
+    inner = [e.output for e in needed(fusion) if e.output in mine and e.output not in loads and e.output not in outputs]
+    if inner:
+        script.inline_most(inner)
+    for tv in loads:
+        script.on(tv).inline_at(threads)
+
+
+def first_column(tv: TensorView) -> int:
+    """The first axis of those whose product is the columns."""
+    position, columns = tv.ndim - 1, 1
+    while position > 0:
+        inner, before = tv.shape[position], tv.shape[position - 1]
+        if not (isinstance(inner, Const) and isinstance(before, Const)):
+            break
+        columns *= inner.value
+        if columns * before.value > SHORT:
+            break
+        position -= 1
+    return max(position, 0)
+
+
+def _loops(script: Script, out: TensorView, config: PointwiseConfig) -> None:
+    call = script.on(out)
+    first, ndim = first_column(out), out.ndim
+    if ndim == 0:
+        return
+    for _ in range(ndim - 1 - first):
+        call.merge(first)
+    for _ in range(first - 1):
+        call.merge(0)
+    has_rows = first > 0
+    at = int(has_rows)
+    call.split(at, config.vector).split(at, config.unroll * config.columns).split(at + 1, config.columns)
+    # [rows, column block, column unrolled, thread, vector]
+    if has_rows:
+        call.split(0, config.unroll_rows * config.rows).split(1, config.rows).reorder([0, 3, 2, 5, 1, 4, 6])
+        types = (P.BIDx, P.BIDx, P.TIDy, P.TIDx, P.Unroll, P.Unroll)
+    else:
+        call.reorder([0, 2, 1, 3])
+        types = (P.BIDx, P.TIDx, P.Unroll)
+    for axis, p in enumerate(types):
+        call.bind(axis, p)

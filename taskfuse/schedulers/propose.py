@@ -1,0 +1,235 @@
+"""``fusion.partition()``: which tasks and groups a fusion could be cut into, with the estimate behind each cut.
+
+A set of tensors without a path that leaves it and comes back is one body, or is cut in one of three ways that leave the parts so:
+
+- parts that do not depend on each other, side by side: *horizontal*;
+- an expression that reads different tensors at different points, behind those that make them: *vertical*, with these side by side;
+- a reduction that reads its operands many times, behind what brings them: *vertical*, with all that follows in turn in the consuming role.
+
+So the laws of tasks and groups hold by construction. Parts without dependencies are always cut apart; roles, which wait for each other and hand data on
+through Shared memory, where they are expected to save time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from math import prod
+
+from taskfuse.errors import TaskError
+from taskfuse.ir.connectivity import components
+from taskfuse.ir.elementwise import DTypeRule
+from taskfuse.ir.expr import MathExpr, Pointwise, Reduction
+from taskfuse.ir.fusion import Fusion
+from taskfuse.ir.scalar import TRUE
+from taskfuse.ir.storage import storage_reads
+from taskfuse.ir.tensor import TensorView
+from taskfuse.ir.types import ParallelType
+from taskfuse.location import caller
+from taskfuse.schedulers.cost import SHARED_BYTES_PER_CYCLE
+from taskfuse.schedulers.gain import BUSY_THREADS, OPS_PER_CYCLE, TENSOR_BYTES_PER_CYCLE
+from taskfuse.schedulers.machine import CLOCK_MHZ, DRAM_BYTES_PER_US, SMS
+from taskfuse.schedulers.partition import Body, Cut, Part, Partition, Refused
+from taskfuse.schedulers.schedule import Sizes
+
+Tensors = tuple[TensorView, ...]
+
+LEVELS = (ParallelType.TIDy, ParallelType.TIDz)
+"""Of groups on threads within each other, from the innermost on; ``TIDx`` is left to the axes of tensors."""
+LEAST_REUSE = 16
+"""How often each element of an operand is read where a role of its own is to bring it: rows, or columns, of the smallest tile."""
+FUNCTION_OPS = 16
+"""Instructions of a function that is no arithmetic, such as an exponential."""
+PAYS = 1.05
+"""How much faster roles are expected to be where they are proposed."""
+INDEPENDENT = "parts that do not depend on each other"
+
+
+def partition(fusion: Fusion, sizes: Mapping[str, int] | None = None) -> Partition:
+    """Propose tasks and groups for a fusion; see :meth:`Fusion.partition`."""
+    if fusion.tasks.nodes:
+        name = fusion.tasks.nodes[0].name
+        raise TaskError(node=name, reason=f"fusion '{fusion.name}' has tasks already", help="partition it before its first task is made", location=caller())
+    return _Proposal(fusion, sizes).run()
+
+
+class _Proposal:
+    """One proposal in progress."""
+
+    def __init__(self, fusion: Fusion, sizes: Mapping[str, int] | None) -> None:
+        self.fusion = fusion
+        self.number = Sizes(fusion, sizes)
+        self.exprs: dict[TensorView, MathExpr] = {e.output: e for e in fusion.exprs() if not fusion.is_view(e.output)}
+        self.reads = {tv: storage_reads(fusion, e) for tv, e in self.exprs.items()}
+        self.refused: list[Refused] = []
+        self._numbers: dict[str, int] = {}
+
+    def run(self) -> Partition:
+        if not self.exprs:
+            raise TaskError(node="root", reason=f"fusion '{self.fusion.name}' computes nothing", help="add an output first", location=caller())
+        return Partition(self.fusion, self._cut(tuple(self.exprs), ParallelType.BIDx), tuple(self.refused))
+
+    def _name(self, prefix: str) -> str:
+        """``t1``, ``t2``, ...; a role is numbered from the second of its name on."""
+        while True:
+            number = self._numbers[prefix] = self._numbers.get(prefix, 0) + 1
+            name = f"{prefix}{number}" if prefix in ("t", "group") or number > 1 else prefix
+            if not any(tv.name == name for tv in self.fusion.tensors()):
+                return name
+
+    # -- cuts -------------------------------------------------------------------------------------------------------------------------
+
+    def _cut(self, tensors: Tensors, outermost: ParallelType | None = None, role: str = "t") -> Part:
+        """``outermost``: what the parts of the whole fusion are side by side on."""
+        parts = self._independent(tensors)
+        if len(parts) > 1:
+            members = tuple(self._cut(p) for p in parts)
+            whole, apart = sum(self._us(p) for p in parts), self._us(tensors, threads=sum(self._threads(p) for p in parts))
+            return self._group(members, f"{len(parts)} {INDEPENDENT}", whole, apart, outermost or _next(members))
+        return self._behind_loads(tensors) or self._behind_parts(tensors) or self._body(role, tensors)
+
+    def _body(self, role: str, tensors: Tensors, loads: Tensors = ()) -> Body:
+        return Body(self._name(role), tuple(tv.name for tv in tensors), tuple(x.name for x in loads))
+
+    def _group(self, members: tuple[Part, ...], why: str, whole: float, parts: float, ptype: ParallelType | None) -> Cut:
+        return Cut(self._name("group"), members, ptype, why, whole, parts)
+
+    def _independent(self, tensors: Tensors) -> list[Tensors]:
+        """Parts without dependencies. Those that read one input over the same points are one part: one loop reads it once for all."""
+        inside = set(tensors)
+        edges = [(r.tensor, tv) for tv in tensors for r in self.reads[tv] if r.tensor in inside]
+        first: dict[tuple[TensorView, tuple[int, ...]], TensorView] = {}
+        for tv in tensors:
+            for read in self.reads[tv]:
+                if read.tensor.is_input:
+                    edges.append((first.setdefault((read.tensor, self._extents(tv)), tv), tv))
+        return [tuple(part) for part in components(tensors, edges)]
+
+    def _behind_parts(self, tensors: Tensors) -> Cut | None:
+        """An expression that reads parts of what it makes from different tensors, with all that needs it, behind those that make them."""
+        for tv in tensors:
+            sources = {r.tensor for r in self.reads[tv] if r.valid is not TRUE}
+            needs = self._needing(tv, tensors)
+            before = tuple(t for t in tensors if t not in needs)
+            edges = [(r.tensor, t) for t in before for r in self.reads[t] if r.tensor in before]
+            parts = [tuple(p) for p in components(before, edges) if sources & set(p)]
+            if len(parts) < 2:
+                continue
+            before = tuple(t for p in parts for t in p)
+            behind = tuple(t for t in tensors if t not in before)
+            why = f"{tv.name} reads {len(parts)} parts at different points, where one body would compute all of them"
+            everywhere = sum(self._points(tv) * self._cost(t) for t in before)
+            whole = self._us(tensors, ops=everywhere + self._ops(behind))
+            apart = self._us(tensors, shared=2 * sum(map(self._bytes, sources & set(before))))
+            if not self._pays(why, whole, apart):
+                continue
+            members = tuple(self._cut(p) for p in parts)
+            inner = self._group(members, f"{len(parts)} {INDEPENDENT}", sum(map(self._us, parts)), self._us(before), _next(members))
+            outer = (inner, self._cut(behind))
+            return self._group(outer, why, whole, apart, _next(outer))
+        return None
+
+    def _behind_loads(self, tensors: Tensors) -> Cut | None:
+        """A reduction that reads each element of its operands many times: a role brings them, another one computes, and what follows in turn."""
+        for tv in tensors:
+            operands = tuple(dict.fromkeys(r.tensor for r in self.reads[tv]))
+            if not isinstance(self.exprs[tv], Reduction) or len(operands) < 2:
+                continue
+            reuse = min(self._points(tv) / self._size(t) for t in operands)
+            if reuse < LEAST_REUSE:
+                continue
+            before = tuple(t for t in tensors if t is not tv and tv in self._needing(t, tensors))
+            after = tuple(t for t in tensors if t is not tv and t not in before)
+            cycles = self._points(tv) * operands[0].dtype.itemsize / TENSOR_BYTES_PER_CYCLE
+            load, math = self._us(before, inputs=operands), max(cycles / (CLOCK_MHZ * SMS), self._us((), shared=2 * sum(map(self._bytes, operands))))
+            why = f"{tv.name} reads each element of its operands {reuse:.0f} times or more: a role brings them while another one computes"
+            loads = tuple(t for t in operands if t.is_input and all(reader in tensors for reader in self._readers(t)))
+            if not before and not loads:
+                continue
+            if not self._pays(why, load + math, max(load, math)):
+                continue
+            producer = self._body("load", before, loads)
+            consumer: Part = self._body("math", (tv,))
+            if after:
+                rest = self._us(after)
+                both = (consumer, self._cut(after, role="epilogue"))
+                consumer = self._group(both, f"{tv.name} stays in registers for what reads it", math + rest, math + rest, None)
+            return self._group((producer, consumer), why, load + math, max(load, math), _next((producer, consumer)))
+        return None
+
+    def _pays(self, why: str, whole: float, parts: float) -> bool:
+        """Whether roles are worth it; noted if not."""
+        if whole >= PAYS * parts:
+            return True
+        self.refused.append(Refused(why, whole, parts))
+        return False
+
+    def _readers(self, tv: TensorView) -> list[TensorView]:
+        """The computed tensors that read ``tv``; they all would read its copy."""
+        return [t for t, reads in self.reads.items() if any(r.tensor is tv for r in reads)]
+
+    def _needing(self, tv: TensorView, tensors: Tensors) -> set[TensorView]:
+        """``tv`` and those of ``tensors`` that depend on it; they stand in an order with producers first."""
+        found = {tv}
+        for t in tensors:
+            if any(r.tensor in found for r in self.reads[t]):
+                found.add(t)
+        return found
+
+    # -- the estimate -------------------------------------------------------------------------------------------------------------------
+
+    def _extents(self, tv: TensorView) -> tuple[int, ...]:
+        return tuple(self.number(a.extent) for a in tv.root)
+
+    def _points(self, tv: TensorView) -> int:
+        """Of the iteration space of its expression."""
+        return prod(self._extents(tv))
+
+    def _size(self, tv: TensorView) -> int:
+        return prod(map(self.number, tv.shape))
+
+    def _bytes(self, tv: TensorView) -> int:
+        return self._size(tv) * tv.dtype.itemsize
+
+    def _cost(self, tv: TensorView) -> int:
+        """Instructions of one point of its expression."""
+        expr = self.exprs[tv]
+        return FUNCTION_OPS if isinstance(expr, Pointwise) and expr.op.rule in (DTypeRule.FLOAT, DTypeRule.DIVIDE) else 1
+
+    def _ops(self, tensors: Iterable[TensorView]) -> int:
+        return sum(self._points(tv) * self._cost(tv) for tv in tensors)
+
+    def _threads(self, tensors: Sequence[TensorView]) -> int:
+        """Points that can be computed at once: those of the largest result."""
+        return max(map(self._size, tensors), default=SMS * BUSY_THREADS)
+
+    def _us(
+        self, tensors: Tensors, *, ops: int | None = None, shared: int = 0, threads: int | None = None, inputs: Collection[TensorView] | None = None
+    ) -> float:
+        """Microseconds of one body, or of parts that run at once: the most of what its bytes take in DRAM and in Shared memory, and its operations.
+
+        Args:
+            ops: instructions; those of ``tensors`` at their points if ``None``.
+            shared: bytes that go through Shared memory.
+            threads: that are at work; the points of the largest tensor if ``None``.
+            inputs: that are read; those of ``tensors`` if ``None``.
+        """
+        given = {r.tensor for tv in tensors for r in self.reads[tv] if r.tensor.is_input} if inputs is None else {x for x in inputs if x.is_input}
+        moved = sum(map(self._bytes, given)) + sum(self._bytes(tv) for tv in tensors if tv.is_output)
+        work = self._ops(tensors) if ops is None else ops
+        fill = min(1.0, (self._threads(tensors) if threads is None else threads) / (SMS * BUSY_THREADS))
+        per_us = CLOCK_MHZ * SMS
+        return max(moved / DRAM_BYTES_PER_US, work / (OPS_PER_CYCLE * per_us), shared / (SHARED_BYTES_PER_CYCLE * per_us)) / fill
+
+
+def _next(members: Sequence[Part]) -> ParallelType | None:
+    """The index type of a group on threads around ``members``: the first that none of them has; ``None`` if all are taken."""
+    depth = max(map(_depth, members))
+    return LEVELS[depth] if depth < len(LEVELS) else None
+
+
+def _depth(part: Part) -> int:
+    """How many of :data:`LEVELS` a part has within it."""
+    if isinstance(part, Body):
+        return 0
+    inner = max(map(_depth, part.members))
+    return inner if part.ptype is None else inner + 1

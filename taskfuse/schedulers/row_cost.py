@@ -1,0 +1,228 @@
+"""The cost model of rows: how many threads and blocks share one, and where later phases find it again.
+
+A kernel takes the greatest of three times, and a part of the others: its bytes at the speed of the memory that they come from, its instructions,
+and its waits. A block waits for its loads, for its exchanges between threads, and for its store; blocks that are resident together wait together.
+The constants are estimates for an H200, where a comment says no source; a sweep of ``benchmarks/norms.py`` refits them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import ceil, log2
+
+from taskfuse.kir.limits import MAX_THREADS, REGISTERS, SHARED_BYTES, WARP
+from taskfuse.schedulers.machine import CLOCK_MHZ, DRAM_BYTES_PER_US, LAUNCH_US, SMS
+from taskfuse.schedulers.phases import Keep
+from taskfuse.schedulers.rows import RowConfig
+
+LANES = 128
+"""Scalar instructions that a multiprocessor issues per cycle."""
+RESIDENT_THREADS, RESIDENT_BLOCKS = 2048, 32
+"""Of a multiprocessor (CUDA C++ Programming Guide, "Technical Specifications per Compute Capability")."""
+MULTIPROCESSOR_SHARED = 228 * 1024
+L2_BYTES_PER_US = 5.5e6
+L2_BYTES = 32 * 2**20
+"""What may lie between two walks over a row so that the second finds it in the second-level cache: less than its 50 MB."""
+LOAD_CYCLES, STORE_CYCLES, SHUFFLE_CYCLES, BARRIER_CYCLES, GRID_CYCLES = 1100, 300, 30, 60, 4000
+"""Waits: for a load while the memory is busy; for stores to leave; for a step of a butterfly; at a barrier of a block; at one of the grid."""
+SLOT_CYCLES, BLOCK_SLOT_CYCLES = 6, 80
+"""To combine the partial result of one more warp, and of one more block."""
+BUSY_THREADS = 1024
+"""Resident threads of a multiprocessor that let it issue an instruction in every cycle."""
+SPAN_ELEMENTS = 64
+"""Neighbors that the threads of a row load together at least, so that the sectors of memory are read whole."""
+BASE_REGISTERS, STEP_REGISTERS = 16, 8
+INSTRUCTIONS, COPY_INSTRUCTIONS, FUNCTION_INSTRUCTIONS = 6, 2, 10
+"""Per element: of a phase; to have it from memory again; of a function that is computed again."""
+OVERHEAD_INSTRUCTIONS = 60
+"""Per thread and phase."""
+OTHERS = 0.15
+"""Part of the other times that is not hidden behind the greatest."""
+MOST_ELEMENTS = 64
+"""Elements that a thread keeps in registers at most."""
+FEWEST_THREADS = 128
+"""Threads of a block at least, where there is work for so many."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowProblem:
+    """Rows with numbers for their extents.
+
+    Attributes:
+        rows, columns: elements that are kept and reduced.
+        width: elements of a vector.
+        is_inner: vectors lie along a row; else across rows.
+        phases: walks over a row.
+        load_bytes, store_bytes: of each element, in the phase that moves most and in all.
+        common_bytes: of each element of a row that all rows share, such as weights.
+        held: bytes of each element that later phases find in registers, or in Shared memory, by what is kept.
+        repeated: functions of each element that later phases compute again, by what is kept.
+        is_constant: the length of a row is known: it may be kept.
+        may_share: the number of rows is known to be no greater than ``rows``: blocks that share a row fit the device.
+        sms: multiprocessors of the GPU.
+    """
+
+    rows: int
+    columns: int
+    width: int = 8
+    is_inner: bool = True
+    phases: int = 1
+    load_bytes: int = 2
+    store_bytes: int = 2
+    common_bytes: int = 0
+    held: tuple[tuple[Keep, int], ...] = ()
+    repeated: tuple[tuple[Keep, int], ...] = ()
+    is_constant: bool = True
+    may_share: bool = True
+    sms: int = SMS
+
+    @property
+    def vectors(self) -> int:
+        """Of a row."""
+        return ceil(self.columns / (self.width if self.is_inner else 1))
+
+    @property
+    def row_vectors(self) -> int:
+        """What a thread has of the kept axes is one of these."""
+        return ceil(self.rows / (1 if self.is_inner else self.width))
+
+    def bytes_held(self, keep: Keep) -> int:
+        """See ``held``."""
+        return dict(self.held).get(keep, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class RowEstimate:
+    """What the model says of one configuration.
+
+    Attributes:
+        us: microseconds.
+        registers: of a thread.
+        residents: blocks of a multiprocessor at once.
+        bound: what the kernel waits for.
+    """
+
+    config: RowConfig
+    us: float
+    registers: int
+    residents: int
+    bound: str
+
+
+def registers(problem: RowProblem, config: RowConfig) -> int:
+    """Registers of a thread: an element in float32 while it is computed, and as it was loaded; what is not kept is loaded with what rows share."""
+    per_element = 1 + (problem.load_bytes + (0 if config.keep is Keep.REGISTERS else problem.common_bytes)) / 4
+    found = BASE_REGISTERS + ceil(config.unroll * problem.width * per_element)
+    return min(ceil(found / STEP_REGISTERS) * STEP_REGISTERS, 248)
+
+
+def shared_bytes(problem: RowProblem, config: RowConfig) -> int:
+    """Shared memory of a block, for rows that are kept there."""
+    if config.keep is not Keep.SHARED:
+        return 0
+    row = ceil(problem.vectors / (config.threads * config.blocks * config.unroll)) * config.threads * config.unroll * problem.width
+    return row * config.rows * problem.bytes_held(Keep.SHARED)
+
+
+def residents(problem: RowProblem, config: RowConfig) -> int:
+    """Blocks that a multiprocessor holds at once; 0: not even one."""
+    threads = config.threads * config.rows
+    shared = shared_bytes(problem, config)
+    fits = MULTIPROCESSOR_SHARED // (shared + 1024) if shared <= SHARED_BYTES else 0
+    return min(RESIDENT_BLOCKS, RESIDENT_THREADS // threads, REGISTERS // (registers(problem, config) * threads), fits)
+
+
+def estimate(problem: RowProblem, config: RowConfig) -> RowEstimate:
+    """The time of ``config`` for ``problem``, if a multiprocessor holds a block of it."""
+    held, sms = max(residents(problem, config), 1), problem.sms
+    threads = config.threads * config.rows
+    total = ceil(problem.row_vectors / config.rows) * config.blocks
+    together = min(total, sms * held)
+    waves = total / together if total > 4 * together else ceil(total / together)
+    trips = ceil(problem.vectors / (config.threads * config.blocks * config.unroll))
+    walks = problem.phases if config.keep is Keep.NOTHING else 1
+    row_bytes = problem.columns * problem.load_bytes
+    cycles = trips * walks * LOAD_CYCLES + STORE_CYCLES + problem.phases * _exchange(problem, config)
+    elements = problem.rows * problem.columns
+    again = (walks - 1) * elements * problem.load_bytes
+    rows_at_once = together * config.rows // config.blocks * (1 if problem.is_inner else problem.width)
+    speed = L2_BYTES_PER_US if rows_at_once * row_bytes <= L2_BYTES else DRAM_BYTES_PER_US
+    per_element = problem.phases * INSTRUCTIONS + dict(problem.repeated).get(config.keep, 0) * FUNCTION_INSTRUCTIONS
+    per_element += 0 if config.keep is Keep.REGISTERS else problem.phases * COPY_INSTRUCTIONS
+    work = elements * per_element + total * threads * problem.phases * OVERHEAD_INSTRUCTIONS
+    # a row's threads past its end wait for the others: they are resident, and load nothing
+    full = min(1.0, problem.vectors / (trips * config.threads * config.blocks * config.unroll))
+    busy = min(1.0, together * threads / (sms * BUSY_THREADS))
+    times = {
+        "memory": elements * (problem.load_bytes + problem.store_bytes) / DRAM_BYTES_PER_US + again / speed,
+        "instructions": work / full / (LANES * sms * busy * CLOCK_MHZ),
+        "waits": waves * cycles / CLOCK_MHZ,
+    }
+    bound = max(times, key=lambda name: times[name])
+    us = LAUNCH_US + times[bound] + OTHERS * sum(t for name, t in times.items() if name != bound)
+    return RowEstimate(config, us, registers(problem, config), held, bound)
+
+
+def _exchange(problem: RowProblem, config: RowConfig) -> float:
+    """Cycles from the last partial result of a thread to the result of the row."""
+    lanes = min(config.threads, WARP) if problem.is_inner else 1
+    others = ceil(config.threads / lanes)
+    elements = 1 if problem.is_inner else problem.width
+    inside = log2(lanes) * SHUFFLE_CYCLES if lanes > 1 else 0
+    across = BARRIER_CYCLES + others * SLOT_CYCLES if others > 1 else 0
+    grid = GRID_CYCLES + config.blocks * BLOCK_SLOT_CYCLES if config.blocks > 1 else 0
+    return elements * (inside + across) + grid
+
+
+def candidates(problem: RowProblem) -> Iterator[RowConfig]:
+    """The configurations that the model chooses from."""
+    fewest = min(SPAN_ELEMENTS // problem.width, WARP, 1 << (problem.vectors - 1).bit_length()) if problem.is_inner else 1
+    for threads in (1 << k for k in range(fewest.bit_length() - 1, MAX_THREADS.bit_length())):
+        if threads >= 2 * problem.vectors and threads > fewest:
+            break
+        for rows in _rows(problem, threads):
+            for blocks in _blocks(problem, threads, rows):
+                yield from (c for c in _kept(problem, threads, rows, blocks) if residents(problem, c) > 0 and _fits(problem, c))
+
+
+def _rows(problem: RowProblem, threads: int) -> list[int]:
+    """Rows of a block: enough for a few warps. Across rows, as many vectors as make whole sectors of memory."""
+    if problem.is_inner and threads > WARP:
+        return [1]
+    if problem.is_inner:
+        return sorted({min(most // threads, 1 << (problem.rows - 1).bit_length()) for most in (FEWEST_THREADS, 2 * FEWEST_THREADS)})
+    return [n for n in (8, 16, 32, 64) if n * threads <= MAX_THREADS and (n == 8 or n < 2 * problem.row_vectors)]
+
+
+def _blocks(problem: RowProblem, threads: int, rows: int) -> list[int]:
+    """Blocks that share a row: more than one where rows are too few to fill the device."""
+    found = [1]
+    if problem.is_inner and rows > 1:
+        return found
+    while problem.may_share and ceil(problem.row_vectors / rows) * found[-1] * 2 <= 2 * problem.sms and problem.vectors >= threads * found[-1] * 4:
+        found.append(found[-1] * 2)
+    return found
+
+
+def _kept(problem: RowProblem, threads: int, rows: int, blocks: int) -> Iterator[RowConfig]:
+    share = ceil(problem.vectors / (threads * blocks))
+    if problem.phases > 1 and problem.is_constant:
+        if share * problem.width <= MOST_ELEMENTS:
+            yield RowConfig(threads, rows, share, blocks, Keep.REGISTERS)
+        if problem.bytes_held(Keep.SHARED):
+            yield RowConfig(threads, rows, min(share, 4), blocks, Keep.SHARED)
+    for unroll in (1, 2, 4, 8):
+        if unroll <= share and unroll * problem.width <= MOST_ELEMENTS:
+            yield RowConfig(threads, rows, unroll, blocks, Keep.NOTHING)
+
+
+def _fits(problem: RowProblem, config: RowConfig) -> bool:
+    """True if blocks that meet are all on the device at once."""
+    return config.blocks == 1 or ceil(problem.row_vectors / config.rows) * config.blocks <= problem.sms * residents(problem, config)
+
+
+def rank(problem: RowProblem) -> list[RowEstimate]:
+    """All candidates, the fastest first; of equals the one with fewer threads."""
+    found = [estimate(problem, config) for config in candidates(problem)]
+    return sorted(found, key=lambda e: (e.us, e.config.threads * e.config.rows))

@@ -1,0 +1,227 @@
+"""The schedule of a fusion with reductions: rows over blocks and threads, the elements of a row over threads, loads, vectors.
+
+    inner (the contiguous axis is reduced)    [rows: BIDx, TIDy | row: BIDy, trip, unroll, TIDx, vector]
+    outer (it is kept)                        [rows: BIDx, TIDx | row: BIDy, trip, unroll, TIDy | vector]
+
+Each phase walks a row once. Loads of ``unroll`` vectors are issued together; a row that is kept in registers has one trip, so all of its loads
+come before the first use. Everything is a public scheduling call; a :class:`~taskfuse.schedulers.script.Script` writes them down.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from taskfuse.errors import UnsupportedError
+from taskfuse.ir import atoms
+from taskfuse.ir.fusion import Fusion
+from taskfuse.ir.scalar import Const, ceildiv, simplify
+from taskfuse.ir.storage import has_code
+from taskfuse.ir.tensor import TensorView
+from taskfuse.ir.types import MemoryType
+from taskfuse.ir.types import ParallelType as P
+from taskfuse.kir.limits import MAX_THREADS
+from taskfuse.location import caller
+from taskfuse.schedulers.phases import Keep, Phases
+from taskfuse.schedulers.script import Script
+from taskfuse.schedulers.space import VECTOR_BYTES, Space, unsupported
+
+ASYNC_BYTES = (4, 8, 16)
+"""Bytes of an element, or of a vector, that ``cp.async`` copies."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowConfig:
+    """How rows are computed.
+
+    Attributes:
+        threads: that share a row, in each of its blocks.
+        rows: of a block at a time; where the contiguous axis is kept, vectors of rows.
+        unroll: vectors of a row that each thread loads at once; a row kept in registers has no others.
+        blocks: that share a row; more than one meet in a barrier of the grid, and all of them are on the device at once.
+        keep: where later phases find a row again.
+    """
+
+    threads: int = 256
+    rows: int = 1
+    unroll: int = 2
+    blocks: int = 1
+    keep: Keep = Keep.NOTHING
+
+    def __post_init__(self) -> None:
+        for name in ("threads", "rows", "unroll", "blocks"):
+            if getattr(self, name) < 1:
+                raise self.error(f"{name} is {getattr(self, name)}", "use a positive number")
+        if self.threads * self.rows > MAX_THREADS:
+            raise self.error(f"{self.threads} threads for each of {self.rows} rows", f"a block has at most {MAX_THREADS} threads")
+
+    def error(self, reason: str, help: str) -> UnsupportedError:
+        """The error of parameters that make no schedule."""
+        return UnsupportedError(what="this RowConfig", reason=reason, help=help, location=caller())
+
+
+def check(fusion: Fusion, space: Space, config: RowConfig) -> None:
+    """Check what depends on the fusion.
+
+    Raises:
+        UnsupportedError: rows of unknown length are to be kept in registers, or longer ones than the threads hold.
+    """
+    if config.keep is not Keep.REGISTERS:
+        return
+    vectors = simplify(ceildiv(space.extent(space.reduced), space.width if space.is_inner else 1), fusion.facts())
+    if not isinstance(vectors, Const):
+        what = f"a row of {space.extent(space.reduced)} elements is kept in registers"
+        raise unsupported(fusion, what, "give its extent as a constant, or keep=Keep.NOTHING")
+    if vectors.value > config.threads * config.blocks * config.unroll:
+        what = f"{config.blocks * config.threads} threads of a row hold {config.unroll} vectors each, and it has {vectors}"
+        raise config.error(what, "use more threads, blocks or vectors")
+
+
+class Rows:
+    """The schedule of one fusion.
+
+    Args:
+        script: takes the calls.
+        residents: blocks of a multiprocessor at once.
+    """
+
+    def __init__(self, script: Script, fusion: Fusion, space: Space, config: RowConfig, residents: int = 1) -> None:
+        self.script = script
+        self.fusion = fusion
+        self.space = space
+        self.config = config
+        self.residents = residents
+
+    def apply(self) -> None:
+        """Make the calls."""
+        self._copies()
+        self._phases()
+        self._outputs()
+        self._loops()
+        self._vectors()
+        self._inline()
+        if self.residents > 1:
+            self.script.comment("registers")
+            self.script.resident_blocks(self.residents)
+
+    # -- tensors --------------------------------------------------------------------------------------------------------------------
+
+    def _copies(self) -> None:
+        """Inputs are copied to registers, and from an output nobody reads."""
+        self.script.comment("copies")
+        self.loads = [self.script.new(x, "cache_after") for x in self.space.loads]
+        for out in self.fusion.outputs:
+            if out.uses:
+                self.script.duplicate(out, [use.output for use in out.uses])
+
+    def _phases(self) -> None:
+        """What later phases read again is kept, or computed again from what is."""
+        script, keep = self.script, self.config.keep
+        phases = Phases(self.fusion, self.space)
+        self.kept = phases.kept(keep)
+        self.shared = [tv for tv in self.loads if tv in self.kept and keep is Keep.SHARED]
+        for tv in self.shared:
+            self.loads[self.loads.index(tv)] = script.new(tv, "cache_after")
+            script.on(tv).set_memory_type(MemoryType.Shared)
+        script.comment(f"phases: {'all is' if keep is Keep.NOTHING else 'what is not kept is'} computed, and read, again")
+        loads = set(self.loads)
+
+        def duplicate(tv: TensorView, readers: list[TensorView]) -> TensorView:
+            new = script.duplicate(tv, readers)
+            if tv in loads:
+                self.loads.append(new)
+            return new
+
+        Phases(self.fusion, self.space).separate(self.kept, duplicate)
+
+    def _outputs(self) -> None:
+        """Vectors are stored from registers."""
+        contiguous = self.space.having(self.fusion, [self.space.contiguous]) if self.space.width > 1 else set[TensorView]()
+        self.stores = [out for out in self.fusion.outputs if out in contiguous]
+        for out in self.stores:
+            self.script.new(out, "cache_before")
+
+    # -- loops ----------------------------------------------------------------------------------------------------------------------
+
+    def _loops(self) -> None:
+        """The loops of one tensor with all axes, and those of all others as far as they have its axes."""
+        script, space, config = self.script, self.space, self.config
+        ref = space.reference(self.fusion)
+        script.comment("loops: [rows | row: (block, trip,) unroll, thread | vector]")
+        self._arrange(ref)
+        has_rows = bool(space.kept)
+        types = [P.BIDx, P.TIDy if space.is_inner else P.TIDx][: has_rows * (1 + (config.rows > 1))]
+        outer = self.resident = len(types)
+        r = script.on(ref)
+        r.split(outer, config.threads)
+        if config.keep is not Keep.REGISTERS:
+            r.split(outer, config.unroll)
+        if config.blocks > 1:
+            r.split(outer, config.blocks).reorder({outer + 1: outer})
+            types.append(P.BIDy)
+        types += [P.Serial] * (1 if config.keep is Keep.REGISTERS else 2)
+        self.together = len(types) - 1
+        types.append(P.TIDx if space.is_inner else P.TIDy)
+        wide, rows = space.having(self.fusion, space.reduced), space.having(self.fusion, space.kept)
+        self.code = [e.output for e in self.fusion.exprs() if has_code(self.fusion, e)]
+        others = [tv for tv in self.code if tv is not ref]
+        self.wide = {tv for tv in self.code if tv in wide}
+        r.propagate([tv for tv in others if tv in wide], len(ref.loop))
+        if narrow := [tv for tv in others if tv in rows - wide]:
+            r.propagate(narrow)
+        if alone := [tv for tv in others if tv not in rows | wide]:
+            r.propagate(alone, outer)
+        for axis, ptype in enumerate(types):
+            if ptype is not P.Serial:
+                r.bind(axis, ptype)
+        script.parallelize_like(ref, others)
+        self.vector = {tv: len(types) if tv in wide else outer for tv in self.code}
+
+    def _arrange(self, ref: TensorView) -> None:
+        """[rows (by threads) | row | vector]."""
+        space, kept, reduced = self.space, len(self.space.kept), len(self.space.reduced)
+        r = self.script.on(ref)
+        order = [*space.kept, *space.reduced]
+        if order != sorted(order):
+            r.reorder(order)
+        if space.width > 1:
+            r.split(kept + reduced - 1 if space.is_inner else kept - 1, space.width)
+            if not space.is_inner:
+                r.reorder({kept: -1})
+        for _ in range(kept - 1):
+            r.merge(0)
+        for _ in range(reduced - 1):
+            r.merge(min(kept, 1))
+        if kept and self.config.rows > 1:
+            r.split(0, self.config.rows)
+
+    # -- vectors and inlining -------------------------------------------------------------------------------------------------------
+
+    def _vectors(self) -> None:
+        """Vectors between memory and registers, and asynchronous copies into Shared memory."""
+        contiguous = self.space.having(self.fusion, [self.space.contiguous])
+        self.script.comment("vectors")
+        for tv in (*self.shared, *self.loads, *self.stores):
+            chunk = 1
+            if self.space.width > 1 and tv in contiguous and self.space.ends_contiguous(tv):
+                chunk = min(self.space.width, VECTOR_BYTES // tv.dtype.itemsize)
+                self._vectorize(tv, chunk)
+            if tv in self.shared and chunk * tv.dtype.itemsize in ASYNC_BYTES:
+                self.script.on(tv).set_atom(atoms.CP_ASYNC, [len(tv.loop) - 1] if chunk > 1 else [])
+            elif chunk > 1:
+                self.script.on(tv).bind(len(tv.loop) - 1, P.Vectorize)
+
+    def _vectorize(self, tv: TensorView, chunk: int) -> None:
+        """Let the last loop be over ``chunk`` elements of a vector."""
+        own, position = self.script.on(tv), self.vector[tv]
+        if position < len(tv.loop) - 1:  # axes of extent 1 that only this tensor has
+            own.reorder({position: -1})
+        if chunk < self.space.width:
+            own.split(-1, chunk)
+
+    def _inline(self) -> None:
+        """What is loaded at once is loaded before it is used; all else shares as many loops with its readers as it can."""
+        self.script.comment("inlining")
+        self.script.inline_most(self.code)
+        for tv in (*self.shared, *self.loads):
+            if tv in self.wide:
+                self.script.on(tv).inline_at(self.resident if tv in self.kept else self.together)

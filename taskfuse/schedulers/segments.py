@@ -1,0 +1,277 @@
+"""Which kernels compute a fusion: one, where a scheduler takes it whole and well; else several, cut where the least data goes through memory.
+
+The search starts with a piece for each tensor that is computed, and puts two pieces together while the cost models say that this takes no longer,
+those first between which the most bytes go. Pieces stay convex: what leaves one and comes back would have to run before and after it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from taskfuse.errors import UnsupportedError
+from taskfuse.ir.expr import Assemble, Pointwise, Select
+from taskfuse.ir.fusion import Fusion
+from taskfuse.ir.storage import made_from, storage_reads
+from taskfuse.ir.tensor import TensorView
+from taskfuse.schedule.copy import copy_fusion
+from taskfuse.schedule.cut import computed, piece
+from taskfuse.schedulers.auto import AutoSchedule, auto
+from taskfuse.schedulers.elementwise import is_aligned
+from taskfuse.schedulers.machine import DRAM_BYTES_PER_US, LAUNCH_US
+from taskfuse.schedulers.schedule import Candidate, Sizes
+
+SLACK = 1.5
+"""A kernel that takes no more than so many times as long as its bytes is not cut."""
+Piece = frozenset[TensorView]
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One kernel of a :class:`Plan`.
+
+    Attributes:
+        fusion: what it computes, scheduled.
+        schedule: how, and why so.
+        tensors: names of the tensors of the whole that it computes.
+    """
+
+    fusion: Fusion
+    schedule: AutoSchedule
+    tensors: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The kernels of a fusion, in the order in which they run.
+
+    Attributes:
+        name: of the fusion.
+        steps: the kernels.
+        crossing: the tensors that go from one to another through memory, and their bytes.
+        whole: why it is not one kernel, or not the one that takes it whole.
+    """
+
+    name: str
+    steps: tuple[Step, ...]
+    crossing: tuple[tuple[str, float], ...] = ()
+    whole: str = ""
+
+    @property
+    def scheduler(self) -> str:
+        """Name of the scheduler, if there is one kernel."""
+        return self.steps[0].schedule.scheduler if len(self.steps) == 1 else "cut"
+
+    @property
+    def config(self) -> object:
+        """The parameters of each scheduler."""
+        return tuple(step.schedule.config for step in self.steps)
+
+    @property
+    def alternatives(self) -> Sequence[Candidate]:
+        """None: a cut is chosen by the schedules of its pieces."""
+        return ()
+
+    @property
+    def us(self) -> float:
+        """Microseconds that the cost models expect."""
+        return sum(step.schedule.us for step in self.steps)
+
+    @property
+    def code(self) -> str:
+        """The cut and the scheduling calls, as Python that takes the unscheduled fusion as ``fusion``; ``tf.compile(cut)`` if there are several."""
+        if len(self.steps) == 1:
+            return self.steps[0].schedule.code
+        pieces = ", ".join(f"[{', '.join(map(repr, step.tensors))}]" for step in self.steps)
+        lines = ["import taskfuse as tf", "", f"cut = tf.cut(fusion, [{pieces}])"]
+        for k, step in enumerate(self.steps):
+            lines += [f"fusion = cut.parts[{k}]", *step.schedule.code.splitlines()]
+        return "\n".join(lines) + "\n"
+
+    def explain(self) -> str:
+        """Which kernels, why these, and where the cuts are."""
+        if len(self.steps) == 1:
+            return self.steps[0].schedule.explain()
+        lines = [f"{len(self.steps)} kernels, {self.us:.1f} us expected; {self.whole}"]
+        lines += [f"cut at {name}: {size / 1e6:.1f} MB" for name, size in self.crossing]
+        for step in self.steps:
+            lines += ["", f"{step.fusion.name} computes {', '.join(step.tensors)}: {step.schedule.us:.1f} us", step.schedule.explain()]
+        return "\n".join(lines)
+
+
+def plan(fusion: Fusion, *, sizes: Mapping[str, int] | None = None) -> Plan:
+    """The kernels of an unscheduled fusion, scheduled.
+
+    Args:
+        fusion: it is not changed.
+        sizes: values of its dimensions for cost models; 4096, within what is known, where there is none.
+
+    Raises:
+        UnsupportedError: an op that no scheduler takes even alone; or ``sizes`` names no dimension of it.
+    """
+    extent = Sizes(fusion, sizes)
+    whole, _ = copy_fusion(fusion)
+    reason = "no scheduler takes it whole"
+    one = None
+    try:
+        found = auto(whole, sizes=sizes)
+        one = Plan(fusion.name, (Step(whole, found, tuple(tv.name for tv in computed(fusion))),))
+        reason = f"as one kernel {found.us:.1f} us ({found.scheduler})"
+        if found.us <= SLACK * (LAUNCH_US + _bytes(fusion, extent) / DRAM_BYTES_PER_US):
+            return one
+    except UnsupportedError:
+        if len(computed(fusion)) == 1:
+            raise
+    several = _Search(fusion, sizes).plan(reason)
+    return several if one is None or several.us < one.us else one
+
+
+def _bytes(fusion: Fusion, extent: Sizes) -> float:
+    return float(sum(extent.elements(tv) * tv.dtype.itemsize for tv in (*fusion.inputs, *fusion.outputs)))
+
+
+class _Search:
+    """Pieces put together, greedily."""
+
+    def __init__(self, fusion: Fusion, sizes: Mapping[str, int] | None) -> None:
+        self.fusion = fusion
+        self.sizes = sizes
+        self.extent = Sizes(fusion, sizes)
+        self.tensors = computed(fusion)
+        self.place = {tv: k for k, tv in enumerate(self.tensors)}
+        self.reads = {tv: self._read_by(tv) for tv in self.tensors}
+        self._steps: dict[Piece, Step | None] = {}
+
+    def plan(self, reason: str) -> Plan:
+        """The pieces that the search ends with."""
+        pieces = self._start()
+        while True:
+            merged = next((pair for pair in self._pairs(pieces) if self._gains(pieces, *pair)), None)
+            if merged is None:
+                break
+            a, b = merged
+            pieces = [p for p in pieces if p not in (a, b)] + [a | b]
+        steps: list[Step] = []
+        for p in self._sorted(pieces):
+            found = self._step(p)
+            if found is None:
+                raise self._refused(p)
+            steps.append(found)
+        return Plan(self.fusion.name, self._named(steps), self._crossing(pieces), reason)
+
+    def _read_by(self, tv: TensorView) -> tuple[TensorView, ...]:
+        expr = self.fusion.definition(tv)
+        assert expr is not None
+        read = dict.fromkeys(r.tensor for r in storage_reads(self.fusion, expr))
+        return tuple(dict.fromkeys(t for r in read for t in (r, *made_from(self.fusion, r))))
+
+    def _start(self) -> list[Piece]:
+        """A piece for each tensor; those of one assembly together, and what is read once, at its reader's point, with its reader."""
+        joined: dict[TensorView, Piece] = {tv: frozenset([tv]) for tv in self.tensors}
+
+        def join(tensors: Sequence[TensorView]) -> None:
+            together = frozenset[TensorView]().union(*(joined[tv] for tv in tensors))
+            for tv in together:
+                joined[tv] = together
+
+        for expr in self.fusion.exprs():
+            if isinstance(expr, Assemble):
+                join([tv for tv in made_from(self.fusion, expr.output) if tv in joined])
+        for tv in self.tensors:
+            readers = [r for r in self.tensors if tv in self.reads[r]]
+            if len(readers) == 1 and not tv.is_output and self._is_simple(tv, readers[0]):
+                join([tv, readers[0]])
+        return list(dict.fromkeys(joined.values()))
+
+    def _is_simple(self, tv: TensorView, reader: TensorView) -> bool:
+        expr, use = self.fusion.definition(tv), self.fusion.definition(reader)
+        if not isinstance(expr, Pointwise | Select) or not isinstance(use, Pointwise | Select):
+            return False
+        found = [is_aligned(r, reader) for r in storage_reads(self.fusion, use) if r.tensor is tv]
+        return bool(found) and all(found)
+
+    def _pairs(self, pieces: Sequence[Piece]) -> Iterator[tuple[Piece, Piece]]:
+        """Pairs that have data in common, those with the most bytes first."""
+        found: list[tuple[float, int, Piece, Piece]] = []
+        for k, a in enumerate(pieces):
+            for b in pieces[k + 1 :]:
+                shared = self._touched(a) & self._touched(b)
+                if shared:
+                    found.append((-sum(self._size(tv) for tv in shared), len(found), a, b))
+        return ((a, b) for _, _, a, b in sorted(found, key=lambda item: item[:2]))
+
+    def _touched(self, p: Piece) -> frozenset[TensorView]:
+        """What goes into a piece or comes out of it through memory."""
+        read = {t for tv in p for t in self.reads[tv]}
+        return frozenset((read - p) | {tv for tv in p if tv.is_output or any(tv in self.reads[r] for r in self.tensors if r not in p)})
+
+    def _gains(self, pieces: Sequence[Piece], a: Piece, b: Piece) -> bool:
+        if not self._is_convex(pieces, a | b):
+            return False
+        together = self._step(a | b)
+        if together is None:
+            return False
+        apart = [self._step(a), self._step(b)]
+        return any(s is None for s in apart) or together.schedule.us <= sum(s.schedule.us for s in apart if s is not None)
+
+    def _is_convex(self, pieces: Sequence[Piece], together: Piece) -> bool:
+        """No other piece needs a tensor of ``together`` and makes one that it needs."""
+        after = set(together)
+        for tv in self.tensors:
+            if after.intersection(self.reads[tv]):
+                after.add(tv)
+        outside = [p for p in pieces if not p <= together]
+        grown = True
+        while grown:
+            grown = False
+            for p in outside:
+                if not p <= after and p & after:
+                    after |= p
+                    grown = True
+            for tv in self.tensors:
+                if tv not in after and after.intersection(self.reads[tv]):
+                    after.add(tv)
+                    grown = True
+        return not any(t in after and t not in together for tv in together for t in self.reads[tv])
+
+    def _step(self, p: Piece) -> Step | None:
+        if p not in self._steps:
+            tensors = [tv for tv in self.tensors if tv in p]
+            part = piece(self.fusion, tensors, self.fusion.name)
+            sizes = {name: value for name, value in (self.sizes or {}).items() if name in part.dims}
+            try:
+                self._steps[p] = Step(part, auto(part, sizes=sizes), tuple(tv.name for tv in tensors))
+            except UnsupportedError:
+                self._steps[p] = None
+        return self._steps[p]
+
+    def _refused(self, p: Piece) -> UnsupportedError:
+        part = piece(self.fusion, [tv for tv in self.tensors if tv in p], self.fusion.name)
+        try:
+            auto(part)
+        except UnsupportedError as error:
+            return error
+        raise AssertionError("it was refused before")
+
+    def _sorted(self, pieces: Sequence[Piece]) -> list[Piece]:
+        """Those first that others need."""
+        left, order, done = list(pieces), list[Piece](), set[TensorView]()
+        while left:
+            ready = next(p for p in left if all(t in done or t in p or t not in self.place for tv in p for t in self.reads[tv]))
+            left.remove(ready)
+            order.append(ready)
+            done |= ready
+        return order
+
+    def _named(self, steps: Sequence[Step]) -> tuple[Step, ...]:
+        for k, step in enumerate(steps):
+            step.fusion.name = f"{self.fusion.name}_{k}"
+        return tuple(steps)
+
+    def _crossing(self, pieces: Sequence[Piece]) -> tuple[tuple[str, float], ...]:
+        owner = {tv: p for p in pieces for tv in p}
+        found = {t: None for tv in self.tensors for t in self.reads[tv] if t in owner and owner[t] is not owner[tv]}
+        return tuple((tv.name, self._size(tv)) for tv in found)
+
+    def _size(self, tv: TensorView) -> float:
+        return float(self.extent.elements(tv) * tv.dtype.itemsize)

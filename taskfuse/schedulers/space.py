@@ -1,0 +1,181 @@
+"""The iteration space of a fusion with reductions: which axes are reduced, which are kept, and where neighbors lie in memory.
+
+All tensors run over the axes of one of them, the *reference*, or over some of these. Axes are compared by their keys
+(:mod:`taskfuse.schedule.keys`); which op made a tensor is never asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from taskfuse.errors import UnsupportedError
+from taskfuse.ir.axes import Axis, iteration_position
+from taskfuse.ir.expr import Assemble, MathExpr, Read, Reduction
+from taskfuse.ir.fusion import Fusion
+from taskfuse.ir.scalar import ONE, TRUE, Const, Expr, Facts, is_multiple
+from taskfuse.ir.storage import has_code, storage_reads
+from taskfuse.ir.tensor import TensorView
+from taskfuse.location import caller
+from taskfuse.schedule.keys import Key, Keys
+from taskfuse.schedulers.schedule import has_schedule
+
+VECTOR_BYTES = 16
+"""The widest access of a thread."""
+
+
+def unsupported(fusion: Fusion, reason: str, help: str | None = None) -> UnsupportedError:
+    """The error of a fusion that the schedulers of reductions cannot take."""
+    return UnsupportedError(what=f"a reduction schedule of fusion '{fusion.name}'", reason=reason, help=help, location=caller())
+
+
+@dataclass(frozen=True, slots=True)
+class Space:
+    """The axes of a fusion whose reductions all reduce the same ones.
+
+    Attributes:
+        axes: root axes of a tensor that has all of them.
+        kept, reduced: positions in ``axes``, each in the order of memory, the contiguous one last.
+        is_inner: the contiguous axis of memory is a reduced one.
+        loads: inputs of which each iteration reads the element at its own place.
+        width: elements along the contiguous axis that are one access of the tensor with the smallest elements.
+    """
+
+    axes: tuple[Axis, ...]
+    kept: tuple[int, ...]
+    reduced: tuple[int, ...]
+    is_inner: bool
+    loads: tuple[TensorView, ...]
+    width: int
+
+    def extent(self, positions: Iterable[int]) -> Expr:
+        """The number of values of some axes together."""
+        total: Expr = ONE
+        for p in positions:
+            total = total * self.axes[p].extent
+        return total
+
+    @property
+    def contiguous(self) -> int:
+        """The position of the axis along which neighbors lie side by side in memory."""
+        return (self.reduced if self.is_inner else self.kept)[-1]
+
+    def ends_contiguous(self, tv: TensorView) -> bool:
+        """True if what ``tv``, a copy, reads or writes in memory has the contiguous axis as its last, so that its vectors lie at multiples."""
+        return tv.ndim > 0 and tv.logical[-1].extent is self.axes[self.contiguous].extent
+
+    def reference(self, fusion: Fusion) -> TensorView:
+        """The tensor that has ``axes`` now."""
+        return next(tv for tv in fusion.tensors() if tv.root == self.axes)
+
+    def having(self, fusion: Fusion, positions: Iterable[int]) -> set[TensorView]:
+        """The inputs and the tensors with code that have one of some axes."""
+        keys = Keys(fusion)
+        wanted = {keys.key(self.axes[p]) for p in positions}
+        return {tv for tv in fusion.tensors() if not fusion.is_view(tv) and any(keys.key(a) in wanted for a in (tv.logical if tv.is_input else tv.root))}
+
+
+def find(fusion: Fusion) -> Space:
+    """The space of ``fusion``.
+
+    Raises:
+        UnsupportedError: it has a schedule or no reduction; reductions reduce different axes; a tensor has an axis that the others lack, or
+            one twice; or a computed tensor is read elsewhere than at its own place.
+    """
+    if has_schedule(fusion):
+        raise unsupported(fusion, "it has a schedule already", "call the scheduler first")
+    code = [e for e in fusion.exprs() if has_code(fusion, e)]
+    if any(isinstance(e, Assemble) for e in fusion.exprs()):
+        raise unsupported(fusion, "it assembles a tensor of parts", "leave the concatenation to a fusion of its own")
+    reductions = [e for e in code if isinstance(e, Reduction)]
+    if not reductions:
+        raise unsupported(fusion, "it reduces nothing", "tf.schedulers.pointwise takes such fusions")
+    loads = _loads(fusion, code)
+    keys = Keys(fusion)
+    axes = {e.output: _axes(keys, e.output) for e in code}
+    reduced = _reduced(fusion, keys, reductions)
+    space = max(axes.values(), key=len)
+    reference = next(tv for tv, own in axes.items() if own.keys() == space.keys())
+    for tv, own in axes.items():
+        if not own.keys() <= space.keys():
+            raise unsupported(fusion, f"{tv.name} has an axis that {reference.name} lacks", "leave it to a fusion of its own")
+        if reduced & own.keys() and not reduced <= own.keys():
+            raise unsupported(fusion, f"{tv.name} has some of the reduced axes and lacks others", "broadcast it, or pass it with all of them")
+    if not reduced <= space.keys():
+        raise unsupported(fusion, f"{reference.name} lacks an axis that is reduced elsewhere", "leave it to a fusion of its own")
+    order, memory = _memory_order(keys, fusion, axes, loads, space)
+    single = [p for p, a in enumerate(reference.root) if a.extent is ONE]  # outermost, where they are in nobody's way
+    kept = (*single, *(space[k] for k in order if k not in reduced))
+    inner = order[-1] in reduced
+    positions = tuple(space[k] for k in order if k in reduced)
+    width = _width(fusion, memory, reference.root[(positions if inner else kept)[-1]].extent)
+    return Space(reference.root, kept, positions, inner, loads, width)
+
+
+def _axes(keys: Keys, tv: TensorView) -> dict[Key, int]:
+    """The positions of a tensor's root axes by key. Axes of extent 1 are left out where they are nobody else's."""
+    found: dict[Key, int] = {}
+    for p, a in enumerate(tv.root):
+        if a.extent is ONE:
+            continue
+        if keys.key(a) in found:
+            raise unsupported(tv.fusion, f"{tv.name} runs over one axis twice", "leave it to a fusion of its own")
+        found[keys.key(a)] = p
+    return found
+
+
+def _reduced(fusion: Fusion, keys: Keys, reductions: Sequence[Reduction]) -> set[Key]:
+    """The axes that every reduction reduces."""
+    found = [{keys.key(a) for a in e.output.root if a.is_reduction and a.extent is not ONE} for e in reductions]
+    for e, axes in zip(reductions, found, strict=True):
+        if axes != found[0]:
+            raise unsupported(fusion, f"{reductions[0].output.name} and {e.output.name} reduce different axes", "give each its own fusion")
+        if any(a.is_reduction and a.extent is ONE for a in e.output.root) or not axes:
+            raise unsupported(fusion, f"{e.output.name} reduces an axis of extent 1", "reshape the axis away")
+    return found[0]
+
+
+def _loads(fusion: Fusion, code: Sequence[MathExpr]) -> tuple[TensorView, ...]:
+    """See :class:`Space`. Computed tensors must all be read so."""
+    found: dict[TensorView, None] = dict.fromkeys(fusion.inputs)
+    for expr in code:
+        for read in storage_reads(fusion, expr):
+            if _is_in_place(expr, read):
+                continue
+            if not read.tensor.is_input:
+                place = ", ".join(map(str, read.index))
+                raise unsupported(fusion, f"{expr.output.name} reads {read.tensor.name} at [{place}]", "shift or reshape inputs, not what is computed")
+            found.pop(read.tensor, None)
+    return tuple(tv for tv in found if tv.uses)
+
+
+def _is_in_place(expr: MathExpr, read: Read) -> bool:
+    if read.valid is not TRUE:
+        return False
+    for inner, e in zip(read.tensor.logical, read.index, strict=True):
+        position = iteration_position(e)
+        own = position is not None and expr.output.root[position].extent is inner.extent
+        if not own and not (inner.extent is ONE and isinstance(e, Const)):
+            return False
+    return True
+
+
+def _memory_order(
+    keys: Keys, fusion: Fusion, axes: dict[TensorView, dict[Key, int]], loads: Sequence[TensorView], space: dict[Key, int]
+) -> tuple[list[Key], list[tuple[TensorView, list[Key]]]]:
+    """All axes, as the tensors that move most bytes have them; and the tensors in memory, with their axes."""
+    memory = [(tv, [keys.key(a) for a in tv.logical if a.extent is not ONE]) for tv in (*loads, *fusion.outputs)]
+    whole = [(tv, own) for tv, own in memory if set(own) == space.keys() and len(own) == len(space)]
+    if not whole:
+        return list(space), memory
+    _, order = max(whole, key=lambda m: sum(tv.dtype.itemsize for tv, own in whole if own[-1] == m[1][-1]))
+    return order, [(tv, own) for tv, own in memory if own and own[-1] == order[-1]]
+
+
+def _width(fusion: Fusion, memory: Sequence[tuple[TensorView, list[Key]]], extent: Expr) -> int:
+    """See :class:`Space`."""
+    width = VECTOR_BYTES // min((tv.dtype.itemsize for tv, _ in memory), default=VECTOR_BYTES)
+    facts: Facts = fusion.facts()
+    while width > 1 and not is_multiple(extent, width, facts):
+        width //= 2
+    return width

@@ -1,0 +1,163 @@
+"""``tf.schedulers.transpose``: elementwise functions of inputs of which some are contiguous along another axis than the outputs.
+
+    outputs  [blocks: other axes, row tiles, column tiles | row of threads, thread, row unrolled, vector along the columns]
+    tiles    [blocks: the same                            | row of threads, thread, row unrolled, vector along the rows]
+
+Each such input passes through a tile in Shared memory: read along its own contiguous axis, in vectors, and taken out of it element by element along
+that of the outputs. The chunks of a tile's rows are permuted by XOR, so that neighbors along either axis lie in different banks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from taskfuse.ir.fusion import Fusion
+from taskfuse.ir.tensor import TensorView
+from taskfuse.ir.types import MemoryType
+from taskfuse.ir.types import ParallelType as P
+from taskfuse.schedule.allocation import allocation
+from taskfuse.schedule.copy import copy_fusion
+from taskfuse.schedulers.elementwise import Leaf, align, ancestors, bind_vectors, divides, follow, needed, refuse, registers, vector_fits, widest, work
+from taskfuse.schedulers.pointwise import VECTOR_BYTES, check
+from taskfuse.schedulers.schedule import Chosen, Option, Sizes
+from taskfuse.schedulers.script import Script, Spelled
+
+CHUNKS = 8
+"""Chunks of a vector's size that are permuted with one another: 128 bytes, all banks."""
+
+
+@dataclass(frozen=True, slots=True)
+class TransposeConfig:
+    """The parameters of a transpose schedule.
+
+    Attributes:
+        tile: rows and columns of a tile, a power of two.
+        threads: of a block.
+        vector: elements of the outputs, along their last axis, that a thread stores together.
+        turned: elements of the inputs that it loads together along the other axis.
+    """
+
+    tile: int
+    threads: int
+    vector: int
+    turned: int
+
+
+def transpose(fusion: Fusion, config: TransposeConfig | None = None, *, sizes: Mapping[str, int] | None = None) -> Chosen:
+    """Schedule elementwise functions of which an input is contiguous along another axis than the outputs are.
+
+    Args:
+        fusion: it is changed.
+        config: the parameters; ``None``: by dtypes and extents.
+        sizes: values of the fusion's dimensions for the cost model.
+
+    Raises:
+        UnsupportedError: the fusion is not elementwise with outputs of one shape, or no input is turned against them.
+    """
+    extent = Sizes(fusion, sizes)
+    check(fusion, "transpose")
+    rows = turned_axis(fusion)
+    if rows is None:
+        raise refuse(fusion, "transpose", "its inputs are contiguous along the last axis of the outputs, or along none", "tf.schedulers.pointwise")
+    total = work(fusion, extent, turned=True)
+    script = Script(fusion)
+    script.comment("each tensor at the points of what reads it")
+    leaves = align(script, fusion)
+    tiles = [leaf for leaf in leaves if leaf.turned_by == rows]
+    chosen = config or _choose(fusion, leaves, tiles, rows)
+    _schedule(script, leaves, tiles, rows, chosen)
+    us = total.us(min(VECTOR_BYTES, min(chosen.vector, chosen.turned) * widest(fusion, leaves)))
+    shape = " x ".join(str(extent(e)) for e in fusion.outputs[0].shape)
+    turned = ", ".join(leaf.reads[0].tensor.name for leaf in tiles)
+    why = (
+        f"transpose {shape}: {'given' if config else 'chosen'}: axis {rows} of the outputs is the last of {turned}: "
+        f"tiles of {chosen.tile} x {chosen.tile} in Shared memory, {chosen.threads} threads, vectors of {chosen.turned} in and {chosen.vector} out"
+    )
+    others = (chosen, *(replace(chosen, threads=t) for t in (128, 256, 512)))
+    return Chosen("transpose", us, script.text, chosen, tuple(Option(c, us) for c in dict.fromkeys(others)), why)
+
+
+def turned_axis(fusion: Fusion) -> int | None:
+    """The axis of the outputs along which most bytes of those inputs are contiguous that are not along the last one; ``None``: there are none."""
+    trial, _ = copy_fusion(fusion)
+    bytes_of: dict[int, int] = {}
+    for leaf in align(Script(trial), trial):
+        if leaf.turned_by is not None:
+            bytes_of[leaf.turned_by] = bytes_of.get(leaf.turned_by, 0) + leaf.reads[0].tensor.dtype.itemsize
+    return max(bytes_of, key=lambda axis: (bytes_of[axis], axis), default=None)
+
+
+def _choose(fusion: Fusion, leaves: Sequence[Leaf], tiles: Sequence[Leaf], rows: int) -> TransposeConfig:
+    chunk = VECTOR_BYTES // widest(fusion, leaves)
+    facts, shape = fusion.facts(), fusion.outputs[0].shape
+    vector = turned = chunk
+    while vector > 1 and not divides(vector, shape[-1], facts):
+        vector //= 2
+    while turned > 1 and not all(vector_fits(fusion, leaf, turned, rows) for leaf in tiles):
+        turned //= 2
+    narrowest = min(leaf.tensor.dtype.itemsize for leaf in tiles)
+    return TransposeConfig(max(64, CHUNKS * VECTOR_BYTES // narrowest), 256, vector, turned)
+
+
+def _schedule(script: Script, leaves: Sequence[Leaf], tiles: Sequence[Leaf], rows: int, config: TransposeConfig) -> None:
+    fusion = script.fusion
+    outputs = fusion.outputs
+    shared = [leaf.tensor for leaf in tiles]
+    others = [leaf for leaf in leaves if leaf not in tiles]
+    registers(script, outputs, [leaf.tensor for leaf in others], config.vector)
+    script.comment("tiles in Shared memory; neighbors along the rows of one are neighbors in its input")
+    for tv in shared:
+        script.on(tv).set_memory_type(MemoryType.Shared)
+    left = [e.output for e in needed(fusion) if e.output not in outputs and e.output not in shared]
+    blocks = outputs[0].ndim
+    for out in outputs:
+        _tiles(script, out, rows, config.tile)
+        _threads(script, out, blocks, config.threads, config.tile // config.vector, config.vector)
+        mine = [tv for tv in ancestors(fusion, out) if tv in left]
+        follow(script, out, mine)
+        left = [tv for tv in left if tv not in mine]
+    for tv in shared:
+        _tiles(script, tv, rows, config.tile)
+        script.on(tv).reorder({blocks + 1: blocks})
+        _permute(script, tv, VECTOR_BYTES // tv.dtype.itemsize)
+        _threads(script, tv, blocks, config.threads, config.tile // config.turned, config.turned)
+    script.comment("vectors; what is left as deep as it goes")
+    if config.turned > 1:
+        for tv in shared:
+            script.on(tv).bind(-1, P.Vectorize)
+    bind_vectors(script, others, outputs, config.vector)
+    if inner := [e.output for e in needed(fusion) if e.output not in outputs and e.output not in shared and all(e.output is not o.tensor for o in others)]:
+        script.inline_most(inner)
+    for leaf in others:
+        script.on(leaf.tensor).inline_at(blocks + 2)
+    for tv in shared:
+        script.on(tv).inline_at(blocks)
+
+
+def _tiles(script: Script, out: TensorView, rows: int, tile: int) -> None:
+    """[other axes, row tiles, column tiles: all on blocks | rows, columns]."""
+    call, last = script.on(out), out.ndim - 1
+    if rows != last - 1:
+        call.reorder({rows: last - 1})
+    call.split(last, tile).split(last - 1, tile).reorder({last: last + 1})
+    for axis in range(last + 1):
+        call.bind(axis, P.BIDx)
+
+
+def _threads(script: Script, tv: TensorView, blocks: int, threads: int, lanes: int, vector: int) -> None:
+    """[rows, columns] of a tile as [row of threads, thread, row unrolled, vector]; the threads are digits of one index."""
+    call = script.on(tv)
+    call.split(blocks + 1, vector).split(blocks, max(1, threads // lanes)).reorder([*range(blocks), blocks + 1, blocks + 2, blocks, blocks + 3])
+    call.bind(blocks, P.TIDx).bind(blocks + 1, P.TIDx).bind(blocks + 2, P.Unroll)
+
+
+def _permute(script: Script, tv: TensorView, chunk: int) -> None:
+    """A tile's axes [rows, columns] of its input as [rows/chunk/8, 8, chunk, columns/chunk/8, 8, chunk], the second 8 permuted by the first."""
+    call = script.on(tv)
+    steps = (("split", -1, chunk), ("split", -2, CHUNKS), ("split", -4, chunk), ("split", -5, CHUNKS), ("swizzle", -5, -2))
+    builder, text = allocation(tv), f"tf.allocation({call.name})"
+    for method, *given in steps:
+        getattr(builder, method)(*given)
+        text += f".{method}({', '.join(map(str, given))})"
+    call.set_allocation_domain(Spelled(builder, text))

@@ -1,0 +1,66 @@
+"""What a recorded run is made of: lanes, spans on them, completed phases, and flows from arrivals to waits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+
+class Kind(Enum):
+    """What happens during a span: a statement is executed, threads wait, or an engine has an operation."""
+
+    STATEMENT = "statement"
+    WAIT = "wait"
+    OPERATION = "operation"
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """A row: threads of a block that go together, or an engine.
+
+    Attributes:
+        block: linear block id.
+        name: the innermost task or group whose code they run, or what the engine does.
+        threads: which, printed; empty for an engine.
+    """
+
+    block: int
+    name: str
+    threads: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Something that takes from step ``start`` to step ``end``.
+
+    Attributes:
+        lane: number of the lane.
+        name: the statement.
+        slot: slot of the mbarrier that the lane waited for last, -1 before it has.
+    """
+
+    lane: int
+    kind: Kind
+    name: str
+    start: int
+    end: int
+    slot: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """A phase of an mbarrier is complete: ``barrier`` is its name, ``slot`` its number, ``step`` when."""
+
+    block: int
+    barrier: str
+    slot: int
+    step: int
+
+
+@dataclass(frozen=True, slots=True)
+class Flow:
+    """The arrival that completed a phase, and a wait that passed for it: lane and step of each."""
+
+    name: str
+    source: tuple[int, int]
+    target: tuple[int, int]

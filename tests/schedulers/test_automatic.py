@@ -1,0 +1,237 @@
+"""Automatic schedules: proved, equal to NumPy, and the same when their code is pasted; which scheduler takes what, and what it says."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import taskfuse as tf
+from taskfuse.check import verify
+from taskfuse.errors import TaskfuseError, UnsupportedError
+from taskfuse.ir.evaluate import evaluate
+from taskfuse.ir.values import RING
+from taskfuse.kir.arguments import bind_symbols
+from taskfuse.schedulers import CatConfig, Form, PointwiseConfig, TransposeConfig
+from taskfuse.schedulers.segments import Plan, plan
+from taskfuse.sim import simulate
+from taskfuse.testing.case import Case, Outcome
+from taskfuse.testing.chooser import RandomChooser
+from taskfuse.testing.graphs import Graph
+from taskfuse.testing.options import CaseOptions
+from taskfuse.testing.program import Recorder
+
+RNG = np.random.default_rng(0)
+
+
+def array(*shape: int, dtype: tf.DType = tf.float32) -> Any:
+    return RNG.uniform(0.1, 1.0, shape).astype(dtype.numpy)
+
+
+def pasted(fusion: tf.Fusion, schedule: Plan) -> list[tf.Fusion]:
+    """The fusions that the printed code makes of a copy."""
+    names: dict[str, Any] = {"fusion": tf.copy_fusion(fusion)[0]}
+    exec(schedule.code, names)
+    return [names["fusion"]] if len(schedule.steps) == 1 else list(names["cut"].parts)
+
+
+def checked(fusion: tf.Fusion, arguments: list[Any], seed: int = 0) -> Plan:
+    """Each kernel is proved, for all extents or for these; together they give what NumPy gives, in the ring; the code gives the same kernels."""
+    before = str(fusion)
+    found = plan(fusion)
+    assert str(fusion) == before
+    values = dict(zip([*(tv.name for tv in fusion.inputs), *(s.name for s in fusion.scalars)], arguments, strict=True))
+    for step, again in zip(found.steps, pasted(fusion, found), strict=True):
+        kernel = tf.lower(step.fusion)
+        assert str(tf.lower(again)) == str(kernel)
+        given = [values[name] for name in [*(tv.name for tv in step.fusion.inputs), *(s.name for s in step.fusion.scalars)]]
+        if not kernel.verify().is_proved:  # an argument with a gap: the extents of the call close it
+            shapes = {tv.name: np.shape(array) for tv, array in zip(step.fusion.inputs, given, strict=False)}
+            verify(kernel, bind_symbols(kernel, shapes, {})).require()
+        values |= dict(zip([tv.name for tv in step.fusion.outputs], simulate(kernel, given, seed=seed, values=RING), strict=True))
+    for tv, wanted in zip(fusion.outputs, evaluate(fusion, arguments, RING), strict=True):
+        assert np.array_equal(values[tv.name], wanted), tv.name
+    return found
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_random_fusions(seed: int) -> None:
+    recorder = Recorder()
+    graph = Graph(RandomChooser(seed), CaseOptions(ops=7), recorder)
+    graph.grow()
+    program, fusion = recorder.program(), recorder.fusion
+    case = Case(program, program, graph.sizes, seed, fusion, fusion, Outcome(None, None, None), CaseOptions())
+    checked(fusion, case.arguments(), seed)
+
+
+def founding(*shape: int | str, dim: int = 0) -> tf.Fusion:
+    with tf.Fusion("founding") as fusion:
+        x = tf.define_tensor(list(shape), name="x")
+        parts = [tf.cos(tf.sin(x)), tf.relu(tf.tan(x)), tf.sigmoid(tf.exp(x)), tf.tanh(tf.log(x))]
+        fusion.add_output(tf.neg(tf.cat(parts, dim)))
+    return fusion
+
+
+def test_the_founding_example_loads_each_element_once() -> None:
+    found = checked(founding(16, 24), [array(16, 24)])
+    kernel = str(tf.lower(found.steps[0].fusion))
+    assert kernel.count("<- x[") == 1
+    assert kernel.count("COPY tv10[") == 4
+    assert found.steps[0].schedule.scheduler == "cat"
+    assert found.explain().startswith("cat tv9: chosen: shared")
+
+
+@pytest.mark.parametrize("form", Form)
+@pytest.mark.parametrize(("shape", "dim"), [((16, 24), 0), (("N", "M"), 1)])
+def test_every_form_of_a_concatenation(form: Form, shape: tuple[int | str, ...], dim: int) -> None:
+    fusion, x = founding(*shape, dim=dim), array(*((16, 24) if dim == 0 else (5, 7)))
+    (wanted,) = fusion.evaluate(x)
+    schedule = tf.schedulers.cat(fusion, CatConfig(form))
+    kernel = tf.lower(fusion)
+    kernel.verify().require()
+    np.testing.assert_allclose(kernel.simulate(x)[0], wanted, rtol=1e-6)
+    assert f"given: {form.value}" in schedule.explain()
+
+
+def uneven() -> tf.Fusion:
+    with tf.Fusion("uneven") as fusion:
+        x, y = tf.define_tensor(["M", "N"], name="x"), tf.define_tensor(["M", 8], name="y")
+        fusion.add_output(tf.exp(tf.cat([tf.sin(x), y, tf.relu(x) + 1], 1)))
+    return fusion
+
+
+def test_parts_of_unequal_shape() -> None:
+    checked(uneven(), [array(4, 12), array(4, 8)])
+    fusion = uneven()
+    text = str(fusion)
+    with pytest.raises(UnsupportedError, match="the parts of tv5 differ in shape, so they share no loop"):
+        tf.schedulers.cat(fusion, CatConfig(Form.SHARED))
+    assert str(fusion) == text
+    tf.schedulers.cat(fusion, CatConfig(Form.BLOCKS))
+    x, y = array(4, 12), array(4, 8)
+    np.testing.assert_allclose(tf.lower(fusion).simulate(x, y)[0], uneven().evaluate(x, y)[0], rtol=1e-6)
+
+
+def transposed(dtype: tf.DType, *shape: int | str) -> tf.Fusion:
+    with tf.Fusion("transposed") as fusion:
+        x = tf.define_tensor(list(shape), dtype=dtype, name="x")
+        fusion.add_output(tf.copy(x.T))
+    return fusion
+
+
+@pytest.mark.parametrize("dtype", [tf.float32, tf.bfloat16, tf.int8, tf.float64])
+def test_transposes_have_vectors_on_both_sides(dtype: tf.DType) -> None:
+    found = checked(transposed(dtype, 64, 192), [(np.arange(64 * 192) % 100).reshape(64, 192).astype(dtype.numpy)])
+    config = found.steps[0].schedule.config
+    assert isinstance(config, TransposeConfig)
+    assert config.vector == config.turned == 16 // dtype.itemsize
+
+
+def test_transposes_of_any_size() -> None:
+    found = checked(transposed(tf.float32, "M", "N"), [array(45, 70)])
+    assert found.steps[0].schedule.scheduler == "transpose"
+
+
+def test_a_matrix_and_its_transpose() -> None:
+    with tf.Fusion("both") as fusion:
+        x, y, b = tf.define_tensor(["N", "N"], name="x"), tf.define_tensor(["N", "N"], name="y"), tf.define_tensor(["N"], name="b")
+        fusion.add_output(x + x.T * y + tf.exp(b))
+        fusion.add_output(x - y.T)
+    assert checked(fusion, [array(33, 33), array(33, 33), array(33)]).steps[0].schedule.scheduler == "transpose"
+
+
+def test_pointwise_loads_before_it_uses() -> None:
+    with tf.Fusion("gated") as fusion:
+        x, y, b = tf.define_tensor([32, 4096], name="x"), tf.define_tensor([32, 4096], name="y"), tf.define_tensor([4096], name="b")
+        fusion.add_output(tf.relu(x) * y + b)
+    found = plan(fusion)
+    config = found.steps[0].schedule.config
+    assert config == PointwiseConfig(vector=4, columns=256, rows=1, unroll=2)
+    body = [line.strip() for line in str(tf.lower(found.steps[0].fusion)).splitlines()]
+    loads = [k for k, line in enumerate(body) if "<- " in line and "width 4" in line and "<- tv" not in line]
+    assert len(loads) == 3
+    assert max(loads) < next(k for k, line in enumerate(body) if "relu" in line)
+
+
+def softmax() -> tf.Fusion:
+    with tf.Fusion("scores") as fusion:
+        x, b, a = tf.define_tensor(["N", "M"], name="x"), tf.define_tensor(["M"], name="b"), tf.define_scalar(tf.float32, name="a")
+        y = tf.softmax(x * b, axis=1) * a
+        fusion.add_output(y.T + tf.exp(b).sum(0))
+        fusion.add_output(y.sum())
+    return fusion
+
+
+def test_several_kernels_are_one_function() -> None:
+    fusion, args = softmax(), (array(20, 30), array(30), 2.0)
+    run = tf.compile(fusion)
+    assert len(run.kernels) > 1
+    wanted = fusion.evaluate(*args)
+    found = run(*args)
+    out = tuple(np.zeros_like(w) for w in wanted)
+    assert run(*args, out=out) is not None
+    for a, b, w in zip(found, out, wanted, strict=True):
+        np.testing.assert_allclose(a, w, rtol=1e-5)
+        assert np.array_equal(a, b)
+    assert run.schedule is not None
+    assert "cut at" in run.schedule.explain()
+    names: dict[str, Any] = {"fusion": tf.copy_fusion(fusion)[0]}
+    exec(run.schedule.code, names)
+    again = tf.compile(names["cut"])
+    assert [str(k) for k in again.kernels] == [str(k) for k in run.kernels]
+
+
+ARGUMENTS = (array(20, 30), array(30), 2.0)
+
+
+FAULTS: list[tuple[Callable[[tf.Executable], Any], str]] = [
+    (lambda run: run.kernel, "kernel 'scores' cannot be launched: it runs 3 kernels, each of which has a kernel\nhelp: use kernels"),
+    (lambda run: run(*ARGUMENTS[:2]), "input 2 of fusion 'scores': 2 arguments given, 3 wanted\nhelp: the arguments are: x, b, a"),
+    (
+        lambda run: run(ARGUMENTS[0], array(31), 2.0),
+        "input 1 of fusion 'scores': dimension 0 of b is M = 30, the array has 31\nnote: M = 30 from dimension 1 of x",
+    ),
+    (
+        lambda run: run(ARGUMENTS[0], ARGUMENTS[1].astype(np.float64), 2.0),
+        "input 1 of fusion 'scores': 'b' has dtype float64, not float32\nhelp: pass it converted to float32",
+    ),
+]
+
+
+@pytest.mark.parametrize(("call", "text"), FAULTS)
+def test_errors_of_several_kernels_name_the_arguments_of_the_call(call: Callable[[tf.Executable], Any], text: str) -> None:
+    run = tf.compile(softmax(), unsafe=True)
+    with pytest.raises(TaskfuseError) as caught:
+        call(run)
+    assert str(caught.value) == text.replace("3 kernels", f"{len(run.kernels)} kernels")
+
+
+def test_a_fusion_may_be_taken_as_it_is() -> None:
+    fusion = transposed(tf.float32, "M", "N")
+    assert tf.compile(fusion, schedule=None).schedule is None
+    assert tf.compile(fusion, schedule=None).kernel.block == tf.lower(fusion).block
+    run = tf.compile(fusion)
+    assert run.schedule is not None
+    assert run.schedule.scheduler == "transpose"
+
+
+def test_what_is_scheduled_stays() -> None:
+    fusion = transposed(tf.float32, "M", "N")
+    fusion.outputs[0].split(0, 4)
+    assert tf.compile(fusion).schedule is None
+    with pytest.raises(UnsupportedError, match="it has a schedule already"):
+        tf.schedulers.pointwise(fusion)
+
+
+def test_cuts_that_cannot_be() -> None:
+    with tf.Fusion("chain") as fusion:
+        x = tf.define_tensor(["N"], name="x")
+        a = tf.exp(x)
+        b = tf.sin(a)
+        fusion.add_output(a + b)
+    with pytest.raises(TaskfuseError, match="tv3 is in no piece"):
+        tf.cut(fusion, [["tv1"], ["tv2"]])
+    with pytest.raises(TaskfuseError, match="tv1 is in pieces 0 and 1"):
+        tf.cut(fusion, [["tv1"], ["tv1", "tv2", "tv3"]])
+    with pytest.raises(TaskfuseError, match=r"the pieces \[tv1, tv3\] and \[tv2\] need each other"):
+        tf.cut(fusion, [["tv1", "tv3"], ["tv2"]])

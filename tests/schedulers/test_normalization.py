@@ -1,0 +1,151 @@
+"""Schedules of normalizations: every kind, way to keep a row, dtype, axis and remainder, proved and compared with NumPy."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import taskfuse as tf
+from taskfuse import MemoryType
+from taskfuse.kir import walk
+from taskfuse.kir.nodes import AsyncCopy, BarrierScope, VectorCopy
+from taskfuse.schedulers import Keep, RowConfig
+from tests.schedulers.rows import NORMS, Kind, barriers, check, layer_norm, make, residual_norm, rms_norm, softmax, statistics
+
+REGISTERS, SHARED, NOTHING = RowConfig(32, 2, 1, keep=Keep.REGISTERS), RowConfig(64, 1, 2, keep=Keep.SHARED), RowConfig(32, 1, 2)
+
+
+@pytest.mark.parametrize("config", [REGISTERS, SHARED, NOTHING], ids=lambda c: c.keep.value)
+@pytest.mark.parametrize("kind", NORMS)
+def test_kinds(kind: Kind, config: RowConfig) -> None:
+    check(make(kind, (5, 200)), config)
+
+
+@pytest.mark.parametrize(
+    "config", [RowConfig(8, 8, 5, keep=Keep.REGISTERS), RowConfig(4, 8, 3, keep=Keep.SHARED), RowConfig(4, 16, 2)], ids=lambda c: c.keep.value
+)
+@pytest.mark.parametrize("kind", [softmax, layer_norm, statistics])
+def test_the_contiguous_axis_is_kept(kind: Kind, config: RowConfig) -> None:
+    check(make(kind, (37, 72), axis=0), config)
+
+
+@pytest.mark.parametrize("keep", list(Keep), ids=lambda k: k.value)
+def test_blocks_share_a_row(keep: Keep) -> None:
+    kernel = check(make(layer_norm, (3, 704)), RowConfig(32, 1, 1, blocks=3, keep=keep))
+    assert barriers(kernel).count(BarrierScope.GRID) == 2  # one for each reduction
+
+
+@pytest.mark.parametrize("config", [RowConfig(32, 1, 1, keep=Keep.REGISTERS), RowConfig(4, 4, 2)], ids=lambda c: c.keep.value)
+def test_axes_on_both_sides_of_the_kept_one_are_reduced(config: RowConfig) -> None:
+    """A batch norm; what scales it has the kept axis alone."""
+    with tf.Fusion("layer_norm") as fusion:
+        x = tf.define_tensor([3, 5, 4, 8], dtype=tf.float32, name="x")
+        weight = tf.define_tensor([5, 1, 1], dtype=tf.float32, name="weight")
+        fusion.add_output(tf.layer_norm(x, weight, None, (0, 2, 3)))
+    check(fusion, config)
+
+
+@settings(max_examples=8, deadline=None)
+@given(
+    st.sampled_from(NORMS),
+    st.sampled_from([tf.float32, tf.bfloat16, tf.float16]),
+    st.sampled_from([0, -1]),
+    st.integers(1, 9),
+    st.sampled_from([2, 7, 8, 24, 61, 96, 128]),
+    st.sampled_from(list(Keep)),
+    st.sampled_from([1, 2, 8, 32, 64]),
+    st.sampled_from([1, 3]),
+    st.integers(0, 9),
+)
+def test_any_shape(kind: Kind, dtype: tf.DType, axis: int, few: int, many: int, keep: Keep, threads: int, rows: int, seed: int) -> None:
+    shape = (few, many) if axis == -1 else (many, few)
+    unroll = -(-many // threads) if keep is Keep.REGISTERS else 2
+    check(make(kind, shape, dtype, axis), RowConfig(threads, rows, unroll, keep=keep), seed=seed)
+
+
+@settings(max_examples=6, deadline=None)
+@given(st.sampled_from(NORMS), st.sampled_from([0, -1]), st.integers(1, 30), st.sampled_from([3, 16, 100, 257]))
+def test_the_choice_of_the_cost_model(kind: Kind, axis: int, rows: int, columns: int) -> None:
+    check(make(kind, (rows, columns) if axis == -1 else (columns, rows), axis=axis), None)
+
+
+def test_symbolic_extents_are_read_again() -> None:
+    fusion = make(rms_norm, ("M", tf.dim("N", multiple_of=8)))
+    kernel = check(fusion, None, {"M": 5, "N": 64}, {"M": 1, "N": 8}, {"M": 3, "N": 1000})
+    assert not any(b.memory is MemoryType.Shared and len(b.shape) > 1 for b in kernel.buffers)
+
+
+def test_symbolic_rows_are_kept() -> None:
+    kernel = check(make(softmax, ("M", 256)), None, {"M": 9}, {"M": 1})
+    assert tf.schedulers.normalization(make(softmax, ("M", 256))).config.keep is Keep.REGISTERS
+    assert "tv" not in {b.name for b in kernel.buffers if b.memory is MemoryType.Shared}
+
+
+# -- the kernel ------------------------------------------------------------------------------------------------------------------------
+
+
+def test_a_row_in_registers_is_loaded_once_before_its_use() -> None:
+    kernel = check(make(layer_norm, (4, 1024)), RowConfig(64, 1, 2, keep=Keep.REGISTERS))
+    loads = [s for s in walk(kernel) if isinstance(s, VectorCopy) and s.source.buffer == "x"]
+    assert [s.width for s in loads] == [8]
+    assert barriers(kernel) == [BarrierScope.BLOCK] * 2
+    held = {b.name: b for b in kernel.buffers if b.memory is MemoryType.Local}
+    assert [str(e) for e in held[loads[0].out.buffer].shape] == ["2", "8"]
+    assert held[loads[0].out.buffer].dtype is tf.bfloat16  # not its float32 copy
+
+
+def test_a_row_of_a_warp_needs_no_barrier() -> None:
+    kernel = check(make(softmax, (8, 256)), RowConfig(32, 4, 1, keep=Keep.REGISTERS))
+    assert barriers(kernel) == []
+    assert not any(b.memory is MemoryType.Shared for b in kernel.buffers)
+
+
+def test_a_row_in_shared_memory_comes_by_asynchronous_copies() -> None:
+    kernel = check(make(rms_norm, (3, 512)), SHARED)
+    assert [s.width for s in walk(kernel) if isinstance(s, AsyncCopy)] == [8]
+    [_] = [b for b in kernel.buffers if b.memory is MemoryType.Shared and b.dtype is tf.bfloat16]
+    assert barriers(kernel) == [BarrierScope.BLOCK]  # of the reduction: a thread reads what it copied
+
+
+def test_wide_and_narrow_elements_share_vectors() -> None:
+    """The vector is of the narrowest elements; wider ones take several accesses."""
+    with tf.Fusion("rms_norm") as fusion:
+        x = tf.define_tensor([4, 128], dtype=tf.bfloat16, name="x")
+        y = tf.rms_norm(tf.cast(x, tf.float32) + tf.define_tensor([4, 128], dtype=tf.float32, name="y"))
+        fusion.add_output(y)
+    kernel = check(fusion, RowConfig(16, 2, 1, keep=Keep.REGISTERS))
+    widths = {s.source.buffer: s.width for s in walk(kernel) if isinstance(s, VectorCopy) and s.source.buffer in "xy"}
+    assert widths == {"x": 8, "y": 4}
+
+
+# -- the schedule ----------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", [layer_norm, residual_norm, statistics])
+@pytest.mark.parametrize("config", [None, SHARED, RowConfig(32, 1, 2, blocks=2)], ids=str)
+def test_the_code_makes_the_same_kernel(kind: Kind, config: RowConfig | None) -> None:
+    fusion, pasted = make(kind, (6, 256)), make(kind, (6, 256))
+    schedule = tf.schedulers.normalization(fusion, config)
+    exec(schedule.code, {"fusion": pasted})
+    assert str(tf.lower(pasted)) == str(tf.lower(fusion))
+    assert str(pasted) == str(fusion)
+
+
+def test_explain() -> None:
+    schedule = tf.schedulers.normalization(make(softmax, (8192, 4096)))
+    text = schedule.explain(2)
+    assert text.startswith("normalization of 8192 rows of 4096 elements, along vectors of 8, 3 phases: chosen: 128 threads per row")
+    assert len(text.split("\n")) == 6
+    assert schedule.us == schedule.alternatives[0].us
+    assert tf.schedulers.normalization(make(softmax, (8192, 4096)), NOTHING).given
+
+
+@pytest.mark.parametrize(("rows", "columns"), [(8192, 4096), (16384, 1024), (2048, 16384)])
+@pytest.mark.parametrize("kind", [softmax, rms_norm, layer_norm])
+def test_sizes_that_matter_do_not_spill(kind: Kind, rows: int, columns: int) -> None:
+    fusion = make(kind, (rows, columns))
+    chosen = tf.schedulers.normalization(fusion)
+    found = tf.lower(fusion).resources("sm_90a").compiled
+    assert (found.spill_stores, found.registers <= chosen.estimate.registers) == (0, True)
+    assert chosen.config.keep is Keep.REGISTERS
+    in_flight = chosen.estimate.residents * chosen.config.threads * chosen.config.rows * chosen.config.unroll * 16
+    assert in_flight >= 40 * 1024

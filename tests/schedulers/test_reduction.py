@@ -1,0 +1,168 @@
+"""Schedules of reductions, the structure they are found by, and what has none."""
+
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import taskfuse as tf
+from taskfuse.errors import TaskfuseError, UnsupportedError
+from taskfuse.kir.nodes import BarrierScope
+from taskfuse.schedulers import Keep, RowConfig
+from taskfuse.schedulers.row_cost import RowProblem, candidates, estimate, rank
+from tests.schedulers.rows import SUMS, Kind, barriers, check, extremes, make, softmax, total
+from tests.test_error_texts import text
+
+
+def refused(call: Callable[[], object]) -> str:
+    with pytest.raises(TaskfuseError) as caught:
+        call()
+    assert caught.value.location is not None
+    assert caught.value.location.file == __file__
+    return text(caught.value)
+
+
+@settings(max_examples=10, deadline=None)
+@given(
+    st.sampled_from(SUMS),
+    st.sampled_from([tf.float32, tf.bfloat16]),
+    st.sampled_from([0, -1]),
+    st.integers(1, 9),
+    st.sampled_from([2, 24, 61, 128]),
+    st.sampled_from([1, 8, 32, 64]),
+    st.sampled_from([1, 3]),
+    st.sampled_from([1, 2]),
+)
+def test_any_shape(kind: Kind, dtype: tf.DType, axis: int, few: int, many: int, threads: int, rows: int, blocks: int) -> None:
+    check(make(kind, (few, many) if axis == -1 else (many, few), dtype, axis), RowConfig(threads, rows, 2, blocks))
+
+
+@pytest.mark.parametrize("kind", SUMS)
+def test_symbolic_extents(kind: Kind) -> None:
+    check(make(kind, ("M", tf.dim("N", multiple_of=8))), None, {"M": 3, "N": 8}, {"M": 9, "N": 520})
+
+
+def test_all_elements() -> None:
+    kernel = check(make(total, (4096,)), RowConfig(64, 1, 2, blocks=4))
+    assert barriers(kernel) == [BarrierScope.BLOCK, BarrierScope.GRID]
+
+
+def test_one_barrier_for_all_elements_of_a_thread() -> None:
+    """A thread has a vector of the result, and each step of the join is taken for all of it."""
+    kernel = check(make(extremes, (256, 64), axis=0), RowConfig(16, 8, 2))
+    assert barriers(kernel) == [BarrierScope.BLOCK] * 3  # three reductions
+    kernel = check(make(total, (256, 64), axis=0), RowConfig(8, 8, 2, blocks=2))
+    assert barriers(kernel).count(BarrierScope.GRID) == 1
+
+
+# -- refusals ----------------------------------------------------------------------------------------------------------------------------
+
+
+def x(*shape: int | str, name: str = "x") -> tf.TensorView:
+    return tf.define_tensor(list(shape), name=name)
+
+
+def different_axes() -> list[tf.TensorView]:
+    a = x(4, 6)
+    return [tf.sum(a, 0), tf.sum(a, 1)]
+
+
+def shifted() -> list[tf.TensorView]:
+    a = tf.exp(x(4, 6))
+    return [tf.sum(a, 1), tf.flip(a, 1)]
+
+
+def own_axis() -> list[tf.TensorView]:
+    return [tf.sum(x(4, 6), 1), tf.exp(x(5, name="y"))]
+
+
+CASES: dict[str, tuple[Callable[[], list[tf.TensorView]], str]] = {
+    "nothing": (lambda: [tf.exp(x(4, 6))], "it reduces nothing\nhelp: tf.schedulers.pointwise takes such fusions"),
+    "axes": (different_axes, "tv1 and tv2 reduce different axes\nhelp: give each its own fusion"),
+    "shifted": (shifted, "tv3 reads tv1 at [i0, 5 - i1]\nhelp: shift or reshape inputs, not what is computed"),
+    "own": (own_axis, "tv3 has an axis that tv1 lacks\nhelp: leave it to a fusion of its own"),
+    "part": (
+        lambda: [tf.sum(x(4, 6, 8) * tf.exp(x(6, 1, name="y")), (1, 2))],
+        "tv2 has some of the reduced axes and lacks others\nhelp: broadcast it, or pass it with all of them",
+    ),
+    "single": (lambda: [tf.sum(x(4, 1), 1)], "tv1 reduces an axis of extent 1\nhelp: reshape the axis away"),
+    "phases": (lambda: [tf.softmax(x(4, 6))], "a row is walked over 3 times\nhelp: tf.schedulers.normalization takes such fusions"),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_refusals_leave_the_fusion_as_it_was(name: str) -> None:
+    build, reason = CASES[name]
+    with tf.Fusion("f") as fusion:
+        for out in build():
+            fusion.add_output(out)
+    before = str(fusion)
+    head = "a reduction schedule of fusion 'f' is not supported: "
+    assert refused(lambda: tf.schedulers.reduction(fusion)) == head + reason
+    assert str(fusion) == before
+
+
+def test_what_cannot_be_lowered_is_refused_before_anything_changes() -> None:
+    """Halves of a row, of an input that has it whole."""
+    with tf.Fusion("groups") as fusion:
+        a = x(2, 8, 16)
+        fusion.add_output(tf.layer_norm(tf.reshape(a, (2, 2, 4, 16)), None, None, (2, 3)))
+    before = str(fusion)
+    with pytest.raises(UnsupportedError, match="a reduction schedule of fusion 'groups' is not supported: "):
+        tf.schedulers.normalization(fusion)
+    assert str(fusion) == before
+
+
+def test_a_fusion_with_a_schedule() -> None:
+    fusion = make(total, (4, 64))
+    tf.schedulers.reduction(fusion)
+    expected = "a reduction schedule of fusion 'total' is not supported: it has a schedule already\nhelp: call the scheduler first"
+    assert refused(lambda: tf.schedulers.reduction(fusion)) == expected
+
+
+def test_parameters() -> None:
+    head = "this RowConfig is not supported: "
+    for wrong, reason in (
+        ({"threads": 0}, "threads is 0\nhelp: use a positive number"),
+        ({"threads": 512, "rows": 4}, "512 threads for each of 4 rows\nhelp: a block has at most 1024 threads"),
+    ):
+        with pytest.raises(UnsupportedError) as caught:
+            RowConfig(**wrong)
+        assert text(caught.value) == head + reason
+    small = RowConfig(32, 1, 1, keep=Keep.REGISTERS)
+    reason = "32 threads of a row hold 1 vectors each, and it has 128\nhelp: use more threads, blocks or vectors"
+    assert refused(lambda: tf.schedulers.normalization(make(softmax, (4, 1024)), small)) == head + reason
+    reason = "a row of N elements is kept in registers\nhelp: give its extent as a constant, or keep=Keep.NOTHING"
+    expected = "a reduction schedule of fusion 'softmax' is not supported: " + reason
+    assert refused(lambda: tf.schedulers.normalization(make(softmax, (4, "N")), small)) == expected
+
+
+# -- the cost model ----------------------------------------------------------------------------------------------------------------------
+
+
+def test_few_long_rows_are_shared_and_many_are_not() -> None:
+    assert rank(RowProblem(2, 1 << 24))[0].config.blocks > 16
+    assert rank(RowProblem(1 << 16, 4096))[0].config.blocks == 1
+    assert all(c.blocks == 1 for c in candidates(RowProblem(2, 1 << 24, may_share=False)))
+
+
+def test_short_rows_share_a_block() -> None:
+    chosen = rank(RowProblem(100000, 64, phases=3, held=((Keep.REGISTERS, 2),)))[0].config
+    assert (chosen.threads, chosen.keep) == (8, Keep.REGISTERS)
+    assert chosen.rows * chosen.threads >= 128
+
+
+def test_long_rows_do_not_fit_registers() -> None:
+    held = ((Keep.REGISTERS, 4), (Keep.SHARED, 2))
+    assert rank(RowProblem(2048, 80_000, phases=3, held=held))[0].config.keep is Keep.SHARED
+    assert rank(RowProblem(2048, 800_000, phases=3, held=held))[0].config.keep is not Keep.REGISTERS
+    assert rank(RowProblem(2048, 4096, phases=3, held=held, is_constant=False))[0].config.keep is Keep.NOTHING
+
+
+@pytest.mark.parametrize("problem", [RowProblem(1, 1), RowProblem(1, 3, width=1), RowProblem(5, 1, is_inner=False), RowProblem(7, 1013, 1, phases=3)])
+def test_every_problem_has_a_candidate(problem: RowProblem) -> None:
+    found = rank(problem)
+    assert found == sorted(found, key=lambda e: e.us)
+    assert all(e.residents >= 1 and e.us > 0 and estimate(problem, e.config) == e for e in found)
+    assert found
