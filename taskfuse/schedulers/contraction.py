@@ -140,8 +140,9 @@ def find(fusion: Fusion) -> Product:
     result = expr.output
     epilogue, reductions, finals = _behind(fusion, result)
     places = _places(fusion, result, epilogue)
+    behind = [*(e.output for e in reductions), *finals]
     for tv in fusion.outputs:
-        if tv not in places:
+        if tv not in places and tv not in behind:
             raise unsupported(fusion, f"the output {tv.name} does not need the product", "leave it to a fusion of its own")
     reads = [o for o in storage_operands(fusion, expr) if isinstance(o, Read)]
     if len(reads) != 2:
