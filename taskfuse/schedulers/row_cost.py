@@ -33,8 +33,10 @@ BUSY_THREADS = 1024
 """Resident threads of a multiprocessor that let it issue an instruction in every cycle."""
 SPAN_ELEMENTS = 64
 """Neighbors that the threads of a row load together at least, so that the sectors of memory are read whole."""
-BASE_REGISTERS, LOOP_REGISTERS, STEP_REGISTERS = 12, 16, 8
-"""Of a thread: indices and what is computed for them; counters and addresses of a walk that is a loop; what is given at once."""
+BASE_REGISTERS, INPUT_REGISTERS, LOOP_REGISTERS, STEP_REGISTERS = 8, 4, 16, 8
+"""Of a thread: indices; addresses in an input; counters and addresses of a walk that is a loop; what is given at once."""
+SHORT_WALK = 8
+"""Trips of a walk that the C++ compiler unrolls, as it does with few: it loads what comes next before it has used what is there."""
 MOST_REGISTERS = 248
 INSTRUCTIONS, COPY_INSTRUCTIONS, FUNCTION_INSTRUCTIONS = 6, 2, 10
 """Per element: of a phase; to have it from memory again; of a function that is computed again."""
@@ -129,19 +131,29 @@ class RowEstimate:
 def registers(problem: RowProblem, config: RowConfig) -> int:
     """Registers of a thread that let it hold all that is live, in the phase where that is most.
 
-    A row that is kept: its elements in float32, since the assembler holds what several phases compute of one element rather than to compute it
-    again, and as they were loaded. Else: what is loaded at once, and one vector in float32. Beside these, for each of the kept axes' elements
-    of a thread, the results of the reductions and the partial result of one.
+    A row that is kept, or so short that the C++ compiler keeps it: its elements in float32, since the assembler holds what several phases
+    compute of one element rather than to compute it again, and as they were loaded, beside what other blocks found. Else: what is loaded at
+    once, and one vector in float32, before and after an operation. In both, for each of the kept axes' elements of a thread, the results of
+    the reductions and the partial result of one.
     """
     width = problem.width
     loaded = sum(_vector_registers(width, size) for size in problem.loads)
-    found = BASE_REGISTERS + (problem.reductions + 1) * problem.results
-    if config.keep is Keep.REGISTERS:
-        found += config.unroll * (width + loaded)
-    else:
+    share = ceil(problem.vectors / (config.threads * config.blocks))
+    found = 0
+    if _is_kept(problem, share):
+        found = share * (width + loaded) + (config.blocks * problem.results if config.blocks > 1 else 0)
+    if config.keep is not Keep.REGISTERS:
         loaded += sum(_vector_registers(width if problem.is_inner else 1, size) for size in problem.common)
-        found += LOOP_REGISTERS + width + config.unroll * loaded
+        trips = ceil(share / config.unroll)
+        together = config.unroll * (2 if problem.is_constant and 1 < trips <= SHORT_WALK else 1)
+        found = max(found, LOOP_REGISTERS + 2 * width + together * loaded)
+    found += BASE_REGISTERS + INPUT_REGISTERS * len(problem.loads) + (problem.reductions + 1) * problem.results
     return ceil(found / STEP_REGISTERS) * STEP_REGISTERS
+
+
+def _is_kept(problem: RowProblem, share: int) -> bool:
+    """True if rows of so many vectors of a thread fit its registers."""
+    return problem.phases > 1 and problem.is_constant and share * problem.width <= MOST_ELEMENTS
 
 
 def _vector_registers(width: int, itemsize: int) -> int:
@@ -244,12 +256,11 @@ def _blocks(problem: RowProblem, threads: int, rows: int) -> list[int]:
 def _kept(problem: RowProblem, threads: int, rows: int, blocks: int) -> Iterator[RowConfig]:
     """Ways to have a row again. One whose length is known and that fits registers is not read again: NVVM would unroll its walks, and keep it all the same."""
     share = ceil(problem.vectors / (threads * blocks))
-    if problem.phases > 1 and problem.is_constant:
-        if problem.bytes_held(Keep.SHARED):
-            yield RowConfig(threads, rows, min(share, 4), blocks, Keep.SHARED)
-        if share * problem.width <= MOST_ELEMENTS:
-            yield RowConfig(threads, rows, share, blocks, Keep.REGISTERS)
-            return
+    if problem.phases > 1 and problem.is_constant and problem.bytes_held(Keep.SHARED):
+        yield RowConfig(threads, rows, min(share, 4), blocks, Keep.SHARED)
+    if _is_kept(problem, share):
+        yield RowConfig(threads, rows, share, blocks, Keep.REGISTERS)
+        return
     for unroll in (1, 2, 4, 8):
         if unroll <= share and unroll * problem.width <= MOST_ELEMENTS:
             yield RowConfig(threads, rows, unroll, blocks, Keep.NOTHING)
