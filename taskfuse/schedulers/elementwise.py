@@ -14,10 +14,10 @@ from math import prod
 from taskfuse.errors import UnsupportedError
 from taskfuse.ir.axes import iteration_position, iteration_symbol
 from taskfuse.ir.elementwise import ELEMENTWISE, DTypeRule
-from taskfuse.ir.expr import Assemble, Literal, MathExpr, Pointwise, Read, Select, View
+from taskfuse.ir.expr import Assemble, Gather, Literal, MathExpr, Pointwise, Read, Select, View
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.scalar import TRUE, ZERO, Expr, Facts, is_multiple
-from taskfuse.ir.storage import has_code, made_from, storage_reads, storage_uses
+from taskfuse.ir.storage import has_code, made_from, storage_reads, storage_uses, table
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import MemoryType
 from taskfuse.ir.types import ParallelType as P
@@ -124,7 +124,7 @@ def align(script: Script, fusion: Fusion, owner: Mapping[TensorView, TensorView]
 
 
 def recompute_all(script: Script, fusion: Fusion) -> None:
-    """Have everything elementwise read at the reader's own point; a reduction may be read anywhere."""
+    """Have everything elementwise read at the reader's own point; tables, and the results of reductions and scans, may be read anywhere."""
     stack, done = list(fusion.outputs), set[TensorView]()
     while stack:
         reader = stack.pop()
@@ -134,7 +134,7 @@ def recompute_all(script: Script, fusion: Fusion) -> None:
         done.add(reader)
         reads = storage_reads(fusion, expr)
         for tv in dict.fromkeys(r.tensor for r in reads):
-            stays = isinstance(expr, Assemble) or not isinstance(fusion.definition(tv), Pointwise | Select)
+            stays = isinstance(expr, Assemble) or not isinstance(fusion.definition(tv), Pointwise | Select | Gather) or tv is table(fusion, expr)
             if stays or all(is_aligned(r, reader) for r in reads if r.tensor is tv):
                 stack.append(tv)
             else:
