@@ -4,7 +4,7 @@ Two loops are one only if op maps identify their axes. Where a reader reads at a
 concatenated tensor) they never are. But an elementwise function commutes with any index map: the element of ``exp(x)`` at ``e`` is ``exp`` of
 the element of ``x`` at ``e``. So the elementwise ancestors of what is read are computed once more, at the reader's points, gathers with the
 indices that belong to them, and only inputs, tables, and results of reductions and scans are read where they are. A reduction that is itself asked
-for is done once more for each of the reader's points.
+for is done once more for each of the reader's points; a scan, if these are its own points.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from taskfuse.ir.axes import Axis, axis, iteration_symbol
 from taskfuse.ir.elementwise import ELEMENTWISE
-from taskfuse.ir.expr import Assemble, Gather, IndexValue, Literal, MathExpr, Operand, Pointwise, Read, Reduction, Select, reads
+from taskfuse.ir.expr import Assemble, Gather, IndexValue, Literal, MathExpr, Operand, Pointwise, Read, Reduction, Scan, Select, reads
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.scalar import TRUE, Expr, and_, substitute
 from taskfuse.ir.storage import resolve, storage_reads, table, with_reads_at
@@ -91,6 +91,8 @@ class _Clones:
                     made = self._define(tv, definition, operands)
                 case Gather() if valid is TRUE:
                     made = self._gather(tv, definition, index)
+                case Scan() if tv is self.asked and valid is TRUE and self._is_here(tv, index):
+                    made = self._scan(tv, definition)
                 case Reduction() if tv is self.asked:
                     made = self._reduction(tv, definition, index, valid)
                 case _:
@@ -107,6 +109,14 @@ class _Clones:
         place = Read(source.tensor, tuple(substitute(e, at) for e in source.index))
         new, operands = self._new(tv), tuple(self._operand(o, index, TRUE) for o in values)
         return self.fusion.define(Gather(new, (place, *operands), definition.extents, caller()))
+
+    def _is_here(self, tv: TensorView, index: tuple[Expr, ...]) -> bool:
+        """True if the reader's points are those of ``tv``, each at its own."""
+        return index == self.here and all(a.extent is b.extent for a, b in zip(tv.root, self.reader.root, strict=True))
+
+    def _scan(self, tv: TensorView, definition: Scan) -> TensorView:
+        new, operands = self._new(tv), tuple(self._operand(o, self.here, TRUE) for o in definition.operands)
+        return self.fusion.define(Scan(new, definition.combine, operands, definition.axis, caller()))
 
     def _reduction(self, tv: TensorView, definition: Reduction, index: tuple[Expr, ...], valid: Expr) -> TensorView:
         """The same reduction for each point of the reader; of anything, where its result does not exist."""

@@ -24,7 +24,7 @@ from taskfuse.schedulers.script import Script
 SERIAL_US = 0.02
 """Microseconds of a step of a serial reduction or scan. Assumed, not measured: it keeps this scheduler from what others do better."""
 AGAIN_US = 100.0
-"""Added for each reduction that is done again where it is read: two kernels are better, however small the extents that are assumed."""
+"""Added for each reduction and scan that is done again where it is read: two kernels are better, however small the extents that are assumed."""
 SCALAR_BYTES = 4
 
 
@@ -40,7 +40,7 @@ class FallbackConfig:
 
 
 def fallback(fusion: Fusion, config: FallbackConfig | None = None, *, sizes: Mapping[str, int] | None = None) -> Chosen:
-    """Schedule a fusion as one kernel; reductions that are read at other points than their own are done again for each. One op alone it always takes.
+    """Schedule a fusion as one kernel; reductions that are read at other points than their own are done again for each, scans for each output.
 
     Args:
         fusion: it is changed.
@@ -49,7 +49,7 @@ def fallback(fusion: Fusion, config: FallbackConfig | None = None, *, sizes: Map
 
     Raises:
         UnsupportedError: the fusion has a schedule; or it reads what is put together in scatter form, a computed table at computed indices, or a
-            scan in a reduction, in a scan of another axis, at other points, or for several outputs.
+            scan in a reduction, in a scan of another axis, or at other points.
     """
     extent = Sizes(fusion, sizes)
     if has_schedule(fusion):
@@ -64,7 +64,7 @@ def fallback(fusion: Fusion, config: FallbackConfig | None = None, *, sizes: Map
     known = set(fusion.tensors())
     owner = separate(script)
     steps = max(1.0, *(float(sum(_steps(fusion, tv, extent) for tv, r in owner.items() if r is root)) for root in stored(fusion)))
-    again = sum(isinstance(fusion.definition(tv), Reduction) and tv not in known for tv in owner)
+    again = sum(isinstance(fusion.definition(tv), Reduction | Scan) and tv not in known for tv in owner)
     us = work(fusion, extent).us(SCALAR_BYTES) + steps * SERIAL_US + again * AGAIN_US
     script.comment("a thread for each element")
     for root in stored(fusion):
@@ -82,13 +82,10 @@ def _check(fusion: Fusion) -> dict[str, int]:
         raise refuse(fusion, "fallback", "it has no outputs", "fusion.add_output(tensor)")
     roots = stored(fusion)
     along: dict[str, int] = {}
-    home: dict[TensorView, TensorView] = {}
     for root in roots:
         for reader in (root, *ancestors(fusion, root)):
             expr = _definition(fusion, reader)
             if isinstance(expr, Scan):
-                if home.setdefault(reader, root) is not root:
-                    raise _refused(fusion, f"both {home[reader].name} and {root.name} need {reader.name}, a scan")
                 if along.setdefault(root.name, expr.axis) != expr.axis:
                     raise _refused(fusion, f"{root.name} needs scans of different axes")
             if isinstance(expr, Reduction):

@@ -32,7 +32,7 @@ def pasted(fusion: tf.Fusion, schedule: Plan) -> list[tf.Fusion]:
     """The fusions that the printed code makes of a copy."""
     names: dict[str, Any] = {"fusion": tf.copy_fusion(fusion)[0]}
     exec(schedule.code, names)
-    return [names["fusion"]] if len(schedule.steps) == 1 else list(names["cut"].parts)
+    return list(names["cut"].parts) if schedule.is_cut else [names["fusion"]]
 
 
 def checked(fusion: tf.Fusion, arguments: list[Any], seed: int = 0) -> Plan:
