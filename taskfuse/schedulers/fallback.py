@@ -17,7 +17,7 @@ from taskfuse.ir.storage import storage_reads, table
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import ParallelType as P
 from taskfuse.schedule.copy import copy_fusion
-from taskfuse.schedulers.elementwise import ancestors, follow, is_aligned, needed, recompute_all, refuse, stored, work
+from taskfuse.schedulers.elementwise import ancestors, check_new, follow, is_aligned, needed, recompute_all, refuse, stored, work
 from taskfuse.schedulers.schedule import Chosen, Option, Sizes, has_schedule
 from taskfuse.schedulers.script import Script
 
@@ -57,6 +57,7 @@ def fallback(fusion: Fusion, config: FallbackConfig | None = None, *, sizes: Map
     trial, _ = copy_fusion(fusion)
     recompute_all(Script(trial), trial)
     along = _check(trial)
+    separate(Script(trial))
     chosen = config or FallbackConfig()
     script = Script(fusion)
     script.comment("each output with what it needs in a nest of its own")
@@ -85,9 +86,8 @@ def _check(fusion: Fusion) -> dict[str, int]:
     for root in roots:
         for reader in (root, *ancestors(fusion, root)):
             expr = _definition(fusion, reader)
-            if isinstance(expr, Scan):
-                if along.setdefault(root.name, expr.axis) != expr.axis:
-                    raise _refused(fusion, f"{root.name} needs scans of different axes")
+            if isinstance(expr, Scan) and along.setdefault(root.name, expr.axis) != expr.axis:
+                raise _refused(fusion, f"{root.name} needs scans of different axes")
             if isinstance(expr, Reduction):
                 for tv in ancestors(fusion, reader):
                     if isinstance(fusion.definition(tv), Scan):
@@ -112,17 +112,21 @@ def _refused(fusion: Fusion, reason: str) -> UnsupportedError:
 
 
 def separate(script: Script) -> dict[TensorView, TensorView]:
-    """Have what several outputs need computed for each. Returns the one that each tensor serves; outputs serve themselves."""
+    """Have what several outputs need computed for each. Returns the one that each tensor serves; outputs serve themselves.
+
+    Raises:
+        UnsupportedError: see :func:`~taskfuse.schedulers.elementwise.recompute_all`.
+    """
     fusion = script.fusion
-    roots = stored(fusion)
+    roots, before = stored(fusion), len(fusion.tensors())
     owner: dict[TensorView, TensorView] = {}
     for root in roots:
         owner[root] = root
-        _separate(script, root, roots, owner)
+        _separate(script, root, roots, owner, before)
     return owner
 
 
-def _separate(script: Script, root: TensorView, roots: tuple[TensorView, ...], owner: dict[TensorView, TensorView]) -> None:
+def _separate(script: Script, root: TensorView, roots: tuple[TensorView, ...], owner: dict[TensorView, TensorView], before: int) -> None:
     fusion = script.fusion
     stack = [root]
     while stack:
@@ -136,6 +140,7 @@ def _separate(script: Script, root: TensorView, roots: tuple[TensorView, ...], o
             for new in made:
                 owner[new] = root
                 stack.append(new)
+            check_new(fusion, before, reader)
 
 
 def _steps(fusion: Fusion, tv: TensorView, extent: Sizes) -> int:
