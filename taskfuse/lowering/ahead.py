@@ -139,7 +139,7 @@ def _closure(tv: TensorView, nest: Loop, loop: PLoop, everything: list[PStmt], s
 
 def copies_again(node: PNode, copy: PStmt) -> bool:
     """True for a loop in whose iterations an asynchronous copy writes the same elements: two that write one must not be in flight."""
-    return isinstance(node, PLoop) and all(node.var not in e.free for a in copy.writes for e in a.index)
+    return isinstance(node, PLoop) and node.extent is not const(1) and all(node.var not in e.free for a in copy.writes for e in a.index)
 
 
 def _skew(block: list[PNode], ahead: Ahead, filled: set[TensorView], st: Statements) -> None:

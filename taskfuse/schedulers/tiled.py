@@ -1,7 +1,7 @@
 """``tf.schedulers.tiled``: a matrix product on the CUDA cores, for what the tensor cores do not multiply, such as float32 in full precision.
 
-    result   [batch, row tile, column tile: blocks | k tile | row, column of threads | k step | rows, columns, k of a thread, unrolled]
-    tiles    [the same blocks | k tile | elements over all threads, vector]: each factor in a ring of Shared memory, filled ahead by ``cp.async``
+    result   [batch, row tile, column tile: blocks | others summed, k tile | row, column of threads | k step | rows, columns, k of a thread, unrolled]
+    tiles    [the same blocks | others summed, k tile | elements over all threads, vector]: each factor in a ring of Shared memory, filled ahead by ``cp.async``
     factors  [as the result, k step included | rows or columns, vector]: what a thread multiplies next, in registers
 
 A factor whose last axis is k is taken from Shared memory in vectors along k, and its rows are padded, so that threads read different banks; any
@@ -73,20 +73,26 @@ class _Factor:
 
 @dataclass(frozen=True, slots=True)
 class _Problem:
-    """The contraction of a fusion: positions in the iteration space of ``result``, the factors, and elements of a vector in registers."""
+    """The contraction of a fusion.
+
+    Attributes:
+        batch, m, n, k, summed: positions in the iteration space of ``result``; ``summed`` are reduced axes beside k.
+        vector: elements of a vector in registers.
+    """
 
     result: TensorView
     batch: tuple[int, ...]
     m: int
     n: int
     k: int
+    summed: tuple[int, ...]
     a: _Factor
     b: _Factor
     vector: int
 
 
 def tiled(fusion: Fusion, config: TiledConfig | None = None, *, sizes: Mapping[str, int] | None = None) -> Chosen:
-    """Schedule one contraction of two inputs over one axis, of any dtypes, and what is elementwise behind it.
+    """Schedule one contraction of two inputs, of any dtypes, and what is elementwise behind it.
 
     Args:
         fusion: it is changed.
@@ -127,14 +133,14 @@ def _find(fusion: Fusion) -> _Problem:
     result = expr.output
     reads = [o for o in storage_operands(fusion, expr) if isinstance(o, Read)]
     reduced = [p for p, a in enumerate(result.root) if a.is_reduction]
-    if len(reads) != 2 or len(reduced) != 1 or reads[0].tensor is reads[1].tensor:
-        raise refuse(fusion, "tiled", f"{result.name} does not reduce the product of two tensors over one axis", "tf.schedulers.reduction")
+    if len(reads) != 2 or reads[0].tensor is reads[1].tensor:
+        raise refuse(fusion, "tiled", f"{result.name} does not sum products of two tensors", "tf.schedulers.reduction")
     for read in reads:
         _check_factor(fusion, read, result)
     used = [{p for e in r.index if (p := iteration_position(e)) is not None} for r in reads]
-    (k,) = reduced
+    k = max(reduced)
     rows, columns = used[0] - used[1], used[1] - used[0]
-    if not rows or not columns or k not in used[0] & used[1]:
+    if not rows or not columns or not used[0] & used[1] >= set(reduced):
         raise refuse(fusion, "tiled", f"{result.name} has no rows or no columns", "tf.schedulers.reduction")
     if max(rows) > max(columns):
         rows, columns, reads = columns, rows, reads[::-1]
@@ -144,7 +150,9 @@ def _find(fusion: Fusion) -> _Problem:
     m, n = max(rows), max(columns)
     widest = max(tv.dtype.itemsize for tv in (result, *(r.tensor for r in reads), *fusion.outputs))
     a, b = (_Factor(r.tensor, iteration_position(r.index[-1]) == k, _vector(fusion, r.tensor)) for r in reads)
-    return _Problem(result, tuple(p for p in range(len(result.root)) if p not in (m, n, k)), m, n, k, a, b, min(4, VECTOR_BYTES // widest))
+    return _Problem(
+        result, tuple(p for p in range(len(result.root)) if p not in (m, n, *reduced)), m, n, k, tuple(reduced[:-1]), a, b, min(4, VECTOR_BYTES // widest)
+    )
 
 
 def _contraction(fusion: Fusion) -> Reduction:
@@ -193,15 +201,16 @@ def _vector(fusion: Fusion, tv: TensorView) -> int:
 
 
 def _candidates(problem: _Problem) -> list[TiledConfig]:
-    """Square parts of a tile for each thread, as large as its registers allow."""
+    """Square parts of a tile for each thread, as large as its registers allow. A step of the largest tile takes longer than a load: two are enough."""
     most = 8 if problem.result.dtype.itemsize <= 4 else 4
-    return [TiledConfig(side, side, stages=stages) for side in (8, 4, 2) if side <= most for stages in (3, 2)]
+    return [TiledConfig(side, side, stages=2 if side == 8 else 3) for side in (8, 4, 2) if side <= most]
 
 
 def _us(problem: _Problem, c: TiledConfig, extent: Sizes) -> float:
     """Microseconds: whole waves of blocks at the rate of multiply-adds, or the bytes of factors and result, whichever takes longer."""
     space = problem.result.root
-    m, n, k = (extent(space[p].extent) for p in (problem.m, problem.n, problem.k))
+    m, n = (extent(space[p].extent) for p in (problem.m, problem.n))
+    k = prod(extent(a.extent) for a in space if a.is_reduction)
     batch = prod(extent(space[p].extent) for p in problem.batch)
     blocks = batch * ceil(m / (SIDE * c.rows)) * ceil(n / (SIDE * c.columns))
     rate = LANES * CLOCK_MHZ * EFFICIENCY.get(c.rows * c.columns, EFFICIENCY[4]) / (1 if problem.result.dtype.itemsize <= 4 else 2)
@@ -223,6 +232,8 @@ class _Tiled:
         self.config = config
         self.heads = len(problem.batch) + 2
         """Axes on blocks."""
+        self.steps = self.heads + len(problem.summed) + 1
+        """These, and the serial ones over tiles of factors."""
 
     def apply(self) -> None:
         script, problem = self.script, self.problem
@@ -240,8 +251,8 @@ class _Tiled:
             self._tile(tile, factor)
         script.comment("vectors of factors")
         for tv, factor in zip(factors, (problem.a, problem.b), strict=True):
-            self._unroll(tv, self.heads + 4, self._width(factor))
-            script.on(tv).inline_at(self.heads + 4)
+            self._unroll(tv, self.steps + 3, self._width(factor))
+            script.on(tv).inline_at(self.steps + 3)
         self._epilogue(acc, behind)
         script.resident_blocks(2)
 
@@ -264,26 +275,27 @@ class _Tiled:
 
     def _blocks(self, acc: TensorView, tiles: Sequence[TensorView], behind: Sequence[TensorView]) -> None:
         script, p, c = self.script, self.problem, self.config
-        script.comment("[batch, row tile, column tile: blocks | k tile | rows, columns, k]")
-        order = [*p.batch, p.m, p.n, p.k]
+        script.comment("[batch, row tile, column tile: blocks | others summed, k tile | rows, columns, k]")
+        order = [*p.batch, p.m, p.n, *p.summed, p.k]
         call = script.on(acc)
         if order != sorted(order):
             call.reorder(order)
-        m = len(p.batch)
-        call.split(m, SIDE * c.rows).split(m + 2, SIDE * c.columns).split(m + 4, c.depth).reorder([*range(m), m, m + 2, m + 4, m + 1, m + 3, m + 5])
+        m, last = len(p.batch), len(order) - 1
+        call.split(last, c.depth).split(m + 1, SIDE * c.columns).split(m, SIDE * c.rows)
+        call.reorder([*range(m + 1), m + 2, *range(m + 4, last + 3), m + 1, m + 3, last + 3])
         for axis in range(self.heads):
             call.bind(axis, P.BIDx)
-        call.propagate(list(tiles), self.heads + 1)
+        call.propagate(list(tiles), self.steps)
         call.propagate(list(behind), self.heads)
 
     def _threads(self, acc: TensorView, factors: Sequence[TensorView], behind: Sequence[TensorView]) -> None:
-        script, heads = self.script, self.heads
+        script, steps = self.script, self.steps
         script.comment("[.. | row, column of threads, k step | rows, columns, k of a thread]")
-        script.on(acc).split(heads + 3, self.problem.vector)
-        self._spread(acc, heads + 1, True)
-        script.on(acc).propagate(list(factors), heads + 4)
+        script.on(acc).split(steps + 2, self.problem.vector)
+        self._spread(acc, steps, True)
+        script.on(acc).propagate(list(factors), steps + 3)
         for tv in behind:
-            self._spread(tv, heads, False)
+            self._spread(tv, self.heads, False)
 
     def _spread(self, tv: TensorView, at: int, has_steps: bool) -> None:
         """[rows, columns (, k step, k)] of a tile from ``at`` as [row of threads, column of threads (, k step), rows, columns (, k)]."""
@@ -310,7 +322,7 @@ class _Tiled:
         pad = VECTOR_BYTES // tile.dtype.itemsize
         layout = Spelled(layouts.padded(pad), f"tf.layouts.padded({pad})") if factor.is_k_major else Spelled(layouts.padded(0), "tf.layouts.padded(0)")
         call.set_allocation_domain(layout)
-        at = self.heads + 1
+        at = self.steps
         call.merge(at).split(at, factor.vector).split(at, SIDE * SIDE).split(at + 1, SIDE).bind(at + 1, P.TIDy).bind(at + 2, P.TIDx)
         is_async = factor.vector * tile.dtype.itemsize in ASYNC_BYTES
         if is_async:
@@ -333,7 +345,7 @@ class _Tiled:
         script, heads, stored = self.script, self.heads, self._stored()
         script.comment("the rest is unrolled; it shares the loops that it can")
         script.on(acc).inline_at(heads)
-        self._unroll(acc, heads + 4, 1)
+        self._unroll(acc, self.steps + 2, 1)
         for tv in behind:
             self._unroll(tv, heads + 2, stored if tv.is_output else 1)
         if inner := [tv for tv in behind if not tv.is_output]:
