@@ -11,7 +11,7 @@ from itertools import takewhile
 
 from taskfuse.errors import UnsupportedError
 from taskfuse.ir.atoms import Bounds, Instruction
-from taskfuse.ir.axes import Axis, Merge, Rasterize, Resize, Split, is_map_symbol, value_symbol
+from taskfuse.ir.axes import Axis, Merge, Rasterize, Resize, Split, is_map_symbol, iteration_position, value_symbol
 from taskfuse.ir.expr import Assemble, Gather, MathExpr, Read, Reduction, Scan
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.scalar import Const, Expr, Facts, FloorDiv, and_, const, eq, ge, lt, prove, select, simplify, substitute, sym
@@ -605,6 +605,10 @@ class Indexer:
             return self._in_assembly(tv, logical, facts), valid
         if tv.is_input or tv.is_output or isinstance(tv.definition, Assemble):
             return Access(tv.name, logical), valid
+        if all(iteration_position(e) is not None for e in read.index):
+            # what a condition says of an index, such as i == 0, would hide that the loops of both are the same
+            facts = env.facts
+            logical = tuple(simplify(substitute(e, point), facts) for e in read.index)
         values = forward(tv, logical, facts)
         for a, b in list(zip(tv.loop, consumer.loop, strict=False))[: tv.schedule.inline]:
             if b in env.values and a not in values:
