@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final
 
 from taskfuse.errors import UnsupportedError
 from taskfuse.ir.fusion import Fusion
@@ -15,17 +15,8 @@ from taskfuse.schedulers.matmul import matmul
 from taskfuse.schedulers.normalization import normalization
 from taskfuse.schedulers.pointwise import pointwise
 from taskfuse.schedulers.reduction import reduction
-from taskfuse.schedulers.schedule import Candidate, Schedule, Sizes
+from taskfuse.schedulers.schedule import Candidate, Schedule, Scheduler, Sizes
 from taskfuse.schedulers.transpose import transpose
-
-
-class Scheduler(Protocol):
-    """See :mod:`taskfuse.schedulers.schedule`."""
-
-    __name__: str
-
-    def __call__(self, fusion: Fusion, *, sizes: Mapping[str, int] | None = None) -> Schedule: ...
-
 
 SCHEDULERS: Final[tuple[Scheduler, ...]] = (matmul, reduction, normalization, cat, transpose, pointwise, fallback)
 """Those that know most of a fusion first; the last takes what the others refuse."""

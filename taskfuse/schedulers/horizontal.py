@@ -1,4 +1,4 @@
-"""``tf.horizontal``: fusions that are scheduled each for itself, side by side in one kernel.
+"""``tf.horizontal``: fusions side by side in one kernel, each with a schedule of its own.
 
 Each fusion becomes a member of a horizontal group on BIDx: it gets a range of blocks of its own, where it runs as it would alone. What a block
 has is the most that a member needs: threads (a member with fewer guards the rest off), Shared memory (members of different blocks overlay
@@ -22,24 +22,28 @@ from taskfuse.ir.tensor import Scalar, TensorView
 from taskfuse.ir.types import ParallelType
 from taskfuse.location import caller
 from taskfuse.schedule.copy import Renaming, embed
-from taskfuse.schedulers.gain import Gain, gain
+from taskfuse.schedulers.gain import Gain
+from taskfuse.schedulers.members import schedule_members
+from taskfuse.schedulers.schedule import Sizes
 
 
 def horizontal(
     fusions: Sequence[Fusion], *, name: str = "horizontal", shared: Iterable[str] = (), sizes: Mapping[str, int] | None = None, force: bool = False
 ) -> Fusion:
-    """One fusion of several that do not depend on each other, with their schedules, side by side on ``BIDx``.
+    """One fusion of several that do not depend on each other, side by side on ``BIDx``.
 
-    The fusions are copied. A name that only one of them has stays; one that several have gets the name of its fusion in front: ``softmax_x``.
+    The fusions are copied. Those without a schedule get one of :func:`taskfuse.schedulers.auto`, with parameters that suit blocks they have in
+    common; the others keep theirs. If all ask for it, :meth:`Fusion.resident_blocks` is such that none has fewer registers than alone. A name that
+    only one of them has stays; one that several have gets the name of its fusion in front: ``softmax_x``.
     That is so for tensors, scalars, dimensions, tasks and groups. The arguments are those of the fusions in turn, an input that several
     share where the first one has it; so are the outputs.
 
     Args:
-        fusions: two or more; unscheduled ones are members, too.
+        fusions: two or more; they are not changed.
         name: of the fusion that is made.
         shared: names of inputs, scalars and dimensions that mean one thing in all fusions that have them. Of a shared input dimensions
             that stand for the same axis are one, whatever they are called.
-        sizes: values of dimensions, as they are called in the new fusion, for the estimate; 4096, within what is known, where there is none.
+        sizes: values of dimensions, as they are called in the new fusion, for cost models; 4096, within what is known, where there is none.
         force: also where the estimate expects no gain.
 
     Returns:
@@ -47,26 +51,34 @@ def horizontal(
 
     Raises:
         FusionError: fewer than two fusions, what is shared does not agree, or no gain is expected (:func:`horizontal_gain` says more).
+        UnsupportedError: no scheduler makes one kernel of a fusion without a schedule, or ``sizes`` names what is no dimension.
         TaskError, ScheduleError, LoweringError: a member cannot be lowered by itself.
     """
-    joined = _Join(fusions, name, tuple(shared)).run()
-    if not force:
-        expected = gain(joined.members, joined.values, sizes, joined.fusion)
-        if not expected.pays:
-            raise FusionError(
-                fusion=name,
-                reason="side by side its members are not expected to be faster than one after another",
-                notes=tuple(expected.explain().splitlines()),
-                help="leave out the member that costs the others most, give it fewer threads, registers or bytes of Shared memory, or force=True",
-                location=caller(),
-            )
-    return joined.fusion
+    members, expected = _members(fusions, name, tuple(shared), sizes)
+    if not (force or expected.pays):
+        raise FusionError(
+            fusion=name,
+            reason="side by side its members are not expected to be faster than one after another",
+            notes=tuple(expected.explain().splitlines()),
+            help="leave out the member that costs the others most, give it fewer threads, registers or bytes of Shared memory, or force=True",
+            location=caller(),
+        )
+    joined = _Join(members, name, tuple(shared)).run().fusion
+    joined.resident_blocks(expected.joint.residents)
+    return joined
 
 
 def horizontal_gain(fusions: Sequence[Fusion], *, name: str = "horizontal", shared: Iterable[str] = (), sizes: Mapping[str, int] | None = None) -> Gain:
     """What :func:`horizontal` expects of the same arguments: microseconds alone and side by side, and why. Raises as it does, but for no gain."""
-    joined = _Join(fusions, name, tuple(shared)).run()
-    return gain(joined.members, joined.values, sizes, joined.fusion)
+    return _members(fusions, name, tuple(shared), sizes)[1]
+
+
+def _members(fusions: Sequence[Fusion], name: str, shared: tuple[str, ...], sizes: Mapping[str, int] | None) -> tuple[list[Fusion], Gain]:
+    """The fusions, with schedules, and what is expected of them; ``sizes`` has the names of the joined fusion."""
+    joined = _Join(fusions, name, shared).run()
+    extent = Sizes(joined.fusion, sizes)
+    own = {member: {dim: extent(e) for dim, e in symbols.items()} for member, symbols in zip(joined.members, joined.values, strict=True)}
+    return schedule_members(name, joined.members, own)
 
 
 @dataclass(slots=True)
@@ -136,7 +148,7 @@ class _Join:
         tops: list[Node] = []
 
         def build() -> None:
-            for member, fusion in zip(_members(self.fusions), self.fusions, strict=True):
+            for member, fusion in zip(_member_names(self.fusions), self.fusions, strict=True):
                 made.members[member] = fusion
                 symbols = self._symbols(member, fusion)
                 made.values.append(symbols)
@@ -217,7 +229,7 @@ class _Join:
         return value.name if value.name in self.shared and _kind(value.fusion, value.name) is not None else self._values.give(member, value.name)
 
 
-def _members(fusions: Sequence[Fusion]) -> list[str]:
+def _member_names(fusions: Sequence[Fusion]) -> list[str]:
     """A name for each fusion: its own, with a number if several have it."""
     total, used = Counter(f.name for f in fusions), Counter[str]()
     taken = set(total)

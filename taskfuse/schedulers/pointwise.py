@@ -19,7 +19,7 @@ from taskfuse.ir.storage import storage_reads
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import ParallelType as P
 from taskfuse.schedulers.elementwise import Leaf, align, ancestors, bind_vectors, cost, divides, follow, needed, refuse, registers, widest, work
-from taskfuse.schedulers.schedule import Chosen, Option, Sizes, has_schedule
+from taskfuse.schedulers.schedule import Chosen, ShapedOption, Sizes, has_schedule
 from taskfuse.schedulers.script import Script
 
 INDICES = (P.BIDx, P.TIDy, P.TIDx)
@@ -80,8 +80,14 @@ def pointwise(fusion: Fusion, config: PointwiseConfig | None = None, *, sizes: M
         f"{total.loaded / 1e6:.1f} MB loaded, {total.stored / 1e6:.1f} MB stored"
     )
     us = total.us(vector_bytes)
-    others = [replace(chosen, columns=max(32, chosen.columns * t // 2), unroll=max(1, chosen.unroll * u // 2)) for t in (2, 1, 4) for u in (2, 1, 4)]
-    return Chosen("pointwise", us, script.text, chosen, tuple(Option(c, us) for c in dict.fromkeys((chosen, *others))), why)
+    others = [
+        replace(chosen, columns=max(32, chosen.columns * t // 2), rows=rows, unroll=max(1, chosen.unroll * u // 2))
+        for rows in (chosen.rows, 1)
+        for t in (2, 1, 4)
+        for u in (2, 1, 4)
+    ]
+    options = tuple(ShapedOption(c, us, (c.columns, c.rows, 1)) for c in dict.fromkeys((chosen, *others)))
+    return Chosen("pointwise", us, script.text, chosen, options, why)
 
 
 def check(fusion: Fusion, kind: str) -> None:

@@ -15,6 +15,7 @@ from taskfuse.kir.limits import MAX_THREADS, REGISTERS, SHARED_BYTES, WARP
 from taskfuse.schedulers.machine import CLOCK_MHZ, DRAM_BYTES_PER_US, LAUNCH_US, SMS
 from taskfuse.schedulers.phases import Keep
 from taskfuse.schedulers.rows import RowConfig
+from taskfuse.schedulers.schedule import Block
 
 LANES = 128
 """Scalar instructions that a multiprocessor issues per cycle."""
@@ -101,6 +102,7 @@ class RowEstimate:
         registers: of a thread.
         residents: blocks of a multiprocessor at once.
         bound: what the kernel waits for.
+        block: threads of a block along x, y and z.
     """
 
     config: RowConfig
@@ -108,6 +110,12 @@ class RowEstimate:
     registers: int
     residents: int
     bound: str
+    block: Block
+
+    @property
+    def meets_blocks(self) -> bool:
+        """True if blocks share a row."""
+        return self.config.blocks > 1
 
 
 def registers(problem: RowProblem, config: RowConfig) -> int:
@@ -161,7 +169,8 @@ def estimate(problem: RowProblem, config: RowConfig) -> RowEstimate:
     }
     bound = max(times, key=lambda name: times[name])
     us = LAUNCH_US + times[bound] + OTHERS * sum(t for name, t in times.items() if name != bound)
-    return RowEstimate(config, us, registers(problem, config), held, bound)
+    block = (config.threads, config.rows, 1) if problem.is_inner else (config.rows, config.threads, 1)
+    return RowEstimate(config, us, registers(problem, config), held, bound, block)
 
 
 def _exchange(problem: RowProblem, config: RowConfig) -> float:

@@ -19,7 +19,7 @@ from taskfuse.ir.fusion import Fusion
 from taskfuse.location import caller
 from taskfuse.options import read_options
 from taskfuse.schedule.copy import copy_fusion
-from taskfuse.schedulers.schedule import Schedule, has_schedule
+from taskfuse.schedulers.schedule import Schedule, Scheduler, has_schedule
 from taskfuse.version import VERSION
 
 SECONDS = 60.0
@@ -34,12 +34,6 @@ class Timer(Protocol):
     """Measures functions on arrays, in turn: microseconds of each. ``taskfuse.cuda.timing.in_turn`` is one."""
 
     def __call__(self, calls: Sequence[Executable], args: Sequence[Any], rounds: int) -> list[float]: ...
-
-
-class Scheduler(Protocol):
-    """A function of ``tf.schedulers`` that has parameters."""
-
-    def __call__(self, fusion: Fusion, config: Any = None, *, sizes: Mapping[str, int] | None = None) -> Schedule: ...
 
 
 @dataclass(frozen=True, slots=True)
