@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from math import lcm
 
 from taskfuse.errors import FusionError
@@ -21,7 +20,7 @@ from taskfuse.ir.tasks import Node, Task
 from taskfuse.ir.tensor import Scalar, TensorView
 from taskfuse.ir.types import ParallelType
 from taskfuse.location import caller
-from taskfuse.schedule.copy import Renaming, embed
+from taskfuse.schedule.copy import Copied, Renaming, embed
 from taskfuse.schedulers.gain import Gain
 from taskfuse.schedulers.members import schedule_members
 from taskfuse.schedulers.schedule import Sizes
@@ -63,7 +62,7 @@ def horizontal(
             help="leave out the member that costs the others most, give it fewer threads, registers or bytes of Shared memory, or force=True",
             location=caller(),
         )
-    joined = _Join(members, name, tuple(shared)).run().fusion
+    joined = _Join(members, name, tuple(shared)).run()
     joined.resident_blocks(expected.joint.residents)
     return joined
 
@@ -75,24 +74,8 @@ def horizontal_gain(fusions: Sequence[Fusion], *, name: str = "horizontal", shar
 
 def _members(fusions: Sequence[Fusion], name: str, shared: tuple[str, ...], sizes: Mapping[str, int] | None) -> tuple[list[Fusion], Gain]:
     """The fusions, with schedules, and what is expected of them; ``sizes`` has the names of the joined fusion."""
-    joined = _Join(fusions, name, shared).run()
-    extent = Sizes(joined.fusion, sizes)
-    own = {member: {dim: extent(e) for dim, e in symbols.items()} for member, symbols in zip(joined.members, joined.values, strict=True)}
-    return schedule_members(name, joined.members, own)
-
-
-@dataclass(slots=True)
-class Joined:
-    """The fusion that is made, and where it comes from.
-
-    Attributes:
-        members: name -> the fusion that was given.
-        values: per member, the extents in the new fusion that its dimensions are.
-    """
-
-    fusion: Fusion
-    members: dict[str, Fusion] = field(default_factory=dict[str, Fusion])
-    values: list[dict[str, Expr]] = field(default_factory=list["dict[str, Expr]"])
+    joined = _Join(fusions, name, shared)
+    return schedule_members(name, joined.members, joined.extents(sizes))
 
 
 class _Names:
@@ -120,8 +103,12 @@ class _Join:
         self.name = name
         self.shared = frozenset(shared)
         self.fusions = list(fusions)
+        self.members = dict(zip(_member_names(self.fusions), self.fusions, strict=True))
         if len(self.fusions) < 2:
             raise self._error(f"{len(self.fusions)} fusion{'s' * (len(self.fusions) != 1)} given", "give two or more: they run side by side")
+        for member, fusion in self.members.items():
+            if not any(has_code(fusion, e) for e in fusion.exprs()):
+                raise self._error(f"{member} computes nothing", "leave it out")
         self._check_shared(shared)
         self.fusion = Fusion(name)
         self._values = _Names((_values(f) for f in self.fusions), self.shared)
@@ -143,20 +130,26 @@ class _Join:
                     f"'{name}' is shared, but not one kind of thing", "give them different names", tuple(f"{f}: {kind}" for f, kind in holders.items())
                 )
 
-    def run(self) -> Joined:
-        made = Joined(self.fusion)
+    def run(self) -> Fusion:
+        """The new fusion."""
         tops: list[Node] = []
 
         def build() -> None:
-            for member, fusion in zip(_member_names(self.fusions), self.fusions, strict=True):
-                made.members[member] = fusion
-                symbols = self._symbols(member, fusion)
-                made.values.append(symbols)
-                tops.append(self._embed(member, fusion, symbols))
+            for member, fusion in self.members.items():
+                tops.append(self._top(member, fusion, self._embed(member, fusion, self._symbols(member, fusion))))
 
         self.fusion.tasks.rebuild(build)
         self.fusion.group(tops, self._nodes.give(self.name, "members")).parallelize(ParallelType.BIDx)
-        return made
+        return self.fusion
+
+    def extents(self, sizes: Mapping[str, int] | None) -> dict[str, dict[str, int]]:
+        """Values of the dimensions of each member; ``sizes`` has the names of the new fusion."""
+        found: dict[str, dict[str, Expr]] = {}
+        for member, fusion in self.members.items():
+            found[member] = self._symbols(member, fusion)
+            self._embed(member, fusion, found[member])
+        extent = Sizes(self.fusion, sizes)
+        return {member: {dim: extent(e) for dim, e in symbols.items()} for member, symbols in found.items()}
 
     # -- symbols and inputs -----------------------------------------------------------------------------------------------------------
 
@@ -207,8 +200,8 @@ class _Join:
 
     # -- the copy ---------------------------------------------------------------------------------------------------------------------
 
-    def _embed(self, member: str, fusion: Fusion, symbols: Mapping[str, Expr]) -> Node:
-        """Copy a member; its top node, which holds all that it computes."""
+    def _embed(self, member: str, fusion: Fusion, symbols: Mapping[str, Expr]) -> Copied:
+        """Copy a member."""
         values = {v.name: v.name if v.name in self._inputs else self._give(member, v) for v in (*fusion.tensors(), *fusion.scalars)}
         nodes = {n.name: self._nodes.give(member, n.name) for n in fusion.tasks.nodes}
         given = {name: v for name, v in self._inputs.items() if _kind(fusion, name) is not None}
@@ -216,13 +209,15 @@ class _Join:
         for v in (*(copied.tensors[tv] for tv in fusion.inputs), *self.fusion.scalars):
             if v.name in self.shared:
                 self._inputs[v.name] = v
+        return copied
+
+    def _top(self, member: str, fusion: Fusion, copied: Copied) -> Node:
+        """The node of a copied member that holds all that it computes."""
         tops = [copied.nodes[n] for n in fusion.tasks.root.members]
         pieces = _unclaimed(fusion)
         for k, tensors in enumerate(pieces):
             piece = member if len(pieces) == 1 and not tops else f"{member}_t0" + (f"_{k}" if k else "")
             tops.append(self.fusion.task([copied.tensors[tv] for tv in tensors], self._nodes.give(member, piece)))
-        if not tops:
-            raise self._error(f"{member} computes nothing", "leave it out")
         return tops[0] if len(tops) == 1 else self.fusion.group(tops, self._nodes.give(member, member))
 
     def _give(self, member: str, value: TensorView | Scalar) -> str:
