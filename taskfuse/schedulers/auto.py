@@ -72,9 +72,14 @@ def auto(fusion: Fusion, *, sizes: Mapping[str, int] | None = None) -> AutoSched
         sizes: values of the fusion's dimensions for cost models; 4096, within what is known, where there is none.
 
     Raises:
-        UnsupportedError: no single kernel computes the fusion well: :func:`taskfuse.compile` makes several. The notes have every reason.
+        UnsupportedError: the fusion has a schedule or no outputs, or no single kernel computes it well: :func:`taskfuse.compile` makes several. The
+            notes have every reason.
     """
     Sizes(fusion, sizes)
+    if fusion.has_schedule:
+        raise _refuse(fusion, "it has a schedule already", "give it a fusion without scheduling calls")
+    if not fusion.outputs:
+        raise _refuse(fusion, "it has no outputs", "fusion.add_output(tensor)")
     refused: list[tuple[str, str]] = []
     for scheduler in SCHEDULERS:
         try:
@@ -88,3 +93,7 @@ def auto(fusion: Fusion, *, sizes: Mapping[str, int] | None = None) -> AutoSched
         help="tf.compile makes several; or schedule it by hand",
         location=caller(),
     )
+
+
+def _refuse(fusion: Fusion, reason: str, help: str) -> UnsupportedError:
+    return UnsupportedError(what=f"an automatic schedule of fusion '{fusion.name}'", reason=reason, help=help, location=caller())

@@ -17,7 +17,7 @@ from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import ParallelType as P
 from taskfuse.schedule.copy import copy_fusion
 from taskfuse.schedulers.elementwise import follow, is_aligned, needed, recompute_all, refuse, stored, work
-from taskfuse.schedulers.schedule import Chosen, ShapedOption, Sizes, has_schedule
+from taskfuse.schedulers.schedule import Chosen, ShapedOption, Sizes
 from taskfuse.schedulers.script import Script
 
 SERIAL_US = 0.02
@@ -50,7 +50,7 @@ def fallback(fusion: Fusion, config: FallbackConfig | None = None, *, sizes: Map
         UnsupportedError: the fusion has a schedule, or reads what is put together in scatter form.
     """
     extent = Sizes(fusion, sizes)
-    if has_schedule(fusion):
+    if fusion.has_schedule:
         raise refuse(fusion, "fallback", "it has a schedule already", "give it a fusion without scheduling calls")
     trial, _ = copy_fusion(fusion)
     recompute_all(Script(trial), trial)

@@ -53,7 +53,8 @@ def horizontal(
         UnsupportedError: no scheduler makes one kernel of a fusion without a schedule, or ``sizes`` names what is no dimension.
         TaskError, ScheduleError, LoweringError: a member cannot be lowered by itself.
     """
-    members, expected = _members(fusions, name, tuple(shared), sizes)
+    shared = tuple(shared)
+    members, expected = _members(fusions, name, shared, sizes)
     if not (force or expected.pays):
         raise FusionError(
             fusion=name,
@@ -62,17 +63,17 @@ def horizontal(
             help="leave out the member that costs the others most, give it fewer threads, registers or bytes of Shared memory, or force=True",
             location=caller(),
         )
-    joined = _Join(members, name, tuple(shared)).run()
+    joined = _Join(members, name, shared).run()
     joined.resident_blocks(expected.joint.residents)
     return joined
 
 
 def horizontal_gain(fusions: Sequence[Fusion], *, name: str = "horizontal", shared: Iterable[str] = (), sizes: Mapping[str, int] | None = None) -> Gain:
     """What :func:`horizontal` expects of the same arguments: microseconds alone and side by side, and why. Raises as it does, but for no gain."""
-    return _members(fusions, name, tuple(shared), sizes)[1]
+    return _members(fusions, name, shared, sizes)[1]
 
 
-def _members(fusions: Sequence[Fusion], name: str, shared: tuple[str, ...], sizes: Mapping[str, int] | None) -> tuple[list[Fusion], Gain]:
+def _members(fusions: Sequence[Fusion], name: str, shared: Iterable[str], sizes: Mapping[str, int] | None) -> tuple[list[Fusion], Gain]:
     """The fusions, with schedules, and what is expected of them; ``sizes`` has the names of the joined fusion."""
     joined = _Join(fusions, name, shared)
     return schedule_members(name, joined.members, joined.extents(sizes))
@@ -99,17 +100,21 @@ class _Names:
 class _Join:
     """One call in progress."""
 
-    def __init__(self, fusions: Sequence[Fusion], name: str, shared: tuple[str, ...]) -> None:
+    def __init__(self, fusions: Sequence[object], name: str, shared: Iterable[str]) -> None:
         self.name = name
-        self.shared = frozenset(shared)
-        self.fusions = list(fusions)
+        self.shared = dict.fromkeys(shared)
+        self.fusions: list[Fusion] = []
+        for given in fusions:
+            if not isinstance(given, Fusion):
+                raise self._error(f"{given!r} is no fusion", "give fusions, with or without schedules")
+            self.fusions.append(given)
         self.members = dict(zip(_member_names(self.fusions), self.fusions, strict=True))
         if len(self.fusions) < 2:
             raise self._error(f"{len(self.fusions)} fusion{'s' * (len(self.fusions) != 1)} given", "give two or more: they run side by side")
         for member, fusion in self.members.items():
             if not any(has_code(fusion, e) for e in fusion.exprs()):
                 raise self._error(f"{member} computes nothing", "leave it out")
-        self._check_shared(shared)
+        self._check_shared()
         self.fusion = Fusion(name)
         self._values = _Names((_values(f) for f in self.fusions), self.shared)
         self._nodes = _Names(([n.name for n in f.tasks.nodes] for f in self.fusions), ("root",))
@@ -118,8 +123,8 @@ class _Join:
     def _error(self, reason: str, help: str, notes: tuple[str, ...] = ()) -> FusionError:
         return FusionError(fusion=self.name, reason=reason, notes=notes, help=help, location=caller())
 
-    def _check_shared(self, shared: tuple[str, ...]) -> None:
-        for name in shared:
+    def _check_shared(self) -> None:
+        for name in self.shared:
             holders = {f.name: kind for f in self.fusions if (kind := _kind(f, name)) is not None}
             count = sum(_kind(f, name) is not None for f in self.fusions)
             if count < 2:

@@ -16,7 +16,7 @@ from taskfuse.kir.limits import MAX_THREADS, WARP
 from taskfuse.schedule.copy import copy_fusion
 from taskfuse.schedulers.auto import SCHEDULERS, auto
 from taskfuse.schedulers.gain import Gain, Load, gain, load
-from taskfuse.schedulers.schedule import Block, Shaped, has_schedule
+from taskfuse.schedulers.schedule import Block, Shaped
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ def schedule_members(name: str, fusions: Mapping[str, Fusion], sizes: Mapping[st
         UnsupportedError: no scheduler takes one of them as one kernel.
         TaskError, ScheduleError, LoweringError: one of them cannot be lowered by itself.
     """
-    choices = [_Scheduled(member, f, sizes[member]) if has_schedule(f) else _Unscheduled(member, f, sizes[member]) for member, f in fusions.items()]
+    choices = [_Scheduled(member, f, sizes[member]) if f.has_schedule else _Unscheduled(member, f, sizes[member]) for member, f in fusions.items()]
     alone = [c.first.load for c in choices]
 
     def expected(members: list[Member]) -> Gain:

@@ -19,7 +19,7 @@ from taskfuse.ir.storage import storage_reads
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import ParallelType as P
 from taskfuse.schedulers.elementwise import Leaf, align, ancestors, bind_vectors, cost, divides, follow, needed, refuse, registers, widest, work
-from taskfuse.schedulers.schedule import Chosen, ShapedOption, Sizes, has_schedule
+from taskfuse.schedulers.schedule import Chosen, ShapedOption, Sizes
 from taskfuse.schedulers.script import Script
 
 INDICES = (P.BIDx, P.TIDy, P.TIDx)
@@ -92,7 +92,7 @@ def pointwise(fusion: Fusion, config: PointwiseConfig | None = None, *, sizes: M
 
 def check(fusion: Fusion, kind: str) -> None:
     """Raises :class:`UnsupportedError` unless all code is elementwise, and the outputs have one shape."""
-    if has_schedule(fusion):
+    if fusion.has_schedule:
         raise refuse(fusion, kind, "it has a schedule already", "give it a fusion without scheduling calls")
     if not fusion.outputs:
         raise refuse(fusion, kind, "it has no outputs", "fusion.add_output(tensor)")

@@ -65,7 +65,7 @@ class _Proposal:
 
     def run(self) -> Partition:
         if not self.exprs:
-            raise TaskError(node="root", reason=f"fusion '{self.fusion.name}' computes nothing", help="add an output first", location=caller())
+            raise TaskError(node=f"fusion '{self.fusion.name}'", reason="it computes nothing", help="add an output first", location=caller())
         return Partition(self.fusion, self._cut(tuple(self.exprs), ParallelType.BIDx), tuple(self.refused))
 
     def _name(self, prefix: str) -> str:

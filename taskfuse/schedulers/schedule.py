@@ -161,10 +161,3 @@ class Sizes:
     def elements(self, tv: TensorView) -> int:
         """The number of elements of a tensor."""
         return prod(self(e) for e in tv.shape)
-
-
-def has_schedule(fusion: Fusion) -> bool:
-    """Whether a scheduling call was made on ``fusion`` or on its tasks."""
-    return any(
-        tv.task is not None or tv.schedule.transforms or tv.schedule.ptypes or tv.schedule.inline or tv.schedule.memory is not None for tv in fusion.tensors()
-    )
