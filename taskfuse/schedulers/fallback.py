@@ -1,4 +1,4 @@
-"""``tf.schedulers.fallback``: any math in one plain kernel: a thread for each element of an output, reductions and all else serial in it.
+"""``tf.schedulers.fallback``: any math in one plain kernel: a thread for each element of an output, reductions, scans and all else serial in it.
 
 It is slow where threads should work together, and takes what the other schedulers refuse. Each output has a loop nest of its own; what several
 of them need is computed for each.
@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from math import prod
 
-from taskfuse.ir.expr import Assemble, MathExpr, Pointwise, Reduction, Select
+from taskfuse.ir.expr import Assemble, MathExpr, Pointwise, Reduction, Scan, Select
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.storage import storage_reads
 from taskfuse.ir.tensor import TensorView
@@ -130,15 +130,23 @@ def _separate(script: Script, root: TensorView, roots: tuple[TensorView, ...], o
 
 def _steps(fusion: Fusion, tv: TensorView, extent: Sizes) -> int:
     """Serial iterations of a thread."""
-    return prod(extent(a.extent) for a in tv.root if a.is_reduction) if isinstance(fusion.definition(tv), Reduction) else 0
+    serial = _serial(fusion, tv)
+    return prod(extent(tv.root[k].extent) for k in serial) if serial else 0
+
+
+def _serial(fusion: Fusion, tv: TensorView) -> list[int]:
+    """The axes that one thread walks along: those that are reduced, and that of a scan."""
+    expr = fusion.definition(tv)
+    return [k for k, a in enumerate(tv.root) if a.is_reduction or (isinstance(expr, Scan) and k == expr.axis)]
 
 
 def _loops(script: Script, root: TensorView, threads: int) -> None:
-    kept = [k for k, a in enumerate(root.root) if not a.is_reduction]
+    serial = _serial(script.fusion, root)
+    kept = [k for k in range(len(root.root)) if k not in serial]
     if not kept:
         return
     call = script.on(root)
-    order = [*kept, *(k for k, a in enumerate(root.root) if a.is_reduction)]
+    order = [*kept, *serial]
     if order != sorted(order):
         call.reorder(order)
     for _ in kept[1:]:

@@ -24,19 +24,15 @@ from taskfuse.kir import Kernel
 from taskfuse.kir.limits import MAX_THREADS, launch_registers
 from taskfuse.kir.nodes import Buffer, Dim3
 from taskfuse.lowering import lower
-from taskfuse.schedulers.machine import CLOCK_MHZ, DRAM_BYTES_PER_US, LAUNCH_US, SMS
+from taskfuse.schedulers.machine import CLOCK_MHZ, DRAM_BYTES_PER_US, LANES, LAUNCH_US, SMS
 from taskfuse.schedulers.schedule import Block
 
 BUSY_THREADS = 1024
 """Threads of a multiprocessor, each with one load of 16 bytes in flight, that keep DRAM busy: 4.3 MB/us * 0.6 us / 132 / 16, rounded."""
-OPS_PER_CYCLE = 128
-"""Elementwise operations of a multiprocessor: a lane of its four times 32 each (CUDA C++ Programming Guide, "Arithmetic Instructions")."""
 TENSOR_BYTES_PER_CYCLE = 4096
 """Multiply-adds of the tensor cores of a multiprocessor, times the bytes of an operand (NVIDIA H100 white paper: 989 TFLOP/s of bf16 at 1830 MHz)."""
 BASE_REGISTERS = 24
 """Of a thread, beside those that hold its largest Local tensor: addresses, indices, what is in flight."""
-MOST_REGISTERS = 255
-"""Of a thread (CUDA C++ Programming Guide, "Compute Capabilities")."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,7 +227,7 @@ def _joint(name: str, loads: Sequence[Load]) -> Load:
 def _registers(kernel: Kernel) -> int:
     """Registers of a thread, estimated: those that hold the largest Local tensor, and :data:`BASE_REGISTERS`."""
     words = (-(-size.value * b.dtype.bits // 32) for b in kernel.buffers if b.memory is MemoryType.Local and isinstance(size := _elements(b), Const))
-    return min(BASE_REGISTERS + max(words, default=0), MOST_REGISTERS)
+    return min(BASE_REGISTERS + max(words, default=0), launch_registers(1))
 
 
 def _elements(b: Buffer) -> Expr:
@@ -242,5 +238,5 @@ def _rate(expr: MathExpr) -> float:
     """Points of an expression's iteration space that a multiprocessor does in a cycle."""
     atom = expr.output.schedule.atom
     if atom is None or atom.contraction is None:
-        return OPS_PER_CYCLE
+        return LANES
     return TENSOR_BYTES_PER_CYCLE / reads(expr)[0].tensor.dtype.itemsize

@@ -19,11 +19,11 @@ from taskfuse.ir.storage import storage_reads
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import ParallelType as P
 from taskfuse.schedulers.elementwise import Leaf, align, ancestors, bind_vectors, cost, divides, follow, needed, refuse, registers, widest, work
+from taskfuse.schedulers.machine import VECTOR_BYTES
 from taskfuse.schedulers.schedule import Chosen, ShapedOption, Sizes
 from taskfuse.schedulers.script import Script
 
 INDICES = (P.BIDx, P.TIDy, P.TIDx)
-VECTOR_BYTES = 16
 THREADS = 256
 IN_FLIGHT = 64
 """Bytes that a thread should have under way."""

@@ -11,17 +11,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from math import ceil, log2
 
+from taskfuse.cuda.occupancy import RESERVED_SHARED, limits
 from taskfuse.kir.limits import MAX_THREADS, REGISTERS, SHARED_BYTES, WARP
-from taskfuse.schedulers.machine import CLOCK_MHZ, DRAM_BYTES_PER_US, LAUNCH_US, SMS
+from taskfuse.schedulers.machine import CLOCK_MHZ, DRAM_BYTES_PER_US, LANES, LAUNCH_US, SMS
 from taskfuse.schedulers.phases import Keep
 from taskfuse.schedulers.rows import RowConfig
 from taskfuse.schedulers.schedule import Block
 
-LANES = 128
-"""Scalar instructions that a multiprocessor issues per cycle."""
-RESIDENT_THREADS, RESIDENT_BLOCKS = 2048, 32
-"""Of a multiprocessor (CUDA C++ Programming Guide, "Technical Specifications per Compute Capability")."""
-MULTIPROCESSOR_SHARED = 228 * 1024
+MULTIPROCESSOR = limits("sm_90")
 L2_BYTES_PER_US = 5.5e6
 L2_BYTES = 32 * 2**20
 """What may lie between two walks over a row so that the second finds it in the second-level cache: less than its 50 MB."""
@@ -137,8 +134,8 @@ def residents(problem: RowProblem, config: RowConfig) -> int:
     """Blocks that a multiprocessor holds at once; 0: not even one."""
     threads = config.threads * config.rows
     shared = shared_bytes(problem, config)
-    fits = MULTIPROCESSOR_SHARED // (shared + 1024) if shared <= SHARED_BYTES else 0
-    return min(RESIDENT_BLOCKS, RESIDENT_THREADS // threads, REGISTERS // (registers(problem, config) * threads), fits)
+    fits = MULTIPROCESSOR.shared // (shared + RESERVED_SHARED) if shared <= SHARED_BYTES else 0
+    return min(MULTIPROCESSOR.blocks, MULTIPROCESSOR.warps * WARP // threads, REGISTERS // (registers(problem, config) * threads), fits)
 
 
 def estimate(problem: RowProblem, config: RowConfig) -> RowEstimate:

@@ -18,9 +18,7 @@ from taskfuse.ir.storage import has_code, storage_reads
 from taskfuse.ir.tensor import TensorView
 from taskfuse.location import caller
 from taskfuse.schedule.keys import Key, Keys
-
-VECTOR_BYTES = 16
-"""The widest access of a thread."""
+from taskfuse.schedulers.machine import VECTOR_BYTES
 
 
 def unsupported(fusion: Fusion, reason: str, help: str | None = None) -> UnsupportedError:

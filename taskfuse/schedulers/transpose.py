@@ -19,7 +19,8 @@ from taskfuse.ir.types import ParallelType as P
 from taskfuse.schedule.allocation import allocation
 from taskfuse.schedule.copy import copy_fusion
 from taskfuse.schedulers.elementwise import Leaf, align, ancestors, bind_vectors, divides, follow, needed, refuse, registers, vector_fits, widest, work
-from taskfuse.schedulers.pointwise import VECTOR_BYTES, check
+from taskfuse.schedulers.machine import VECTOR_BYTES
+from taskfuse.schedulers.pointwise import check
 from taskfuse.schedulers.schedule import Chosen, ShapedOption, Sizes
 from taskfuse.schedulers.script import Script, Spelled
 
