@@ -42,8 +42,7 @@ _LIMITS: Final = {
     120: Limits(24, 48, 100 << 10),
     121: Limits(24, 48, 100 << 10),
 }
-RESERVED_SHARED: Final = 1 << 10
-"""Bytes of Shared memory of each block that the system keeps."""
+_RESERVED_SHARED: Final = 1 << 10  # bytes of each block
 _SHARED_UNIT: Final = 128  # bytes
 _REGISTER_UNIT: Final = 256  # registers of a warp
 _PARTITIONS: Final = 4  # of a multiprocessor, each with a fourth of the registers
@@ -92,7 +91,7 @@ def _by_registers(registers: int, warps: int) -> int:
 
 
 def _by_shared(bytes: int, machine: Limits) -> int:
-    of_block = _ceil(bytes + RESERVED_SHARED, _SHARED_UNIT) * _SHARED_UNIT
+    of_block = _ceil(bytes + _RESERVED_SHARED, _SHARED_UNIT) * _SHARED_UNIT
     return machine.shared // of_block
 
 

@@ -1,10 +1,10 @@
 """A first cost model of the warp-specialized matmul: which tile, how many stages, and how long it takes.
 
 For each step of k a wave of blocks takes the greatest of four: what the tensor cores need for a tile, what they need to read its operands from
-Shared memory, what its operands take from the second-level cache, and the latency of a load over the slots of the ring, which are all on their
-way at once. Then comes its epilogue, during which the tensor cores of that multiprocessor rest, unless another warpgroup's turn has come. Waves
-follow one another, and no kernel is faster than its bytes from DRAM. Blocks of a cluster that bring what they share once were measured to be no
-faster for it: the cache serves neighbors that ask for the same at once; but they begin and end together.
+Shared memory, what its operands take from the second-level cache, and what a step takes however small it is. Then comes its epilogue, during
+which the tensor cores of that multiprocessor rest, unless another warpgroup's turn has come. Waves follow one another, and no kernel is faster
+than its bytes from DRAM. Blocks of a cluster that bring what they share once were measured to be no faster for it: the cache serves neighbors
+that ask for the same at once; but they begin and end together.
 
 The constants are of one GPU, an H200: those of one role's loop are the least squares of 109 sizes in ``benchmarks/results/matmul.txt`` and of ten
 times of given tiles at five sizes, off by 5% (root mean square of the logarithm); those of turns and clusters are of
@@ -22,7 +22,7 @@ from taskfuse.ir.atoms import WGMMA_ROWS
 from taskfuse.kir.limits import SHARED_BYTES
 from taskfuse.schedulers.config import SPAN, STAGED_COLUMNS, MatmulConfig, MatmulKind
 from taskfuse.schedulers.loads import copy_cycles
-from taskfuse.schedulers.machine import CLOCK_MHZ, DRAM_BYTES_PER_US, LATENCY_CYCLES, SMS
+from taskfuse.schedulers.machine import CLOCK_MHZ, DRAM_BYTES_PER_US, SMS
 
 TENSOR_FLOP_PER_CYCLE = {4: 2048, 2: 4096, 1: 8192}
 """Dense multiply-adds of one multiprocessor, times 2, by the bytes of an element (NVIDIA H100 white paper: 989 TFLOP/s of bf16 at 1830 MHz;
@@ -35,6 +35,9 @@ L2_BYTES_PER_CYCLE = 65
 """From the second-level cache to each multiprocessor; 64 at most, of a clock that is higher while that is the limit."""
 START_US, WARPGROUP_US = 1.7, 0.4
 """From one kernel of a graph to the next, barriers and first load included; and more for each warpgroup that multiplies beyond the first."""
+STEP_CYCLES = 270
+"""The least for a step: its barriers, and products that follow each other. 384 x 128 x 3584 takes 12 us with rings of 8 and of 22 slots alike, so that
+it is not the latency of loads."""
 EPILOGUE_CYCLES = 300
 """To drain the last wgmma, and to begin the next tile."""
 PIECE_CYCLES = 600
@@ -49,7 +52,8 @@ ROW_PART_CYCLES, COLUMN_PART_CYCLES = 100, 250
 """For a warpgroup to add up 64 x 64 elements along their rows, or along their columns, which takes a shuffle for each; assumed, not measured."""
 FINISH_US = 5.0
 """A barrier of the grid, and the sums of the parts behind it; assumed, not measured."""
-MAX_STAGES = 24
+MAX_STAGES = 8
+"""More slots were measured to make no difference."""
 SHARED_TILES = (
     (128, 256, 2),
     (256, 128, 2),
@@ -165,7 +169,7 @@ def estimate(problem: Problem, config: MatmulConfig) -> Estimate:
         "tensor cores": flop / TENSOR_FLOP_PER_CYCLE[problem.itemsize] / TENSOR_EFFICIENCY,
         "Shared memory": read / SHARED_BYTES_PER_CYCLE,
         "L2 cache": loaded / L2_BYTES_PER_CYCLE,
-        "latency of loads": LATENCY_CYCLES / config.stages,
+        "barriers": STEP_CYCLES,
     }
     if any(problem.access):
         tiles = config.tile_m * config.tile_k * problem.itemsize, config.tile_n * config.tile_k * problem.itemsize

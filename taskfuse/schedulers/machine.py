@@ -15,7 +15,6 @@ DRAM_BYTES_PER_US: Final = 4.3e6
 LAUNCH_US: Final = 2.5
 """From one kernel of a graph to the next, barriers and first load included."""
 LATENCY_CYCLES: Final = 2200
-"""From asking for a tile of an operand to its arrival in Shared memory, under load: matrix products with rings of 8 small tiles take 1.1 to 1.4 us for
-each round of them."""
+"""From a load to its value, under load; an estimate."""
 VECTOR_BYTES: Final = 16
 """Bytes that a thread loads or stores at once at most."""

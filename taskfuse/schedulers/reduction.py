@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from taskfuse.errors import LoweringError, ScheduleError
+from taskfuse.ir.expr import Reduction
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.scalar import Const, bounds
 from taskfuse.lowering.lower import lower
@@ -124,9 +125,10 @@ def _problem(fusion: Fusion, space: Space, phases: Phases, extent: Sizes, sms: i
         width=space.width,
         is_inner=space.is_inner,
         phases=phases.count,
-        load_bytes=sum(tv.dtype.itemsize for tv in fusion.inputs if tv in wide & private),
+        loads=tuple(tv.dtype.itemsize for tv in fusion.inputs if tv in wide & private),
         store_bytes=sum(tv.dtype.itemsize for tv in fusion.outputs if tv in wide & private and tv.ndim == len(space.axes)),
-        common_bytes=sum(tv.dtype.itemsize for tv in fusion.inputs if tv in wide - private),
+        common=tuple(tv.dtype.itemsize for tv in fusion.inputs if tv in wide - private),
+        reductions=sum(isinstance(e, Reduction) for e in fusion.exprs()),
         held=tuple((keep, phases.held_bytes(keep)) for keep in Keep),
         repeated=tuple((keep, phases.repeated(keep)) for keep in Keep),
         is_constant=isinstance(columns, Const),

@@ -11,14 +11,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from math import ceil, log2
 
-from taskfuse.cuda.occupancy import RESERVED_SHARED, limits
-from taskfuse.kir.limits import MAX_THREADS, REGISTERS, SHARED_BYTES, WARP
+from taskfuse.cuda.occupancy import occupancy
+from taskfuse.cuda.resources import Resources
+from taskfuse.kir.limits import MAX_THREADS, SHARED_BYTES, WARP
 from taskfuse.schedulers.machine import CLOCK_MHZ, DRAM_BYTES_PER_US, LANES, LAUNCH_US, SMS
 from taskfuse.schedulers.phases import Keep
 from taskfuse.schedulers.rows import RowConfig
 from taskfuse.schedulers.schedule import Block
 
-MULTIPROCESSOR = limits("sm_90")
+ARCH = "sm_90a"
+"""The multiprocessor whose resident blocks are counted."""
 L2_BYTES_PER_US = 5.5e6
 L2_BYTES = 32 * 2**20
 """What may lie between two walks over a row so that the second finds it in the second-level cache: less than its 50 MB."""
@@ -30,7 +32,11 @@ BUSY_THREADS = 1024
 """Resident threads of a multiprocessor that let it issue an instruction in every cycle."""
 SPAN_ELEMENTS = 64
 """Neighbors that the threads of a row load together at least, so that the sectors of memory are read whole."""
-BASE_REGISTERS, STEP_REGISTERS = 16, 8
+BASE_REGISTERS, INPUT_REGISTERS, LOOP_REGISTERS, STEP_REGISTERS = 8, 4, 16, 8
+"""Of a thread: indices; addresses in an input; counters and addresses of a walk that is a loop; what is given at once."""
+SHORT_WALK = 8
+"""Trips of a walk that the C++ compiler unrolls, as it does with few: it loads what comes next before it has used what is there."""
+MOST_REGISTERS = 248
 INSTRUCTIONS, COPY_INSTRUCTIONS, FUNCTION_INSTRUCTIONS = 6, 2, 10
 """Per element: of a phase; to have it from memory again; of a function that is computed again."""
 OVERHEAD_INSTRUCTIONS = 60
@@ -52,8 +58,10 @@ class RowProblem:
         width: elements of a vector.
         is_inner: vectors lie along a row; else across rows.
         phases: walks over a row.
-        load_bytes, store_bytes: of each element, in the phase that moves most and in all.
-        common_bytes: of each element of a row that all rows share, such as weights.
+        loads: bytes of an element, of each input that has rows of its own.
+        store_bytes: of each element, of all outputs.
+        common: bytes of an element, of each input that all rows share, such as weights.
+        reductions: results of a row.
         held: bytes of each element that later phases find in registers, or in Shared memory, by what is kept.
         repeated: functions of each element that later phases compute again, by what is kept.
         is_constant: the length of a row is known: it may be kept.
@@ -66,14 +74,20 @@ class RowProblem:
     width: int = 8
     is_inner: bool = True
     phases: int = 1
-    load_bytes: int = 2
+    loads: tuple[int, ...] = (2,)
     store_bytes: int = 2
-    common_bytes: int = 0
+    common: tuple[int, ...] = ()
+    reductions: int = 1
     held: tuple[tuple[Keep, int], ...] = ()
     repeated: tuple[tuple[Keep, int], ...] = ()
     is_constant: bool = True
     may_share: bool = True
     sms: int = SMS
+
+    @property
+    def load_bytes(self) -> int:
+        """Of each element, of all inputs that have rows of their own."""
+        return sum(self.loads)
 
     @property
     def vectors(self) -> int:
@@ -83,7 +97,12 @@ class RowProblem:
     @property
     def row_vectors(self) -> int:
         """What a thread has of the kept axes is one of these."""
-        return ceil(self.rows / (1 if self.is_inner else self.width))
+        return ceil(self.rows / self.results)
+
+    @property
+    def results(self) -> int:
+        """Elements of the kept axes that a thread has: each has results of its own."""
+        return 1 if self.is_inner else self.width
 
     def bytes_held(self, keep: Keep) -> int:
         """See ``held``."""
@@ -116,26 +135,57 @@ class RowEstimate:
 
 
 def registers(problem: RowProblem, config: RowConfig) -> int:
-    """Registers of a thread: an element in float32 while it is computed, and as it was loaded; what is not kept is loaded with what rows share."""
-    per_element = 1 + (problem.load_bytes + (0 if config.keep is Keep.REGISTERS else problem.common_bytes)) / 4
-    found = BASE_REGISTERS + ceil(config.unroll * problem.width * per_element)
-    return min(ceil(found / STEP_REGISTERS) * STEP_REGISTERS, 248)
+    """Registers of a thread that let it hold all that is live, in the phase where that is most.
+
+    A row that is kept, or so short that the C++ compiler keeps it: its elements in float32, since the assembler holds what several phases
+    compute of one element rather than to compute it again, and as they were loaded, beside what other blocks found. Else: what is loaded at
+    once, and one vector in float32, before and after an operation. In both, for each of the kept axes' elements of a thread, the results of
+    the reductions and the partial result of one.
+    """
+    width = problem.width
+    loaded = sum(_vector_registers(width, size) for size in problem.loads)
+    share = ceil(problem.vectors / (config.threads * config.blocks))
+    found = 0
+    if _is_kept(problem, share):
+        found = share * (width + loaded) + (config.blocks * problem.results if config.blocks > 1 else 0)
+    if config.keep is not Keep.REGISTERS:
+        loaded += sum(_vector_registers(width if problem.is_inner else 1, size) for size in problem.common)
+        trips = ceil(share / config.unroll)
+        together = config.unroll * (2 if problem.is_constant and 1 < trips <= SHORT_WALK else 1)
+        found = max(found, LOOP_REGISTERS + 2 * width + together * loaded)
+    found += BASE_REGISTERS + INPUT_REGISTERS * len(problem.loads) + (problem.reductions + 1) * problem.results
+    return ceil(found / STEP_REGISTERS) * STEP_REGISTERS
+
+
+def _is_kept(problem: RowProblem, share: int) -> bool:
+    """True if rows of so many vectors of a thread fit its registers."""
+    return problem.phases > 1 and problem.is_constant and share * problem.width <= MOST_ELEMENTS
+
+
+def _vector_registers(width: int, itemsize: int) -> int:
+    """Elements that are loaded as one share registers; each load has at least one."""
+    return ceil(width * itemsize / 4)
 
 
 def shared_bytes(problem: RowProblem, config: RowConfig) -> int:
-    """Shared memory of a block, for rows that are kept there."""
-    if config.keep is not Keep.SHARED:
-        return 0
+    """Shared memory of a block: rows that are kept there, and the partial results that cross warps, in float32."""
+    slots = ceil(config.threads / _lanes(problem, config))
+    partial = 4 * problem.reductions * slots * config.rows * problem.results if slots > 1 else 0
     row = ceil(problem.vectors / (config.threads * config.blocks * config.unroll)) * config.threads * config.unroll * problem.width
-    return row * config.rows * problem.bytes_held(Keep.SHARED)
+    return partial + (row * config.rows * problem.bytes_held(Keep.SHARED) if config.keep is Keep.SHARED else 0)
+
+
+def _lanes(problem: RowProblem, config: RowConfig) -> int:
+    """Threads of a warp that share a row: its results are joined by shuffles."""
+    return min(config.threads, WARP if problem.is_inner else max(WARP // config.rows, 1))
 
 
 def residents(problem: RowProblem, config: RowConfig) -> int:
-    """Blocks that a multiprocessor holds at once; 0: not even one."""
-    threads = config.threads * config.rows
-    shared = shared_bytes(problem, config)
-    fits = MULTIPROCESSOR.shared // (shared + RESERVED_SHARED) if shared <= SHARED_BYTES else 0
-    return min(MULTIPROCESSOR.blocks, MULTIPROCESSOR.warps * WARP // threads, REGISTERS // (registers(problem, config) * threads), fits)
+    """Blocks that a multiprocessor holds at once; 0: not even one, or a thread would need more registers than it can have."""
+    shared, needed = shared_bytes(problem, config), registers(problem, config)
+    if shared > SHARED_BYTES or needed > MOST_REGISTERS:
+        return 0
+    return occupancy(Resources(needed, 0, 0, 0, 0, 0), config.threads * config.rows, shared, ARCH)
 
 
 def estimate(problem: RowProblem, config: RowConfig) -> RowEstimate:
@@ -151,7 +201,7 @@ def estimate(problem: RowProblem, config: RowConfig) -> RowEstimate:
     cycles = trips * walks * LOAD_CYCLES + STORE_CYCLES + problem.phases * _exchange(problem, config)
     elements = problem.rows * problem.columns
     again = (walks - 1) * elements * problem.load_bytes
-    rows_at_once = together * config.rows // config.blocks * (1 if problem.is_inner else problem.width)
+    rows_at_once = together * config.rows // config.blocks * problem.results
     speed = L2_BYTES_PER_US if rows_at_once * row_bytes <= L2_BYTES else DRAM_BYTES_PER_US
     per_element = problem.phases * INSTRUCTIONS + dict(problem.repeated).get(config.keep, 0) * FUNCTION_INSTRUCTIONS
     per_element += 0 if config.keep is Keep.REGISTERS else problem.phases * COPY_INSTRUCTIONS
@@ -172,13 +222,12 @@ def estimate(problem: RowProblem, config: RowConfig) -> RowEstimate:
 
 def _exchange(problem: RowProblem, config: RowConfig) -> float:
     """Cycles from the last partial result of a thread to the result of the row."""
-    lanes = min(config.threads, WARP) if problem.is_inner else 1
+    lanes = _lanes(problem, config)
     others = ceil(config.threads / lanes)
-    elements = 1 if problem.is_inner else problem.width
     inside = log2(lanes) * SHUFFLE_CYCLES if lanes > 1 else 0
     across = BARRIER_CYCLES + others * SLOT_CYCLES if others > 1 else 0
     grid = GRID_CYCLES + config.blocks * BLOCK_SLOT_CYCLES if config.blocks > 1 else 0
-    return elements * (inside + across) + grid
+    return problem.results * (inside + across) + grid
 
 
 def candidates(problem: RowProblem) -> Iterator[RowConfig]:
@@ -212,12 +261,13 @@ def _blocks(problem: RowProblem, threads: int, rows: int) -> list[int]:
 
 
 def _kept(problem: RowProblem, threads: int, rows: int, blocks: int) -> Iterator[RowConfig]:
+    """Ways to have a row again. One whose length is known and that fits registers is not read again: NVVM would unroll its walks, and keep it all the same."""
     share = ceil(problem.vectors / (threads * blocks))
-    if problem.phases > 1 and problem.is_constant:
-        if share * problem.width <= MOST_ELEMENTS:
-            yield RowConfig(threads, rows, share, blocks, Keep.REGISTERS)
-        if problem.bytes_held(Keep.SHARED):
-            yield RowConfig(threads, rows, min(share, 4), blocks, Keep.SHARED)
+    if problem.phases > 1 and problem.is_constant and problem.bytes_held(Keep.SHARED):
+        yield RowConfig(threads, rows, min(share, 4), blocks, Keep.SHARED)
+    if _is_kept(problem, share):
+        yield RowConfig(threads, rows, share, blocks, Keep.REGISTERS)
+        return
     for unroll in (1, 2, 4, 8):
         if unroll <= share and unroll * problem.width <= MOST_ELEMENTS:
             yield RowConfig(threads, rows, unroll, blocks, Keep.NOTHING)
