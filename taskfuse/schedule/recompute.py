@@ -83,6 +83,8 @@ class _Clones:
             match definition:
                 case Pointwise(operands=given) | Select(operands=given):
                     operands = tuple(self._operand(o, index, valid) for o in given)
+                    if isinstance(definition, Select) and valid is not TRUE and isinstance(given[-1], Read):
+                        operands = (*operands, _nothing(tv))  # where the element does not exist, no part has it
                     made = self._define(tv, definition, operands)
                 case Gather() if valid is TRUE:
                     made = self._gather(tv, definition, index)
