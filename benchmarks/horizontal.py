@@ -1,9 +1,9 @@
 """32 unlike small problems in one launch: ``tf.horizontal`` beside torch op by op, ``torch.compile``, and its combo kernels.
 
 ``python benchmarks/horizontal.py [--write] [--host]``. Pointwise functions, sums over rows, softmax, rms_norm and layer_norm of float32 tensors with 1 K to
-1 M elements. A time is that of one of 10 calls in a CUDA graph, the median of 20 replays, all graphs replayed in turn; outputs are compared with
-torch's. ``--host``: also the time of a call that is not in a graph, which the host's work may decide. Beside them stands what
-:func:`taskfuse.horizontal_gain` expects.
+1 M elements, scheduled automatically. A time is that of one of 10 calls in a CUDA graph, the median of 20 replays, all graphs replayed in turn;
+outputs are compared with torch's. ``--host``: also the time of a call that is not in a graph, which the host's work may decide. Beside them stands
+what :func:`taskfuse.horizontal_gain` expects.
 """
 
 from __future__ import annotations
@@ -17,11 +17,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import taskfuse as tf
-from taskfuse import ParallelType as P
 
 COUNT, SEED = 32, 0
 WIDTHS = (256, 512, 1024, 2048, 4096)
-VECTOR = 4  # float32 elements of one access
 TOLERANCE = 1e-5
 KINDS = ("pointwise", "sum", "softmax", "rms_norm", "layer_norm")
 
@@ -35,7 +33,7 @@ class Problem:
     columns: int
 
     def fusion(self, number: int) -> tf.Fusion:
-        """The problem with a schedule."""
+        """The problem, which nobody scheduled."""
         with tf.Fusion(f"{self.kind}{number}") as fusion:
             x = tf.define_tensor([self.rows, self.columns], name="x")
             match self.kind:
@@ -50,31 +48,12 @@ class Problem:
                 case _:
                     y = tf.layer_norm(x, axis=1)
             fusion.add_output(y)
-        schedule(fusion, self.columns)
         return fusion
 
     @property
     def inputs(self) -> int:
         """How many tensors it reads."""
         return 2 if self.kind == "pointwise" else 1
-
-
-def schedule(fusion: tf.Fusion, width: int) -> None:
-    """A block for each row of ``width`` elements, which stays in registers between the passes over it; vectors of 16 bytes in and out."""
-    threads = min(256, width // VECTOR)
-    moves = [x.cache_after() for x in fusion.inputs]
-    for y in fusion.outputs:
-        y.cache_before()
-    moves += [y for y in fusion.outputs if y.ndim == 2]
-    for tv in fusion.tensors():
-        if tv.is_input:
-            continue
-        tv.axis(0).parallelize(P.BIDx)
-        if str(tv.loop[-1].extent) == str(width):
-            tv.split(1, VECTOR).split(1, threads).axis(2).parallelize(P.TIDx)
-    for tv in moves:
-        tv.axis(3).parallelize(P.Vectorize)
-    fusion.inline_most()
 
 
 def problems() -> list[Problem]:
@@ -90,7 +69,7 @@ def problems() -> list[Problem]:
 
 
 def joined(chosen: Sequence[Problem]) -> tf.Fusion:
-    """All of them in one fusion."""
+    """All of them in one fusion, scheduled."""
     return tf.horizontal([p.fusion(k) for k, p in enumerate(chosen)], name="combined")
 
 
@@ -173,7 +152,7 @@ def main() -> None:
     for (name, call), us in zip(calls.items(), times, strict=True):
         lines.append(f"{name:{width}}  {us:8.1f}  {us / times[0]:6.2f} x" + (f"  {host_us(call):8.1f}" if options.host else ""))
     lines.append(f"expected: {gain.together:.1f} us, {sum(gain.alone):.1f} us one after another")
-    lines.append(f"fusions joined in {built - start:.2f} s; lowered, proved, compiled and run in {ready - built:.2f} s")
+    lines.append(f"fusions scheduled and joined in {built - start:.2f} s; lowered, proved, compiled and run in {ready - built:.2f} s")
     publish("horizontal", lines, options)
 
 

@@ -7,14 +7,15 @@ from functools import partial
 from typing import Literal
 
 from taskfuse.chain import Chain, link
+from taskfuse.errors import UnsupportedError
 from taskfuse.executable import Executable, one_kernel
 from taskfuse.ir.fusion import Fusion
 from taskfuse.kir import Kernel
+from taskfuse.location import caller
 from taskfuse.lowering import LoweringOptions
 from taskfuse.options import Backend
 from taskfuse.schedule.copy import copy_fusion
 from taskfuse.schedule.cut import Cut
-from taskfuse.schedulers.schedule import has_schedule
 from taskfuse.schedulers.segments import plan
 
 
@@ -52,18 +53,21 @@ def compile(
 
     Raises:
         ProofError: the kernel may deadlock or race; the notes are a counterexample, or say what is outside the model.
-        UnsupportedError: a backend that does not exist, ``sizes`` of what is no dimension, or an op that has no automatic schedule.
+        UnsupportedError: a backend or a choice of ``schedule`` that does not exist, ``sizes`` of what is no dimension, or an op that has no automatic schedule.
         LoweringError: see :func:`lower`.
         VerifyError: a kernel that breaks a rule of kernel IR.
         OptionError: an environment variable of taskfuse that it does not know.
     """
+    if schedule not in ("auto", None):
+        help = "use 'auto', or None to take the fusion as it is"
+        raise UnsupportedError(what=f"schedule {schedule!r}", reason="there is no such choice", help=help, location=caller())
     make = partial(one_kernel, backend=backend, arch=arch, fast_math=fast_math, debug=debug, unsafe=unsafe, options=options)
     match fusion:
         case Cut(fusion=whole, parts=parts):
             extents = [{name: size for name, size in (sizes or {}).items() if name in part.dims} for part in parts]
             again = partial(compile, backend=backend, schedule=schedule, arch=arch, fast_math=fast_math, debug=debug, unsafe=unsafe, options=options)
             return Chain(whole, [link(part, again(part, sizes=own)) for part, own in zip(parts, extents, strict=True)])
-        case Fusion() if schedule == "auto" and fusion.outputs and not has_schedule(fusion):
+        case Fusion() if schedule == "auto" and fusion.outputs and not fusion.has_schedule:
             found = plan(fusion, sizes=sizes)
             runs = [make(step.fusion, schedule=step.schedule) for step in found.steps]
             if not found.is_cut:

@@ -131,6 +131,126 @@ def test_fusions_tasks_and_groups(call: Callable[[Case], Any], expected: str) ->
     assert refused(lambda: call(Case())) == expected
 
 
+class Chain:
+    """x: float32[N, 32], a = exp(x), b = sin(a), s = b.sum(1), c = cat(a, b); b, s and c are outputs."""
+
+    def __init__(self) -> None:
+        with tf.Fusion("chain") as self.fusion:
+            self.x = tf.define_tensor(["N", 32], name="x")
+            self.a = tf.exp(self.x)
+            self.b = tf.sin(self.a)
+            self.s = self.b.sum(1)
+            self.c = tf.cat([self.a, self.b], 0)
+            for tv in (self.b, self.s, self.c):
+                self.fusion.add_output(tv)
+
+    def split(self) -> "Chain":
+        self.c.split(0, 4)
+        return self
+
+
+def small() -> tf.Fusion:
+    with tf.Fusion("small") as fusion:
+        fusion.add_output(tf.exp(tf.define_tensor([4], name="x")))
+    return fusion
+
+
+SMALL = np.ones(4, np.float32)
+NO_CALLS = "give it a fusion without scheduling calls"
+S = tf.schedulers
+
+
+@pytest.mark.parametrize(
+    ("call", "expected"),
+    [
+        (lambda c: c.a.recompute([]), "recompute(tv1): no reader is given\nhelp: its readers are tv2, tv4"),
+        (lambda c: c.a.recompute([WRONG]), "recompute(tv1): 'wrong' is no tensor\nhelp: its readers are tv2, tv4"),
+        (lambda c: c.a.recompute([c.s]), "recompute(tv1): tv3 does not read it\nhelp: its readers are tv2, tv4"),
+        (lambda c: c.b.recompute([c.s, c.c]), "recompute(tv2): tv3 and tv4 do not run over the same extents\nhelp: call it once for each"),
+        (lambda c: c.a.duplicate([WRONG]), "duplicate(tv1): 'wrong' is no tensor\nhelp: its readers are tv2, tv4"),
+        (
+            lambda c: c.a.scatter(),
+            "scatter(tv1): it is no concatenation: parts one after another along one axis that fill it\nhelp: tf.cat and tf.stack make one",
+        ),
+        (lambda c: c.split().c.scatter(), "scatter(tv4): tv4 is scheduled already\nhelp: scatter first"),
+        (lambda c: c.fusion.resident_blocks(33), "fusion 'chain': 33 resident blocks of a multiprocessor\nhelp: use 1 to 32"),
+        (lambda c: c.fusion.resident_blocks(HALF), "fusion 'chain': 2.5 resident blocks of a multiprocessor\nhelp: use 1 to 32"),
+        (lambda c: tf.cut(c.fusion, [["tv9"]]), "fusion 'chain': there is no tensor named 'tv9'"),
+        (
+            lambda c: tf.cut(c.fusion, ["tv1"]),
+            "fusion 'chain': 'tv1' is one name, not a sequence\nhelp: write ['tv1'] for a piece of one tensor",
+        ),
+        (lambda c: tf.cut(c.fusion, [small().outputs]), "fusion 'chain': tv1: float32[4] is no tensor of it\nhelp: name its tensors"),
+        (
+            lambda c: tf.cut(c.fusion, [[c.a]]),
+            "fusion 'chain': tv2 is in no piece\nhelp: name every tensor that the outputs need and that is neither an input nor a view",
+        ),
+        (lambda c: tf.cut(c.fusion, [[c.a], [c.a, c.b]]), "fusion 'chain': tv1 is in pieces 0 and 1\nhelp: name each tensor once"),
+        (
+            lambda c: tf.cut(c.fusion, [[c.a, c.c], [c.b, c.s]]),
+            "fusion 'chain': the pieces [tv1, tv4] and [tv2, tv3] need each other\nhelp: put them together, or cut elsewhere",
+        ),
+        (
+            lambda c: tf.cut(c.split().fusion, [[c.a, c.b, c.s, c.c]]),
+            "fusion 'chain': it has a schedule already\nhelp: cut a fusion without scheduling calls; the pieces are scheduled",
+        ),
+    ],
+)
+def test_calls_of_automatic_schedules(call: Callable[[Chain], Any], expected: str) -> None:
+    assert refused(lambda: call(Chain())) == expected
+
+
+@pytest.mark.parametrize(
+    ("call", "expected"),
+    [
+        (
+            lambda c: tf.compile(c.fusion, schedule=WRONG),
+            "schedule 'wrong' is not supported: there is no such choice\nhelp: use 'auto', or None to take the fusion as it is",
+        ),
+        (
+            lambda c: tf.compile(c.fusion, sizes={"Q": 3}),
+            "a schedule of fusion 'chain' is not supported: sizes has 'Q', which is no dimension of it\nhelp: its dimensions are: N",
+        ),
+        (lambda c: S.auto(c.split().fusion), f"an automatic schedule of fusion 'chain' is not supported: it has a schedule already\nhelp: {NO_CALLS}"),
+        (
+            lambda c: S.auto(tf.Fusion("empty")),
+            "an automatic schedule of fusion 'empty' is not supported: it has no outputs\nhelp: fusion.add_output(tensor)",
+        ),
+        (lambda c: S.fallback(c.split().fusion), f"a fallback schedule of fusion 'chain' is not supported: it has a schedule already\nhelp: {NO_CALLS}"),
+        (
+            lambda c: S.pointwise(c.fusion),
+            "a pointwise schedule of fusion 'chain' is not supported: tv3 is a reduction\nhelp: tf.schedulers.auto asks other schedulers",
+        ),
+        (lambda c: tf.horizontal([c.fusion, WRONG]), "fusion 'horizontal': 'wrong' is no fusion\nhelp: give fusions, with or without schedules"),
+        (lambda c: tf.horizontal([c.fusion, tf.Fusion("empty")]), "fusion 'horizontal': empty computes nothing\nhelp: leave it out"),
+        (lambda c: tf.Fusion("empty").partition(), "fusion 'empty': it computes nothing\nhelp: add an output first"),
+        (
+            lambda c: S.tune(c.split().fusion, scheduler=S.pointwise),
+            "a search for a schedule of fusion 'chain' is not supported: it has a schedule already\nhelp: tune a fusion without scheduling calls",
+        ),
+        (
+            lambda c: S.tune(small(), SMALL, scheduler=S.pointwise),
+            "a search for a schedule of fusion 'small' is not supported: its arguments are on the host\nhelp: pass arrays on a GPU, or a timer",
+        ),
+        (
+            lambda c: S.tune(small(), SMALL, scheduler=S.pointwise, configs=[], timer=WRONG, remember=False),
+            "a search for a schedule of fusion 'small' is not supported: configs= is empty\n"
+            "help: leave it out: what the scheduler chooses from is measured then",
+        ),
+    ],
+)
+def test_automatic_schedules(call: Callable[[Chain], Any], expected: str) -> None:
+    assert refused(lambda: call(Chain())) == expected
+
+
+def test_recompute_comes_before_inlining() -> None:
+    with tf.Fusion("pair") as fusion:
+        a = tf.exp(tf.define_tensor([4], name="x"))
+        fusion.add_output(tf.sin(a))
+    fusion.inline_most()
+    assert refused(lambda: a.recompute(fusion.outputs)) == "recompute(tv1): tv1 is inlined into tv2 at 1\nhelp: recompute first, or tv1.inline_at(0)"
+
+
 def test_a_task_that_is_refused_leaves_nothing() -> None:
     case = Case()
     refused(lambda: case.fusion.task([case.a, WRONG], "t"))

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar, Token
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self, SupportsIndex
 
 import numpy as np
 from numpy.typing import NDArray
@@ -319,20 +319,29 @@ class Fusion:
         """
         return _partitioner[0](self, sizes)
 
+    @property
+    def has_schedule(self) -> bool:
+        """True if a scheduling call was made on it, on its tensors or on its tasks."""
+        if self.tasks.nodes or self.residents > 1:
+            return True
+        schedules = [tv.schedule for tv in self.tensors()]
+        return any(s.transforms or s.ptypes or s.inline or s.memory or s.allocation is not None or s.stages > 1 or s.atom for s in schedules)
+
     def check(self) -> None:
         """Check the laws of tasks and groups. Raises :class:`TaskError`."""
         self.tasks.check()
 
-    def resident_blocks(self, count: int) -> None:
+    def resident_blocks(self, count: object) -> None:
         """Let a thread have so few registers that a multiprocessor holds ``count`` blocks at once, as far as they decide that.
 
         More blocks hide more of each other's waits, as where blocks load, then meet in barriers. What does not fit those registers spills.
         Raises :class:`FusionError` unless ``count`` is 1 to 32.
         """
-        if not 1 <= count <= MAX_RESIDENT:
-            reason, help = f"{count} resident blocks of a multiprocessor", f"use 1 to {MAX_RESIDENT}"
+        number = count.__index__() if isinstance(count, SupportsIndex) else 0
+        if not 1 <= number <= MAX_RESIDENT:
+            reason, help = f"{count!r} resident blocks of a multiprocessor", f"use 1 to {MAX_RESIDENT}"
             raise FusionError(fusion=self.name, reason=reason, help=help, location=caller())
-        self.residents = count
+        self.residents = number
 
     def inline_most(self, tensors: Sequence[TensorView] | None = None) -> None:
         """Inline every tensor (or the given ones) as deep as is legal."""

@@ -392,7 +392,7 @@ class TensorView:
         """Split a reduction: a new tensor reduces the loop axes ``axes``, this one the other reduction axes. Returns the new tensor."""
         return _scheduling().rfactor(self, axes)
 
-    def recompute(self, *readers: TensorView) -> tuple[TensorView, ...]:
+    def recompute(self, readers: Sequence[TensorView]) -> tuple[TensorView, ...]:
         """Compute what ``readers`` read of this tensor in their own loops: a new tensor for each index at which they read.
 
         A new tensor has the iteration space of the readers (the same extents), which read it point by point. Elementwise ancestors are computed

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import SupportsIndex
 
@@ -38,6 +39,20 @@ class Call:
         if not -n <= found < n:
             raise self.error(f"axis {found} is out of range: the {kind} domain has {n} axes", help)
         return found % n
+
+    def readers(self, given: Sequence[object], known: Sequence[TensorView]) -> tuple[TensorView, ...]:
+        """``given``, at least one, each once, all of ``known``: what reads the tensor."""
+        shown = f"its readers are {', '.join(tv.name for tv in dict.fromkeys(known)) or 'none'}"
+        found: dict[TensorView, None] = {}
+        for reader in given:
+            if not isinstance(reader, TensorView):
+                raise self.error(f"{reader!r} is no tensor", shown)
+            if reader not in known:
+                raise self.error(f"{reader.name} does not read it", shown)
+            found[reader] = None
+        if not found:
+            raise self.error("no reader is given", shown)
+        return tuple(found)
 
     def check_free(self, position: int) -> None:
         """Check that the loop axis at ``position`` may be transformed: Serial, and no loop that inlining shares."""

@@ -36,12 +36,18 @@ def cut(fusion: Fusion, parts: Sequence[Sequence[TensorView | str]]) -> Cut:
             form with its parts; everything else that the outputs need is in one piece.
 
     Raises:
-        FusionError: a tensor is in no piece or in several, or the pieces depend on each other in a cycle.
+        FusionError: the fusion has a schedule, a tensor is in no piece or in several, or the pieces depend on each other in a cycle.
     """
     owner: dict[TensorView, int] = {}
+    if fusion.has_schedule:
+        raise _error(fusion, "it has a schedule already", "cut a fusion without scheduling calls; the pieces are scheduled")
     for number, part in enumerate(parts):
+        if isinstance(part, str):
+            raise _error(fusion, f"'{part}' is one name, not a sequence", f"write ['{part}'] for a piece of one tensor")
         for given in part:
             tv = fusion.tensor(given) if isinstance(given, str) else given
+            if tv not in fusion.tensors():
+                raise _error(fusion, f"{tv!r} is no tensor of it", "name its tensors")
             if owner.setdefault(tv, number) != number:
                 raise _error(fusion, f"{tv.name} is in pieces {owner[tv]} and {number}", "name each tensor once")
     code = computed(fusion)

@@ -45,14 +45,8 @@ def duplicate(tv: TensorView, readers: Sequence[TensorView]) -> TensorView:
 
 
 def _chosen(call: Call, readers: Sequence[TensorView]) -> set[TensorView]:
-    tv = call.tv
-    uses = [use.output for use in tv.uses]
-    shown = f"its readers are {', '.join(u.name for u in uses) or 'none'}"
-    for reader in readers:
-        if reader not in uses:
-            raise call.error(f"{reader.name} does not read it", shown)
-    if not readers:
-        raise call.error("no reader is given", shown)
-    if len(set(readers)) == len(uses) and not tv.is_output:
+    uses = [use.output for use in call.tv.uses]
+    chosen = set(call.readers(readers, uses))
+    if len(chosen) == len(uses) and not call.tv.is_output:
         raise call.error("all of its readers are given: it would be computed for nobody", "leave out one of them")
-    return set(readers)
+    return chosen

@@ -16,7 +16,7 @@ from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.expr import Assemble, Gather, IndexValue, Literal, MathExpr, Operand, Pointwise, Read, Reduction, Scan, Select, reads
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.scalar import TRUE, Expr, and_, substitute
-from taskfuse.ir.storage import resolve, storage_reads, table, with_reads_at
+from taskfuse.ir.storage import resolve, storage_reads, storage_uses, table, with_reads_at
 from taskfuse.ir.tensor import TensorView
 from taskfuse.location import caller
 from taskfuse.schedule.caching import join_task
@@ -36,11 +36,10 @@ def recompute(tv: TensorView, readers: Sequence[TensorView]) -> tuple[TensorView
     """
     call = Call("recompute", tv)
     fusion = tv.fusion
-    if not readers:
-        raise call.error("no reader is given", f"its readers are {', '.join(u.output.name for u in tv.uses) or 'none'}")
-    definitions = [_definition(call, reader, readers[0]) for reader in dict.fromkeys(readers)]
+    chosen = call.readers(readers, [use.output for use in storage_uses(fusion, tv)])
+    definitions = [_definition(call, reader, chosen[0]) for reader in chosen]
     fusion.check()
-    clones = _Clones(readers[0], tv)
+    clones = _Clones(chosen[0], tv)
     points = dict.fromkeys((r.index, r.valid) for d in definitions for r in storage_reads(fusion, d) if r.tensor is tv)
     made = {point: clones.of(tv, *point) for point in points}
     for definition in definitions:
@@ -52,15 +51,11 @@ def recompute(tv: TensorView, readers: Sequence[TensorView]) -> tuple[TensorView
 
 def _definition(call: Call, reader: TensorView, first: TensorView) -> MathExpr:
     """What makes a reader, if :func:`recompute` may change what it reads."""
-    fusion = call.tv.fusion
-    if reader.fusion is not fusion:
-        raise call.error(f"{reader.name} belongs to fusion '{reader.fusion.name}'")
-    definition = fusion.definition(reader)
-    if definition is None or all(r.tensor is not call.tv for r in storage_reads(fusion, definition)):
-        raise call.error(f"{reader.name} does not read it", f"its readers are {', '.join(u.output.name for u in call.tv.uses) or 'none'}")
+    definition = call.tv.fusion.definition(reader)
+    assert definition is not None
     if isinstance(definition, Assemble):
         raise call.error(f"{reader.name} is put together of its parts: nothing is executed there", "leave it to the readers of the result")
-    if table(fusion, definition) is call.tv:
+    if table(call.tv.fusion, definition) is call.tv:
         raise call.error(f"{reader.name} reads it at computed indices: every element may be wanted", "leave it in memory; recompute its readers")
     for producer in inlined_producers(reader):
         raise call.error(f"{producer.name} is inlined into {reader.name} at {producer.schedule.inline}", f"recompute first, or {producer.name}.inline_at(0)")

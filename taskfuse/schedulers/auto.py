@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final
 
 from taskfuse.errors import UnsupportedError
 from taskfuse.ir.fusion import Fusion
@@ -15,18 +15,9 @@ from taskfuse.schedulers.matmul import matmul
 from taskfuse.schedulers.normalization import normalization
 from taskfuse.schedulers.pointwise import pointwise
 from taskfuse.schedulers.reduction import reduction
-from taskfuse.schedulers.schedule import Candidate, Schedule, Sizes
+from taskfuse.schedulers.schedule import Candidate, Schedule, Scheduler, Sizes
 from taskfuse.schedulers.tiled import tiled
 from taskfuse.schedulers.transpose import transpose
-
-
-class Scheduler(Protocol):
-    """See :mod:`taskfuse.schedulers.schedule`."""
-
-    __name__: str
-
-    def __call__(self, fusion: Fusion, *, sizes: Mapping[str, int] | None = None) -> Schedule: ...
-
 
 SCHEDULERS: Final[tuple[Scheduler, ...]] = (matmul, tiled, reduction, normalization, cat, transpose, pointwise, fallback)
 """Those that know most of a fusion first; the last takes what the others refuse."""
@@ -82,9 +73,14 @@ def auto(fusion: Fusion, *, sizes: Mapping[str, int] | None = None) -> AutoSched
         sizes: values of the fusion's dimensions for cost models; 4096, within what is known, where there is none.
 
     Raises:
-        UnsupportedError: no single kernel computes the fusion well: :func:`taskfuse.compile` makes several. The notes have every reason.
+        UnsupportedError: the fusion has a schedule or no outputs, or no single kernel computes it well: :func:`taskfuse.compile` makes several. The
+            notes have every reason.
     """
     Sizes(fusion, sizes)
+    if fusion.has_schedule:
+        raise _refuse(fusion, "it has a schedule already", "give it a fusion without scheduling calls")
+    if not fusion.outputs:
+        raise _refuse(fusion, "it has no outputs", "fusion.add_output(tensor)")
     refused: list[tuple[str, str]] = []
     for scheduler in SCHEDULERS:
         try:
@@ -98,3 +94,7 @@ def auto(fusion: Fusion, *, sizes: Mapping[str, int] | None = None) -> AutoSched
         help="tf.compile makes several; or schedule it by hand",
         location=caller(),
     )
+
+
+def _refuse(fusion: Fusion, reason: str, help: str) -> UnsupportedError:
+    return UnsupportedError(what=f"an automatic schedule of fusion '{fusion.name}'", reason=reason, help=help, location=caller())

@@ -20,15 +20,15 @@ from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.scalar import is_multiple
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import ParallelType as P
+from taskfuse.kir.limits import WARP
 from taskfuse.schedule.copy import copy_fusion
 from taskfuse.schedule.scatter import is_concatenation
 from taskfuse.schedulers.elementwise import align, ancestors, needed, recompute_all, refuse, stored, work
 from taskfuse.schedulers.fallback import separate
-from taskfuse.schedulers.pointwise import VECTOR_BYTES, PointwiseConfig, check, choose, schedule
+from taskfuse.schedulers.machine import VECTOR_BYTES
+from taskfuse.schedulers.pointwise import PointwiseConfig, check, choose, schedule
 from taskfuse.schedulers.schedule import Chosen, Option, Sizes
 from taskfuse.schedulers.script import Script
-
-WARP = 32
 
 
 class Form(Enum):

@@ -19,7 +19,6 @@ from taskfuse.ir.storage import has_code, storage_operands, storage_reads, stora
 from taskfuse.ir.tensor import TensorView
 from taskfuse.location import caller
 from taskfuse.schedulers.loads import copy_bytes, is_bulk
-from taskfuse.schedulers.schedule import has_schedule
 
 NOWHERE, SEVERAL = -1, -2
 """The place of an axis that is none of the result's, and of one that is several: its tensor is read here so and there otherwise."""
@@ -170,7 +169,7 @@ def find(fusion: Fusion) -> Product:
 
 
 def _contraction(fusion: Fusion) -> Reduction:
-    if has_schedule(fusion):
+    if fusion.has_schedule:
         raise unsupported(fusion, "it has a schedule already", "call the scheduler first")
     found = [e for e in fusion.exprs() if isinstance(e, Reduction)]
     products = [e for e in found if (e.combine.name, e.body.name) == (SUM_OF_PRODUCTS.combine, SUM_OF_PRODUCTS.body)]

@@ -18,7 +18,7 @@ from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import ParallelType as P
 from taskfuse.schedule.copy import copy_fusion
 from taskfuse.schedulers.elementwise import ancestors, check_new, follow, is_aligned, needed, recompute_all, refuse, stored, work
-from taskfuse.schedulers.schedule import Chosen, Option, Sizes, has_schedule
+from taskfuse.schedulers.schedule import Chosen, ShapedOption, Sizes
 from taskfuse.schedulers.script import Script
 
 SERIAL_US = 0.02
@@ -52,7 +52,7 @@ def fallback(fusion: Fusion, config: FallbackConfig | None = None, *, sizes: Map
             scan in a reduction, in a scan of another axis, or at other points.
     """
     extent = Sizes(fusion, sizes)
-    if has_schedule(fusion):
+    if fusion.has_schedule:
         raise refuse(fusion, "fallback", "it has a schedule already", "give it a fusion without scheduling calls")
     trial, _ = copy_fusion(fusion)
     recompute_all(Script(trial), trial)
@@ -74,7 +74,7 @@ def fallback(fusion: Fusion, config: FallbackConfig | None = None, *, sizes: Map
     if inner := [e.output for e in needed(fusion) if e.output not in stored(fusion)]:
         script.inline_most(inner)
     why = f"fallback: a thread for each element of {', '.join(tv.name for tv in fusion.outputs)}, {steps:.0f} serial steps in each"
-    return Chosen("fallback", us, script.text, chosen, (Option(chosen, us),), why)
+    return Chosen("fallback", us, script.text, chosen, (ShapedOption(chosen, us, (chosen.threads, 1, 1)),), why)
 
 
 def _check(fusion: Fusion) -> dict[str, int]:

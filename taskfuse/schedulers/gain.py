@@ -21,22 +21,18 @@ from taskfuse.ir.scalar import Const, Expr, const, evaluate
 from taskfuse.ir.storage import has_code
 from taskfuse.ir.types import MemoryType
 from taskfuse.kir import Kernel
-from taskfuse.kir.limits import launch_registers
-from taskfuse.kir.nodes import Buffer
+from taskfuse.kir.limits import MAX_THREADS, launch_registers
+from taskfuse.kir.nodes import Buffer, Dim3
 from taskfuse.lowering import lower
-from taskfuse.schedulers.machine import CLOCK_MHZ, DRAM_BYTES_PER_US, LAUNCH_US, SMS
-from taskfuse.schedulers.schedule import Sizes
+from taskfuse.schedulers.machine import CLOCK_MHZ, DRAM_BYTES_PER_US, LANES, LAUNCH_US, SMS
+from taskfuse.schedulers.schedule import Block
 
 BUSY_THREADS = 1024
 """Threads of a multiprocessor, each with one load of 16 bytes in flight, that keep DRAM busy: 4.3 MB/us * 0.6 us / 132 / 16, rounded."""
-OPS_PER_CYCLE = 128
-"""Elementwise operations of a multiprocessor: a lane of its four times 32 each (CUDA C++ Programming Guide, "Arithmetic Instructions")."""
 TENSOR_BYTES_PER_CYCLE = 4096
 """Multiply-adds of the tensor cores of a multiprocessor, times the bytes of an operand (NVIDIA H100 white paper: 989 TFLOP/s of bf16 at 1830 MHz)."""
 BASE_REGISTERS = 24
 """Of a thread, beside those that hold its largest Local tensor: addresses, indices, what is in flight."""
-MOST_REGISTERS = 255
-"""Of a thread (CUDA C++ Programming Guide, "Compute Capabilities")."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,20 +40,29 @@ class Load:
     """What a kernel asks of the GPU.
 
     Attributes:
-        blocks: of its grid.
+        grid: blocks (x, y, z).
         block: threads of a block (x, y, z).
         registers, shared: registers of a thread, estimated; bytes of a block's Shared memory.
         bytes: that it reads and writes, each input and output once.
         cycles: that its operations take one multiprocessor.
+        residents: blocks of a multiprocessor that the registers of a thread have to allow (:meth:`taskfuse.Fusion.resident_blocks`).
+        meets_blocks: its blocks wait for one another.
     """
 
     name: str
-    blocks: int
-    block: tuple[int, int, int]
+    grid: Block
+    block: Block
     registers: int
     shared: int
     bytes: float
     cycles: float
+    residents: int = 1
+    meets_blocks: bool = False
+
+    @property
+    def blocks(self) -> int:
+        """Blocks of the grid."""
+        return prod(self.grid)
 
     @property
     def threads(self) -> int:
@@ -66,7 +71,7 @@ class Load:
 
     def resident(self) -> int:
         """Blocks of this kernel on one multiprocessor; at least 1, as one that fits not even once does not launch."""
-        registers = min(self.registers, launch_registers(self.threads))
+        registers = min(self.registers, launch_registers(self.threads * self.residents))
         return max(1, occupancy(Resources(registers, 0, 0, 0, 0, 0), self.threads, self.shared, "sm_90"))
 
 
@@ -75,9 +80,9 @@ class Gain:
     """What :func:`taskfuse.horizontal` expects.
 
     Attributes:
-        members: the fusions, as they would be alone.
-        joint: the kernel that has them side by side.
-        alone: microseconds of each member, its launch included.
+        members: the fusions, as they are side by side.
+        joint: the kernel that has them so.
+        alone: microseconds of each, as it would be scheduled alone, its launch included.
         together: microseconds of the joint kernel.
     """
 
@@ -98,8 +103,21 @@ class Gain:
 
     @property
     def pays(self) -> bool:
-        """True if time is saved, and no registers are spilled for it."""
-        return self.us > 0 and not self.spilled
+        """True if it launches, time is saved, and no registers are spilled for it."""
+        return self.us > 0 and not self.spilled and not self.obstacles
+
+    @property
+    def obstacles(self) -> tuple[str, ...]:
+        """Why a GPU would not launch the joint kernel."""
+        joint = self.joint
+        found: list[str] = []
+        if joint.threads > MAX_THREADS:
+            found.append(f"blocks of {' x '.join(map(str, joint.block))} threads: at most {MAX_THREADS} are possible")
+        room = SMS * min(joint.residents, joint.resident())
+        if joint.meets_blocks and joint.blocks > room:
+            waiting = ", ".join(m.name for m in self.members if m.meets_blocks)
+            found.append(f"blocks of {waiting} wait for one another, so that all {joint.blocks} have to be resident at once: {room} are sure to be")
+        return tuple(found)
 
     def explain(self) -> str:
         """A line per member, then the two sums."""
@@ -113,47 +131,45 @@ class Gain:
         verdict = f"{abs(self.us):.1f} us {'saved' if self.us > 0 else 'lost'}"
         lines.append(f"one after another {sum(self.alone):.1f} us, launches included, side by side {self.together:.1f} us: {verdict}")
         registers = launch_registers(joint.threads)
+        lines += self.obstacles
         lines += [f"{m.name} would spill: a thread of a block of {joint.threads} has at most {registers} registers" for m in self.spilled]
         return "\n".join(lines)
 
 
-def gain(members: Mapping[str, Fusion], values: Sequence[Mapping[str, Expr]], sizes: Mapping[str, int] | None, joined: Fusion) -> Gain:
-    """The estimate.
+def gain(name: str, loads: Sequence[Load], alone: Sequence[Load]) -> Gain:
+    """The estimate for a kernel of that name.
 
     Args:
-        members: name -> fusion.
-        values: per member, what its dimensions are in ``joined``.
-        sizes: values of the dimensions of ``joined``.
-
-    Raises:
-        UnsupportedError: ``sizes`` names what is no dimension of ``joined``.
-        TaskfuseError: a member cannot be lowered.
+        loads: what the members ask for side by side.
+        alone: what they would ask for alone.
     """
-    extent = Sizes(joined, sizes)
-    loads = tuple(load(name, fusion, {dim: extent(e) for dim, e in symbols.items()}) for (name, fusion), symbols in zip(members.items(), values, strict=True))
-    joint = _joint(joined.name, loads)
-    alone = tuple(LAUNCH_US + duration([m], m.resident()) for m in loads)
-    return Gain(loads, joint, alone, LAUNCH_US + duration(loads, joint.resident()))
+    joint = _joint(name, loads)
+    return Gain(tuple(loads), joint, tuple(LAUNCH_US + duration([m], m.resident()) for m in alone), LAUNCH_US + duration(loads, joint.resident()))
 
 
 def load(name: str, fusion: Fusion, sizes: Mapping[str, int]) -> Load:
-    """What the kernel of ``fusion`` asks for, at the given values of all its dimensions."""
+    """What the kernel of ``fusion`` asks for, at the given values of all its dimensions. Raises what :func:`taskfuse.lower` raises."""
     kernel = lower(fusion)
 
     def number(e: Expr) -> int:
         return int(evaluate(in_extents(kernel, e), sizes))
 
-    x, y, z = map(number, kernel.block)
+    def numbers(shape: Dim3) -> Block:
+        x, y, z = map(number, shape)
+        return x, y, z
+
     transferred = sum(prod(map(number, tv.shape)) * tv.dtype.itemsize for tv in (*fusion.inputs, *fusion.outputs))
     shared = [number(b.offset + _elements(b) * b.dtype.itemsize) for b in kernel.buffers if b.memory is MemoryType.Shared and b.offset is not None]
     return Load(
         name,
-        prod(map(number, kernel.grid)),
-        (x, y, z),
+        numbers(kernel.grid),
+        numbers(kernel.block),
         _registers(kernel),
         max(shared, default=0),
         transferred,
         sum(prod(number(a.extent) for a in e.output.root) / _rate(e) for e in fusion.exprs() if has_code(fusion, e)),
+        kernel.residents,
+        kernel.meets_blocks,
     )
 
 
@@ -191,22 +207,27 @@ def _wave(parts: Sequence[tuple[Load, int]]) -> float:
 
 
 def _joint(name: str, loads: Sequence[Load]) -> Load:
-    """The kernel that has all of them side by side."""
+    """The kernel that has all of them side by side. It has as many resident blocks as leave every member the registers that it has alone."""
+    block = max(m.block[0] for m in loads), max(m.block[1] for m in loads), max(m.block[2] for m in loads)
+    grid = sum(m.grid[0] for m in loads), max(m.grid[1] for m in loads), max(m.grid[2] for m in loads)
+    residents = min(m.threads * m.residents for m in loads) // prod(block)
     return Load(
         name,
-        sum(m.blocks for m in loads),
-        (max(m.block[0] for m in loads), max(m.block[1] for m in loads), max(m.block[2] for m in loads)),
+        grid,
+        block,
         max(m.registers for m in loads),
         max(m.shared for m in loads),
         sum(m.bytes for m in loads),
         sum(m.cycles for m in loads),
+        max(1, residents),
+        any(m.meets_blocks for m in loads),
     )
 
 
 def _registers(kernel: Kernel) -> int:
     """Registers of a thread, estimated: those that hold the largest Local tensor, and :data:`BASE_REGISTERS`."""
     words = (-(-size.value * b.dtype.bits // 32) for b in kernel.buffers if b.memory is MemoryType.Local and isinstance(size := _elements(b), Const))
-    return min(BASE_REGISTERS + max(words, default=0), MOST_REGISTERS)
+    return min(BASE_REGISTERS + max(words, default=0), launch_registers(1))
 
 
 def _elements(b: Buffer) -> Expr:
@@ -217,5 +238,5 @@ def _rate(expr: MathExpr) -> float:
     """Points of an expression's iteration space that a multiprocessor does in a cycle."""
     atom = expr.output.schedule.atom
     if atom is None or atom.contraction is None:
-        return OPS_PER_CYCLE
+        return LANES
     return TENSOR_BYTES_PER_CYCLE / reads(expr)[0].tensor.dtype.itemsize

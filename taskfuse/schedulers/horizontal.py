@@ -1,4 +1,4 @@
-"""``tf.horizontal``: fusions that are scheduled each for itself, side by side in one kernel.
+"""``tf.horizontal``: fusions side by side in one kernel, each with a schedule of its own.
 
 Each fusion becomes a member of a horizontal group on BIDx: it gets a range of blocks of its own, where it runs as it would alone. What a block
 has is the most that a member needs: threads (a member with fewer guards the rest off), Shared memory (members of different blocks overlay
@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from math import lcm
 
 from taskfuse.errors import FusionError
@@ -21,25 +20,29 @@ from taskfuse.ir.tasks import Node, Task
 from taskfuse.ir.tensor import Scalar, TensorView
 from taskfuse.ir.types import ParallelType
 from taskfuse.location import caller
-from taskfuse.schedule.copy import Renaming, embed
-from taskfuse.schedulers.gain import Gain, gain
+from taskfuse.schedule.copy import Copied, Renaming, embed
+from taskfuse.schedulers.gain import Gain
+from taskfuse.schedulers.members import schedule_members
+from taskfuse.schedulers.schedule import Sizes
 
 
 def horizontal(
     fusions: Sequence[Fusion], *, name: str = "horizontal", shared: Iterable[str] = (), sizes: Mapping[str, int] | None = None, force: bool = False
 ) -> Fusion:
-    """One fusion of several that do not depend on each other, with their schedules, side by side on ``BIDx``.
+    """One fusion of several that do not depend on each other, side by side on ``BIDx``.
 
-    The fusions are copied. A name that only one of them has stays; one that several have gets the name of its fusion in front: ``softmax_x``.
+    The fusions are copied. Those without a schedule get one of :func:`taskfuse.schedulers.auto`, with parameters that suit blocks they have in
+    common; the others keep theirs. If all ask for it, :meth:`Fusion.resident_blocks` is such that none has fewer registers than alone. A name that
+    only one of them has stays; one that several have gets the name of its fusion in front: ``softmax_x``.
     That is so for tensors, scalars, dimensions, tasks and groups. The arguments are those of the fusions in turn, an input that several
     share where the first one has it; so are the outputs.
 
     Args:
-        fusions: two or more; unscheduled ones are members, too.
+        fusions: two or more; they are not changed.
         name: of the fusion that is made.
         shared: names of inputs, scalars and dimensions that mean one thing in all fusions that have them. Of a shared input dimensions
             that stand for the same axis are one, whatever they are called.
-        sizes: values of dimensions, as they are called in the new fusion, for the estimate; 4096, within what is known, where there is none.
+        sizes: values of dimensions, as they are called in the new fusion, for cost models; 4096, within what is known, where there is none.
         force: also where the estimate expects no gain.
 
     Returns:
@@ -47,40 +50,33 @@ def horizontal(
 
     Raises:
         FusionError: fewer than two fusions, what is shared does not agree, or no gain is expected (:func:`horizontal_gain` says more).
+        UnsupportedError: no scheduler makes one kernel of a fusion without a schedule, or ``sizes`` names what is no dimension.
         TaskError, ScheduleError, LoweringError: a member cannot be lowered by itself.
     """
-    joined = _Join(fusions, name, tuple(shared)).run()
-    if not force:
-        expected = gain(joined.members, joined.values, sizes, joined.fusion)
-        if not expected.pays:
-            raise FusionError(
-                fusion=name,
-                reason="side by side its members are not expected to be faster than one after another",
-                notes=tuple(expected.explain().splitlines()),
-                help="leave out the member that costs the others most, give it fewer threads, registers or bytes of Shared memory, or force=True",
-                location=caller(),
-            )
-    return joined.fusion
+    shared = tuple(shared)
+    members, expected = _members(fusions, name, shared, sizes)
+    if not (force or expected.pays):
+        raise FusionError(
+            fusion=name,
+            reason="side by side its members are not expected to be faster than one after another",
+            notes=tuple(expected.explain().splitlines()),
+            help="leave out the member that costs the others most, give it fewer threads, registers or bytes of Shared memory, or force=True",
+            location=caller(),
+        )
+    joined = _Join(members, name, shared).run()
+    joined.resident_blocks(expected.joint.residents)
+    return joined
 
 
 def horizontal_gain(fusions: Sequence[Fusion], *, name: str = "horizontal", shared: Iterable[str] = (), sizes: Mapping[str, int] | None = None) -> Gain:
     """What :func:`horizontal` expects of the same arguments: microseconds alone and side by side, and why. Raises as it does, but for no gain."""
-    joined = _Join(fusions, name, tuple(shared)).run()
-    return gain(joined.members, joined.values, sizes, joined.fusion)
+    return _members(fusions, name, shared, sizes)[1]
 
 
-@dataclass(slots=True)
-class Joined:
-    """The fusion that is made, and where it comes from.
-
-    Attributes:
-        members: name -> the fusion that was given.
-        values: per member, the extents in the new fusion that its dimensions are.
-    """
-
-    fusion: Fusion
-    members: dict[str, Fusion] = field(default_factory=dict[str, Fusion])
-    values: list[dict[str, Expr]] = field(default_factory=list["dict[str, Expr]"])
+def _members(fusions: Sequence[Fusion], name: str, shared: Iterable[str], sizes: Mapping[str, int] | None) -> tuple[list[Fusion], Gain]:
+    """The fusions, with schedules, and what is expected of them; ``sizes`` has the names of the joined fusion."""
+    joined = _Join(fusions, name, shared)
+    return schedule_members(name, joined.members, joined.extents(sizes))
 
 
 class _Names:
@@ -104,13 +100,21 @@ class _Names:
 class _Join:
     """One call in progress."""
 
-    def __init__(self, fusions: Sequence[Fusion], name: str, shared: tuple[str, ...]) -> None:
+    def __init__(self, fusions: Sequence[object], name: str, shared: Iterable[str]) -> None:
         self.name = name
-        self.shared = frozenset(shared)
-        self.fusions = list(fusions)
+        self.shared = dict.fromkeys(shared)
+        self.fusions: list[Fusion] = []
+        for given in fusions:
+            if not isinstance(given, Fusion):
+                raise self._error(f"{given!r} is no fusion", "give fusions, with or without schedules")
+            self.fusions.append(given)
+        self.members = dict(zip(_member_names(self.fusions), self.fusions, strict=True))
         if len(self.fusions) < 2:
             raise self._error(f"{len(self.fusions)} fusion{'s' * (len(self.fusions) != 1)} given", "give two or more: they run side by side")
-        self._check_shared(shared)
+        for member, fusion in self.members.items():
+            if not any(has_code(fusion, e) for e in fusion.exprs()):
+                raise self._error(f"{member} computes nothing", "leave it out")
+        self._check_shared()
         self.fusion = Fusion(name)
         self._values = _Names((_values(f) for f in self.fusions), self.shared)
         self._nodes = _Names(([n.name for n in f.tasks.nodes] for f in self.fusions), ("root",))
@@ -119,8 +123,8 @@ class _Join:
     def _error(self, reason: str, help: str, notes: tuple[str, ...] = ()) -> FusionError:
         return FusionError(fusion=self.name, reason=reason, notes=notes, help=help, location=caller())
 
-    def _check_shared(self, shared: tuple[str, ...]) -> None:
-        for name in shared:
+    def _check_shared(self) -> None:
+        for name in self.shared:
             holders = {f.name: kind for f in self.fusions if (kind := _kind(f, name)) is not None}
             count = sum(_kind(f, name) is not None for f in self.fusions)
             if count < 2:
@@ -131,20 +135,26 @@ class _Join:
                     f"'{name}' is shared, but not one kind of thing", "give them different names", tuple(f"{f}: {kind}" for f, kind in holders.items())
                 )
 
-    def run(self) -> Joined:
-        made = Joined(self.fusion)
+    def run(self) -> Fusion:
+        """The new fusion."""
         tops: list[Node] = []
 
         def build() -> None:
-            for member, fusion in zip(_members(self.fusions), self.fusions, strict=True):
-                made.members[member] = fusion
-                symbols = self._symbols(member, fusion)
-                made.values.append(symbols)
-                tops.append(self._embed(member, fusion, symbols))
+            for member, fusion in self.members.items():
+                tops.append(self._top(member, fusion, self._embed(member, fusion, self._symbols(member, fusion))))
 
         self.fusion.tasks.rebuild(build)
         self.fusion.group(tops, self._nodes.give(self.name, "members")).parallelize(ParallelType.BIDx)
-        return made
+        return self.fusion
+
+    def extents(self, sizes: Mapping[str, int] | None) -> dict[str, dict[str, int]]:
+        """Values of the dimensions of each member; ``sizes`` has the names of the new fusion."""
+        found: dict[str, dict[str, Expr]] = {}
+        for member, fusion in self.members.items():
+            found[member] = self._symbols(member, fusion)
+            self._embed(member, fusion, found[member])
+        extent = Sizes(self.fusion, sizes)
+        return {member: {dim: extent(e) for dim, e in symbols.items()} for member, symbols in found.items()}
 
     # -- symbols and inputs -----------------------------------------------------------------------------------------------------------
 
@@ -195,8 +205,8 @@ class _Join:
 
     # -- the copy ---------------------------------------------------------------------------------------------------------------------
 
-    def _embed(self, member: str, fusion: Fusion, symbols: Mapping[str, Expr]) -> Node:
-        """Copy a member; its top node, which holds all that it computes."""
+    def _embed(self, member: str, fusion: Fusion, symbols: Mapping[str, Expr]) -> Copied:
+        """Copy a member."""
         values = {v.name: v.name if v.name in self._inputs else self._give(member, v) for v in (*fusion.tensors(), *fusion.scalars)}
         nodes = {n.name: self._nodes.give(member, n.name) for n in fusion.tasks.nodes}
         given = {name: v for name, v in self._inputs.items() if _kind(fusion, name) is not None}
@@ -204,20 +214,22 @@ class _Join:
         for v in (*(copied.tensors[tv] for tv in fusion.inputs), *self.fusion.scalars):
             if v.name in self.shared:
                 self._inputs[v.name] = v
+        return copied
+
+    def _top(self, member: str, fusion: Fusion, copied: Copied) -> Node:
+        """The node of a copied member that holds all that it computes."""
         tops = [copied.nodes[n] for n in fusion.tasks.root.members]
         pieces = _unclaimed(fusion)
         for k, tensors in enumerate(pieces):
             piece = member if len(pieces) == 1 and not tops else f"{member}_t0" + (f"_{k}" if k else "")
             tops.append(self.fusion.task([copied.tensors[tv] for tv in tensors], self._nodes.give(member, piece)))
-        if not tops:
-            raise self._error(f"{member} computes nothing", "leave it out")
         return tops[0] if len(tops) == 1 else self.fusion.group(tops, self._nodes.give(member, member))
 
     def _give(self, member: str, value: TensorView | Scalar) -> str:
         return value.name if value.name in self.shared and _kind(value.fusion, value.name) is not None else self._values.give(member, value.name)
 
 
-def _members(fusions: Sequence[Fusion]) -> list[str]:
+def _member_names(fusions: Sequence[Fusion]) -> list[str]:
     """A name for each fusion: its own, with a number if several have it."""
     total, used = Counter(f.name for f in fusions), Counter[str]()
     taken = set(total)

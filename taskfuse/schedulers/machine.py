@@ -7,7 +7,7 @@ from typing import Final
 SMS: Final = 132
 """Streaming multiprocessors of an H200."""
 LANES: Final = 128
-"""Scalar instructions that a multiprocessor issues per cycle."""
+"""Scalar instructions that a multiprocessor issues per cycle: four times 32 lanes (CUDA C++ Programming Guide, "Arithmetic Instructions")."""
 CLOCK_MHZ: Final = 1700
 """Clock under load: the power limit holds it below the 1980 MHz that the chip reaches otherwise."""
 DRAM_BYTES_PER_US: Final = 4.3e6
@@ -16,3 +16,5 @@ LAUNCH_US: Final = 2.5
 """From one kernel of a graph to the next, barriers and first load included."""
 LATENCY_CYCLES: Final = 2200
 """From a load to its value, under load; an estimate."""
+VECTOR_BYTES: Final = 16
+"""Bytes that a thread loads or stores at once at most."""

@@ -20,11 +20,11 @@ from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import ParallelType as P
 from taskfuse.schedule.copy import copy_fusion
 from taskfuse.schedulers.elementwise import Leaf, align, ancestors, bind_vectors, cost, divides, follow, needed, recompute_all, refuse, registers, widest, work
-from taskfuse.schedulers.schedule import Chosen, Option, Sizes, has_schedule
+from taskfuse.schedulers.machine import VECTOR_BYTES
+from taskfuse.schedulers.schedule import Chosen, ShapedOption, Sizes
 from taskfuse.schedulers.script import Script
 
 INDICES = (P.BIDx, P.TIDy, P.TIDx)
-VECTOR_BYTES = 16
 THREADS = 256
 IN_FLIGHT = 64
 """Bytes that a thread should have under way."""
@@ -81,13 +81,19 @@ def pointwise(fusion: Fusion, config: PointwiseConfig | None = None, *, sizes: M
         f"{total.loaded / 1e6:.1f} MB loaded, {total.stored / 1e6:.1f} MB stored"
     )
     us = total.us(vector_bytes)
-    others = [replace(chosen, columns=max(32, chosen.columns * t // 2), unroll=max(1, chosen.unroll * u // 2)) for t in (2, 1, 4) for u in (2, 1, 4)]
-    return Chosen("pointwise", us, script.text, chosen, tuple(Option(c, us) for c in dict.fromkeys((chosen, *others))), why)
+    others = [
+        replace(chosen, columns=max(32, chosen.columns * t // 2), rows=rows, unroll=max(1, chosen.unroll * u // 2))
+        for rows in (chosen.rows, 1)
+        for t in (2, 1, 4)
+        for u in (2, 1, 4)
+    ]
+    options = tuple(ShapedOption(c, us, (c.columns, c.rows, 1)) for c in dict.fromkeys((chosen, *others)))
+    return Chosen("pointwise", us, script.text, chosen, options, why)
 
 
 def check(fusion: Fusion, kind: str) -> None:
     """Raises :class:`UnsupportedError` unless all code is elementwise, the outputs have one shape, and what they need is needed at few points."""
-    if has_schedule(fusion):
+    if fusion.has_schedule:
         raise refuse(fusion, kind, "it has a schedule already", "give it a fusion without scheduling calls")
     if not fusion.outputs:
         raise refuse(fusion, kind, "it has no outputs", "fusion.add_output(tensor)")

@@ -26,8 +26,8 @@ from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import ParallelType
 from taskfuse.location import caller
 from taskfuse.schedulers.cost import SHARED_BYTES_PER_CYCLE
-from taskfuse.schedulers.gain import BUSY_THREADS, OPS_PER_CYCLE, TENSOR_BYTES_PER_CYCLE
-from taskfuse.schedulers.machine import CLOCK_MHZ, DRAM_BYTES_PER_US, SMS
+from taskfuse.schedulers.gain import BUSY_THREADS, TENSOR_BYTES_PER_CYCLE
+from taskfuse.schedulers.machine import CLOCK_MHZ, DRAM_BYTES_PER_US, LANES, SMS
 from taskfuse.schedulers.partition import Body, Cut, Part, Partition, Refused
 from taskfuse.schedulers.schedule import Sizes
 
@@ -65,7 +65,7 @@ class _Proposal:
 
     def run(self) -> Partition:
         if not self.exprs:
-            raise TaskError(node="root", reason=f"fusion '{self.fusion.name}' computes nothing", help="add an output first", location=caller())
+            raise TaskError(node=f"fusion '{self.fusion.name}'", reason="it computes nothing", help="add an output first", location=caller())
         return Partition(self.fusion, self._cut(tuple(self.exprs), ParallelType.BIDx), tuple(self.refused))
 
     def _name(self, prefix: str) -> str:
@@ -218,7 +218,7 @@ class _Proposal:
         work = self._ops(tensors) if ops is None else ops
         fill = min(1.0, (self._threads(tensors) if threads is None else threads) / (SMS * BUSY_THREADS))
         per_us = CLOCK_MHZ * SMS
-        return max(moved / DRAM_BYTES_PER_US, work / (OPS_PER_CYCLE * per_us), shared / (SHARED_BYTES_PER_CYCLE * per_us)) / fill
+        return max(moved / DRAM_BYTES_PER_US, work / (LANES * per_us), shared / (SHARED_BYTES_PER_CYCLE * per_us)) / fill
 
 
 def _next(members: Sequence[Part]) -> ParallelType | None:

@@ -14,12 +14,11 @@ from math import ceil, log2
 from taskfuse.cuda.occupancy import occupancy
 from taskfuse.cuda.resources import Resources
 from taskfuse.kir.limits import MAX_THREADS, SHARED_BYTES, WARP
-from taskfuse.schedulers.machine import CLOCK_MHZ, DRAM_BYTES_PER_US, LAUNCH_US, SMS
+from taskfuse.schedulers.machine import CLOCK_MHZ, DRAM_BYTES_PER_US, LANES, LAUNCH_US, SMS
 from taskfuse.schedulers.phases import Keep
 from taskfuse.schedulers.rows import RowConfig
+from taskfuse.schedulers.schedule import Block
 
-LANES = 128
-"""Scalar instructions that a multiprocessor issues per cycle."""
 ARCH = "sm_90a"
 """The multiprocessor whose resident blocks are counted."""
 L2_BYTES_PER_US = 5.5e6
@@ -119,6 +118,7 @@ class RowEstimate:
         registers: of a thread.
         residents: blocks of a multiprocessor at once.
         bound: what the kernel waits for.
+        block: threads of a block along x, y and z.
     """
 
     config: RowConfig
@@ -126,6 +126,12 @@ class RowEstimate:
     registers: int
     residents: int
     bound: str
+    block: Block
+
+    @property
+    def meets_blocks(self) -> bool:
+        """True if blocks share a row."""
+        return self.config.blocks > 1
 
 
 def registers(problem: RowProblem, config: RowConfig) -> int:
@@ -210,7 +216,8 @@ def estimate(problem: RowProblem, config: RowConfig) -> RowEstimate:
     }
     bound = max(times, key=lambda name: times[name])
     us = LAUNCH_US + times[bound] + OTHERS * sum(t for name, t in times.items() if name != bound)
-    return RowEstimate(config, us, registers(problem, config), held, bound)
+    block = (config.threads, config.rows, 1) if problem.is_inner else (config.rows, config.threads, 1)
+    return RowEstimate(config, us, registers(problem, config), held, bound, block)
 
 
 def _exchange(problem: RowProblem, config: RowConfig) -> float:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from taskfuse.errors import UnsupportedError
 from taskfuse.ir.fusion import Fusion
@@ -20,6 +20,8 @@ from taskfuse.location import caller
 
 ASSUMED = 4096
 """The extent that cost models assume where nothing is known."""
+Block = tuple[int, int, int]
+"""Threads of a block along x, y and z."""
 
 
 class Candidate(Protocol):
@@ -33,6 +35,21 @@ class Candidate(Protocol):
     @property
     def us(self) -> float:
         """Microseconds that the cost model expects."""
+        ...
+
+
+@runtime_checkable
+class Shaped(Candidate, Protocol):
+    """A candidate that says before it is scheduled what the blocks of its kernel are."""
+
+    @property
+    def block(self) -> Block:
+        """Their threads."""
+        ...
+
+    @property
+    def meets_blocks(self) -> bool:
+        """They wait for one another."""
         ...
 
 
@@ -78,6 +95,18 @@ class Option:
 
 
 @dataclass(frozen=True, slots=True)
+class ShapedOption(Option):
+    """A :class:`Shaped` one, whose blocks run by themselves."""
+
+    block: Block
+
+    @property
+    def meets_blocks(self) -> bool:
+        """False."""
+        return False
+
+
+@dataclass(frozen=True, slots=True)
 class Chosen:
     """A :class:`Schedule` that says itself in words why it was chosen.
 
@@ -96,6 +125,14 @@ class Chosen:
     def explain(self) -> str:
         """Why this schedule."""
         return self.why
+
+
+class Scheduler(Protocol):
+    """A function of ``tf.schedulers`` that has parameters; see the module."""
+
+    __name__: str
+
+    def __call__(self, fusion: Fusion, config: Any = None, *, sizes: Mapping[str, int] | None = None) -> Schedule: ...
 
 
 class Sizes:
@@ -124,10 +161,3 @@ class Sizes:
     def elements(self, tv: TensorView) -> int:
         """The number of elements of a tensor."""
         return prod(self(e) for e in tv.shape)
-
-
-def has_schedule(fusion: Fusion) -> bool:
-    """Whether a scheduling call was made on ``fusion`` or on its tasks."""
-    return any(
-        tv.task is not None or tv.schedule.transforms or tv.schedule.ptypes or tv.schedule.inline or tv.schedule.memory is not None for tv in fusion.tensors()
-    )

@@ -65,8 +65,8 @@ class Script:
 
     def recompute(self, tv: TensorView, readers: Sequence[TensorView]) -> tuple[TensorView, ...]:
         """:meth:`TensorView.recompute`."""
-        call = f"{self.on(tv).name}.recompute({', '.join(self.spell(reader) for reader in readers)})"
-        return self._made(tv.recompute(*readers), call)
+        call = f"{self.on(tv).name}.recompute({self.spell(list(readers))})"
+        return self._made(tv.recompute(readers), call)
 
     def scatter(self, tv: TensorView) -> tuple[TensorView, ...]:
         """:meth:`TensorView.scatter`."""

@@ -18,10 +18,7 @@ from taskfuse.ir.storage import has_code, storage_reads
 from taskfuse.ir.tensor import TensorView
 from taskfuse.location import caller
 from taskfuse.schedule.keys import Key, Keys
-from taskfuse.schedulers.schedule import has_schedule
-
-VECTOR_BYTES = 16
-"""The widest access of a thread."""
+from taskfuse.schedulers.machine import VECTOR_BYTES
 
 
 def unsupported(fusion: Fusion, reason: str, help: str | None = None) -> UnsupportedError:
@@ -82,7 +79,7 @@ def find(fusion: Fusion) -> Space:
         UnsupportedError: it has a schedule or no reduction; reductions reduce different axes; a tensor has an axis that the others lack, or
             one twice; or a computed tensor is read elsewhere than at its own place.
     """
-    if has_schedule(fusion):
+    if fusion.has_schedule:
         raise unsupported(fusion, "it has a schedule already", "call the scheduler first")
     code = [e for e in fusion.exprs() if has_code(fusion, e)]
     if any(isinstance(e, Assemble) for e in fusion.exprs()):

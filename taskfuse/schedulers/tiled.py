@@ -26,7 +26,7 @@ from taskfuse.ir.types import ParallelType as P
 from taskfuse.schedule import layouts
 from taskfuse.schedulers.elementwise import divides, is_aligned, needed, refuse, registers
 from taskfuse.schedulers.machine import CLOCK_MHZ, DRAM_BYTES_PER_US, LANES, LAUNCH_US, SMS
-from taskfuse.schedulers.schedule import Chosen, Option, Sizes, has_schedule
+from taskfuse.schedulers.schedule import Chosen, ShapedOption, Sizes
 from taskfuse.schedulers.script import Recorded, Script, Spelled
 
 SIDE = 16
@@ -107,7 +107,7 @@ def tiled(fusion: Fusion, config: TiledConfig | None = None, *, sizes: Mapping[s
     m, n, k = (extent(problem.result.root[p].extent) for p in (problem.m, problem.n, problem.k))
     if min(m, n) < LEAST:
         raise refuse(fusion, "tiled", f"it has {m} rows and {n} columns", "tf.schedulers.reduction")
-    options = tuple(sorted((Option(c, _us(problem, c, extent)) for c in _candidates(problem)), key=lambda option: option.us))
+    options = tuple(sorted((ShapedOption(c, _us(problem, c, extent), (SIDE, SIDE, 1)) for c in _candidates(problem)), key=lambda option: option.us))
     found = options[0].config if config is None else config
     assert isinstance(found, TiledConfig)
     us = _us(problem, found, extent)
@@ -127,7 +127,7 @@ def _described(c: TiledConfig) -> str:
 
 
 def _find(fusion: Fusion) -> _Problem:
-    if has_schedule(fusion):
+    if fusion.has_schedule:
         raise refuse(fusion, "tiled", "it has a schedule already", "give it a fusion without scheduling calls")
     expr = _contraction(fusion)
     result = expr.output

@@ -19,8 +19,9 @@ from taskfuse.ir.types import ParallelType as P
 from taskfuse.schedule.allocation import allocation
 from taskfuse.schedule.copy import copy_fusion
 from taskfuse.schedulers.elementwise import Leaf, align, ancestors, bind_vectors, divides, follow, needed, refuse, registers, vector_fits, widest, work
-from taskfuse.schedulers.pointwise import VECTOR_BYTES, check
-from taskfuse.schedulers.schedule import Chosen, Option, Sizes
+from taskfuse.schedulers.machine import VECTOR_BYTES
+from taskfuse.schedulers.pointwise import check
+from taskfuse.schedulers.schedule import Chosen, ShapedOption, Sizes
 from taskfuse.schedulers.script import Script, Spelled
 
 CHUNKS = 8
@@ -75,7 +76,7 @@ def transpose(fusion: Fusion, config: TransposeConfig | None = None, *, sizes: M
         f"tiles of {chosen.tile} x {chosen.tile} in Shared memory, {chosen.threads} threads, vectors of {chosen.turned} in and {chosen.vector} out"
     )
     others = (chosen, *(replace(chosen, threads=t) for t in (128, 256, 512)))
-    return Chosen("transpose", us, script.text, chosen, tuple(Option(c, us) for c in dict.fromkeys(others)), why)
+    return Chosen("transpose", us, script.text, chosen, tuple(ShapedOption(c, us, (c.threads, 1, 1)) for c in dict.fromkeys(others)), why)
 
 
 def turned_axis(fusion: Fusion) -> int | None:

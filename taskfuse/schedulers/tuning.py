@@ -13,13 +13,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from taskfuse.errors import TaskfuseError, UnsupportedError
+from taskfuse.errors import InputError, TaskfuseError, UnsupportedError
 from taskfuse.executable import Executable, one_kernel
 from taskfuse.ir.fusion import Fusion
 from taskfuse.location import caller
 from taskfuse.options import read_options
 from taskfuse.schedule.copy import copy_fusion
-from taskfuse.schedulers.schedule import Schedule, has_schedule
+from taskfuse.schedulers.schedule import Schedule, Scheduler
 from taskfuse.version import VERSION
 
 SECONDS = 60.0
@@ -34,12 +34,6 @@ class Timer(Protocol):
     """Measures functions on arrays, in turn: microseconds of each. ``taskfuse.cuda.timing.in_turn`` is one."""
 
     def __call__(self, calls: Sequence[Executable], args: Sequence[Any], rounds: int) -> list[float]: ...
-
-
-class Scheduler(Protocol):
-    """A function of ``tf.schedulers`` that has parameters."""
-
-    def __call__(self, fusion: Fusion, config: Any = None, *, sizes: Mapping[str, int] | None = None) -> Schedule: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,10 +105,13 @@ def tune(
         timer: what measures; ``None``: the GPU.
 
     Raises:
-        UnsupportedError: the fusion has a schedule, the scheduler does not take it, or no candidate runs.
+        UnsupportedError: the fusion has a schedule, the scheduler does not take it, the arguments are on the host, or no candidate runs.
+        InputError: arguments that do not fit.
     """
-    if has_schedule(fusion):
+    if fusion.has_schedule:
         raise _error(fusion, "it has a schedule already", "tune a fusion without scheduling calls")
+    if timer is None and not _is_on_gpu(args):
+        raise _error(fusion, "its arguments are on the host", "pass arrays on a GPU, or a timer")
     base, _ = copy_fusion(fusion)
     chosen = scheduler(base, sizes=sizes)
     expected = {repr(a.config): a.us for a in chosen.alternatives}
@@ -136,10 +133,12 @@ def tune(
         trials.append(Trial(config, expected.get(text, float("nan")), us, reason))
         if progress is not None:
             progress(trials[-1], done + 1, len(wanted))
+    if not trials:
+        raise _error(fusion, "configs= is empty", "leave it out: what the scheduler chooses from is measured then")
     ran = sorted((t for t in trials if t.us is not None), key=_measured)
     failed = [t for t in trials if t.us is None]
     if not ran:
-        raise _error(fusion, f"none of {len(trials)} candidates runs: {failed[0].reason if failed else 'there are none'}", "give other parameters in configs=")
+        raise _error(fusion, f"none of {len(trials)} candidates runs: {failed[0].reason}", "give other parameters in configs=")
     final = "final"
     if len(ran) > 1 and final not in known:
         again = search.compare([t.config for t in ran[:FINALISTS]])
@@ -163,6 +162,8 @@ class _Search:
         """Microseconds, or why it does not run."""
         try:
             (us,) = self._timer([self._build(config)], self._args, QUICK)
+        except InputError:
+            raise
         except TaskfuseError as error:
             return None, str(error).splitlines()[0]
         return us, ""
@@ -210,18 +211,20 @@ def _key(fusion: Fusion, args: Sequence[Any], scheduler: str, sizes: Mapping[str
 
 def _gpu(args: Sequence[Any]) -> str:
     """The name of the GPU of the arrays; none where they are on the host."""
-    from taskfuse.cuda.arrays import is_on_host, kinds
+    from taskfuse.cuda.arrays import kinds
 
-    return "" if not args or is_on_host(args[0]) else kinds().driver.device(kinds().device_of(args[0])).name
+    return kinds().driver.device(kinds().device_of(args[0])).name if _is_on_gpu(args) else ""
+
+
+def _is_on_gpu(args: Sequence[Any]) -> bool:
+    from taskfuse.cuda.arrays import is_on_host
+
+    return bool(args) and not is_on_host(args[0])
 
 
 def _on_gpu(calls: Sequence[Executable], args: Sequence[Any], rounds: int) -> list[float]:
-    from taskfuse.cuda.arrays import is_on_host
     from taskfuse.cuda.timing import in_turn
 
-    if not args or is_on_host(args[0]):
-        reason = "its arguments are on the host"
-        raise UnsupportedError(what="a measurement", reason=reason, help="pass arrays on a GPU, or a timer", location=caller())
     return in_turn(calls, args, rounds)
 
 

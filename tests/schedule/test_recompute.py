@@ -18,7 +18,7 @@ def test_a_gather_moves_with_its_indices() -> None:
         fusion.add_output(turned)
     arguments = RNG.random((5, 4)).astype(np.float32), np.array([0, 7, -2], np.int32)
     (wanted,) = fusion.evaluate(*arguments)
-    (made,) = rows.recompute(turned)
+    (made,) = rows.recompute([turned])
     assert isinstance(fusion.definition(made), Gather)
     assert made.shape == turned.shape
     assert rows not in fusion.tensors()
@@ -34,8 +34,8 @@ def test_a_scan_moves_to_its_own_points_only() -> None:
         fusion.add_output(turned)
     x = RNG.random((4, 4)).astype(np.float32)
     wanted = fusion.evaluate(x)
-    (again,) = total.recompute(here)
-    (copied,) = total.recompute(turned)
+    (again,) = total.recompute([here])
+    (copied,) = total.recompute([turned])
     assert isinstance(fusion.definition(again), Scan)
     assert not isinstance(fusion.definition(copied), Scan)
     for a, b in zip(fusion.evaluate(x), wanted, strict=True):
@@ -49,7 +49,7 @@ def test_a_table_stays() -> None:
         found = tf.take(made, i, 0)
         fusion.add_output(found)
     with pytest.raises(ScheduleError) as caught:
-        made.recompute(found)
+        made.recompute([found])
     text = "recompute(tv2): tv3 reads it at computed indices: every element may be wanted"
     assert str(caught.value).splitlines()[0] == text
     assert str(caught.value).splitlines()[-1] == "help: leave it in memory; recompute its readers"

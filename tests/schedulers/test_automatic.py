@@ -335,6 +335,19 @@ def test_a_fusion_may_be_taken_as_it_is() -> None:
     assert run.schedule.scheduler == "transpose"
 
 
+@pytest.mark.parametrize(("shape", "axis"), [([8], 0), (["N", 4], 0), ([5, 4, 3], 1)])
+def test_a_thread_walks_along_the_axis_of_a_scan(shape: list[int | str], axis: int) -> None:
+    with tf.Fusion("totals") as fusion:
+        x = tf.define_tensor(shape, name="x")
+        fusion.add_output(tf.cumsum(tf.exp(x), axis=axis))
+        fusion.add_output(tf.sin(tf.cumsum(x, axis=axis)))
+    run = tf.compile(fusion)
+    x = np.random.default_rng(0).normal(size=[6 if isinstance(e, str) else e for e in shape]).astype(np.float32)
+    for found, wanted in zip(run(x), fusion.evaluate(x), strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=1e-5)
+    assert all(c.is_proved for c in run.certificates)
+
+
 def test_what_is_scheduled_stays() -> None:
     fusion = transposed(tf.float32, "M", "N")
     fusion.outputs[0].split(0, 4)

@@ -2,7 +2,7 @@
 
 import re
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -80,16 +80,6 @@ def test_random_fusions_side_by_side(first: int) -> None:
             assert str(tf.lower(tf.parse_fusion(str(joined)))) == str(kernel)
 
 
-def test_an_unscheduled_fusion_is_a_member() -> None:
-    with tf.Fusion("plain") as plain:
-        plain.add_output(tf.exp(tf.define_tensor([5], name="x")))
-    kernel = proved(tf.horizontal([plain, pointwise(70)], force=True))
-    x, a, b = numbers([(5,), (70,), (70,)])
-    out, other = kernel.simulate(x, a, b)
-    np.testing.assert_allclose(out, np.exp(x), rtol=1e-6)
-    np.testing.assert_allclose(other, np.tanh(2 * a + b), rtol=1e-6)
-
-
 def test_one_fusion_twice() -> None:
     member = softmax()
     before = str(member)
@@ -99,6 +89,88 @@ def test_one_fusion_twice() -> None:
     x, y = numbers([(3, 100), (3, 100)])
     for out, given in zip(proved(joined).simulate(x, y + 1), (x, y + 1), strict=True):
         np.testing.assert_allclose(out, member.evaluate(given)[0], rtol=2e-6)
+
+
+# -- members that nobody scheduled ------------------------------------------------------------------------------------------------------
+
+
+def plain(math: Callable[..., tf.TensorView], *shapes: Sequence[int | str], name: str = "plain") -> tf.Fusion:
+    with tf.Fusion(name) as fusion:
+        fusion.add_output(math(*(tf.define_tensor(s, name=f"x{k}") for k, s in enumerate(shapes))))
+    return fusion
+
+
+def normalized(rows: int | str, columns: int, name: str = "normalized") -> tf.Fusion:
+    return plain(lambda x: tf.softmax(x, axis=1), [rows, columns], name=name)
+
+
+def test_fusions_without_a_schedule_are_scheduled_and_stay_as_they_are() -> None:
+    members = [
+        plain(lambda x, y: tf.tanh(2 * x + y), [12, 512], [12, 512], name="pointwise"),
+        normalized(5, 1024),
+        plain(lambda x: tf.exp(x.T), [40, 36], name="turned"),
+        plain(lambda x: tf.sum(x, axis=1), [7, 4096], name="sums"),
+        plain(lambda x: tf.cat([tf.sin(x), tf.cos(x)], 0), [3, 64], name="parts"),
+        row_sum(3, 100, threads=64),
+    ]
+    before = list(map(str, members))
+    kernel = proved(tf.horizontal(members))
+    assert list(map(str, members)) == before
+    arguments = [numbers([tuple(int(str(e)) for e in tv.shape) for tv in m.inputs]) for m in members]
+    outs = kernel.simulate(*(a for given in arguments for a in given))
+    for out, member, given in zip(outs, members, arguments, strict=True):
+        np.testing.assert_allclose(out, member.evaluate(*given)[0], rtol=2e-5, atol=1e-6)
+
+
+def test_their_blocks_fit_together() -> None:
+    """Alone they have blocks of 1024 and 32 x 4 threads, of which the most along each are 4096."""
+    members = [normalized(64, 4096, "wide"), plain(lambda x: tf.sum(x, axis=1), [3, 512], name="narrow")]
+    alone = [tf.lower(copy).block for m in members for copy in [tf.copy_fusion(m)[0]] if tf.schedulers.auto(copy)]
+    assert [tuple(map(str, block)) for block in alone] == [("1024", "1", "1"), ("32", "4", "1")]
+    x, y, _ = map(str, tf.lower(tf.horizontal(members, force=True)).block)
+    assert int(x) <= 1024
+    assert y == "1"
+
+
+def test_a_common_height_where_threads_along_x_do_not_do() -> None:
+    """Rows of 32 elements: eight threads have one, and a block has several rows."""
+    kernel = proved(tf.horizontal([normalized(4096, 32, "short"), normalized(512, 4096, "long")], force=True))
+    x, y, _ = (int(str(e)) for e in kernel.block)
+    assert y > 1
+    assert x * y <= 1024
+
+
+def test_blocks_that_wait_for_one_another_are_left_to_themselves() -> None:
+    """Alone the blocks of the long sum meet in a barrier of the grid; among so many others they could not all be resident."""
+    long = plain(lambda x: tf.sum(x, axis=1), [1, 1 << 20], name="long")
+    alone, _ = tf.copy_fusion(long)
+    tf.schedulers.auto(alone)
+    assert tf.lower(alone).meets_blocks
+    kernel = proved(tf.horizontal([long, plain(tf.exp, [1 << 22], name="others")], force=True))
+    assert not kernel.meets_blocks
+    gain = tf.horizontal_gain([alone, plain(tf.exp, [1 << 22], name="others")])
+    assert not gain.pays
+    assert re.search("blocks of long wait for one another, so that all [0-9]+ have to be resident at once: 132 are sure to be$", gain.explain())
+
+
+def test_a_member_that_is_several_kernels_is_refused() -> None:
+    split = plain(lambda x: tf.sum(tf.stack([tf.sin(x), tf.cos(x)], 0, form="scatter"), axis=0), [8, 8], name="split")
+    assert text_of(lambda: tf.horizontal([split, softmax()])).startswith("one kernel for fusion 'split' is not supported: no scheduler takes it\n")
+
+
+def test_resident_blocks_leave_every_member_its_registers() -> None:
+    """The threads of a multiprocessor that a member asks for are those of its blocks; of joint blocks there are as many as the least allows."""
+    rows = [normalized(64, 1024, f"rows{k}") for k in range(3)]
+    joined = tf.horizontal(rows)
+    threads = int(str(tf.lower(joined).block[0]))
+    assert joined.residents * threads == 2048
+    assert tf.lower(joined).residents == joined.residents
+    few, many = row_sum(8, 256, "few", threads=256), row_sum(8, 256, "many", threads=64)
+    few.resident_blocks(4)
+    many.resident_blocks(8)
+    assert tf.horizontal([few, many], force=True).residents == 64 * 8 // 256
+    silent = row_sum(8, 256, "silent", threads=128)
+    assert tf.horizontal([few, silent], force=True).residents == 1
 
 
 # -- what a block has -------------------------------------------------------------------------------------------------------------------

@@ -159,13 +159,13 @@ def test_candidates_that_do_not_run_are_told() -> None:
 def test_what_cannot_be_searched() -> None:
     with pytest.raises(UnsupportedError, match=r"none of 1 candidates runs: .*a block has 1024 threads, not 2048"):
         search(Clock(), configs=[Threads(2048)])
-    with pytest.raises(UnsupportedError, match="none of 0 candidates runs: there are none"):
+    with pytest.raises(UnsupportedError, match="configs= is empty"):
         search(Clock(), configs=[])
     scheduled = fusion()
     scheduled.outputs[0].split(0, 32)
     with pytest.raises(UnsupportedError, match="it has a schedule already"):
         tune(scheduled, X, scheduler=by_threads, timer=Clock())
-    with pytest.raises(UnsupportedError, match=r"none of 4 candidates runs: .*its arguments are on the host"):
+    with pytest.raises(UnsupportedError, match="its arguments are on the host"):
         tune(fusion(), X, scheduler=by_threads)
 
 

@@ -1,0 +1,114 @@
+"""Members of ``tf.horizontal`` that have no schedule: ``tf.schedulers.auto`` schedules them, with parameters that suit a common block.
+
+A block of the joint kernel has the most threads of any member along x, y and z each, so that members which are fast alone may not fit together: 256
+threads along x beside 8 along y are 2048. So boxes of threads are tried. In each, a member takes the fastest candidate of its scheduler that fits;
+of the boxes that all members fit, the joint estimate (:mod:`taskfuse.schedulers.gain`) picks one. Those along x alone come first; the next height is
+tried where some member fits none of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from taskfuse.ir.fusion import Fusion
+from taskfuse.kir.limits import MAX_THREADS, WARP
+from taskfuse.schedule.copy import copy_fusion
+from taskfuse.schedulers.auto import SCHEDULERS, auto
+from taskfuse.schedulers.gain import Gain, Load, gain, load
+from taskfuse.schedulers.schedule import Block, Shaped
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A fusion with a schedule, and what its kernel asks of the GPU."""
+
+    fusion: Fusion
+    load: Load
+
+
+def schedule_members(name: str, fusions: Mapping[str, Fusion], sizes: Mapping[str, Mapping[str, int]]) -> tuple[list[Fusion], Gain]:
+    """The fusions as they go side by side, those without a schedule as scheduled copies, and what is expected of that.
+
+    Args:
+        name: of the joint kernel.
+        fusions: by the names of the members.
+        sizes: values of all dimensions of each, for the cost models.
+
+    Raises:
+        UnsupportedError: no scheduler takes one of them as one kernel.
+        TaskError, ScheduleError, LoweringError: one of them cannot be lowered by itself.
+    """
+    choices = [_Scheduled(member, f, sizes[member]) if f.has_schedule else _Unscheduled(member, f, sizes[member]) for member, f in fusions.items()]
+    alone = [c.first.load for c in choices]
+
+    def expected(members: list[Member]) -> Gain:
+        return gain(name, [m.load for m in members], alone)
+
+    tried = [[c.first for c in choices]]
+    if not all(isinstance(c, _Scheduled) for c in choices):
+        tried += _boxed(choices)
+    best, found = min(((members, expected(members)) for members in tried), key=lambda pair: _rank(pair[1]))
+    return [m.fusion for m in best], found
+
+
+def _rank(expected: Gain) -> tuple[bool, bool, float]:
+    """What a choice is compared by: that it does not launch, that registers are spilled, the time."""
+    return bool(expected.obstacles), bool(expected.spilled), expected.together
+
+
+def _boxed(choices: Sequence[_Scheduled | _Unscheduled]) -> Iterator[list[Member]]:
+    """What the members are in each box of the least height that all of them fit."""
+    height, fits = 1, False
+    while not fits and height * WARP <= MAX_THREADS:
+        width = MAX_THREADS // height
+        while width >= WARP:
+            found = [c.within((width, height, 1)) for c in choices]
+            if all(m is not None for m in found):
+                fits = True
+                yield [m for m in found if m is not None]
+            width //= 2
+        height *= 2
+
+
+class _Scheduled:
+    """A member as it is: its block is what its author made it, in any box."""
+
+    def __init__(self, name: str, fusion: Fusion, sizes: Mapping[str, int]) -> None:
+        self.first = Member(fusion, load(name, fusion, sizes))
+
+    def within(self, box: Block) -> Member | None:
+        return self.first
+
+
+class _Unscheduled:
+    """A member with the parameters that a box leaves it.
+
+    Attributes:
+        first: as its scheduler would have it alone.
+    """
+
+    def __init__(self, name: str, fusion: Fusion, sizes: Mapping[str, int]) -> None:
+        self._name, self._fusion, self._sizes = name, fusion, sizes
+        copy, _ = copy_fusion(fusion)
+        found = auto(copy, sizes=sizes)
+        self.first = Member(copy, load(name, copy, sizes))
+        self._scheduler = next(s for s in SCHEDULERS if s.__name__ == found.scheduler)
+        self._made = {repr(found.config): self.first}
+        shaped = sorted((a for a in found.alternatives if isinstance(a, Shaped) and not a.meets_blocks), key=lambda a: a.us)
+        self._candidates = [(a.config, a.block) for a in shaped] or [(found.config, self.first.load.block)]
+
+    def within(self, box: Block) -> Member | None:
+        """The fastest candidate whose blocks fit ``box`` and do not wait for one another; ``None``: there is none."""
+        for config, block in self._candidates:
+            if all(own <= most for own, most in zip(block, box, strict=True)):
+                return self._make(config)
+        return None
+
+    def _make(self, config: object) -> Member:
+        known = self._made.get(repr(config))
+        if known is None:
+            copy, _ = copy_fusion(self._fusion)
+            self._scheduler(copy, config, sizes=self._sizes)
+            known = self._made[repr(config)] = Member(copy, load(self._name, copy, self._sizes))
+        return known
