@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from taskfuse import ops
 from taskfuse.errors import InputError, LaunchError
@@ -55,18 +55,20 @@ class Chain(Executable):
 
     @property
     def kernel(self) -> Kernel:
-        self._refuse("kernel")
+        return self._only("kernel").kernel
 
     @property
     def certificate(self) -> Certificate:
-        self._refuse("certificate")
+        return self._only("certificate").certificate
 
     @property
     def certificates(self) -> tuple[Certificate, ...]:
         """What was proved of each of ``kernels``."""
         return tuple(c for link in self._links for c in link.run.certificates)
 
-    def _refuse(self, what: str) -> NoReturn:
+    def _only(self, what: str) -> Executable:
+        if len(self._links) == 1:
+            return self._links[0].run
         raise LaunchError(kernel=self._fusion.name, reason=f"it runs {len(self.kernels)} kernels, each of which has a {what}", help=f"use {what}s")
 
     @property

@@ -66,7 +66,7 @@ def compile(
         case Fusion() if schedule == "auto" and fusion.outputs and not has_schedule(fusion):
             found = plan(fusion, sizes=sizes)
             runs = [make(step.fusion, schedule=step.schedule) for step in found.steps]
-            if len(runs) == 1:
+            if not found.is_cut:
                 return runs[0]
             return Chain(copy_fusion(fusion)[0], [link(step.fusion, run) for step, run in zip(found.steps, runs, strict=True)], found)
         case _:

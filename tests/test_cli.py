@@ -156,7 +156,7 @@ def test_texts_at_fault(run: Run, tmp_path: Path, content: bytes, message: str) 
 
 def test_files_at_fault(run: Run, tmp_path: Path) -> None:
     assert run.fails("show", "kernel", "found").startswith("there is no file or example 'found'\nhelp: give a Python program")
-    assert "(block_roles, cat, founding, gemm, gemm_cluster, gemm_pingpong, horizontal_fusion," in run.fails("show", "kernel", "found")
+    assert "(block_roles, cat, founding, gemm, gemm_cluster, gemm_multistage, gemm_pingpong, horizontal_fusion," in run.fails("show", "kernel", "found")
     assert run.fails("show", "kernel", tmp_path / "no.py") == f"cannot read {tmp_path}/no.py: No such file or directory\n"
     assert run.fails("show", "kernel", tmp_path) == f"cannot read {tmp_path}: Is a directory\n"
     assert "gemm.kir is no Python program, so it has no function 'f'" in run.fails("show", "kernel", f"{GEMM}:f")

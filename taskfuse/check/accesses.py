@@ -153,7 +153,7 @@ class Uses:
         partners: Partners = Partners.ALL,
     ) -> None:
         memory = self.memory.get(buffer)
-        if memory is not None:
+        if memory is not None and not context.ranges.empty:
             self.all.append(Use(node, buffer, memory, index, write, engine, context, len(self.all), span, partners))
 
     def _operand(self, node: Node, operand: Operand, context: Context) -> None:

@@ -9,7 +9,7 @@ from taskfuse.check.enumeration import extremes, named
 from taskfuse.check.knowledge import Knowledge
 from taskfuse.check.linear import Linear
 from taskfuse.check.program import Context, Node, Program, conjuncts
-from taskfuse.ir.scalar import FALSE, Expr, FloorDiv, Mod, Sum, ge, lt, not_, prove, sym
+from taskfuse.ir.scalar import Expr, FloorDiv, Mod, Sum, ge, lt, not_, prove, sym
 from taskfuse.ir.types import MemoryType
 from taskfuse.kir import Kernel, fragments
 from taskfuse.kir.nodes import Access, AsyncCopy, Choose, Compute, Gather, LdMatrix, Mma, Shuffle, StMatrix, TensorParam, TmaLoad, TmaStore, VectorCopy, Wgmma
@@ -26,7 +26,7 @@ def inside(program: Program) -> Iterator[Obligation]:
     for node in program.leaves():
         for access, width, context in touched(node):
             shape = shapes[access.buffer]
-            if access.buffer in local and not shape:
+            if (access.buffer in local and not shape) or context.ranges.empty:  # of an operand that nobody ever reads
                 continue
             count += 1
             for axis, (e, extent) in enumerate(zip(access.index, shape, strict=True)):
@@ -99,7 +99,7 @@ def touched(node: Node) -> Iterator[tuple[Access, int, Context]]:
             yield out, 1, context
         case Choose(out=out, cases=cases):
             for k, case in enumerate(cases):
-                if isinstance(case.operand, Access) and case.operand.index and case.cond is not FALSE:
+                if isinstance(case.operand, Access) and case.operand.index:
                     yield case.operand, 1, context.under((*(not_(c.cond) for c in cases[:k]), case.cond))
             yield out, 1, context
         case Gather(out=out, source=source, values=values, width=width):

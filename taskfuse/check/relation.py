@@ -44,7 +44,7 @@ class Relation:
         self.equal |= {n for n, e in (*threads.extents.items(), *threads.grid.items()) if isinstance(e, Const) and e.value == 1}
         self._fix()
         if a.buffer == b.buffer:
-            equations = [(x, y) for x, y in zip(a.index, b.index, strict=True) if x is not None and y is not None]
+            equations = _composed([(x, y) for x, y in zip(a.index, b.index, strict=True) if x is not None and y is not None])
         else:
             equations = []
         self._loops = {n.stmt.var: n for n in a.node.loops if isinstance(n.stmt, For) and n in b.node.loops}
@@ -187,36 +187,31 @@ class Relation:
             self._solve_symbolic([(atom, k) for k, atom, _ in rows if atom is not None])
             return
         rows = _joined(rows)
-        while rows:
-            (k, atom, span), rest = rows[0], rows[1:]
-            low, high = constant, constant
-            lo: int | None = low
-            hi: int | None = high
-            for c, _, (u, v) in rest:
-                u, v = (u, v) if c > 0 else (v, u)
-                lo = None if lo is None or u is None else lo + c * u
-                hi = None if hi is None or v is None else hi + c * v
-            # k*d = -(rest), so d lies between -hi/k and -lo/k
-            if k < 0:
-                lo, hi, k = (None if hi is None else -hi), (None if lo is None else -lo), -k
-            least = None if hi is None else -(hi // k)
-            most = None if lo is None else (-lo) // k
-            if span[0] is not None:
-                least = span[0] if least is None else max(least, span[0])
-            if span[1] is not None:
-                most = span[1] if most is None else min(most, span[1])
-            if least is not None and most is not None:
-                if least > most:
-                    self.never = True
-                    return
-                if least == most:
-                    if atom is not None and least == 0:
-                        self._learn(atom)
-                    constant += rows[0][0] * least
-                    rows = rest
-                    continue
-            return
+        rests = self._rests(rows, x, y)
+        for (k, atom, span), (lo, hi) in zip(rows, rests, strict=True):
+            # k*d = -(constant + rest), with k > 0
+            least = None if hi is None else -((constant + hi) // k)
+            most = None if lo is None else -(constant + lo) // k
+            least, most = meet((least, most), span)
+            if least is None or most is None or least < most:
+                return
+            if least > most:
+                self.never = True
+                return
+            if atom is not None and least == 0:
+                self._learn(atom)
+            constant += k * least
         self.never = self.never or constant != 0
+
+    def _rests(self, rows: list[tuple[int, Expr | None, Span]], x: Expr, y: Expr) -> list[Span]:
+        """For each row, bounds of what those behind it make up together, also by what conditions say of sums of them."""
+        found: list[Span] = []
+        rest: Span = (0, 0)
+        for k, _, span in reversed(rows):
+            found.append(rest)
+            low, high = (None if s is None or r is None else k * s + r for s, r in zip(span, rest, strict=True))
+            rest = meet((low, high), _minus(self.a.ranges.of(_at_most(k, x)), self.b.ranges.of(_at_most(k, y))))
+        return found[::-1]
 
     def _difference(self, atom: Expr) -> Span:
         """Of the values of an atom, one in each access."""
@@ -355,6 +350,33 @@ def _quotients_in(e: Expr) -> Iterator[tuple[Expr, int, Expr]]:
                 yield a, k, a + (e - t) * k
             case _:
                 pass
+
+
+def _composed(equations: list[tuple[Expr, Expr]]) -> list[tuple[Expr, Expr]]:
+    """Equations, and those of dividends: two numbers with equal quotients and equal remainders are equal."""
+    found = list(equations)
+    for x, y in found:
+        for low_x, low_y in equations:
+            if x is not y or low_x is not low_y:
+                wholes = dict(_dividends(y, low_y))
+                found += [(whole, wholes[k]) for k, whole in _dividends(x, low_x) if k in wholes]
+    return found
+
+
+def _dividends(quotient: Expr, remainder: Expr) -> Iterator[tuple[int, Expr]]:
+    """``k`` and ``b + k*r`` for each term ``b//k`` of a sum ``b//k + r`` of which ``b % k`` is the remainder; ``b`` may be a quotient ``a//n`` itself."""
+    match remainder:
+        case Mod(_, Const(value=k)) if k > 0:
+            for a, divisor, _ in _quotients_in(quotient):
+                if divisor % k == 0 and remainder is (b := a // (divisor // k)) % k:
+                    yield k, b + (quotient - a // divisor) * k
+        case _:
+            pass
+
+
+def _at_most(weight: int, e: Expr) -> Expr:
+    """The terms of a sum with coefficients of at most ``weight``."""
+    return sum((term * k for term, k in terms_of(e)[0] if abs(k) <= weight), const(0))
 
 
 def _joined(rows: list[tuple[int, Expr | None, Span]]) -> list[tuple[int, Expr | None, Span]]:

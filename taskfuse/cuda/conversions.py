@@ -30,9 +30,7 @@ __device__ __forceinline__ unsigned short double_to_float16(double x) {
 }
 
 __device__ __forceinline__ float from_bfloat16(unsigned short bits) {
-  float x;
-  asm("mov.b32 %0, {0, %1};" : "=f"(x) : "h"(bits));  // one instruction for either half of a register
-  return x;
+  return __uint_as_float((unsigned)bits << 16);
 }
 
 __device__ __forceinline__ unsigned short to_bfloat16(float x) {

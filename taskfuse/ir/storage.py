@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from taskfuse.ir.axes import iteration_symbol
-from taskfuse.ir.expr import Assemble, MathExpr, Operand, Read, View
+from taskfuse.ir.expr import Assemble, Gather, MathExpr, Operand, Read, View
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.scalar import Expr, and_, substitute
 from taskfuse.ir.tensor import TensorView
@@ -39,6 +39,15 @@ def storage_operands(fusion: Fusion, expr: MathExpr) -> tuple[Operand, ...]:
 def storage_reads(fusion: Fusion, expr: MathExpr) -> tuple[Read, ...]:
     """The resolved tensor operands of ``expr``."""
     return tuple(o for o in storage_operands(fusion, expr) if isinstance(o, Read))
+
+
+def table(fusion: Fusion, expr: MathExpr) -> TensorView | None:
+    """The tensor that a gather reads at an index that other values say; ``None`` for all else."""
+    if not isinstance(expr, Gather):
+        return None
+    first = expr.operands[0]
+    assert isinstance(first, Read)
+    return resolve(fusion, first).tensor
 
 
 def storage_uses(fusion: Fusion, tv: TensorView) -> tuple[MathExpr, ...]:

@@ -374,7 +374,7 @@ class TaskTree:
 
     def _check_convex(self, group: Group) -> None:
         """Law 3: contracting each member of ``group`` to a point leaves the graph without a cycle."""
-        if not self._checks:
+        if not self._checks or not group.members:
             return
         member = self._representative(group)
         graph: dict[Node | TensorView, dict[Node | TensorView, None]] = {}

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from taskfuse.dtypes import DType
 from taskfuse.ir.elementwise import DTypeRule, Elementwise
-from taskfuse.ir.scalar import ZERO, Const, Expr, is_boolean
+from taskfuse.ir.scalar import FALSE, ZERO, Const, Expr, is_boolean
 from taskfuse.ir.types import CLUSTER_TYPES, MemoryType
 from taskfuse.kir.clusters import cluster_threads, constant_shape, needs_cluster
 from taskfuse.kir.declaration_rules import MAX_MBARRIER_COUNT
@@ -124,8 +124,8 @@ def index_ranks_match(subject: Subject, scope: Scope) -> str | None:
 
 
 def constant_indices_are_inside(subject: Subject, scope: Scope) -> str | None:
-    """A constant index, or slot of an mbarrier, exists."""
-    for access in _subject_accesses(subject):
+    """A constant index, or slot of an mbarrier, exists; not that of a source which is never read."""
+    for access in (subject.out,) if isinstance(subject, AsyncCopy) and subject.valid is FALSE else _subject_accesses(subject):
         for axis, (i, extent) in enumerate(zip(access.index, scope.declarations.shape(access.buffer), strict=True)):
             if extent is ZERO:  # of no element nothing ever runs
                 continue

@@ -126,20 +126,14 @@ def _closure(tv: TensorView, nest: Loop, loop: PLoop, everything: list[PStmt], s
                     return made, f"{t.name} reads {buffer}, which the same loop makes"
                 made.add(u)
                 new.append(u)
-    for s in inside:
-        if s.tv is tv and has_copies_of_threads(tv) and any(copies_again(n, s) for block in blocks(loop.body) for n in block if s in statements([n])):
-            return made, "its copies write an element more than once"
+    if st.indexer.environment(tv).again:
+        return made, "its copies write an element more than once"
     written = {a.buffer for s in inside if s.tv in made for a in s.writes}
     for s in everything:
         for a in s.reads:
             if s.tv not in made and a.buffer in written and a.buffer != tv.name:
                 return made, f"it is made of {a.buffer}, which {s.tv.name} reads, too"
     return made, ""
-
-
-def copies_again(node: PNode, copy: PStmt) -> bool:
-    """True for a loop in whose iterations an asynchronous copy writes the same elements: two that write one must not be in flight."""
-    return isinstance(node, PLoop) and all(node.var not in e.free for a in copy.writes for e in a.index)
 
 
 def _skew(block: list[PNode], ahead: Ahead, filled: set[TensorView], st: Statements) -> None:

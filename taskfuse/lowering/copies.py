@@ -4,24 +4,37 @@ A thread's ``cp.async`` are done when it has retired them (PTX ISA, "cp.async.wa
 that orders the data for other threads must come after. So the retire stands right behind the copies, in the innermost block that also
 holds a reader; copies next to each other share one. Copies into a channel need none: an arrival waits for them. Those that fill a ring ahead
 are retired some trips later (:mod:`taskfuse.lowering.ahead`).
+
+Copies that are done later are in no order. Guards let them write each element once, as far as loops have a first index at which to write it
+(:mod:`taskfuse.lowering.indexing`); in a loop that writes elements again there is a retire in each iteration, whoever reads them.
 """
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from taskfuse.kir.nodes import Commit, Queue, Retire
-from taskfuse.lowering.ahead import Ahead, copies_again
+from taskfuse.lowering.ahead import Ahead
 from taskfuse.lowering.channels import Channels, has_copies_of_threads
-from taskfuse.lowering.plan import PNode, PStmt, PSync, children, statements
+from taskfuse.lowering.indexing import Indexer
+from taskfuse.lowering.plan import PLoop, PNode, PStmt, PSync, children, statements
+
+_Place = tuple[list[PNode], int]
+_Path = list[_Place]
 
 RETIRE_COPIES = (Commit(Queue.COPY), Retire(Queue.COPY, 0))
 """All copies that the thread has issued are done."""
 
 
-def retire_copies(plan: list[PNode], channels: Channels, ahead: list[Ahead]) -> None:
-    """Put a retire behind the asynchronous copies of the plan that go through no channel, and are not those of ``ahead``."""
+def retire_copies(plan: list[PNode], indexer: Indexer, channels: Channels, ahead: list[Ahead]) -> None:
+    """Put a retire behind the asynchronous copies of the plan that no arrival waits for, and are not those of ``ahead``."""
     pending = {tv for a in ahead for tv in a.tensors}
-    for copy in [s for s in statements(plan) if has_copies_of_threads(s.tv) and channels.channel(s.tv) is None and s.tv not in pending]:
-        block, k = _place(_path(plan, copy), copy)
+    for copy in [s for s in statements(plan) if has_copies_of_threads(s.tv) and s.tv not in pending]:
+        path = _path(plan, copy)
+        place = _repeated(path, indexer.environment(copy.tv).again) or (_read(path, copy) if channels.channel(copy.tv) is None else None)
+        if place is None:
+            continue
+        block, k = place
         if _is_retire(block, k + 1):
             continue
         block.insert(k + 1, PSync(RETIRE_COPIES))
@@ -33,7 +46,7 @@ def _is_retire(block: list[PNode], k: int) -> bool:
     return 0 <= k < len(block) and isinstance(n := block[k], PSync) and n.stmts == RETIRE_COPIES
 
 
-def _path(nodes: list[PNode], copy: PStmt) -> list[tuple[list[PNode], int]]:
+def _path(nodes: list[PNode], copy: PStmt) -> _Path:
     """The blocks around a statement, outermost first, and the place in each of what holds it."""
     for k, n in enumerate(nodes):
         if n is copy:
@@ -45,20 +58,15 @@ def _path(nodes: list[PNode], copy: PStmt) -> list[tuple[list[PNode], int]]:
     return []
 
 
-def _place(path: list[tuple[list[PNode], int]], copy: PStmt) -> tuple[list[PNode], int]:
-    """The innermost block with a reader of what a copy writes behind the copy; the copy's own block if nobody reads it.
+def _repeated(path: _Path, again: frozenset[str]) -> _Place | None:
+    """The end of the innermost loop in which a copy writes elements again: two copies to one element must not be in flight."""
+    return next((place for (block, k), place in reversed(list(pairwise(path))) if isinstance(loop := block[k], PLoop) and loop.var in again), None)
 
-    It is inside of loops that copy the same elements again: two copies to one element must not be in flight.
-    """
+
+def _read(path: _Path, copy: PStmt) -> _Place:
+    """The innermost block with a reader of what a copy writes behind the copy; the copy's own block if nobody reads it."""
     written = {a.buffer for a in copy.writes}
-    inner = path[-1]
-    for block, k in reversed(path):
-        if copies_again(block[k], copy):
-            return inner
-        if _reads(block[k + 1 :], written):
-            return block, k
-        inner = block, k
-    return path[-1]
+    return next(((block, k) for block, k in reversed(path) if _reads(block[k + 1 :], written)), path[-1])
 
 
 def _reads(nodes: list[PNode], buffers: set[str]) -> bool:

@@ -11,7 +11,7 @@ from itertools import takewhile
 
 from taskfuse.errors import UnsupportedError
 from taskfuse.ir.atoms import Bounds, Instruction
-from taskfuse.ir.axes import Axis, Merge, Rasterize, Resize, Split, is_map_symbol, value_symbol
+from taskfuse.ir.axes import Axis, Merge, Rasterize, Resize, Split, is_map_symbol, iteration_position, value_symbol
 from taskfuse.ir.expr import Assemble, Gather, MathExpr, Read, Reduction, Scan
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.scalar import Const, Expr, Facts, FloorDiv, and_, const, eq, ge, lt, prove, select, simplify, substitute, sym
@@ -22,10 +22,12 @@ from taskfuse.ir.types import INDEX_TYPES, THREAD_TYPES, MemoryType, ParallelTyp
 from taskfuse.kir.nodes import Access
 from taskfuse.lowering.domains import allocation_axes, ancestors, backward, digit_values, digits, forward, owner_digits, product, refused
 from taskfuse.lowering.fragments import atom_symbols, operand
+from taskfuse.lowering.padding import is_zero_past_the_end, pads
 from taskfuse.lowering.plan import Environment, base_name
 from taskfuse.lowering.regions import Regions, Span, hardware_index
 from taskfuse.lowering.scans import check_scan, first_accumulated
 from taskfuse.lowering.work import WorkLoops
+from taskfuse.schedule.allocation import default_allocation
 from taskfuse.schedule.joins import Joins, Loop
 from taskfuse.schedule.order import Tree
 
@@ -260,7 +262,8 @@ class Indexer:
                     guards.append(eq(sym(name), 0))
         start = values
         values = backward(tv, values)
-        guards += self._first_of_others(tv, values, memory)
+        first, again = self._first_of_others(tv, values, memory, facts)
+        guards += first
         bounded = self._bounded(tv, loops)
         for t in bounded:
             if t.source in values and not t.source.is_foreign:
@@ -300,7 +303,7 @@ class Indexer:
         # The indices are simplified without the guards: which axes storage keeps must not depend on what guards cut off.
         guards = early + guards
         values = {a: simplify(v, facts) for a, v in values.items()}
-        fills = tv.schedule.atom is not None and tv.schedule.atom.bounds is Bounds.ZERO
+        fills = pads(self.fusion, tv)
         beyond = facts if fills else None
         anywhere = facts
         for guard in early:
@@ -309,30 +312,47 @@ class Indexer:
             facts = facts.with_assumption(guard)
             if beyond is not None and guard not in tails:
                 beyond = beyond.with_assumption(guard)
-        return Environment(values, facts, tuple(dict.fromkeys(guards)), tuple(early), tuple(dict.fromkeys(tails)) if fills else (), beyond, anywhere)
+        return Environment(values, facts, tuple(dict.fromkeys(guards)), tuple(early), tuple(dict.fromkeys(tails)) if fills else (), beyond, anywhere, again)
 
-    def _first_of_others(self, tv: TensorView, values: dict[Axis, Expr], memory: MemoryType | None) -> list[Expr]:
-        """Stores to Global memory happen at the first index of a consumer's axis: where it is merged with own axes and bound, and in all loops of a bulk copy.
+    def _first_of_others(self, tv: TensorView, values: dict[Axis, Expr], memory: MemoryType | None, facts: Facts) -> tuple[list[Expr], frozenset[str]]:
+        """The conditions under which code is at the first index of the axes that would repeat its writes, and the loops that repeat them nevertheless.
 
-        Copies of one thread that are done later, bulk and asynchronous ones, are in no order, so that even equal ones must not overlap. A loop that an
-        asynchronous copy shares with its readers has a fill of its own in each iteration.
+        A loop that an asynchronous copy shares with its readers has a fill of its own in each iteration. Where the index of an axis depends on such
+        a loop and on those inside of it, the fill of an iteration may have no first index: the loops inside write elements again.
         """
-        atom = tv.schedule.atom
-        is_copied = memory is MemoryType.Shared and atom is not None and atom.instruction is Instruction.CP_ASYNC
+        shared, inside = frozenset[str](), frozenset[str]()
+        if _is_copied(tv):
+            names = [self.loop_name(loop) for loop in self.joins.path[tv]]
+            shared, inside = frozenset(names[: tv.schedule.inline]), frozenset(names[tv.schedule.inline :])
+        conditions: list[Expr] = []
+        again = frozenset[str]()
+        for a in self._others(tv, memory):
+            if a in values:
+                free = simplify(values[a], facts).free
+                if free.isdisjoint(shared):
+                    conditions.append(eq(values[a], 0))
+                else:
+                    again |= free & inside
+        return conditions, again
+
+    def _others(self, tv: TensorView, memory: MemoryType | None) -> list[Axis]:
+        """The axes of consumers over which stores to Global memory write an element again: those mixed with own axes and bound, and all loops of a bulk copy.
+
+        So do the loops of an asynchronous copy that it shares with none of its readers. Copies of one thread that are done later, bulk and
+        asynchronous ones, are in no order, so that even equal ones must not overlap.
+        """
+        is_copied = memory is MemoryType.Shared and _is_copied(tv)
         if memory is None or not (memory is MemoryType.Global or is_copied):
             return []
         types = {a: tv.schedule.ptype(a) for a in tv.loop}
         repeated = tv.loop if ParallelType.Bulk in types.values() else tv.loop[tv.schedule.inline :] if is_copied else ()
-        shared = [a for a, p in types.items() if (p.is_bound and not memory.is_private_to(p)) or (p.is_loop and a in repeated)]
-        found = {a for a in shared if a.is_foreign and types[a].is_loop}
-        around = ancestors(tv, tuple(shared))
+        written = [a for a, p in types.items() if (p.is_bound and not memory.is_private_to(p)) or (p.is_loop and a in repeated)]
+        found = [a for a in written if a.is_foreign and types[a].is_loop]
+        around = ancestors(tv, tuple(written))
         for t in tv.schedule.transforms:
-            match t:
-                case Merge(outer=a, inner=b, result=r) if r in around and a.is_foreign is not b.is_foreign:
-                    found.add(a if a.is_foreign else b)
-                case _:
-                    pass
-        return [eq(values[a], 0) for a in values if a in found]
+            if len(t.inputs) > 1 and not around.isdisjoint(t.outputs) and not all(a.is_foreign for a in t.inputs):
+                found += [a for a in t.inputs if a.is_foreign]
+        return found
 
     def _bounded(self, tv: TensorView, loops: dict[Axis, Expr]) -> list[Split]:
         """The splits whose remainder is cut off by the bound of a work loop."""
@@ -458,13 +478,12 @@ class Indexer:
         if not source.is_reduction or prove(lt(value, source.extent), facts) or not isinstance(expr, Reduction):
             return
         for read in storage_operands(self.fusion, expr):
-            atom = read.tensor.schedule.atom if isinstance(read, Read) else None
-            if atom is None or atom.bounds is not Bounds.FILL:
+            if not isinstance(read, Read) or not is_zero_past_the_end(self.fusion, read.tensor):
                 name = read.tensor.name if isinstance(read, Read) else "an operand"
                 raise refused(
                     tv,
                     f"its atom computes whole tiles, the reduction axis of {source.extent} may end inside of one, and {name} is not filled with 0 there",
-                    "copy its operands with an atom that fills (tf.atoms.TMA_LOAD), or declare the extent with tf.dim(..., multiple_of=...)",
+                    "copy its operands (cache_after) to Shared memory, or declare the extent with tf.dim(..., multiple_of=...)",
                 )
 
     def _bound(self, value: Expr, extent: Expr, facts: Facts) -> list[Expr]:
@@ -504,7 +523,8 @@ class Indexer:
         instances = tuple(a for a, _ in shared if tv.schedule.ptype(a).is_bound and not memory.is_private_to(tv.schedule.ptype(a)) and not a.is_foreign)
         bases = fixed | {base_name(tv.schedule.ptype(a), self.tree.place[tv]) for a in instances}
         kept: list[Axis] = []
-        for a in allocation_axes(tv):
+        # an allocation domain says where the result lies, not the accumulators
+        for a in allocation_axes(tv) if memory is self.memory[tv] else default_allocation(tv):
             if a not in env.values:
                 raise refused(tv, "its allocation domain is not determined by its loop domain", "derive both from the tensor's own axes")
             if spreads and memory is MemoryType.Local and a not in tv.loop and tv.schedule.ptype(a).is_bound:
@@ -585,6 +605,10 @@ class Indexer:
             return self._in_assembly(tv, logical, facts), valid
         if tv.is_input or tv.is_output or isinstance(tv.definition, Assemble):
             return Access(tv.name, logical), valid
+        if all(iteration_position(e) is not None for e in read.index):
+            # what a condition says of an index, such as i == 0, would hide that the loops of both are the same
+            facts = env.facts
+            logical = tuple(simplify(substitute(e, point), facts) for e in read.index)
         values = forward(tv, logical, facts)
         for a, b in list(zip(tv.loop, consumer.loop, strict=False))[: tv.schedule.inline]:
             if b in env.values and a not in values:
@@ -593,6 +617,11 @@ class Indexer:
         if missing:
             raise refused(tv, f"{consumer.name} cannot find its elements: the allocation domain has no forward map", "use split, merge or swizzle")
         return Access(tv.name, self._registers(tv, self._ring(tv, consumer), tuple(values[a] for a in self.kept_axes(tv)), facts)), valid
+
+
+def _is_copied(tv: TensorView) -> bool:
+    """True if asynchronous copies of threads make a tensor."""
+    return tv.schedule.atom is not None and tv.schedule.atom.instruction is Instruction.CP_ASYNC
 
 
 def _has_values(read: Read) -> bool:

@@ -71,7 +71,7 @@ def lower(fusion: Fusion, options: LoweringOptions = DEFAULT) -> Kernel:
     endpoints = Endpoints(channels, statements)
     endpoints.insert(plan)
     rings.insert(plan)
-    retire_copies(plan, channels, rings.ahead)
+    retire_copies(plan, indexer, channels, rings.ahead)
     unroll_rings(plan, rings.ahead, regions.facts)
     storage = buffers(indexer, statements, rings, plan)
     Registers(regions, storage).insert(plan)

@@ -214,9 +214,10 @@ class Environment:
         facts: ranges of the symbols in ``values``, guards included.
         guards: conditions under which the code runs.
         work: those of ``guards`` that say that there is a piece of work at all.
-        tails: those of ``guards`` that cut off the remainder of a split, if the tensor's atom writes zeros there.
-        beyond: what is known without them (``None`` without such an atom).
+        tails: those of ``guards`` that cut off the remainder of a split, if the tensor's code writes zeros there (:mod:`taskfuse.lowering.padding`).
+        beyond: what is known without them (``None`` where it does not).
         anywhere: what is known without any of ``guards`` but ``work``.
+        again: the variables of loops in which an asynchronous copy writes the same elements again, for all that ``guards`` say.
     """
 
     values: dict[Axis, Expr]
@@ -226,6 +227,7 @@ class Environment:
     tails: tuple[Expr, ...] = ()
     beyond: Facts | None = None
     anywhere: Facts | None = None
+    again: frozenset[str] = frozenset()
 
     def unguarded(self) -> Environment:
         """The environment of code that runs wherever there is work: nothing may be simplified by guards that it does not have."""

@@ -34,7 +34,7 @@ def unroll_rings(plan: list[PNode], rings: list[Ahead], facts: Facts) -> None:
             continue
         trips = simplify(loop.extent, facts)
         if loop.unroll or (isinstance(trips, Const) and trips.value <= ring.stages):
-            loop.unroll = True
+            loop.unroll, loop.extent = True, trips
             for s in statements(loop.body):
                 rename(s, {ring.slot: sym(loop.var) % ring.stages})
             continue

@@ -13,13 +13,15 @@ from taskfuse.ir.scalar import Const
 from taskfuse.ir.tasks import CHOSEN, Group, Node
 from taskfuse.ir.types import MemoryType
 from taskfuse.kir.limits import WARPGROUP, launch_registers
-from taskfuse.kir.nodes import Buffer, SetMaxNReg
+from taskfuse.kir.nodes import Buffer, SetMaxNReg, TmaLoad, TmaStore
 from taskfuse.lowering.plan import PDispatch, PLoop, PNode, PScope, PSync, children, statements
 from taskfuse.lowering.regions import Regions
 
 FEW = 32
-"""Registers of a role that only starts copies: with one such warpgroup and two others these keep 232 each, with three 160, the most that add up to
-a launch of 168 or 128 for all (CUTLASS gives its producers 40 and 32)."""
+"""Registers of a role that only starts copies of the engine: with one such warpgroup and two others these keep 232 each, with three 160, the most that
+add up to a launch of 168 or 128 for all (CUTLASS gives its producers 40 and 32)."""
+SOME = 72
+"""Registers of a role whose threads move elements and keep few: addresses, and what is in flight. Two other warpgroups keep 216 each, three 144."""
 STEP, FEWEST, MOST = 8, 24, 240
 
 
@@ -34,6 +36,11 @@ def _words(b: Buffer) -> int:
 def _used(nodes: list[PNode]) -> set[str]:
     """The buffers that code uses."""
     return {a.buffer for s in statements(nodes) for a in (*s.writes, *s.reads)}
+
+
+def _leaves_all_to_the_engine(nodes: list[PNode]) -> bool:
+    """True if code has threads move no element: it only starts bulk copies."""
+    return all(isinstance(s.stmt, TmaLoad | TmaStore) for s in statements(nodes))
 
 
 class Registers:
@@ -82,8 +89,8 @@ class Registers:
             )
 
     def _choose(self, at_launch: int) -> dict[Node, int]:
-        """The budgets to choose: ``FEW`` registers for roles that keep no more than as many words, the rest in equal parts for the others. None where
-        these would not get more than they have at launch.
+        """The budgets to choose: for roles that keep no more than ``FEW`` words so many registers, or ``SOME`` if their threads move elements; the rest in
+        equal parts for the others. None where these would not get more than they have at launch.
 
         Args:
             at_launch: registers per thread that the launch gives.
@@ -91,14 +98,14 @@ class Registers:
         open_roles = [(scope, n) for scope, n in self._roles if scope.node.budget == CHOSEN]
         words = {scope.node: sum(self._words.get(name, 0) for name in _used(scope.body)) for scope, _ in open_roles}
         most = max(words.values(), default=0)
-        light = {scope.node for scope, _ in open_roles if words[scope.node] <= FEW < most}
+        light = {scope.node: FEW if _leaves_all_to_the_engine(scope.body) else SOME for scope, _ in open_roles if words[scope.node] <= FEW < most}
         left = sum((at_launch - (scope.node.budget or 0)) * n for scope, n in self._roles)
-        rest = left - sum(FEW * n for scope, n in open_roles if scope.node in light)
+        rest = left - sum(light.get(scope.node, 0) * n for scope, n in open_roles)
         heavy = sum(n for scope, n in open_roles if scope.node not in light)
         share = min(max(rest // max(heavy, 1) // STEP * STEP, FEWEST), MOST)
         if share <= at_launch and at_launch * sum(n for _, n in open_roles) <= left:
             return {}
-        return {scope.node: FEW if scope.node in light else share for scope, _ in open_roles}
+        return {scope.node: light.get(scope.node, share) for scope, _ in open_roles}
 
     def _visit(self, nodes: list[PNode], holder: Node | None, in_loop: bool) -> None:
         for n in nodes:

@@ -15,7 +15,7 @@ from taskfuse.ir.atoms import Bounds, Completion, Instruction
 from taskfuse.ir.axes import Axis
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.expr import Assemble, Gather, IndexValue, Literal, MathExpr, Pointwise, Read, Reduction, ScalarRead, Scan, Select, View
-from taskfuse.ir.scalar import FALSE, TRUE, Expr, const, ge, prove, simplify, substitute, sym
+from taskfuse.ir.scalar import FALSE, TRUE, Expr, and_, const, ge, lt, prove, simplify, substitute, sym
 from taskfuse.ir.storage import storage_operands, storage_uses
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import MemoryType
@@ -43,6 +43,7 @@ from taskfuse.lowering.clusters import Part, part
 from taskfuse.lowering.domains import refused
 from taskfuse.lowering.fragments import atom_symbols, result
 from taskfuse.lowering.indexing import Indexer
+from taskfuse.lowering.padding import covered
 from taskfuse.lowering.plan import Environment, PLoop, PNode, PStmt
 from taskfuse.lowering.scans import carried_axes
 
@@ -189,11 +190,42 @@ class Statements:
                 stmt = self.gather(tv, expr, out, operands)
             case Assemble() | Reduction() | Scan():
                 raise AssertionError("no plain code")
+        valid, wide = self.past_the_end(tv, env, 1, {})
+        if valid is not TRUE:
+            cases = Case(valid, operands[0]), Case(TRUE, Immediate(0 if not tv.dtype.is_bool else False, tv.dtype))
+            return [self.statement(tv, Choose(self.indexer.write(tv, wide), "pad", cases, expr.location), wide, wide.guards)]
         made = [self.statement(tv, stmt, env, env.guards)]
         if env.guards and not self._is_total(tv) and self._is_gathered(tv):
             fill = Compute(out, COPY, (Immediate(0 if not tv.dtype.is_bool else False, tv.dtype),), tv.dtype, expr.location)
             made.insert(0, self.statement(tv, fill, env, ()))
         return made
+
+    def past_the_end(self, tv: TensorView, env: Environment, width: int, first: Mapping[str, Expr]) -> tuple[Expr, Environment]:
+        """Where the elements that a copy brings exist, and the environment in which it runs: it pads the tail of a split with zeros.
+
+        Args:
+            width: elements of one access.
+            first: the point of the atom's axes where an access begins.
+
+        Returns:
+            ``TRUE`` and ``env`` if it pads nothing: there is no tail, or no room for one.
+
+        Raises:
+            LoweringError: an atom computes whole tiles of ``tv``, and there is no room.
+        """
+        if not env.tails or env.beyond is None:
+            return TRUE, env
+        wide = Environment(env.values, env.beyond, tuple(g for g in env.guards if g not in env.tails))
+        index = [simplify(substitute(e, first), env.beyond) for e in self.indexer.write(tv, wide).index]
+        kept = self.indexer.kept_axes(tv)
+        own = index[len(index) - len(kept) :]
+        ends = [*own[:-1], *(e + (width - 1) for e in own[-1:])]
+        if all(prove(ge(e, 0), env.beyond) and prove(lt(end, a.extent), env.beyond) for e, end, a in zip(own, ends, kept, strict=True)):
+            return and_(*env.tails), wide
+        if covered(self.fusion, tv):
+            reason = f"an atom computes whole tiles of it, and past {' and '.join(map(str, env.tails))} it has no room for zeros"
+            raise refused(tv, reason, "inline it into the loop over its tiles")
+        return TRUE, env
 
     def gather(self, tv: TensorView, expr: Gather, out: Access, operands: Sequence[Operand], width: int = 1) -> kir.Gather:
         """The statement of a gather: elements at an index that the other operands say."""

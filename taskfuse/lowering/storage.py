@@ -100,13 +100,14 @@ def unroll_for_registers(plan: list[PNode], all_buffers: list[Buffer], indexer: 
     def visit(nodes: list[PNode]) -> None:
         for n in nodes:
             if isinstance(n, PLoop) and n.var in needed and not n.unroll:
-                if not isinstance(n.extent, Const):
+                trips = simplify(n.extent, indexer.regions.facts)
+                if not isinstance(trips, Const):
                     raise LoweringError(
                         what=needed[n.var],
                         reason=f"a loop of {n.extent} trips indexes its Local array, which needs a constant index",
                         help="split the loop's axis by a constant and unroll the inner part, or set_memory_type(Shared)",
                     )
-                n.unroll = True
+                n.unroll, n.extent = True, trips
             for block in children(n):
                 visit(block)
 

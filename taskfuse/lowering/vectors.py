@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from taskfuse.ir.elementwise import ELEMENTWISE
-from taskfuse.ir.expr import Gather, Pointwise, View
-from taskfuse.ir.scalar import TRUE, Compare, CompareOp, Const, Expr, Facts, and_, const, ge, is_multiple, lt, prove, simplify, substitute
+from taskfuse.ir.expr import Gather
+from taskfuse.ir.scalar import Compare, CompareOp, Const, Expr, Facts, const, is_multiple, prove, simplify, substitute
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import MemoryType
 from taskfuse.kir.nodes import Access, AsyncCopy, Operand, VectorCopy
 from taskfuse.lowering.domains import product, refused
 from taskfuse.lowering.fragments import ATOM
+from taskfuse.lowering.padding import is_copy
 from taskfuse.lowering.plan import Environment, PStmt
 from taskfuse.lowering.statements import Statements
 
@@ -25,8 +25,7 @@ def vector_copy(st: Statements, tv: TensorView) -> list[PStmt]:
     env = st.indexer.environment(tv)
     operands, expr = st.operands(tv, env)[0], st.definition(tv)
     out, source = st.indexer.write(tv, env), operands[0]
-    is_copy = isinstance(expr, View | Gather) or (isinstance(expr, Pointwise) and expr.op is ELEMENTWISE["copy"])
-    if not is_copy or not isinstance(source, Access):
+    if not (is_copy(expr) or isinstance(expr, Gather)) or not isinstance(source, Access):
         raise refused(tv, "a vector axis needs a plain copy", f"{tv.name}.cache_before() or cache_after() makes one")
     env = _whole(st, tv, env, out, source, width)
     if isinstance(expr, Gather):
@@ -62,31 +61,16 @@ def async_copy(st: Statements, tv: TensorView) -> list[PStmt]:
     if width.value > 1:
         env = _whole(st, tv, env, out, source, width.value)
     at = {ATOM: const(0)}
-    tails, guards = tuple(substitute(g, at) for g in env.tails), tuple(substitute(g, at) for g in env.guards)
-    valid: Expr = TRUE
-    stored = _first(out, env.facts)
-    if tails and env.beyond is not None:
-        wide = Environment(env.values, env.beyond, ())
-        anywhere = _first(st.indexer.write(tv, wide), env.beyond)
-        if _has_room(st, tv, anywhere, width.value, env.beyond):
-            valid, guards, stored = and_(*tails), tuple(g for g in guards if g not in tails), anywhere
-            env = wide
-    stmt = AsyncCopy(stored, _first(source, env.facts), width.value, valid, st.definition(tv).location)
-    return [st.statement(tv, stmt, env, guards)]
+    env = replace(env, tails=tuple(substitute(g, at) for g in env.tails), guards=tuple(substitute(g, at) for g in env.guards))
+    valid, env = st.past_the_end(tv, env, width.value, at)
+    stmt = AsyncCopy(_first(st.indexer.write(tv, env), env.facts), _first(source, env.facts), width.value, valid, st.definition(tv).location)
+    return [st.statement(tv, stmt, env, env.guards)]
 
 
 def _first(access: Access, facts: Facts) -> Access:
     """The first element of what an atom accesses."""
     at = {ATOM: const(0)}
     return Access(access.buffer, tuple(simplify(substitute(e, at), facts) for e in access.index))
-
-
-def _has_room(st: Statements, tv: TensorView, access: Access, width: int, facts: Facts) -> bool:
-    """True if an access to the storage of ``tv`` is within its extents."""
-    kept = st.indexer.kept_axes(tv)
-    own = access.index[len(access.index) - len(kept) :]
-    ends = [*own[:-1], *(e + (width - 1) for e in own[-1:])]
-    return all(prove(ge(e, 0), facts) and prove(lt(end, a.extent), facts) for e, end, a in zip(own, ends, kept, strict=True))
 
 
 def _whole(st: Statements, tv: TensorView, env: Environment, out: Access, source: Access, width: int) -> Environment:

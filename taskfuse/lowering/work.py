@@ -96,7 +96,7 @@ class WorkLoops:
         found: set[_Split] = set()
         for tv, axis in loop.axes.items():
             t = self.split(tv, axis)
-            if t is None or self._meets_blocks(tv) or self._indexes_registers(tv, loop) or (t.source.is_foreign and self._is_read_outside(tv, loop)):
+            if t is None or self._meets_blocks(tv, loop) or self._indexes_registers(tv, loop) or (t.source.is_foreign and self._is_read_outside(tv, loop)):
                 return None
             p = tv.schedule.ptype(t.inner)
             base = hardware_index(p) - self._regions.region(self._tree.place[tv], p).start
@@ -111,9 +111,9 @@ class WorkLoops:
         """True if code outside of a loop reads ``tv``: if ``tv`` itself lacks the axis of work, also in blocks that have none."""
         return any(use.output not in loop.axes for use in storage_uses(self._fusion, tv))
 
-    def _meets_blocks(self, tv: TensorView) -> bool:
-        """True if code of ``tv`` may wait for other blocks, whose trips would be others."""
-        if self._memory[tv] is MemoryType.Global and storage_uses(self._fusion, tv):
+    def _meets_blocks(self, tv: TensorView, loop: Loop) -> bool:
+        """True if code of ``tv`` may wait for other blocks in a loop, whose trips would be others; for a reader behind the loop they wait there."""
+        if self._memory[tv] is MemoryType.Global and any(use.output in loop.axes for use in storage_uses(self._fusion, tv)):
             return True
         reduces = isinstance(self._fusion.definition(tv), Reduction)
         return reduces and any(a.is_reduction for p in GRID_TYPES for a in digits(tv, p))

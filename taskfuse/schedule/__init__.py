@@ -21,6 +21,7 @@ class _Calls:
     inline_most = staticmethod(inlining.inline_most)
     cache_after = staticmethod(caching.cache_after)
     cache_before = staticmethod(caching.cache_before)
+    cache_fork = staticmethod(caching.cache_fork)
     duplicate = staticmethod(duplicate.duplicate)
     rfactor = staticmethod(rfactor.rfactor)
     recompute = staticmethod(recompute.recompute)

@@ -1,4 +1,4 @@
-"""cache_after and cache_before: a copy of a tensor between it and its readers, or between its definition and it."""
+"""cache_after, cache_before, cache_fork: a copy of a tensor between it and its readers, between its definition and it, or in its place as an output."""
 
 from __future__ import annotations
 
@@ -78,6 +78,28 @@ def cache_before(tv: TensorView, readers: bool = False) -> TensorView:
         fusion.define(with_reads(use, tv, new))
     join_task(new, tv)
     return new
+
+
+def cache_fork(tv: TensorView) -> TensorView:
+    """See :meth:`TensorView.cache_fork`. The copy has no schedule yet; it joins the task of ``tv``.
+
+    Raises:
+        ScheduleError: if ``tv`` is no output, nothing reads it, or it is inlined.
+        TaskError: if a law of tasks and groups is broken.
+    """
+    call = Call("cache_fork", tv)
+    fusion = tv.fusion
+    if not tv.is_output:
+        raise call.error("it is no output")
+    if not tv.uses:
+        raise call.error("nothing reads it", f"{tv.name}.cache_before() puts a copy in front of it")
+    call.check_not_inlined()
+    fusion.check()
+    copy = fusion.new_tensor([axis(e) for e in tv.shape], tv.dtype, location=caller(), origin=tv)
+    fusion.define(_copy_of(tv, copy))
+    fusion.outputs[fusion.outputs.index(tv)] = copy
+    join_task(copy, tv)
+    return copy
 
 
 def _copy_of(source: TensorView, output: TensorView) -> Pointwise:

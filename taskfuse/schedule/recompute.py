@@ -2,8 +2,9 @@
 
 Two loops are one only if op maps identify their axes. Where a reader reads at another index (a flipped, shifted, transposed, padded or
 concatenated tensor) they never are. But an elementwise function commutes with any index map: the element of ``exp(x)`` at ``e`` is ``exp`` of
-the element of ``x`` at ``e``. So the elementwise ancestors of what is read are computed once more, at the reader's points, and only inputs and
-results of reductions are read where they are. A reduction that is itself asked for is done once more for each of the reader's points.
+the element of ``x`` at ``e``. So the elementwise ancestors of what is read are computed once more, at the reader's points, gathers with the
+indices that belong to them, and only inputs, tables, and results of reductions and scans are read where they are. A reduction that is itself asked
+for is done once more for each of the reader's points; a scan, if these are its own points.
 """
 
 from __future__ import annotations
@@ -12,10 +13,10 @@ from collections.abc import Sequence
 
 from taskfuse.ir.axes import Axis, axis, iteration_symbol
 from taskfuse.ir.elementwise import ELEMENTWISE
-from taskfuse.ir.expr import Assemble, IndexValue, Literal, MathExpr, Operand, Pointwise, Read, Reduction, Select, reads
+from taskfuse.ir.expr import Assemble, Gather, IndexValue, Literal, MathExpr, Operand, Pointwise, Read, Reduction, Scan, Select, reads
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.scalar import TRUE, Expr, and_, substitute
-from taskfuse.ir.storage import resolve, storage_reads, with_reads_at
+from taskfuse.ir.storage import resolve, storage_reads, table, with_reads_at
 from taskfuse.ir.tensor import TensorView
 from taskfuse.location import caller
 from taskfuse.schedule.caching import join_task
@@ -29,7 +30,8 @@ def recompute(tv: TensorView, readers: Sequence[TensorView]) -> tuple[TensorView
     """See :meth:`TensorView.recompute`.
 
     Raises:
-        ScheduleError: if a reader does not read ``tv``, is an assembly of parts, shares loops already, or has not the extents of the first.
+        ScheduleError: if a reader does not read ``tv``, reads it at computed indices, is an assembly of parts, shares loops already, or has not the
+            extents of the first.
         TaskError: if a law of tasks and groups is broken.
     """
     call = Call("recompute", tv)
@@ -58,6 +60,8 @@ def _definition(call: Call, reader: TensorView, first: TensorView) -> MathExpr:
         raise call.error(f"{reader.name} does not read it", f"its readers are {', '.join(u.output.name for u in call.tv.uses) or 'none'}")
     if isinstance(definition, Assemble):
         raise call.error(f"{reader.name} is put together of its parts: nothing is executed there", "leave it to the readers of the result")
+    if table(fusion, definition) is call.tv:
+        raise call.error(f"{reader.name} reads it at computed indices: every element may be wanted", "leave it in memory; recompute its readers")
     for producer in inlined_producers(reader):
         raise call.error(f"{producer.name} is inlined into {reader.name} at {producer.schedule.inline}", f"recompute first, or {producer.name}.inline_at(0)")
     if [a.extent for a in reader.root] != [a.extent for a in first.root]:
@@ -84,13 +88,37 @@ class _Clones:
             match definition:
                 case Pointwise(operands=given) | Select(operands=given):
                     operands = tuple(self._operand(o, index, valid) for o in given)
+                    if isinstance(definition, Select) and valid is not TRUE and isinstance(given[-1], Read):
+                        operands = (*operands, _nothing(tv))  # where the element does not exist, no part has it
                     made = self._define(tv, definition, operands)
+                case Gather() if valid is TRUE:
+                    made = self._gather(tv, definition, index)
+                case Scan() if tv is self.asked and valid is TRUE and self._is_here(tv, index):
+                    made = self._scan(tv, definition)
                 case Reduction() if tv is self.asked:
                     made = self._reduction(tv, definition, index, valid)
                 case _:
                     made = self._leaf(tv, index, valid)
             self._made[key] = made
         return self._made[key]
+
+    def _gather(self, tv: TensorView, definition: Gather, index: tuple[Expr, ...]) -> TensorView:
+        """The elements that belong to the reader's points."""
+        source, *values = definition.operands
+        assert isinstance(source, Read)
+        source = resolve(self.fusion, source)
+        at = {f"i{k}": e for k, e in enumerate(index)}
+        place = Read(source.tensor, tuple(substitute(e, at) for e in source.index))
+        new, operands = self._new(tv), tuple(self._operand(o, index, TRUE) for o in values)
+        return self.fusion.define(Gather(new, (place, *operands), definition.extents, caller()))
+
+    def _is_here(self, tv: TensorView, index: tuple[Expr, ...]) -> bool:
+        """True if the reader's points are those of ``tv``, each at its own."""
+        return index == self.here and all(a.extent is b.extent for a, b in zip(tv.root, self.reader.root, strict=True))
+
+    def _scan(self, tv: TensorView, definition: Scan) -> TensorView:
+        new, operands = self._new(tv), tuple(self._operand(o, self.here, TRUE) for o in definition.operands)
+        return self.fusion.define(Scan(new, definition.combine, operands, definition.axis, caller()))
 
     def _reduction(self, tv: TensorView, definition: Reduction, index: tuple[Expr, ...], valid: Expr) -> TensorView:
         """The same reduction for each point of the reader; of anything, where its result does not exist."""
@@ -135,7 +163,7 @@ class _Clones:
                 return operand
 
     def _is_leaf(self, tv: TensorView) -> bool:
-        return not isinstance(self.fusion.definition(tv), Pointwise | Select)
+        return not isinstance(self.fusion.definition(tv), Pointwise | Select | Gather)
 
     def _leaf(self, tv: TensorView, index: tuple[Expr, ...], valid: Expr) -> TensorView:
         """A copy; of nothing, where the element does not exist."""

@@ -12,6 +12,7 @@ from taskfuse.schedulers.pointwise import PointwiseConfig, pointwise
 from taskfuse.schedulers.propose import partition
 from taskfuse.schedulers.reduction import RowSchedule, reduction
 from taskfuse.schedulers.rows import RowConfig
+from taskfuse.schedulers.tiled import TiledConfig, tiled
 from taskfuse.schedulers.transpose import TransposeConfig, transpose
 from taskfuse.schedulers.tuning import Trial, Tuned, tune
 
@@ -28,6 +29,7 @@ __all__ = [
     "PointwiseConfig",
     "RowConfig",
     "RowSchedule",
+    "TiledConfig",
     "TransposeConfig",
     "Trial",
     "Tuned",
@@ -38,6 +40,7 @@ __all__ = [
     "normalization",
     "pointwise",
     "reduction",
+    "tiled",
     "transpose",
     "tune",
 ]

@@ -16,6 +16,7 @@ from taskfuse.schedulers.normalization import normalization
 from taskfuse.schedulers.pointwise import pointwise
 from taskfuse.schedulers.reduction import reduction
 from taskfuse.schedulers.schedule import Candidate, Schedule, Sizes
+from taskfuse.schedulers.tiled import tiled
 from taskfuse.schedulers.transpose import transpose
 
 
@@ -27,7 +28,7 @@ class Scheduler(Protocol):
     def __call__(self, fusion: Fusion, *, sizes: Mapping[str, int] | None = None) -> Schedule: ...
 
 
-SCHEDULERS: Final[tuple[Scheduler, ...]] = (matmul, reduction, normalization, cat, transpose, pointwise, fallback)
+SCHEDULERS: Final[tuple[Scheduler, ...]] = (matmul, tiled, reduction, normalization, cat, transpose, pointwise, fallback)
 """Those that know most of a fusion first; the last takes what the others refuse."""
 
 

@@ -11,6 +11,7 @@ from taskfuse.ir.atoms import WGMMA_ROWS
 from taskfuse.kir.limits import SHARED_BYTES, WARPGROUP
 from taskfuse.location import caller
 from taskfuse.schedulers.contraction import STAGED_ITEMSIZE
+from taskfuse.schedulers.loads import BULK_BYTES
 
 SPAN = 128
 """Bytes of k, or of m or n where that is contiguous, in one row of a tile in Shared memory: the widest swizzle."""
@@ -122,13 +123,15 @@ class MatmulConfig:
         ring = self.stages * (self.tile_m + self.tile_n) * self.tile_k * itemsize
         return ring + staged * STAGING_SLOTS * self.warpgroups * WGMMA_ROWS * self.columns * STAGED_ITEMSIZE + BARRIER_BYTES
 
-    def check_fits(self, itemsize: int, staged: int, columns_contiguous: bool = False) -> None:
+    def check_fits(self, itemsize: int, staged: int, *, columns_contiguous: bool = False, columns_by_threads: bool = False, is_reduced: bool = False) -> None:
         """Check what depends on the fusion.
 
         Args:
             itemsize: bytes of an operand's element.
             staged: number of outputs that are staged for bulk stores.
             columns_contiguous: n, not k, is contiguous in the factor with the columns.
+            columns_by_threads: threads copy that factor, not the copy engine.
+            is_reduced: there are reductions of the result.
 
         Raises:
             UnsupportedError: the parameters do not suit it.
@@ -138,6 +141,17 @@ class MatmulConfig:
         if columns_contiguous and self.tile_n * itemsize % SPAN:
             raise self.error(
                 f"tile_n = {self.tile_n} of a factor with n contiguous", f"use a multiple of {SPAN // itemsize}: {SPAN} bytes, a row of the swizzle"
+            )
+        if columns_by_threads and self.cluster > 1:
+            raise self.error(
+                f"cluster = {self.cluster}, and threads copy the factor with the columns: each block needs a copy of its own",
+                f"use cluster=1, or rows of multiples of {BULK_BYTES} bytes",
+            )
+        if is_reduced and (self.takes_turns or self.cluster > 1):
+            how = f"cluster = {self.cluster}" if self.cluster > 1 else "warpgroups that take turns"
+            raise self.error(
+                f"{how}, and the result is reduced: parts of sums are numbered by blocks of the grid whose warpgroups share tiles",
+                "use MatmulKind.COOPERATIVE and cluster=1",
             )
         needed = self.shared_bytes(itemsize, staged)
         if needed > SHARED_BYTES:

@@ -14,15 +14,13 @@ from taskfuse.ir.atoms import SUM_OF_PRODUCTS
 from taskfuse.ir.axes import iteration_position
 from taskfuse.ir.expr import Pointwise, Read, Reduction, View
 from taskfuse.ir.fusion import Fusion
-from taskfuse.ir.scalar import Const, Expr, is_multiple
+from taskfuse.ir.scalar import Const, Expr, const, is_multiple
 from taskfuse.ir.storage import has_code, storage_operands, storage_reads, storage_uses
 from taskfuse.ir.tensor import TensorView
 from taskfuse.location import caller
+from taskfuse.schedulers.loads import copy_bytes, is_bulk
 from taskfuse.schedulers.schedule import has_schedule
 
-TMA_BYTES = 16
-"""Strides of a tensor that the copy engine reads or writes, in bytes, are multiples of this."""
-MAX_RANK = 5
 NOWHERE, SEVERAL = -1, -2
 """The place of an axis that is none of the result's, and of one that is several: its tensor is read here so and there otherwise."""
 STAGED_ITEMSIZE = 2
@@ -41,10 +39,14 @@ class Operand:
     Attributes:
         tensor: the input that holds it.
         is_k_major: k is the last, contiguous axis of the tensor; else m or n is.
+        is_bulk: the copy engine can read it.
+        size: bytes of one access where threads copy it.
     """
 
     tensor: TensorView
     is_k_major: bool
+    is_bulk: bool
+    size: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +78,26 @@ class Side:
 
 
 @dataclass(frozen=True, slots=True)
+class Reduced:
+    """A reduction of the product's elements.
+
+    Attributes:
+        tensor: what it makes.
+        places: for each axis of its iteration space, the place in that of the contraction.
+        over: the places that it reduces.
+    """
+
+    tensor: TensorView
+    places: tuple[int, ...]
+    over: frozenset[int]
+
+    @property
+    def kept(self) -> tuple[int, ...]:
+        """The places that are left, in the order of its logical axes."""
+        return tuple(p for p in self.places if p not in self.over)
+
+
+@dataclass(frozen=True, slots=True)
 class Product:
     """A fusion with one contraction.
 
@@ -84,8 +106,10 @@ class Product:
         batch, m, n, k: positions in the iteration space of ``result``.
         a, b: the factor with rows m and the one with columns n.
         epilogue: what computes behind the contraction, elementwise; the outputs among it, but for ``result``.
-        outputs: in the fusion's order.
+        outputs: those that have every element of the product, in the fusion's order.
         sides: the inputs of the epilogue of which a thread reads what belongs to its element, and nothing else.
+        reductions: of what the epilogue or the contraction makes.
+        finals: what is computed from reductions, elementwise.
     """
 
     result: TensorView
@@ -98,6 +122,8 @@ class Product:
     epilogue: tuple[TensorView, ...]
     outputs: tuple[Output, ...]
     sides: tuple[Side, ...]
+    reductions: tuple[Reduced, ...] = ()
+    finals: tuple[TensorView, ...] = ()
 
     def extent(self, position: int) -> Expr:
         """The extent of an axis of the iteration space."""
@@ -108,15 +134,15 @@ def find(fusion: Fusion) -> Product:
     """The contraction of ``fusion`` and its surroundings.
 
     Raises:
-        UnsupportedError: there is none or several, an operand is computed or its strides are no multiples of 16 bytes, the epilogue is not
-            elementwise, or the fusion has a schedule already.
+        UnsupportedError: there is none or several, an operand is computed, the epilogue is not elementwise, or the fusion has a schedule already.
     """
     expr = _contraction(fusion)
     result = expr.output
-    epilogue = _epilogue(fusion, result)
+    epilogue, reductions, finals = _behind(fusion, result)
     places = _places(fusion, result, epilogue)
+    behind = [*(e.output for e in reductions), *finals]
     for tv in fusion.outputs:
-        if tv not in places:
+        if tv not in places and tv not in behind:
             raise unsupported(fusion, f"the output {tv.name} does not need the product", "leave it to a fusion of its own")
     reads = [o for o in storage_operands(fusion, expr) if isinstance(o, Read)]
     if len(reads) != 2:
@@ -126,7 +152,8 @@ def find(fusion: Fusion) -> Product:
     rows, columns = used[0] - used[1], used[1] - used[0]
     if not rows or not columns or k not in used[0] & used[1]:
         raise unsupported(fusion, f"{result.name} has no rows or no columns", "each factor needs an axis that the other lacks: reshape a vector to [1, K]")
-    last = places[fusion.outputs[0]].get(fusion.outputs[0].ndim - 1)
+    stored = [tv for tv in fusion.outputs if tv is result or tv in epilogue]
+    last = places[stored[0]].get(stored[0].ndim - 1) if stored else None
     if last in rows or (last not in columns and max(rows) > max(columns)):
         rows, columns, reads = columns, rows, reads[::-1]
     m, n = max(rows), last if last in columns else max(columns)
@@ -135,37 +162,94 @@ def find(fusion: Fusion) -> Product:
         raise unsupported(fusion, f"both factors are {a.tensor.name}", "define two inputs and pass the array twice")
     if a.tensor.dtype is not b.tensor.dtype:
         raise unsupported(fusion, f"{a.tensor!r} and {b.tensor!r} have two dtypes", "convert one of them before")
-    outputs = tuple(_output(fusion, tv, places[tv], result, n) for tv in fusion.outputs)
+    outputs = tuple(_output(fusion, tv, places[tv], result, n) for tv in stored)
     batch = tuple(p for p in range(len(result.root)) if p not in (m, n, k))
-    return Product(result, batch, m, n, k, a, b, epilogue, outputs, _sides(fusion, epilogue, places, n))
+    reduced = tuple(_reduced_by(fusion, e, places, result, (m, n)) for e in reductions)
+    _check_finals(fusion, finals, reduced)
+    return Product(result, batch, m, n, k, a, b, epilogue, outputs, _sides(fusion, epilogue, places, n), reduced, finals)
 
 
 def _contraction(fusion: Fusion) -> Reduction:
     if has_schedule(fusion):
         raise unsupported(fusion, "it has a schedule already", "call the scheduler first")
     found = [e for e in fusion.exprs() if isinstance(e, Reduction)]
-    if len(found) != 1:
-        raise unsupported(fusion, f"it takes one contraction, and there are {len(found)} reductions", "give each contraction a fusion of its own")
-    (expr,) = found
-    if (expr.combine.name, expr.body.name) != (SUM_OF_PRODUCTS.combine, SUM_OF_PRODUCTS.body) or sum(a.is_reduction for a in expr.output.root) != 1:
+    products = [e for e in found if (e.combine.name, e.body.name) == (SUM_OF_PRODUCTS.combine, SUM_OF_PRODUCTS.body)]
+    if not found or len(products) > 1:
+        raise unsupported(fusion, f"it takes one contraction, and there are {len(products)}", "give each contraction a fusion of its own")
+    expr = products[0] if products else found[0]
+    if not products or sum(a.is_reduction for a in expr.output.root) != 1:
         what = f"{expr.output.name} is a reduction by {expr.combine.name} of {expr.body.name}, no sum of products over one axis"
         raise unsupported(fusion, what, "write the product as tf.matmul(a, b)")
     return expr
 
 
-def _epilogue(fusion: Fusion, result: TensorView) -> tuple[TensorView, ...]:
-    """The other tensors that are computed, producers first."""
-    found: list[TensorView] = []
+def _behind(fusion: Fusion, result: TensorView) -> tuple[tuple[TensorView, ...], tuple[Reduction, ...], tuple[TensorView, ...]]:
+    """The other tensors that are computed, producers first: those of the epilogue, reductions of them, and what is computed from these."""
+    epilogue: list[TensorView] = []
+    reductions: list[Reduction] = []
+    finals: list[TensorView] = []
     for expr in fusion.exprs():
-        if expr.output is result or not has_code(fusion, expr):
+        tv = expr.output
+        if tv is result or not has_code(fusion, expr):
             continue
-        if not isinstance(expr, Pointwise | View):
-            raise unsupported(fusion, f"{expr.output.name} is not computed element by element", "leave it to a fusion of its own")
-        found.append(expr.output)
-    for tv in fusion.outputs:
-        if tv.uses:
-            raise unsupported(fusion, f"the output {tv.name} is read by the epilogue, too", f"make its copy the output: tf.copy({tv.name})")
-    return tuple(found)
+        reads = [read.tensor for read in storage_reads(fusion, expr)]
+        after = [t for t in reads if t in finals or any(t is r.output for r in reductions)]
+        if isinstance(expr, Reduction) and not after and len(reads) == 1 and (reads[0] is result or reads[0] in epilogue):
+            reductions.append(expr)
+        elif not isinstance(expr, Pointwise | View):
+            raise unsupported(fusion, f"{tv.name} is not computed element by element", "leave it to a fusion of its own")
+        elif not after:
+            epilogue.append(tv)
+        else:
+            whole = next((t for t in reads if t is result or t in epilogue), None)
+            if whole is not None:
+                reason = f"{tv.name} reads {whole.name} and {after[0].name}, a reduction of all tiles, which are complete when their registers are gone"
+                raise unsupported(fusion, reason, f"leave {tv.name} to a fusion of its own")
+            finals.append(tv)
+    used = {t for tv in epilogue for t in _inputs_of(fusion, tv)}
+    twice = next((t for tv in finals for t in _inputs_of(fusion, tv) if t in used), None)
+    if twice is not None:
+        raise unsupported(fusion, f"{twice.name} is read by the epilogue and behind a reduction", "define two inputs and pass the array twice")
+    return tuple(epilogue), tuple(reductions), tuple(finals)
+
+
+def _inputs_of(fusion: Fusion, tv: TensorView) -> list[TensorView]:
+    expr = fusion.definition(tv)
+    assert expr is not None
+    return [read.tensor for read in storage_reads(fusion, expr) if read.tensor.is_input]
+
+
+def _reduced_by(fusion: Fusion, expr: Reduction, places: dict[TensorView, dict[int, int]], result: TensorView, tile: tuple[int, int]) -> Reduced:
+    """The axes of a reduction of the epilogue, in terms of the contraction's."""
+    (read,) = storage_reads(fusion, expr)
+    found: dict[int, int] = {}
+    for axis, e in enumerate(read.index):
+        position = iteration_position(e)
+        if position is not None and axis in places.get(read.tensor, {}):
+            found[position] = places[read.tensor][axis]
+    tv = expr.output
+    if len(found) != result.ndim or sorted(found) != list(range(len(tv.root))) or min(found.values()) < 0:
+        raise unsupported(fusion, f"{tv.name} reduces {read.tensor.name}, which does not have every axis of the product", "leave it to a fusion of its own")
+    over = frozenset(found[position] for position, a in enumerate(tv.root) if a.is_reduction)
+    if not over & set(tile):
+        raise unsupported(fusion, f"{tv.name} reduces batch axes, and neither rows nor columns", "leave it to a fusion of its own")
+    return Reduced(tv, tuple(found[position] for position in range(len(tv.root))), over)
+
+
+def _check_finals(fusion: Fusion, finals: tuple[TensorView, ...], reductions: tuple[Reduced, ...]) -> None:
+    """What is computed from reductions has their axes, in their order: it shares their loops."""
+    kept = {r.tensor: r.kept for r in reductions}
+    for tv in finals:
+        expr = fusion.definition(tv)
+        assert expr is not None
+        for read in storage_reads(fusion, expr):
+            if read.tensor.is_input:
+                continue
+            mine = kept[read.tensor]
+            wide = [position for position, a in enumerate(tv.root) if a.extent is not const(1)]  # a kept dimension of 1 changes nothing
+            read_at = [iteration_position(e) for e, extent in zip(read.index, read.tensor.shape, strict=True) if extent is not const(1)]
+            if read_at != wide or kept.setdefault(tv, mine) != mine:
+                raise unsupported(fusion, f"{tv.name} reads {read.tensor.name} along other axes than its own", "leave it to a fusion of its own")
 
 
 def _places(fusion: Fusion, result: TensorView, epilogue: tuple[TensorView, ...]) -> dict[TensorView, dict[int, int]]:
@@ -243,14 +327,8 @@ def _operand(fusion: Fusion, expr: Reduction, read: Read, row: int, k: int) -> O
     last = iteration_position(read.index[-1])
     if last not in (row, k):
         raise unsupported(fusion, f"the last axis of {tv.name} is a batch axis", "make rows, columns or k contiguous")
-    if not is_multiple(tv.shape[-1] * tv.dtype.itemsize, TMA_BYTES, fusion.facts()):
-        unit = TMA_BYTES // tv.dtype.itemsize
-        raise unsupported(
-            fusion,
-            f"rows of {tv!r} are not provably multiples of {TMA_BYTES} bytes, which the copy engine needs",
-            f"declare the extent: tf.dim(..., multiple_of={unit}); pad it to that if need be",
-        )
-    return Operand(tv, last == k)
+    facts = fusion.facts()
+    return Operand(tv, last == k, is_bulk(tv, facts), copy_bytes(tv, facts))
 
 
 def _output(fusion: Fusion, tv: TensorView, places: dict[int, int], result: TensorView, n: int) -> Output:
@@ -258,7 +336,7 @@ def _output(fusion: Fusion, tv: TensorView, places: dict[int, int], result: Tens
         raise unsupported(fusion, f"the output {tv.name} does not have every axis of the product", "leave it to a fusion of its own")
     row_major = places[tv.ndim - 1] == n
     facts = fusion.facts()
-    bulk = row_major and tv.dtype.itemsize == STAGED_ITEMSIZE and tv.ndim <= MAX_RANK and is_multiple(tv.shape[-1] * tv.dtype.itemsize, TMA_BYTES, facts)
+    bulk = row_major and tv.dtype.itemsize == STAGED_ITEMSIZE and is_bulk(tv, facts)
     return Output(tv, bulk, row_major and is_multiple(tv.shape[-1], 2, facts))
 
 

@@ -1,12 +1,15 @@
 """A first cost model of the warp-specialized matmul: which tile, how many stages, and how long it takes.
 
-A wave of blocks takes the greater of what the tensor cores need for a tile, what they need to read its operands from Shared memory, and what
-its operands take from the second-level cache; then its epilogue, during which the tensor cores of that multiprocessor rest, unless another
-warpgroup's turn has come. Waves follow one another, and no kernel is faster than its bytes from DRAM. Blocks of a cluster that bring what they
-share once were measured to be no faster for it: the cache serves neighbors that ask for the same at once; but they begin and end together. The
-constants are of one GPU, an H200: those of one role's loop are the least squares of 109 sizes in ``benchmarks/results/matmul.txt``, off by 6% (root
-mean square of the logarithm), those of turns and clusters of ``benchmarks/results/gemm_schedules.txt``. A sweep of ``benchmarks/matmul.py`` refits
-them.
+For each step of k a wave of blocks takes the greatest of four: what the tensor cores need for a tile, what they need to read its operands from
+Shared memory, what its operands take from the second-level cache, and what a step takes however small it is. Then comes its epilogue, during
+which the tensor cores of that multiprocessor rest, unless another warpgroup's turn has come. Waves follow one another, and no kernel is faster
+than its bytes from DRAM. Blocks of a cluster that bring what they share once were measured to be no faster for it: the cache serves neighbors
+that ask for the same at once; but they begin and end together.
+
+The constants are of one GPU, an H200: those of one role's loop are the least squares of 109 sizes in ``benchmarks/results/matmul.txt`` and of ten
+times of given tiles at five sizes, off by 5% (root mean square of the logarithm); those of turns and clusters are of
+``benchmarks/results/gemm_schedules.txt``. What threads copy, and what is reduced, is assumed and not measured. A sweep of ``benchmarks/matmul.py``
+refits them.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ from math import ceil, prod
 from taskfuse.ir.atoms import WGMMA_ROWS
 from taskfuse.kir.limits import SHARED_BYTES
 from taskfuse.schedulers.config import SPAN, STAGED_COLUMNS, MatmulConfig, MatmulKind
+from taskfuse.schedulers.loads import copy_cycles
 from taskfuse.schedulers.machine import CLOCK_MHZ, DRAM_BYTES_PER_US, SMS
 
 TENSOR_FLOP_PER_CYCLE = {4: 2048, 2: 4096, 1: 8192}
@@ -27,21 +31,29 @@ TENSOR_EFFICIENCY = 0.95
 """What a long loop of wgmma gets of that."""
 SHARED_BYTES_PER_CYCLE = 128
 """One access of a multiprocessor to Shared memory, 32 banks of 4 bytes."""
-L2_BYTES_PER_CYCLE = 62
-"""From the second-level cache to each multiprocessor; 64 at most."""
-START_US = 1.8
-"""From one kernel of a graph to the next, barriers and first load included."""
-EPILOGUE_CYCLES = 500
+L2_BYTES_PER_CYCLE = 65
+"""From the second-level cache to each multiprocessor; 64 at most, of a clock that is higher while that is the limit."""
+START_US, WARPGROUP_US = 1.7, 0.4
+"""From one kernel of a graph to the next, barriers and first load included; and more for each warpgroup that multiplies beyond the first."""
+STEP_CYCLES = 270
+"""The least for a step: its barriers, and products that follow each other. 384 x 128 x 3584 takes 12 us with rings of 8 and of 22 slots alike, so that
+it is not the latency of loads."""
+EPILOGUE_CYCLES = 300
 """To drain the last wgmma, and to begin the next tile."""
-PIECE_CYCLES = 720
+PIECE_CYCLES = 600
 """For a warpgroup to convert, stage and store 64 x 64 elements; those of several warpgroups overlap."""
-TURN_CYCLES = 1200
-"""For a turn to pass from one warpgroup to the next."""
+TURN_CYCLES = 1000
+"""For a turn to pass from one warpgroup to the next: from 4096^3, 4096 x 7168 x 2048 and 4096 x 4096 x 1024 beside shared tiles."""
 DIRECT_FACTOR = 2.5
 """Stores from registers, beside staged ones."""
 CLUSTER_US = 0.7
 """For the blocks of a cluster to be launched together, and to wait for each other: 2048^3 with and without."""
+ROW_PART_CYCLES, COLUMN_PART_CYCLES = 100, 250
+"""For a warpgroup to add up 64 x 64 elements along their rows, or along their columns, which takes a shuffle for each; assumed, not measured."""
+FINISH_US = 5.0
+"""A barrier of the grid, and the sums of the parts behind it; assumed, not measured."""
 MAX_STAGES = 8
+"""More slots were measured to make no difference."""
 SHARED_TILES = (
     (128, 256, 2),
     (256, 128, 2),
@@ -64,6 +76,9 @@ SHARED_TILES = (
     (64, 16, 1),
 )
 """tile_m, tile_n, warpgroups that share a tile. Narrow ones are for results of few tiles: more multiprocessors load."""
+TIGHT_TILES = ((192, 192, 3), (256, 128, 2), (64, 256, 1))
+"""Those of which ptxas spills 44 to 156 bytes where the epilogue reads more inputs (``kernel.resources`` of ``relu(a @ b + bias)`` with fixed and with
+symbolic extents), and nothing without."""
 TURN_TILES = ((128, 128, 2), (64, 256, 2), (192, 64, 2), (128, 64, 2), (64, 128, 2))
 """Those of warpgroups that take turns."""
 CLUSTER_TILES = ((128, 256, 2), (256, 128, 2), (128, 128, 2))
@@ -90,6 +105,9 @@ class Problem:
         staged, direct: outputs that are staged for bulk stores, and those stored from registers.
         sms: multiprocessors of the GPU.
         columns_contiguous: n, not k, is contiguous in the factor with the columns.
+        access: for each operand, the bytes of one access where threads copy it; 0: the copy engine does.
+        row_sums, column_sums: reductions of the result along n, and along m (or both).
+        sides: inputs that the epilogue reads.
     """
 
     m: int
@@ -101,6 +119,20 @@ class Problem:
     direct: int = 0
     sms: int = SMS
     columns_contiguous: bool = False
+    access: tuple[int, int] = (0, 0)
+    row_sums: int = 0
+    column_sums: int = 0
+    sides: int = 0
+
+    @property
+    def is_reduced(self) -> bool:
+        """Whether there are reductions of the result."""
+        return self.row_sums + self.column_sums > 0
+
+    @property
+    def columns_by_threads(self) -> bool:
+        """Whether threads copy the factor with the columns."""
+        return self.access[1] > 0
 
     def tiles(self, config: MatmulConfig) -> int:
         """Tiles of the result; in clusters the last may lie outside."""
@@ -137,10 +169,16 @@ def estimate(problem: Problem, config: MatmulConfig) -> Estimate:
         "tensor cores": flop / TENSOR_FLOP_PER_CYCLE[problem.itemsize] / TENSOR_EFFICIENCY,
         "Shared memory": read / SHARED_BYTES_PER_CYCLE,
         "L2 cache": loaded / L2_BYTES_PER_CYCLE,
+        "barriers": STEP_CYCLES,
     }
+    if any(problem.access):
+        tiles = config.tile_m * config.tile_k * problem.itemsize, config.tile_n * config.tile_k * problem.itemsize
+        cycles["copies of threads"] = copy_cycles(tiles, problem.access, problem.itemsize)
     bound = max(cycles, key=lambda name: cycles[name])
     pieces = config.rows / WGMMA_ROWS * config.tile_n / STAGED_COLUMNS
-    epilogue = EPILOGUE_CYCLES + pieces * PIECE_CYCLES * (problem.staged + DIRECT_FACTOR * problem.direct)
+    piece = PIECE_CYCLES * (problem.staged + DIRECT_FACTOR * problem.direct)
+    piece += ROW_PART_CYCLES * problem.row_sums + COLUMN_PART_CYCLES * problem.column_sums
+    epilogue = EPILOGUE_CYCLES + pieces * piece
     products = steps * cycles[bound]
     if config.takes_turns:
         # products follow each other, the last epilogue behind them; or a warpgroup has as much to store as all others to multiply
@@ -151,13 +189,20 @@ def estimate(problem: Problem, config: MatmulConfig) -> Estimate:
     dram = problem.batch * problem.itemsize * (problem.m * problem.k + problem.n * problem.k + problem.m * problem.n) / DRAM_BYTES_PER_US
     if dram > us:
         us, bound = dram, "DRAM"
-    return Estimate(config, START_US + us, waves, problem.tiles(config) / (waves * config.blocks), bound)
+    if problem.is_reduced:
+        us += FINISH_US
+    us += START_US + WARPGROUP_US * (config.warpgroups - 1)
+    return Estimate(config, us, waves, problem.tiles(config) / (waves * config.blocks), bound)
 
 
 def candidates(problem: Problem) -> Iterator[MatmulConfig]:
     """The configurations that the model chooses from: each tile with the stages, group and blocks that suit it."""
     for tile_m, tile_n, warpgroups, kind, cluster in SHAPES:
         if problem.columns_contiguous and tile_n * problem.itemsize % SPAN:
+            continue
+        if (problem.is_reduced and (kind is MatmulKind.PINGPONG or cluster > 1)) or (problem.columns_by_threads and cluster > 1):
+            continue
+        if problem.sides and kind is MatmulKind.COOPERATIVE and (tile_m, tile_n, warpgroups) in TIGHT_TILES:
             continue
         config = MatmulConfig(tile_m, tile_n, SPAN // problem.itemsize, warpgroups, MAX_STAGES, 1, 1, problem.sms // cluster * cluster, kind, cluster)
         tiles = problem.tiles(config)
@@ -184,6 +229,6 @@ def _group(problem: Problem, config: MatmulConfig, blocks: int) -> int:
 
 
 def rank(problem: Problem) -> list[Estimate]:
-    """All candidates, the fastest first; of equals the one with the larger tile."""
+    """All candidates, the fastest first; of equals the one with more blocks, then with the larger tile."""
     found = [estimate(problem, config) for config in candidates(problem)]
-    return sorted(found, key=lambda e: (e.us, -prod((e.config.tile_m, e.config.tile_n))))
+    return sorted(found, key=lambda e: (e.us, -e.config.blocks, -prod((e.config.tile_m, e.config.tile_n))))

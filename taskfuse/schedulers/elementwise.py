@@ -14,10 +14,10 @@ from math import prod
 from taskfuse.errors import UnsupportedError
 from taskfuse.ir.axes import iteration_position, iteration_symbol
 from taskfuse.ir.elementwise import ELEMENTWISE, DTypeRule
-from taskfuse.ir.expr import Assemble, Literal, MathExpr, Pointwise, Read, Select, View
+from taskfuse.ir.expr import Assemble, Gather, Literal, MathExpr, Pointwise, Read, Select, View
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.scalar import TRUE, ZERO, Expr, Facts, is_multiple
-from taskfuse.ir.storage import has_code, made_from, storage_reads, storage_uses
+from taskfuse.ir.storage import has_code, made_from, storage_reads, storage_uses, table
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import MemoryType
 from taskfuse.ir.types import ParallelType as P
@@ -30,6 +30,8 @@ FUNCTION_COST = 16
 """Instructions of a function that is no arithmetic, such as an exponential; arithmetic takes one. Assumed, not measured."""
 FUNCTIONS = (DTypeRule.FLOAT, DTypeRule.DIVIDE)
 """The rules of what gives a float of anything."""
+MOST_NEW = 128
+"""Tensors that recomputation may add: where concatenations or reductions of one another are read at several points, their number multiplies."""
 SECTOR_BYTES = 32
 """What the memory moves at least: a read whose neighbors lie elsewhere costs this."""
 EFFICIENCY = {16: 1.0, 8: 0.97, 4: 0.9, 2: 0.6, 1: 0.35}
@@ -124,8 +126,12 @@ def align(script: Script, fusion: Fusion, owner: Mapping[TensorView, TensorView]
 
 
 def recompute_all(script: Script, fusion: Fusion) -> None:
-    """Have everything elementwise read at the reader's own point; a reduction may be read anywhere."""
-    stack, done = list(fusion.outputs), set[TensorView]()
+    """Have everything elementwise read at the reader's own point; tables, and the results of reductions and scans, may be read anywhere.
+
+    Raises:
+        UnsupportedError: that makes more than :data:`MOST_NEW` tensors. The fusion has changed by then: callers try it on a copy.
+    """
+    stack, done, before = list(fusion.outputs), set[TensorView](), len(fusion.tensors())
     while stack:
         reader = stack.pop()
         expr = fusion.definition(reader)
@@ -134,11 +140,30 @@ def recompute_all(script: Script, fusion: Fusion) -> None:
         done.add(reader)
         reads = storage_reads(fusion, expr)
         for tv in dict.fromkeys(r.tensor for r in reads):
-            stays = isinstance(expr, Assemble) or not isinstance(fusion.definition(tv), Pointwise | Select)
-            if stays or all(is_aligned(r, reader) for r in reads if r.tensor is tv):
+            own = [r for r in reads if r.tensor is tv]
+            stays = isinstance(expr, Assemble) or tv is table(fusion, expr) or not _commutes(fusion, own)
+            if stays or all(is_aligned(r, reader) for r in own):
                 stack.append(tv)
             else:
                 stack += script.recompute(tv, [reader])
+                check_new(fusion, before, reader)
+
+
+def _commutes(fusion: Fusion, reads: Sequence[Read]) -> bool:
+    """True if what is read of one tensor can be computed at the reader's points; a gather, only where all of them have an element."""
+    match fusion.definition(reads[0].tensor):
+        case Pointwise() | Select():
+            return True
+        case Gather():
+            return all(read.valid is TRUE for read in reads)
+        case _:
+            return False
+
+
+def check_new(fusion: Fusion, before: int, reader: TensorView) -> None:
+    """Check that there are no more than :data:`MOST_NEW` tensors beyond those ``before``. Raises :class:`UnsupportedError`."""
+    if len(fusion.tensors()) > before + MOST_NEW:
+        raise refuse(fusion, "single", f"{reader.name} needs what it reads at too many points", "tf.compile makes several kernels")
 
 
 def _only_loads(fusion: Fusion, tv: TensorView) -> bool:

@@ -1,4 +1,4 @@
-"""``tf.schedulers.fallback``: any math in one plain kernel: a thread for each element of an output, reductions and all else serial in it.
+"""``tf.schedulers.fallback``: any math in one plain kernel: a thread for each element of an output, reductions, scans and all else serial in it.
 
 It is slow where threads should work together, and takes what the other schedulers refuse. Each output has a loop nest of its own; what several
 of them need is computed for each.
@@ -6,24 +6,25 @@ of them need is computed for each.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
 
-from taskfuse.ir.expr import Assemble, MathExpr, Pointwise, Reduction, Select
+from taskfuse.errors import UnsupportedError
+from taskfuse.ir.expr import Assemble, Gather, MathExpr, Read, Reduction, Scan
 from taskfuse.ir.fusion import Fusion
-from taskfuse.ir.storage import storage_reads
+from taskfuse.ir.storage import storage_reads, table
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import ParallelType as P
 from taskfuse.schedule.copy import copy_fusion
-from taskfuse.schedulers.elementwise import follow, is_aligned, needed, recompute_all, refuse, stored, work
+from taskfuse.schedulers.elementwise import ancestors, check_new, follow, is_aligned, needed, recompute_all, refuse, stored, work
 from taskfuse.schedulers.schedule import Chosen, Option, Sizes, has_schedule
 from taskfuse.schedulers.script import Script
 
 SERIAL_US = 0.02
-"""Microseconds of a step of a serial reduction. Assumed, not measured: it keeps this scheduler from what others do better."""
+"""Microseconds of a step of a serial reduction or scan. Assumed, not measured: it keeps this scheduler from what others do better."""
 AGAIN_US = 100.0
-"""Added for each reduction that is done again where it is read: two kernels are better, however small the extents that are assumed."""
+"""Added for each reduction and scan that is done again where it is read: two kernels are better, however small the extents that are assumed."""
 SCALAR_BYTES = 4
 
 
@@ -39,7 +40,7 @@ class FallbackConfig:
 
 
 def fallback(fusion: Fusion, config: FallbackConfig | None = None, *, sizes: Mapping[str, int] | None = None) -> Chosen:
-    """Schedule any fusion, as one kernel; reductions that are read at other points than their own are done again for each.
+    """Schedule a fusion as one kernel; reductions that are read at other points than their own are done again for each, scans for each output.
 
     Args:
         fusion: it is changed.
@@ -47,14 +48,16 @@ def fallback(fusion: Fusion, config: FallbackConfig | None = None, *, sizes: Map
         sizes: values of the fusion's dimensions for the cost model.
 
     Raises:
-        UnsupportedError: the fusion has a schedule, or reads what is put together in scatter form.
+        UnsupportedError: the fusion has a schedule; or it reads what is put together in scatter form, a computed table at computed indices, or a
+            scan in a reduction, in a scan of another axis, or at other points.
     """
     extent = Sizes(fusion, sizes)
     if has_schedule(fusion):
         raise refuse(fusion, "fallback", "it has a schedule already", "give it a fusion without scheduling calls")
     trial, _ = copy_fusion(fusion)
     recompute_all(Script(trial), trial)
-    _check(trial)
+    along = _check(trial)
+    separate(Script(trial))
     chosen = config or FallbackConfig()
     script = Script(fusion)
     script.comment("each output with what it needs in a nest of its own")
@@ -62,11 +65,11 @@ def fallback(fusion: Fusion, config: FallbackConfig | None = None, *, sizes: Map
     known = set(fusion.tensors())
     owner = separate(script)
     steps = max(1.0, *(float(sum(_steps(fusion, tv, extent) for tv, r in owner.items() if r is root)) for root in stored(fusion)))
-    again = sum(isinstance(fusion.definition(tv), Reduction) and tv not in known for tv in owner)
+    again = sum(isinstance(fusion.definition(tv), Reduction | Scan) and tv not in known for tv in owner)
     us = work(fusion, extent).us(SCALAR_BYTES) + steps * SERIAL_US + again * AGAIN_US
     script.comment("a thread for each element")
     for root in stored(fusion):
-        _loops(script, root, chosen.threads)
+        _loops(script, root, along.get(root.name), chosen.threads)
         follow(script, root, [tv for tv, r in owner.items() if r is root and tv is not root])
     if inner := [e.output for e in needed(fusion) if e.output not in stored(fusion)]:
         script.inline_most(inner)
@@ -74,45 +77,56 @@ def fallback(fusion: Fusion, config: FallbackConfig | None = None, *, sizes: Map
     return Chosen("fallback", us, script.text, chosen, (Option(chosen, us),), why)
 
 
-def _check(fusion: Fusion) -> None:
+def _check(fusion: Fusion) -> dict[str, int]:
+    """By the names of the outputs: the axis that a thread runs along, because it is that of a scan. Raises :class:`UnsupportedError`."""
     if not fusion.outputs:
         raise refuse(fusion, "fallback", "it has no outputs", "fusion.add_output(tensor)")
-    several = "tf.compile makes several kernels"
-    for root in stored(fusion):
-        for reader in (root, *_elementwise(fusion, root)):
-            for read in storage_reads(fusion, _definition(fusion, reader)):
-                expr = fusion.definition(read.tensor)
-                if isinstance(expr, Assemble):
-                    raise refuse(fusion, "fallback", f"{reader.name} reads {read.tensor.name}, which is put together in scatter form", several)
-                if not isinstance(expr, Pointwise | Select | Reduction | None):
-                    raise refuse(fusion, "fallback", f"{reader.name} reads {read.tensor.name}, which cannot be computed again where it is read", several)
+    roots = stored(fusion)
+    along: dict[str, int] = {}
+    for root in roots:
+        for reader in (root, *ancestors(fusion, root)):
+            expr = _definition(fusion, reader)
+            if isinstance(expr, Scan) and along.setdefault(root.name, expr.axis) != expr.axis:
+                raise _refused(fusion, f"{root.name} needs scans of different axes")
+            if isinstance(expr, Reduction):
+                for tv in ancestors(fusion, reader):
+                    if isinstance(fusion.definition(tv), Scan):
+                        raise _refused(fusion, f"{reader.name} reduces {tv.name}, whose elements a thread computes one after another")
+            for read in storage_reads(fusion, expr):
+                _check_read(fusion, reader, read)
+    return along
 
 
-def _elementwise(fusion: Fusion, root: TensorView) -> Iterator[TensorView]:
-    """What ``root`` needs, inputs left out, ``root`` itself too."""
-    found = {root}
-    stack = [root]
-    while stack:
-        for read in storage_reads(fusion, _definition(fusion, stack.pop())):
-            tv = read.tensor
-            if tv not in found and not tv.is_input and not isinstance(fusion.definition(tv), Assemble):
-                found.add(tv)
-                stack.append(tv)
-                yield tv
+def _check_read(fusion: Fusion, reader: TensorView, read: Read) -> None:
+    tv, expr = read.tensor, fusion.definition(read.tensor)
+    if isinstance(expr, Assemble):
+        raise _refused(fusion, f"{reader.name} reads {tv.name}, which is put together in scatter form")
+    if expr is not None and table(fusion, _definition(fusion, reader)) is tv:
+        raise _refused(fusion, f"{reader.name} reads {tv.name} at computed indices")
+    if isinstance(expr, Gather | Scan) and not is_aligned(read, reader):
+        raise _refused(fusion, f"{reader.name} reads {tv.name}, which cannot be computed again where it is read")
+
+
+def _refused(fusion: Fusion, reason: str) -> UnsupportedError:
+    return refuse(fusion, "fallback", reason, "tf.compile makes several kernels")
 
 
 def separate(script: Script) -> dict[TensorView, TensorView]:
-    """Have what several outputs need computed for each. Returns the one that each tensor serves; outputs serve themselves."""
+    """Have what several outputs need computed for each. Returns the one that each tensor serves; outputs serve themselves.
+
+    Raises:
+        UnsupportedError: see :func:`~taskfuse.schedulers.elementwise.recompute_all`.
+    """
     fusion = script.fusion
-    roots = stored(fusion)
+    roots, before = stored(fusion), len(fusion.tensors())
     owner: dict[TensorView, TensorView] = {}
     for root in roots:
         owner[root] = root
-        _separate(script, root, roots, owner)
+        _separate(script, root, roots, owner, before)
     return owner
 
 
-def _separate(script: Script, root: TensorView, roots: tuple[TensorView, ...], owner: dict[TensorView, TensorView]) -> None:
+def _separate(script: Script, root: TensorView, roots: tuple[TensorView, ...], owner: dict[TensorView, TensorView], before: int) -> None:
     fusion = script.fusion
     stack = [root]
     while stack:
@@ -126,19 +140,28 @@ def _separate(script: Script, root: TensorView, roots: tuple[TensorView, ...], o
             for new in made:
                 owner[new] = root
                 stack.append(new)
+            check_new(fusion, before, reader)
 
 
 def _steps(fusion: Fusion, tv: TensorView, extent: Sizes) -> int:
     """Serial iterations of a thread."""
-    return prod(extent(a.extent) for a in tv.root if a.is_reduction) if isinstance(fusion.definition(tv), Reduction) else 0
+    match fusion.definition(tv):
+        case Reduction():
+            return prod(extent(a.extent) for a in tv.root if a.is_reduction)
+        case Scan(axis=axis):
+            return extent(tv.root[axis].extent)
+        case _:
+            return 0
 
 
-def _loops(script: Script, root: TensorView, threads: int) -> None:
-    kept = [k for k, a in enumerate(root.root) if not a.is_reduction]
+def _loops(script: Script, root: TensorView, along: int | None, threads: int) -> None:
+    """[threads | the axis of a scan, reduced axes]."""
+    serial = [k for k, a in enumerate(root.root) if k == along or a.is_reduction]
+    kept = [k for k in range(len(root.root)) if k not in serial]
     if not kept:
         return
     call = script.on(root)
-    order = [*kept, *(k for k, a in enumerate(root.root) if a.is_reduction)]
+    order = [*kept, *serial]
     if order != sorted(order):
         call.reorder(order)
     for _ in kept[1:]:

@@ -14,3 +14,5 @@ DRAM_BYTES_PER_US: Final = 4.3e6
 """Measured by a pointwise kernel."""
 LAUNCH_US: Final = 2.5
 """From one kernel of a graph to the next, barriers and first load included."""
+LATENCY_CYCLES: Final = 2200
+"""From a load to its value, under load; an estimate."""

@@ -12,6 +12,7 @@ from taskfuse.kir.products import accumulator_dtype
 from taskfuse.schedulers.config import MatmulConfig
 from taskfuse.schedulers.contraction import Product, find, unsupported
 from taskfuse.schedulers.cost import Estimate, Problem, estimate, rank
+from taskfuse.schedulers.loads import told
 from taskfuse.schedulers.machine import SMS
 from taskfuse.schedulers.schedule import Sizes
 from taskfuse.schedulers.script import Script
@@ -32,6 +33,7 @@ class MatmulSchedule:
         alternatives: all that it chose from, the fastest first.
         given: true if the caller gave the parameters.
         code: the scheduling calls, as Python that takes the unscheduled fusion as ``fusion``.
+        notes: what the schedule does beside a plain product, and what would make it faster.
         scheduler: its name.
     """
 
@@ -41,6 +43,7 @@ class MatmulSchedule:
     alternatives: tuple[Estimate, ...]
     given: bool
     code: str
+    notes: tuple[str, ...] = ()
     scheduler: str = "matmul"
 
     @property
@@ -58,6 +61,7 @@ class MatmulSchedule:
             f"{c.blocks} blocks{f' in clusters of {c.cluster}' if c.cluster > 1 else ''}",
             f"{p.tiles(c)} tiles in {e.waves} wave{'s' if e.waves > 1 else ''}, {e.efficiency:.0%} full; a step of k waits for: {e.bound}; "
             f"{c.shared_bytes(p.itemsize, p.staged) // 1024} KiB of Shared memory; expected: {e.us:.1f} us",
+            *self.notes,
             "",
             "     us  tile       kind         warpgroups  cluster  stages  waves   full  bound",
         ]
@@ -80,7 +84,9 @@ def matmul(fusion: Fusion, config: MatmulConfig | None = None, *, sizes: Mapping
     The product is any sum over one axis of products of two inputs; all further axes are batch axes. Operands of 16-bit floats have k or their
     other axis contiguous, those of 8-bit floats, 8-bit integers and float32 have k. Sums are float32, of integers int32. Products of 8-bit floats
     are added up in fewer bits than float32 has, as Hopper does it. The epilogue may read more inputs (bias, residual, scales) and have several
-    outputs.
+    outputs. Reductions of what it makes, over rows, columns or both, are outputs or the begin of more elementwise math: such a kernel ends with a
+    barrier of the grid. Any extents will do; operands whose rows are provably multiples of 16 bytes are loaded by the copy engine, others by
+    threads, which is slower: the schedule's ``explain`` says so.
 
     Args:
         fusion: it is changed: tensors, tasks and schedule are added.
@@ -100,10 +106,19 @@ def matmul(fusion: Fusion, config: MatmulConfig | None = None, *, sizes: Mapping
     problem = _problem(fusion, product, sizes, sms)
     alternatives = tuple(rank(problem))
     chosen = alternatives[0].config if config is None else config
-    chosen.check_fits(problem.itemsize, problem.staged, problem.columns_contiguous)
+    chosen.check_fits(
+        problem.itemsize,
+        problem.staged,
+        columns_contiguous=problem.columns_contiguous,
+        columns_by_threads=problem.columns_by_threads,
+        is_reduced=problem.is_reduced,
+    )
+    notes = [told(operand.tensor, fusion.facts()) for operand in (product.a, product.b)]
+    if product.reductions:
+        notes.append(f"{', '.join(r.tensor.name for r in product.reductions)}: parts of each tile in Global memory, added up behind a barrier of the grid")
     script = Script(fusion)
     WarpSpecialized(script, product, chosen).apply()
-    return MatmulSchedule(chosen, problem, estimate(problem, chosen), alternatives, config is not None, script.text)
+    return MatmulSchedule(chosen, problem, estimate(problem, chosen), alternatives, config is not None, script.text, tuple(filter(None, notes)))
 
 
 def _check_types(fusion: Fusion, product: Product, tf32: bool) -> None:
@@ -136,4 +151,8 @@ def _problem(fusion: Fusion, product: Product, sizes: Mapping[str, int] | None, 
     m, n, k = (extent(product.extent(p)) for p in (product.m, product.n, product.k))
     batch = prod(extent(product.extent(position)) for position in product.batch)
     direct = len(product.outputs) - staged
-    return Problem(m, n, k, batch, product.a.tensor.dtype.itemsize, staged, direct, sms, not product.b.is_k_major)
+    access = (0 if product.a.is_bulk else product.a.size, 0 if product.b.is_bulk else product.b.size)
+    columns = sum(product.m in r.over for r in product.reductions)
+    rows = len(product.reductions) - columns
+    itemsize = product.a.tensor.dtype.itemsize
+    return Problem(m, n, k, batch, itemsize, staged, direct, sms, not product.b.is_k_major, access, rows, columns, len(product.sides))

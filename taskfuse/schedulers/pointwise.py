@@ -18,7 +18,8 @@ from taskfuse.ir.scalar import Const
 from taskfuse.ir.storage import storage_reads
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import ParallelType as P
-from taskfuse.schedulers.elementwise import Leaf, align, ancestors, bind_vectors, cost, divides, follow, needed, refuse, registers, widest, work
+from taskfuse.schedule.copy import copy_fusion
+from taskfuse.schedulers.elementwise import Leaf, align, ancestors, bind_vectors, cost, divides, follow, needed, recompute_all, refuse, registers, widest, work
 from taskfuse.schedulers.schedule import Chosen, Option, Sizes, has_schedule
 from taskfuse.schedulers.script import Script
 
@@ -85,7 +86,7 @@ def pointwise(fusion: Fusion, config: PointwiseConfig | None = None, *, sizes: M
 
 
 def check(fusion: Fusion, kind: str) -> None:
-    """Raises :class:`UnsupportedError` unless all code is elementwise, and the outputs have one shape."""
+    """Raises :class:`UnsupportedError` unless all code is elementwise, the outputs have one shape, and what they need is needed at few points."""
     if has_schedule(fusion):
         raise refuse(fusion, kind, "it has a schedule already", "give it a fusion without scheduling calls")
     if not fusion.outputs:
@@ -100,6 +101,8 @@ def check(fusion: Fusion, kind: str) -> None:
     for tv in fusion.outputs:
         if tv.ndim != first.ndim or any(a is not b for a, b in zip(tv.shape, first.shape, strict=True)):
             raise refuse(fusion, kind, f"the outputs {first!r} and {tv!r} differ in shape", "tf.compile makes a kernel for each shape")
+    trial, _ = copy_fusion(fusion)
+    recompute_all(Script(trial), trial)
 
 
 def choose(fusion: Fusion, out: TensorView, leaves: Sequence[Leaf], extent: Sizes) -> PointwiseConfig:

@@ -55,12 +55,12 @@ class Script:
             self._write(f"{tv.name} = fusion.tensor({tv.name!r})")
         return Recorded(self, tv.name, tv)
 
-    def new(self, tv: TensorView, method: str, **given: bool) -> TensorView:
-        """A call that makes a tensor: ``cache_after`` or ``cache_before``."""
+    def new(self, tv: TensorView, method: str, *args: object, **given: bool) -> TensorView:
+        """A call that makes a tensor: ``cache_after``, ``cache_before``, ``cache_fork`` or ``rfactor``."""
         receiver = self.on(tv).name
-        made = cast("TensorView", getattr(tv, method)(**given))
+        made = cast("TensorView", getattr(tv, method)(*args, **given))
         self._known[made.name] = made
-        self._write(f"{made.name} = {receiver}.{method}({', '.join(f'{k}={v}' for k, v in given.items())})")
+        self._write(f"{made.name} = {receiver}.{method}({', '.join([*map(self.spell, args), *(f'{k}={v}' for k, v in given.items())])})")
         return made
 
     def recompute(self, tv: TensorView, readers: Sequence[TensorView]) -> tuple[TensorView, ...]:
@@ -164,9 +164,14 @@ class Recorded:
 
         return call
 
+    @property
+    def tensor(self) -> TensorView:
+        """The tensor whose calls these are."""
+        assert isinstance(self.target, TensorView)
+        return self.target
+
     def bind(self, axis: int, ptype: ParallelType) -> Recorded:
         """``axis(k).parallelize(p)``."""
-        assert isinstance(self.target, TensorView)
-        self.target.axis(axis).parallelize(ptype)
+        self.tensor.axis(axis).parallelize(ptype)
         self.script.record(self.name, f"axis({axis}).parallelize({self.script.spell(ptype)})", False)
         return self

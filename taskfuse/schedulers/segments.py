@@ -49,13 +49,18 @@ class Plan:
         name: of the fusion.
         steps: the kernels.
         crossing: the tensors that go from one to another through memory, and their bytes.
-        whole: why it is not one kernel, or not the one that takes it whole.
+        whole: why it is not the kernel that takes it whole; empty if it is.
     """
 
     name: str
     steps: tuple[Step, ...]
     crossing: tuple[tuple[str, float], ...] = ()
     whole: str = ""
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether the kernels compute pieces: one piece may be all, without the views and inputs that nothing needs."""
+        return bool(self.whole)
 
     @property
     def scheduler(self) -> str:
@@ -80,7 +85,7 @@ class Plan:
     @property
     def code(self) -> str:
         """The cut and the scheduling calls, as Python that takes the unscheduled fusion as ``fusion``; ``tf.compile(cut)`` if there are several."""
-        if len(self.steps) == 1:
+        if not self.is_cut:
             return self.steps[0].schedule.code
         pieces = ", ".join(f"[{', '.join(map(repr, step.tensors))}]" for step in self.steps)
         lines = ["import taskfuse as tf", "", f"cut = tf.cut(fusion, [{pieces}])"]
@@ -90,9 +95,9 @@ class Plan:
 
     def explain(self) -> str:
         """Which kernels, why these, and where the cuts are."""
-        if len(self.steps) == 1:
+        if not self.is_cut:
             return self.steps[0].schedule.explain()
-        lines = [f"{len(self.steps)} kernels, {self.us:.1f} us expected; {self.whole}"]
+        lines = [f"{len(self.steps)} kernel{'s' if len(self.steps) > 1 else ''}, {self.us:.1f} us expected; {self.whole}"]
         lines += [f"cut at {name}: {size / 1e6:.1f} MB" for name, size in self.crossing]
         for step in self.steps:
             lines += ["", f"{step.fusion.name} computes {', '.join(step.tensors)}: {step.schedule.us:.1f} us", step.schedule.explain()]

@@ -16,12 +16,15 @@ from __future__ import annotations
 from taskfuse import tiles
 from taskfuse.ir import atoms
 from taskfuse.ir.atoms import WGMMA_ROWS
+from taskfuse.ir.storage import storage_reads
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import MemoryType
 from taskfuse.ir.types import ParallelType as P
 from taskfuse.schedule import layouts
+from taskfuse.schedulers import loads
 from taskfuse.schedulers.config import SPAN, STAGING_SLOTS, STMATRIX, MatmulConfig
 from taskfuse.schedulers.contraction import STAGED_ITEMSIZE, Operand, Product
+from taskfuse.schedulers.reduced import Parts
 from taskfuse.schedulers.script import Script, Spelled
 
 WGMMA_K_BYTES = 32
@@ -50,6 +53,8 @@ class WarpSpecialized:
         self.head = 2 + config.takes_turns + self.clustered
         self.piece = self.head + self.shares_rows + self.splits_rows
         """The epilogue's loops are [head, (warpgroup,) (rows of 64,) piece, m64, n64]: this is the piece's."""
+        self.tiles = Spelled(tiles.swizzle(config.group), f"tf.tiles.swizzle({config.group})")
+        self.parts = Parts(script, config, (*product.batch, product.m, product.n), self.tiles, product.reductions, product.finals)
 
     def apply(self) -> None:
         """Make the calls."""
@@ -65,11 +70,17 @@ class WarpSpecialized:
         script.comment("copies: operands into Shared memory, outputs out of it or of registers")
         self.sources = [(script.new(o.tensor, "cache_after"), o) for o in (product.a, product.b)]
         self.result = product.result
-        self.registers = [tv for tv in product.epilogue if tv not in product.result.fusion.outputs]
+        fusion = self.result.fusion
+        stored = {tv: script.new(tv, "cache_fork") if tv.uses else tv for tv in fusion.outputs}
+        self.parts.finals += tuple(copy for tv, copy in stored.items() if copy is not tv and tv in self.parts.finishing)
+        self.registers = [tv for tv in product.epilogue if stored.get(tv) is not tv and not fusion.is_view(tv)]  # an output that is no more may be a view
+        if any(self.result in _reads(r.tensor) for r in product.reductions):
+            # a sum leaves out what lies past the end of the tensor, and no branch may stand around reads of accumulators
+            self.registers.insert(0, script.new(self.result, "cache_after"))
         self.staged: list[tuple[TensorView, TensorView]] = []
         self.direct: list[tuple[TensorView, bool]] = []
         for out in product.outputs:
-            tv = out.tensor
+            tv = stored[out.tensor]
             if out.is_bulk:
                 staging = script.new(tv, "cache_before")
                 self.staged.append((staging, tv))
@@ -78,7 +89,10 @@ class WarpSpecialized:
                 self.direct.append((tv, out.is_paired))
             if tv is product.result:
                 self.result = script.new(tv, "cache_before")
-            self.registers.append(script.new(tv, "cache_before"))
+            made = script.new(tv, "cache_before")
+            if fusion.is_view(made):
+                script.on(made).set_memory_type(MemoryType.Local)  # of a transposed result: with memory of its own it is a copy
+            self.registers.append(made)
         # only the copies are guarded: what computes on registers needs no guard, and the accumulators are read under no branch
         self.sides = [(script.new(side.tensor, "cache_after"), side.is_paired) for side in product.sides]
         for tv in (*(s for s, _ in self.sources), *(s for s, _ in self.staged)):
@@ -100,8 +114,7 @@ class WarpSpecialized:
         acc.split(batch + rank + 2, config.tile_n).split(batch + rank + 4, config.tile_k)
         # [row of tiles, (rank,) m, column of tiles, n, k step, k] to [row, column, (rank,) m, n, k step, k]
         acc.reorder([*range(batch + 1), batch + rank + 2, *range(batch + 1, batch + rank + 2), *range(batch + rank + 3, batch + rank + 6)])
-        swizzle = Spelled(tiles.swizzle(config.group), f"tf.tiles.swizzle({config.group})")
-        acc.rasterize(tuple(range(batch + 2)), swizzle).split(0, config.blocks // config.cluster)
+        acc.rasterize(tuple(range(batch + 2)), self.tiles).split(0, config.blocks // config.cluster)
         if config.takes_turns:
             acc.split(0, config.warpgroups)
         acc.bind(self.head - 1 - rank, P.BIDx)
@@ -112,10 +125,12 @@ class WarpSpecialized:
         acc.reorder({self.head + 2: self.head})
         acc.propagate([s for s, _ in self.sources], self.head + 1)
         script.parallelize_like(self.result, [*(s for s, _ in self.sources), *self.after])
+        self.parts.split_off()
 
     def _operands(self) -> None:
-        """The ring: [head, k step, (pieces,) rows, 128 bytes]; a bulk copy moves rows of 128 bytes."""
-        self.script.comment(f"operands: a ring of {self.config.stages} slots, filled by bulk copies")
+        """The ring: [head, k step, (pieces,) rows, 128 bytes]; a bulk copy moves rows of 128 bytes, threads move them in pieces."""
+        kinds = {operand.is_bulk: "bulk copies" if operand.is_bulk else "threads" for _, operand in self.sources}
+        self.script.comment(f"operands: a ring of {self.config.stages} slots, filled by {' and '.join(kinds.values())}")
         for tv, operand in self.sources:
             call = self.script.on(tv)
             if self._pieces(operand) > 1:
@@ -123,7 +138,10 @@ class WarpSpecialized:
                 call.bind(-3, P.Unroll)
             call.set_allocation_domain(SWIZZLED).circular_buffer(self.config.stages)
             is_common = self.clustered and operand is self.product.b
-            call.set_atom(atoms.TMA_LOAD_MULTICAST if is_common else atoms.TMA_LOAD, (-2, -1))
+            if operand.is_bulk:
+                call.set_atom(atoms.TMA_LOAD_MULTICAST if is_common else atoms.TMA_LOAD, (-2, -1))
+            else:
+                loads.by_threads(call, operand.size, self.itemsize)
 
     def _pieces(self, operand: Operand) -> int:
         if operand.is_k_major:
@@ -182,13 +200,14 @@ class WarpSpecialized:
             call.bind(tile[1], P.Unroll)
             call.set_atom(atoms.STMATRIX_X4, (tile[1] + 1, tile[1] + 2))
             script.on(out).set_atom(atoms.TMA_STORE, tile)
+        self.parts.finish()
         script.comment("which loops are shared")
         for tv, _ in self.sources:
             script.on(tv).inline_at(self.head + 1)
         script.on(self.result).inline_at(self.head)
         # what is stored is an array of a whole piece: reads of accumulators stand together, before all stores, or ptxas serializes wgmma
-        stored = [*(s for s, _ in self.staged), *(t for t, _ in self.direct)]
-        pieces = {r for s in stored for r in self.registers if r in _read_by(s)}
+        stored = [*(s for s, _ in self.staged), *(t for t, _ in self.direct), *self.parts.tensors]
+        pieces = {r for s in stored for r in _reads(s)}
         inside = p + 1 + FRAGMENT_AXES
         for tv in reversed(self.registers):
             script.on(tv).inline_at(p + 1 if tv in pieces else inside)
@@ -202,13 +221,18 @@ class WarpSpecialized:
         script.comment("roles")
         load = script.task([s for s, _ in self.sources], "load")
         mma = script.task([self.result], "mma")
-        epilogue = script.task(self.after, "epilogue")
-        consumer = script.group([mma, epilogue], "consumer")
+        members = [mma, script.task([*self.after, *self.parts.tensors], "epilogue")]
+        if self.parts.tensors:
+            members.append(script.task(self.parts.finishing, "finish"))
+        consumer = script.group(members, "consumer")
         assert not isinstance(consumer.target, TensorView)
         script.group([load, consumer.target], "roles").parallelize(P.TIDy)
         for node in (script.node(load), consumer):
             node.registers()
 
 
-def _read_by(tv: TensorView) -> set[TensorView]:
-    return {t for t in tv.fusion.tensors() if any(use.output is tv for use in t.uses)}
+def _reads(tv: TensorView) -> list[TensorView]:
+    """What the definition of ``tv`` reads: of views, the storage behind them."""
+    expr = tv.fusion.definition(tv)
+    assert expr is not None
+    return [read.tensor for read in storage_reads(tv.fusion, expr)]

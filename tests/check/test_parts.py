@@ -88,6 +88,10 @@ def relation(body: str, block: str = "(32, 4, 1)", shape: str = "64") -> Relatio
         ("FOR i in 0..2:\n  s[32*i + threadIdx.x] = copy(1.0)", {"i", "threadIdx.x"}),
         ("FOR i in 0..2:\n  s[i + threadIdx.x] = copy(1.0)", set[str]()),
         ("s[16*(threadIdx.x//16) + xor(threadIdx.x % 16, threadIdx.y)] = copy(1.0)", set[str]()),
+        # an inner index of 2*i + t < 23: more than 23 by its parts, but not together
+        ("FOR i in 0..12:\n  IF 2*i + threadIdx.y % 2 < 23:\n    s[23*threadIdx.x + 2*i + threadIdx.y % 2] = copy(1.0)", {"i", "threadIdx.x"}),
+        ("FOR i in 0..12:\n  IF 2*i + threadIdx.y % 2 < 24:\n    s[23*threadIdx.x + 2*i + threadIdx.y % 2] = copy(1.0)", set[str]()),
+        ("FOR i in 0..12:\n  IF 2*i < 23:\n    s[23*threadIdx.x + 2*i + threadIdx.y % 2] = copy(1.0)", set[str]()),
     ],
 )
 def test_digits(body: str, equal: set[str]) -> None:
@@ -112,3 +116,23 @@ def test_digits_of_a_place_in_three_axes() -> None:
 )
 def test_accesses_that_never_meet(body: str) -> None:
     assert relation(body).never
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "never"),
+    [
+        ("{p}//8, {p} % 8", "({t} + 4)//8 + 4, ({t} + 4) % 8", True),
+        ("{p}//8, {p} % 8", "({t} + 3)//8 + 4, ({t} + 3) % 8", False),
+        ("{p}//8, {p} % 8", "({t} + 4)//8 + 4, {t} % 8", False),
+        ("{p}//8, {p}//4 % 2, {p} % 4", "({t} + 4)//8 + 4, ({t} + 4)//4 % 2, ({t} + 4) % 4", True),
+        ("{p}//9, {p}//3 % 3, {p} % 3", "({t} + 4)//9 + 3, ({t} + 4)//3 % 3, ({t} + 4) % 3", True),  # up to 29, from 31 on
+        ("{p}//9, {p}//3 % 3, {p} % 3", "({t} + 4)//9 + 3, {t}//3 % 3, ({t} + 4) % 3", False),
+        ("{p}//9, {p}//2 % 3, {p} % 3", "({t} + 4)//9 + 3, ({t} + 4)//2 % 3, ({t} + 4) % 3", False),
+    ],
+)
+def test_what_lies_behind_the_rounds_of_a_loop(first: str, second: str, never: bool) -> None:
+    """Places of a tensor in a loop, and behind it, as indices of two or three axes."""
+    size, shape = (10, "8, 3, 3") if "//9" in first else (12, "8, 8" if first.count(",") == 1 else "8, 2, 4")
+    one, two = first.format(p=f"({size}*i + threadIdx.x)"), second.format(t="threadIdx.x")
+    body = f"IF threadIdx.x < {size}:\n  FOR i in 0..3:\n    s[{one}] = copy(1.0)\n  s[{two}] = copy(1.0)"
+    assert relation(body, shape=shape).never is never

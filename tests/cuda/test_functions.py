@@ -264,25 +264,28 @@ template <typename I> inline I clamped(double x, I low, I high) { return x <= (d
 INTRINSICS(float)
 INTRINSICS(double)
 """
-FROM_FLOAT16 = """
+SUBSTITUTES = {
+    "from_float16": """
 inline float from_float16(unsigned short bits) {
   const int exponent = bits >> 10 & 31, fraction = bits & 1023;
   const float x = exponent == 31 ? (fraction ? NAN : INFINITY) : exponent ? ldexpf(1024 + fraction, exponent - 25) : ldexpf(fraction, -24);
   return bits >> 15 ? -x : x;
 }
-"""
+""",
+}
+"""What the host does in place of an instruction of a GPU."""
 
 
 def on_host(job: Job) -> bool:
     """True if ``job`` needs no instruction of a GPU but those that the host has a substitute for."""
-    return all("asm(" not in re.sub(r"#if(.|\n)*?#else", "", h.text) for h in job.helpers if h.name != "from_float16")
+    return all("asm(" not in re.sub(r"#if(.|\n)*?#else", "", h.text) for h in job.helpers if h.name not in SUBSTITUTES)
 
 
 def values_on_host(folder: Path, cases: list[tuple[Job, list[Array]]]) -> list[Array]:
     """The results of every case, by one program; undefined behaviour ends it."""
     assert COMPILER is not None
     helpers = closure(h for job, _ in cases for h in job.fragment.helpers)
-    lines = [SHIM, HOST, FROM_FLOAT16, *(h.text for h in helpers if h.name != "from_float16")]
+    lines = [SHIM, HOST, *SUBSTITUTES.values(), *(h.text for h in helpers if h.name not in SUBSTITUTES)]
     body: list[str] = []
     for job, arrays in cases:
         names = [f"x{k}" for k in range(len(arrays))]

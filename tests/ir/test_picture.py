@@ -179,11 +179,13 @@ def test_edges_between_roles_are_channels(fusion: tf.Fusion, channels: list[str]
 
 
 def test_what_breaks_the_laws_is_drawn_too() -> None:
-    """``tv9`` of seed 9 follows the task that reads what another task makes of it: a cycle, which lowering refuses."""
-    fusion = seeded_case(9).fusion
+    """A cache of seed 34 puts a tensor in no task between two tasks, the first of which reads the second: a cycle, which lowering refuses."""
+    fusion = seeded_case(34).fusion
     with pytest.raises(TaskError, match="cycle"):
         fusion.check()
-    assert "tv10 reads tv9" in edges(fusion_picture(fusion))
+    found = edges(fusion_picture(fusion))
+    assert found
+    assert not any("tv5" in edge.split() for edge in found)  # what no task can have is left out
 
 
 def test_a_drawing_has_each_definition_once() -> None:

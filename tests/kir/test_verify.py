@@ -69,6 +69,7 @@ STATEMENTS = [
     ("r = neg(x[0])", "'x' has 2 axes, the access 1 indices", "r = neg(x[0, 0])"),
     ("f[-1] = neg(r)", "index -1 is outside axis 0 of 'f', whose extent is S", "f[S - 1] = neg(r)"),
     ("acc[64] = neg(r)", "index 64 is outside axis 0 of 'acc', whose extent is 64", "acc[63] = neg(r)"),
+    ("COPY.async f[0] <- b[-1] width 1 if N > 0", "index -1 is outside axis 0 of 'b', whose extent is S", "COPY.async f[0] <- b[-1] width 1 if 0"),
     ("ARRIVE full[2]", "slot 2 is outside the 2 slots of mbarrier 'full'", "ARRIVE full[1]"),
     (
         "FOR i in 0..4:\n  acc[i] = neg(r)",

@@ -8,7 +8,7 @@ from taskfuse import ParallelType as P
 from taskfuse.check import Verdict
 from taskfuse.errors import LoweringError, SimulationError
 from taskfuse.kir import walk
-from taskfuse.kir.nodes import BarrierScope, Commit, CursorInit, Expect, For, If, InitBarrier, Retire
+from taskfuse.kir.nodes import Access, BarrierScope, Choose, Commit, CursorInit, Expect, For, If, InitBarrier, Retire
 from tests.lowering.running import agrees, bind, buffer, numbers, refused, scopes
 from tests.lowering.test_cp_async import pipeline, two_tiles
 
@@ -173,12 +173,75 @@ def test_a_loop_that_is_unrolled_anyway_stays_one(rows: int) -> None:
     assert not any(isinstance(s, For) and s.var.endswith((".q", ".r", ".e")) for s in walk(kernel))
 
 
+def test_a_loop_of_a_known_number_of_trips_is_unrolled_by_it() -> None:
+    """``ceildiv(N, 12)`` is 1 for every ``N`` that there may be."""
+    with tf.Fusion("one_trip") as fusion:
+        x = tf.define_tensor([tf.dim("N", min=1, max=11)], name="x")
+        fusion.add_output(tf.neg(x))
+    loaded = x.cache_after()
+    for tv in (loaded, fusion.outputs[0]):
+        tv.split(0, 12)
+        tv.axis(1).parallelize(TX)
+    loaded.inline_at(1)
+    loaded.circular_buffer(2)
+    kernel = agrees(fusion, numbers(5), schedulers=LATE[:1])
+    kernel.verify().require()
+    assert not any(isinstance(s, For) for s in walk(kernel))
+
+
+def test_what_the_first_trip_never_reads_is_not_in_its_fill() -> None:
+    with tf.Fusion("parts") as fusion:
+        x, y = tf.define_tensor([3, 4], name="x"), tf.define_tensor([2, 4], name="y")
+        fusion.add_output(tf.cat([tf.neg(x), tf.neg(y)], 0, "gather"))
+    out = fusion.outputs[0]
+    held, made = out.cache_before(), fusion.tensors()[2:4]
+    held.inline_at(1)
+    held.circular_buffer(2)
+    for tv in (*made, held, out):
+        tv.axis(1).parallelize(TX)
+    kernel = agrees(fusion, numbers(3, 4), numbers(2, 4), schedulers=LATE[:1])
+    kernel.verify().require()
+    first = next(s for s in walk(kernel) if isinstance(s, Choose))
+    assert [c.operand for c in first.cases if isinstance(c.operand, Access)] == [Access(made[0].name, (tf.scalar.ZERO,))]
+
+
+def test_copies_past_the_end_read_nothing() -> None:
+    """The loop goes on for 8 rows; that row 4 of at most 4 is never copied is known without the arguments."""
+    with tf.Fusion("short") as fusion:
+        x = tf.define_tensor([tf.dim("M", min=1, max=4), 8], name="x")
+        fusion.add_output(tf.neg(x))
+    loaded = x.cache_after()
+    for tv in (loaded, fusion.outputs[0]):
+        tv.split(0, 4)
+        tv.split(1, 8)
+        tv.axis(2).parallelize(P.Unroll)
+        tv.axis(3).parallelize(TX)
+    loaded.set_atom(atoms.CP_ASYNC, ())
+    loaded.set_memory_type(SHARED)
+    loaded.inline_at(3)
+    loaded.circular_buffer(4)
+    for rows in (1, 3, 4):
+        kernel = agrees(fusion, numbers(rows, 8), schedulers=LATE)
+    kernel.verify().require()
+
+
 @pytest.mark.parametrize("memory", [SHARED, LOCAL])
 def test_rings_in_inner_loops(memory: MemoryType) -> None:
     fusion = nested(memory=memory)
     for trips in (0, 1, 2, 5):
         kernel = agrees(fusion, numbers(3, trips, 32), schedulers=LATE)
     kernel.verify().require()
+
+
+def test_rings_in_an_unrolled_loop() -> None:
+    """No copy is in flight from one iteration of the outer loop to the next, so the proof need not tell its copies apart."""
+    fusion = nested()
+    for tv in fusion.tensors()[1:]:
+        tv.axis(0).parallelize(P.Unroll)
+    for trips in (0, 1, 5):
+        kernel = agrees(fusion, numbers(3, trips, 32), schedulers=LATE)
+    kernel.verify().require()
+    assert any(isinstance(s, For) and s.unroll and not s.var.endswith(".p") for s in walk(kernel))
 
 
 def test_what_a_fill_alone_is_made_of_moves_with_it() -> None:

@@ -11,7 +11,7 @@ from taskfuse import ParallelType as P
 from taskfuse.check import Verdict
 from taskfuse.ir.types import THREAD_TYPES
 from taskfuse.kir import walk
-from taskfuse.kir.nodes import ArriveAsync, AsyncCopy, BarrierScope, Commit, FenceProxyAsync, InitBarrier, Queue, Retire, Stmt
+from taskfuse.kir.nodes import ArriveAsync, AsyncCopy, BarrierScope, Commit, FenceProxyAsync, For, If, InitBarrier, Queue, Retire, Stmt
 from tests.cuda.test_compile_all import compiles, texts
 from tests.lowering.faults import is_caught, without
 from tests.lowering.running import Array, agrees, buffer, numbers, refused, scopes
@@ -66,6 +66,45 @@ def test_a_loop_over_an_axis_of_a_reader_copies_once() -> None:
     loaded.set_atom(COPY, ())
     loaded.set_memory_type(SHARED)
     assert agrees(fusion, numbers(8), numbers(10, 1)).verify().verdict is Verdict.PROVED
+
+
+def shared_loop(*, merged: bool, stages: int = 1, inline: int = 1, group: P | None = None) -> tf.Fusion:
+    """Copies in loops that mix an axis of their own with one of the reader: merged and split again, or swizzled."""
+    with tf.Fusion("mixed") as fusion:
+        x, y = tf.define_tensor([8], name="x"), tf.define_tensor([4, 8], name="y")
+        total = x + y
+        fusion.add_output(total)
+    loaded = x.cache_after()
+    if merged:
+        total.merge(0)
+        total.split(0, 16)
+    else:
+        total.split(1, 4)
+        total.swizzle(2, 0)
+    total.propagate([loaded])
+    loaded.set_atom(COPY, ())
+    ring(loaded, inline, stages)
+    if group is not None:
+        fusion.group([fusion.task([loaded]), fusion.task([total])]).parallelize(group)
+    return fusion
+
+
+@pytest.mark.parametrize("group", [TY, None])
+@pytest.mark.parametrize("merged", [True, False])
+def test_a_loop_that_mixes_an_axis_of_a_reader_copies_once(merged: bool, group: P | None) -> None:
+    kernel = agrees(shared_loop(merged=merged, inline=0, group=group), numbers(8), numbers(4, 8))
+    assert any(isinstance(s, If) and any(isinstance(c, AsyncCopy) for c in walk(s)) and str(s.branches[0].cond).endswith(" == 0") for s in walk(kernel))
+    kernel.verify().require()
+
+
+@pytest.mark.parametrize("group", [TY, None])
+@pytest.mark.parametrize("stages", [1, 2, 3])
+def test_a_fill_without_a_first_index_waits_for_each_copy(stages: int, group: P | None) -> None:
+    """The reader's axis goes on from one fill to the next, so that a fill does not begin at its first index: elements are copied again."""
+    kernel = agrees(shared_loop(merged=True, stages=stages, group=group), numbers(8), numbers(4, 8))
+    (loop,) = (s for s in walk(kernel) if isinstance(s, For) and any(isinstance(c, Retire) for c in s.body))
+    assert [type(s) for s in loop.body][-2:] == [Commit, Retire]
+    kernel.verify().require()
 
 
 def brought(*kinds: str, columns: int = 32) -> tf.Fusion:

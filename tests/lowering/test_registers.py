@@ -202,7 +202,7 @@ def kept(words: int, threads: int = 256) -> tuple[tf.Fusion, Node, Node]:
     return fusion, load, compute
 
 
-@pytest.mark.parametrize(("words", "threads", "found"), [(64, 256, [32, 224]), (8, 256, []), (64, 128, [])])
+@pytest.mark.parametrize(("words", "threads", "found"), [(64, 256, [72, 184]), (8, 256, []), (64, 128, [])])
 def test_chosen_budgets_follow_what_roles_keep(words: int, threads: int, found: list[int]) -> None:
     """Four warpgroups have 128 registers per thread at launch; two have 255, more than ``setmaxnreg`` is given here."""
     fusion, load, compute = kept(words, threads)

@@ -162,6 +162,7 @@ CASES: dict[str, Callable[[], Fusion]] = {
     **{f"wgmma late {k} of {s}": lambda k=k, s=s: by_tiles(BF16, late=k, stages=s, shape=(128, 64, 320)) for k, s in ((1, 2), (1, 4), (2, 3), (2, 4))},
     **{f"wgmma n{n}": lambda n=n: by_tiles(BF16, n=n) for n in (8, 32, 128)},
     "wgmma of remainders": lambda: by_tiles(BF16, shape=(100, 72, 88)),
+    "wgmma of padded remainders": lambda: padded_remainder(),
     "wgmma from registers": through_registers,
     "mma.sync": by_warps,
     "mma.sync float16": lambda: by_warps(tf.float16, warps=4),
@@ -250,16 +251,29 @@ def test_registers_that_are_computed_without_a_guard_are_not_named_by_it(monkeyp
     assert dropped
 
 
-def uncovered_remainder() -> Fusion:
-    """The reduction ends inside of a step, and its tiles are not filled with 0."""
-    fusion, acc = product((64, 40), (64, 40), BF16, "KK", F32, F32)
-    tiles = [tv.cache_after() for tv in fusion.inputs]
+def padded_remainder(computed: bool = False, inlined: bool = True) -> Fusion:
+    """The reduction ends inside of a step, and threads copy its tiles.
+
+    Args:
+        computed: one of the factors is a function, which need not be 0 where its operand is.
+        inlined: each step has tiles of its own, with room past the end.
+    """
+    with Fusion("remainder") as fusion:
+        a, b = (tf.define_tensor([64, 40], dtype=BF16, name=name) for name in "ab")
+        tiles = [tf.exp(a) if computed else tf.copy(a), tf.copy(b)]
+        acc = tf.matmul(tiles[0], tiles[1].T, dtype=F32)
+        d = tf.copy(acc)
+        fusion.add_output(d)
     acc.split(2, 16).reorder([2, 0, 1, 3])
     acc.propagate(tiles, upto=1)
     acc.set_atom(atoms.wgmma(64, 64, 16), (1, 2, 3))
     for tile in tiles:
         tile.set_memory_type(SHARED)
-        tile.inline_at(1)
+        tile.split(1, 32)
+        tile.axis(2).parallelize(P.TIDx)
+        tile.set_allocation_domain(tf.layouts.swizzled(32) if inlined else tf.layouts.rowmajor())
+        tile.inline_at(1 if inlined else 0)
+    d.fragment((0, 1))
     return fusion
 
 
@@ -282,7 +296,8 @@ def in_flight_without_a_ring() -> Fusion:
 
 
 REFUSED: dict[str, tuple[Callable[[], Fusion], str]] = {
-    "remainder": (uncovered_remainder, "its atom computes whole tiles, the reduction axis of 40 may end inside of one"),
+    "remainder": (lambda: padded_remainder(computed=True), "its atom computes whole tiles, the reduction axis of 40 may end inside of one"),
+    "no room": (lambda: padded_remainder(inlined=False), "an atom computes whole tiles of it"),
     "in flight": (
         in_flight_without_a_ring,
         "cannot lower tv1: in_flight(1) lets its operands' slots go back late, and it reads no ring that mbarriers guard\n"

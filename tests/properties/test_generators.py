@@ -74,10 +74,10 @@ fusion = tf.Fusion('case')
 with fusion:
     tv0 = tf.define_tensor([tf.dim('N', multiple_of=1, min=0, max=None), 4], dtype=tf.bool_)
     tv1 = tf.cast(tv0, tf.float32)
-    tv8 = tf.softmax(tv1, axis=1)
-    fusion.add_output(tv8)
-    tv8.split(1, 2)
-    tv8.axis(2).parallelize(P.TIDx)
+    tv9 = tf.softmax(tv1, axis=1)
+    fusion.add_output(tv9)
+    tv9.split(1, 2)
+    tv9.axis(2).parallelize(P.TIDx)
 """
     )
 

@@ -1,4 +1,4 @@
-"""cache_after and cache_before."""
+"""cache_after, cache_before and cache_fork."""
 
 import numpy as np
 
@@ -131,6 +131,25 @@ def test_cache_before_keeps_the_allocation_and_foreign_axes() -> None:
     c.inline_at(3)
 
 
+def test_fork_of_an_output_that_is_read() -> None:
+    """The copy is the output, the readers keep what they read."""
+    with Fusion("f") as fusion:
+        x = tf.define_tensor([4, 6], dtype=float32)
+        a = tf.sin(x)
+        b = tf.cos(a)
+        fusion.add_output(b)
+        fusion.add_output(a)
+    before = evaluate(fusion, [X])
+    task = fusion.task([a, b])
+    c = a.cache_fork()
+    assert fusion.outputs == [b, c]
+    assert not a.is_output
+    assert [e.output for e in a.uses] == [b, c]
+    assert task.tensors == [a, b, c]
+    for old, new in zip(before, evaluate(fusion, [X]), strict=True):
+        assert (old == new).all()
+
+
 def test_cache_of_the_parts_of_a_cat() -> None:
     with Fusion("f") as fusion:
         x = tf.define_tensor([4, 6], dtype=float32)
@@ -152,6 +171,8 @@ def test_refused() -> None:
     assert refused(lambda: a.cache_before(), a.fusion) == (
         "cache_before(tv1): tv1 is inlined at 1\nhelp: call cache_before before inlining, or tv1.inline_at(0)"
     )
+    assert refused(lambda: a.cache_fork(), a.fusion) == "cache_fork(tv1): it is no output"
+    assert refused(lambda: b.cache_fork(), a.fusion) == "cache_fork(tv2): nothing reads it\nhelp: tv2.cache_before() puts a copy in front of it"
     with Fusion("g") as fusion:
         y = tf.define_tensor([4], dtype=float32)
     assert refused(lambda: y.cache_after(), fusion) == "cache_after(tv0): nothing reads it"

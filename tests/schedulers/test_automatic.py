@@ -1,6 +1,7 @@
 """Automatic schedules: proved, equal to NumPy, and the same when their code is pasted; which scheduler takes what, and what it says."""
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -32,7 +33,7 @@ def pasted(fusion: tf.Fusion, schedule: Plan) -> list[tf.Fusion]:
     """The fusions that the printed code makes of a copy."""
     names: dict[str, Any] = {"fusion": tf.copy_fusion(fusion)[0]}
     exec(schedule.code, names)
-    return [names["fusion"]] if len(schedule.steps) == 1 else list(names["cut"].parts)
+    return list(names["cut"].parts) if schedule.is_cut else [names["fusion"]]
 
 
 def checked(fusion: tf.Fusion, arguments: list[Any], seed: int = 0) -> Plan:
@@ -54,10 +55,17 @@ def checked(fusion: tf.Fusion, arguments: list[Any], seed: int = 0) -> Plan:
     return found
 
 
-@pytest.mark.parametrize("seed", range(12))
+MIXES = (
+    CaseOptions(ops=7),
+    CaseOptions(ops=6, gathers=12, scans=12, positions=8, einsums=6, matmuls=8, composites=8),
+    CaseOptions(ops=5, rank=5, sizes=(1, 2, 3, 1, 5, 2, 7), elements=300, gathers=8, scans=8, positions=6),
+)
+
+
+@pytest.mark.parametrize("seed", range(18))
 def test_random_fusions(seed: int) -> None:
     recorder = Recorder()
-    graph = Graph(RandomChooser(seed), CaseOptions(ops=7), recorder)
+    graph = Graph(RandomChooser(seed), MIXES[seed % 3], recorder)
     graph.grow()
     program, fusion = recorder.program(), recorder.fusion
     case = Case(program, program, graph.sizes, seed, fusion, fusion, Outcome(None, None, None), CaseOptions())
@@ -79,6 +87,113 @@ def test_the_founding_example_loads_each_element_once() -> None:
     assert kernel.count("COPY tv10[") == 4
     assert found.steps[0].schedule.scheduler == "cat"
     assert found.explain().startswith("cat tv9: chosen: shared")
+
+
+def ints(high: int, *shape: int) -> Any:
+    return RNG.integers(-1, high, shape).astype(np.int32)
+
+
+def test_scans_run_along_their_axis() -> None:
+    with tf.Fusion("scans") as fusion:
+        x = tf.define_tensor(["N", "M"], name="x")
+        mean = tf.cumsum(x, 1) / tf.cumsum(tf.full_like(x, 1.0), 1)
+        fusion.add_output(tf.exp(mean))
+        fusion.add_output(tf.sin(mean))
+    found = checked(fusion, [array(5, 7)])
+    assert {step.schedule.scheduler for step in found.steps} <= {"fallback", "pointwise"}
+    tf.schedulers.fallback(fusion)  # both, for each output
+    kernel, x = tf.lower(fusion), array(5, 7)
+    kernel.verify().require()
+    assert str(kernel).count(".acc = add(") == 4
+    for a, b in zip(kernel.simulate(x), fusion.evaluate(x), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-6)
+
+
+def test_what_scans_cannot_share_is_cut() -> None:
+    with tf.Fusion("scans") as fusion:
+        x = tf.define_tensor(["N", "M"], name="x")
+        c = tf.cumsum(x, 1)
+        fusion.add_output(c.max(0))
+        fusion.add_output(tf.cumsum(c, 0).sum())
+        fusion.add_output(tf.flip(c, 1))
+    assert len(checked(fusion, [array(5, 4)]).steps) > 2
+    with pytest.raises(UnsupportedError, match=r"reduces tv1, whose elements a thread computes one after another|which cannot be computed again"):
+        tf.schedulers.fallback(fusion)
+    with tf.Fusion("two") as fusion:
+        x = tf.define_tensor([4, 5], name="x")
+        fusion.add_output(tf.cumsum(tf.cumsum(x, 0), 1))
+    with pytest.raises(UnsupportedError, match="tv2 needs scans of different axes"):
+        tf.schedulers.fallback(fusion)
+
+
+def test_tables_are_made_before_they_are_read() -> None:
+    with tf.Fusion("tables") as fusion:
+        x, w, i = tf.define_tensor(["N", 6], name="x"), tf.define_tensor([6, 8], name="w"), tf.define_tensor(["K"], dtype=tf.int32, name="i")
+        fusion.add_output(tf.take(tf.tanh(x @ w), i, 0))
+        fusion.add_output(tf.take(tf.exp(x), i + 0, 0).sum(1))
+        fusion.add_output(tf.take(x, i, 0).T + 1)
+        fusion.add_output(tf.stack([tf.take(x, i, 0), tf.take(x, i + 1, 0)], 1))
+    assert len(checked(fusion, [array(5, 6), array(6, 8), ints(7, 9)]).steps) > 1
+    with pytest.raises(UnsupportedError, match=r"reads tv\d+ at computed indices"):
+        tf.schedulers.fallback(fusion)
+
+
+def test_assemblies_of_scans() -> None:
+    with tf.Fusion("slices") as fusion:
+        x = tf.define_tensor([3, 8], name="x")
+        c = tf.cumprod(x, 0)
+        fusion.add_output(c)
+        fusion.add_output(tf.stack([x, c, c, tf.abs(x)], 0, "scatter"))
+    checked(fusion, [array(3, 8)])
+
+
+def test_a_concatenation_in_a_part_of_another() -> None:
+    with tf.Fusion("parts") as fusion:
+        x, y = tf.define_tensor(["N"], name="x"), tf.define_tensor(["N"], name="y")
+        inner = tf.stack([x, y], 0)
+        fusion.add_output(tf.sigmoid(tf.cat([tf.hypot(inner, x), inner], 0)))
+    tf.schedulers.cat(fusion, CatConfig(Form.GATHER))
+    kernel, (a, b) = tf.lower(fusion), (array(5), array(5))
+    np.testing.assert_allclose(kernel.simulate(a, b)[0], fusion.evaluate(a, b)[0], rtol=1e-6)
+
+
+def test_a_stack_of_unrolled_registers() -> None:
+    with tf.Fusion("stacked") as fusion:
+        x, y = tf.define_tensor([13, 13], name="x"), tf.define_tensor([13, 13], name="y")
+        fusion.add_output(tf.stack([x, y], 1))
+    tf.schedulers.pointwise(fusion, PointwiseConfig(1, 256, 1, 2))
+    kernel, (a, b) = tf.lower(fusion), (array(13, 13), array(13, 13))
+    kernel.verify().require()
+    assert np.array_equal(kernel.simulate(a, b)[0], np.stack([a, b], 1))
+
+
+def test_recomputation_that_multiplies_is_cut() -> None:
+    with tf.Fusion("nested") as fusion:
+        x = tf.define_tensor([2], name="x")
+        for _ in range(4):
+            x = tf.cat([tf.exp(x), tf.sin(x), tf.flip(tf.cos(x), 0)], 0)
+        fusion.add_output(x)
+    with pytest.raises(UnsupportedError, match="needs what it reads at too many points"):
+        tf.schedulers.pointwise(fusion)
+    assert len(plan(fusion).steps) > 1
+
+
+def test_one_piece_may_be_a_cut() -> None:
+    with tf.Fusion("piece") as fusion:
+        x, unread = tf.define_tensor([5], dtype=tf.uint8, name="x"), tf.define_tensor([2], name="unread")
+        top = tf.argmax(x, 0, keepdims=True)
+        fusion.add_output(tf.sigmoid(tf.cast(top, tf.float64))[0:1])
+        fusion.add_output(tf.pad(top, [(0, 0)]))
+    arguments = [np.array([3, 1, 4, 1, 5], np.uint8), array(2)]
+    found = checked(fusion, arguments)
+    run = tf.compile(fusion)
+    for a, b in zip(run(*arguments), fusion.evaluate(*arguments), strict=True):
+        np.testing.assert_allclose(a, b)
+    assert unread.name in str(fusion)
+    assert (len(found.steps), found.is_cut) == (1, True)
+    assert "\ncut = tf.cut(fusion, [[" in found.code
+    assert run.kernel is run.kernels[0]
+    assert run.certificate.is_proved
 
 
 @pytest.mark.parametrize("form", Form)
@@ -184,6 +299,11 @@ def test_several_kernels_are_one_function() -> None:
 ARGUMENTS = (array(20, 30), array(30), 2.0)
 
 
+@cache
+def several() -> tf.Executable:
+    return tf.compile(softmax(), unsafe=True)
+
+
 FAULTS: list[tuple[Callable[[tf.Executable], Any], str]] = [
     (lambda run: run.kernel, "kernel 'scores' cannot be launched: it runs 3 kernels, each of which has a kernel\nhelp: use kernels"),
     (lambda run: run(*ARGUMENTS[:2]), "input 2 of fusion 'scores': 2 arguments given, 3 wanted\nhelp: the arguments are: x, b, a"),
@@ -200,7 +320,7 @@ FAULTS: list[tuple[Callable[[tf.Executable], Any], str]] = [
 
 @pytest.mark.parametrize(("call", "text"), FAULTS)
 def test_errors_of_several_kernels_name_the_arguments_of_the_call(call: Callable[[tf.Executable], Any], text: str) -> None:
-    run = tf.compile(softmax(), unsafe=True)
+    run = several()
     with pytest.raises(TaskfuseError) as caught:
         call(run)
     assert str(caught.value) == text.replace("3 kernels", f"{len(run.kernels)} kernels")

@@ -40,11 +40,13 @@ from taskfuse.ir.scalar.expr import (
     mul,
     scale,
     sub,
+    sym,
 )
 from taskfuse.ir.scalar.facts import Facts
 from taskfuse.ir.scalar.intervals import divisor, interval
 from taskfuse.ir.scalar.logic import not_
 from taskfuse.ir.scalar.rewrite import Rewriter
+from taskfuse.ir.scalar.transform import rebuild
 
 STEP_LIMIT = 32
 TERM_LIMIT = 24  # longer forms come from multiplying unrelated polynomials: no proof is near
@@ -60,8 +62,40 @@ def nonnegative(form: Expr, facts: Facts) -> bool:
         return False
     found = facts.sign_memo.get(form)
     if found is None:
-        found = facts.sign_memo[form] = _Search(facts, [STEP_LIMIT]).prove(form, ASSUMPTION_LIMIT)
+        found = _Search(facts, [STEP_LIMIT]).prove(form, ASSUMPTION_LIMIT)
+        if not found and (simpler := _without_remainders(form, facts)) is not None:
+            found = nonnegative(*simpler)
+        facts.sign_memo[form] = found
     return found
+
+
+def _without_remainders(form: Expr, facts: Facts) -> tuple[Expr, Facts] | None:
+    """The form with a symbol of its range for each innermost remainder by a symbol that is divided again; ``None`` if there is none.
+
+    A tile of one matrix in a batch is such a remainder: of the index of work, which the search would put in its place.
+    """
+    found: dict[Expr, Expr] = {}
+    taken = sum(name.startswith("remainder.") for name in facts.ranges)
+
+    def written(e: Expr, divided: bool) -> Expr:
+        match e:
+            case Mod(a, b) if divided and not isinstance(b, Const) and not _divides(a) and nonnegative(sub(b, ONE), facts):
+                return found.setdefault(e, sym(f"remainder.{taken + len(found)}"))
+            case FloorDiv() | Mod():
+                return rebuild(e, lambda x: written(x, True))
+            case _:
+                return rebuild(e, lambda x: written(x, divided))
+
+    form = written(form, False)
+    for e, symbol in found.items():
+        assert isinstance(e, Mod)
+        facts = facts.with_range(str(symbol), 0, sub(e.b, ONE))
+    return (form, facts) if found else None
+
+
+def _divides(e: Expr) -> bool:
+    """True if ``e`` has a quotient or remainder by a symbol."""
+    return (isinstance(e, FloorDiv | Mod) and not isinstance(e.b, Const)) or any(map(_divides, children(e)))
 
 
 @dataclass(frozen=True, slots=True)

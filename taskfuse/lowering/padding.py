@@ -1,0 +1,57 @@
+"""Which copies write zeros past the end of a tensor, so that atoms that compute whole tiles add nothing there.
+
+An atom that covers its tile reads all of it, also where the tensor ends inside (:class:`taskfuse.ir.atoms.Bounds`). The copy engine fills such
+places; copies of threads do it where a split's tail has room in Shared memory: ``cp.async`` by its own form, a plain copy by a choice
+between the element and 0. What is computed on the way is not padded: a function of 0 need not be 0.
+"""
+
+from __future__ import annotations
+
+from taskfuse.ir.atoms import Bounds
+from taskfuse.ir.elementwise import ELEMENTWISE
+from taskfuse.ir.expr import MathExpr, Pointwise, Read, View
+from taskfuse.ir.fusion import Fusion
+from taskfuse.ir.storage import storage_operands, storage_uses
+from taskfuse.ir.tensor import TensorView
+from taskfuse.ir.types import MemoryType
+
+
+def pads(fusion: Fusion, tv: TensorView) -> bool:
+    """True if the code of ``tv`` writes zeros past the end of the tensor where its storage has room."""
+    atom = tv.schedule.atom
+    if atom is not None:
+        return atom.bounds is Bounds.ZERO
+    expr = fusion.definition(tv)
+    if tv.schedule.memory is not MemoryType.Shared or expr is None or not is_copy(expr):
+        return False
+    return covered(fusion, tv)
+
+
+def covered(fusion: Fusion, tv: TensorView) -> bool:
+    """True if a contraction reads whole tiles of ``tv``, directly or through atoms that load them."""
+    return any(_computes_whole_tiles(fusion, use.output) for use in storage_uses(fusion, tv))
+
+
+def is_zero_past_the_end(fusion: Fusion, tv: TensorView) -> bool:
+    """True if an atom that reads ``tv`` past the end of the tensor finds zeros."""
+    atom = tv.schedule.atom
+    if atom is None or atom.bounds is Bounds.ZERO:
+        return pads(fusion, tv)
+    if atom.bounds is Bounds.COVER and atom.copies_only:
+        expr = fusion.definition(tv)
+        assert expr is not None
+        return all(is_zero_past_the_end(fusion, o.tensor) for o in storage_operands(fusion, expr) if isinstance(o, Read))
+    return atom.bounds is Bounds.FILL
+
+
+def is_copy(expr: MathExpr) -> bool:
+    """True if ``expr`` gives each element as it is."""
+    return isinstance(expr, View) or (isinstance(expr, Pointwise) and expr.op is ELEMENTWISE["copy"])
+
+
+def _computes_whole_tiles(fusion: Fusion, tv: TensorView) -> bool:
+    """True if the atom of ``tv`` contracts whole tiles, or loads tiles for one that does."""
+    atom = tv.schedule.atom
+    if atom is None or atom.bounds is not Bounds.COVER:
+        return False
+    return atom.contraction is not None or covered(fusion, tv)

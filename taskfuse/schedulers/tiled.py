@@ -1,0 +1,352 @@
+"""``tf.schedulers.tiled``: a matrix product on the CUDA cores, for what the tensor cores do not multiply, such as float32 in full precision.
+
+    result   [batch, row tile, column tile: blocks | others summed, k tile | row, column of threads | k step | rows, columns, k of a thread, unrolled]
+    tiles    [the same blocks | others summed, k tile | elements over all threads, vector]: each factor in a ring of Shared memory, filled ahead by ``cp.async``
+    factors  [as the result, k step included | rows or columns, vector]: what a thread multiplies next, in registers
+
+A factor whose last axis is k is taken from Shared memory in vectors along k, and its rows are padded, so that threads read different banks; any
+other one in vectors along its rows or columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import ceil, prod
+
+from taskfuse.ir import atoms
+from taskfuse.ir.axes import iteration_position
+from taskfuse.ir.expr import Pointwise, Read, Reduction, View
+from taskfuse.ir.fusion import Fusion
+from taskfuse.ir.scalar import Const, ge, is_multiple, prove
+from taskfuse.ir.storage import storage_operands, storage_reads, storage_uses
+from taskfuse.ir.tensor import TensorView
+from taskfuse.ir.types import MemoryType
+from taskfuse.ir.types import ParallelType as P
+from taskfuse.schedule import layouts
+from taskfuse.schedulers.elementwise import divides, is_aligned, needed, refuse, registers
+from taskfuse.schedulers.machine import CLOCK_MHZ, DRAM_BYTES_PER_US, LANES, LAUNCH_US, SMS
+from taskfuse.schedulers.schedule import Chosen, Option, Sizes, has_schedule
+from taskfuse.schedulers.script import Recorded, Script, Spelled
+
+SIDE = 16
+"""Threads along the rows and along the columns of a tile."""
+VECTOR_BYTES = 16
+ASYNC_BYTES = (4, 8, 16)
+"""What ``cp.async`` copies."""
+EFFICIENCY = {64: 0.75, 16: 0.5, 4: 0.25}
+"""Share of the multiply-adds that threads with so many elements of the result issue; the rest are loads of factors. Assumed, not measured."""
+LEAST = 16
+"""Rows and columns below which threads would have nothing to do: reductions take such products."""
+
+
+@dataclass(frozen=True, slots=True)
+class TiledConfig:
+    """The parameters of a tiled schedule.
+
+    Attributes:
+        rows, columns: of the result that a thread has: tiles are 16 times as many.
+        depth: elements along k of a tile.
+        stages: tiles of each factor in Shared memory.
+    """
+
+    rows: int = 8
+    columns: int = 8
+    depth: int = 16
+    stages: int = 3
+
+
+@dataclass(frozen=True, slots=True)
+class _Factor:
+    """A factor.
+
+    Attributes:
+        tensor: the input.
+        is_k_major: k is its last axis.
+        vector: elements that are copied together.
+    """
+
+    tensor: TensorView
+    is_k_major: bool
+    vector: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Problem:
+    """The contraction of a fusion.
+
+    Attributes:
+        batch, m, n, k, summed: positions in the iteration space of ``result``; ``summed`` are reduced axes beside k.
+        vector: elements of a vector in registers.
+    """
+
+    result: TensorView
+    batch: tuple[int, ...]
+    m: int
+    n: int
+    k: int
+    summed: tuple[int, ...]
+    a: _Factor
+    b: _Factor
+    vector: int
+
+
+def tiled(fusion: Fusion, config: TiledConfig | None = None, *, sizes: Mapping[str, int] | None = None) -> Chosen:
+    """Schedule one contraction of two inputs, of any dtypes, and what is elementwise behind it.
+
+    Args:
+        fusion: it is changed.
+        config: the parameters; ``None``: the fastest by the cost model.
+        sizes: values of the fusion's dimensions for the cost model.
+
+    Raises:
+        UnsupportedError: the fusion is not of that kind, has a schedule, or may be empty; or there are fewer than 16 rows or columns.
+    """
+    extent = Sizes(fusion, sizes)
+    problem = _find(fusion)
+    m, n, k = (extent(problem.result.root[p].extent) for p in (problem.m, problem.n, problem.k))
+    if min(m, n) < LEAST:
+        raise refuse(fusion, "tiled", f"it has {m} rows and {n} columns", "tf.schedulers.reduction")
+    options = tuple(sorted((Option(c, _us(problem, c, extent)) for c in _candidates(problem)), key=lambda option: option.us))
+    found = options[0].config if config is None else config
+    assert isinstance(found, TiledConfig)
+    us = _us(problem, found, extent)
+    script = Script(fusion)
+    _Tiled(script, problem, found).apply()
+    rows = [f"{o.us:7.1f}  {_described(o.config)}" for o in options if isinstance(o.config, TiledConfig)]
+    batch = " x ".join(str(extent(problem.result.root[p].extent)) for p in problem.batch)
+    head = f"tiled {f'{batch} times ' if batch else ''}{m} x {n} x {k}: {'given' if config else 'chosen'}: {_described(found)}"
+    return Chosen("tiled", us, script.text, found, options, "\n".join([head, "", "     us  parameters", *rows]))
+
+
+def _described(c: TiledConfig) -> str:
+    return f"tiles of {SIDE * c.rows} x {SIDE * c.columns} x {c.depth}, {c.stages} in the ring, {c.rows} x {c.columns} elements of a thread"
+
+
+# -- the problem ------------------------------------------------------------------------------------------------------------------------
+
+
+def _find(fusion: Fusion) -> _Problem:
+    if has_schedule(fusion):
+        raise refuse(fusion, "tiled", "it has a schedule already", "give it a fusion without scheduling calls")
+    expr = _contraction(fusion)
+    result = expr.output
+    reads = [o for o in storage_operands(fusion, expr) if isinstance(o, Read)]
+    reduced = [p for p, a in enumerate(result.root) if a.is_reduction]
+    if len(reads) != 2 or reads[0].tensor is reads[1].tensor:
+        raise refuse(fusion, "tiled", f"{result.name} does not sum products of two tensors", "tf.schedulers.reduction")
+    for read in reads:
+        _check_factor(fusion, read, result)
+    used = [{p for e in r.index if (p := iteration_position(e)) is not None} for r in reads]
+    k = max(reduced)
+    rows, columns = used[0] - used[1], used[1] - used[0]
+    if not rows or not columns or not used[0] & used[1] >= set(reduced):
+        raise refuse(fusion, "tiled", f"{result.name} has no rows or no columns", "tf.schedulers.reduction")
+    if max(rows) > max(columns):
+        rows, columns, reads = columns, rows, reads[::-1]
+    for a in result.root:
+        if not prove(ge(a.extent, 1), fusion.facts()):
+            raise refuse(fusion, "tiled", f"the extent {a.extent} may be 0", "declare it with tf.dim(..., min=1)")
+    m, n = max(rows), max(columns)
+    widest = max(tv.dtype.itemsize for tv in (result, *(r.tensor for r in reads), *fusion.outputs))
+    a, b = (_Factor(r.tensor, iteration_position(r.index[-1]) == k, _vector(fusion, r.tensor)) for r in reads)
+    return _Problem(
+        result, tuple(p for p in range(len(result.root)) if p not in (m, n, *reduced)), m, n, k, tuple(reduced[:-1]), a, b, min(4, VECTOR_BYTES // widest)
+    )
+
+
+def _contraction(fusion: Fusion) -> Reduction:
+    """The one reduction; all else reads what is computed at its own point."""
+    found: list[Reduction] = []
+    for expr in needed(fusion):
+        if isinstance(expr, Reduction):
+            found.append(expr)
+        elif not isinstance(expr, Pointwise | View):
+            raise refuse(fusion, "tiled", f"{expr.output.name} is not computed element by element", "leave it to a fusion of its own")
+    if len(found) != 1:
+        raise refuse(fusion, "tiled", f"it takes one contraction, and there are {len(found)} reductions", "give each a fusion of its own")
+    (contraction,) = found
+    behind = {contraction.output}
+    for expr in needed(fusion):
+        reads = storage_reads(fusion, expr)
+        for read in reads if expr is not contraction else ():
+            if not read.tensor.is_input and not is_aligned(read, expr.output):
+                raise refuse(fusion, "tiled", f"{expr.output.name} reads {read.tensor.name} elsewhere than at its own place", "leave it to a fusion of its own")
+        if any(read.tensor in behind for read in reads):
+            behind.add(expr.output)
+        elif expr is not contraction:
+            raise refuse(fusion, "tiled", f"{expr.output.name} does not need the product", "leave it to a fusion of its own")
+    return contraction
+
+
+def _check_factor(fusion: Fusion, read: Read, result: TensorView) -> None:
+    tv = read.tensor
+    positions = [iteration_position(e) for e in read.index]
+    if not tv.is_input or len(storage_uses(fusion, tv)) > 1:
+        raise refuse(fusion, "tiled", f"the factor {tv.name} is computed, or read elsewhere, too", "make it an input of a fusion of its own")
+    known = [p for p in positions if p is not None]
+    whole = all(isinstance(e, Const) if p is None else result.root[p].extent is n for e, p, n in zip(read.index, positions, tv.shape, strict=True))
+    if not whole or len(set(known)) != len(known):
+        raise refuse(fusion, "tiled", f"{result.name} reads {tv.name} at [{', '.join(map(str, read.index))}]", "pass slices and reshaped arrays as inputs")
+
+
+def _vector(fusion: Fusion, tv: TensorView) -> int:
+    vector = VECTOR_BYTES // tv.dtype.itemsize
+    while vector > 1 and not is_multiple(tv.shape[-1], vector, fusion.facts()):
+        vector //= 2
+    return vector
+
+
+# -- the parameters ---------------------------------------------------------------------------------------------------------------------
+
+
+def _candidates(problem: _Problem) -> list[TiledConfig]:
+    """Square parts of a tile for each thread, as large as its registers allow. A step of the largest tile takes longer than a load: two are enough."""
+    most = 8 if problem.result.dtype.itemsize <= 4 else 4
+    return [TiledConfig(side, side, stages=2 if side == 8 else 3) for side in (8, 4, 2) if side <= most]
+
+
+def _us(problem: _Problem, c: TiledConfig, extent: Sizes) -> float:
+    """Microseconds: whole waves of blocks at the rate of multiply-adds, or the bytes of factors and result, whichever takes longer."""
+    space = problem.result.root
+    m, n = (extent(space[p].extent) for p in (problem.m, problem.n))
+    k = prod(extent(a.extent) for a in space if a.is_reduction)
+    batch = prod(extent(space[p].extent) for p in problem.batch)
+    blocks = batch * ceil(m / (SIDE * c.rows)) * ceil(n / (SIDE * c.columns))
+    rate = LANES * CLOCK_MHZ * EFFICIENCY.get(c.rows * c.columns, EFFICIENCY[4]) / (1 if problem.result.dtype.itemsize <= 4 else 2)
+    busy = ceil(blocks / SMS) * SIDE * SIDE * c.rows * c.columns * (k + c.stages * c.depth) / rate
+    moved = sum(extent.elements(tv) * tv.dtype.itemsize for tv in (problem.a.tensor, problem.b.tensor, problem.result))
+    return LAUNCH_US + max(busy, moved / DRAM_BYTES_PER_US)
+
+
+# -- the schedule -----------------------------------------------------------------------------------------------------------------------
+
+
+class _Tiled:
+    """The calls."""
+
+    def __init__(self, script: Script, problem: _Problem, config: TiledConfig) -> None:
+        self.script = script
+        self.fusion = script.fusion
+        self.problem = problem
+        self.config = config
+        self.heads = len(problem.batch) + 2
+        """Axes on blocks."""
+        self.steps = self.heads + len(problem.summed) + 1
+        """These, and the serial ones over tiles of factors."""
+
+    def apply(self) -> None:
+        script, problem = self.script, self.problem
+        script.comment("factors in Shared memory and, from there, in registers; results in registers")
+        acc = script.new(problem.result, "cache_before") if problem.result.is_output else problem.result
+        outputs = self.fusion.outputs
+        registers(script, [out for out in outputs if out is not problem.result], [], self._stored())
+        tiles = [script.new(f.tensor, "cache_after") for f in (problem.a, problem.b)]
+        factors = [script.new(tile, "cache_after") for tile in tiles]
+        behind = [e.output for e in needed(self.fusion) if e.output not in (acc, *tiles, *factors)]
+        self._blocks(acc, tiles, behind)
+        self._threads(acc, factors, behind)
+        script.parallelize_like(acc, [*tiles, *factors, *behind])
+        for tile, factor in zip(tiles, (problem.a, problem.b), strict=True):
+            self._tile(tile, factor)
+        script.comment("vectors of factors")
+        for tv, factor in zip(factors, (problem.a, problem.b), strict=True):
+            self._unroll(tv, self.steps + 3, self._width(factor))
+            script.on(tv).inline_at(self.steps + 3)
+        self._epilogue(acc, behind)
+        script.resident_blocks(2)
+
+    def _stored(self) -> int:
+        """Elements that a thread stores together."""
+        p = self.problem
+        fits = not p.b.is_k_major and all(divides(self._group(p.b), out.shape[-1], self.fusion.facts()) for out in self.fusion.outputs)
+        return self._group(p.b) if fits else 1
+
+    def _group(self, factor: _Factor) -> int:
+        """Rows, or columns, of a thread that lie side by side."""
+        if factor.is_k_major:
+            return 1
+        return min(self.problem.vector, self.config.columns if factor is self.problem.b else self.config.rows)
+
+    def _width(self, factor: _Factor) -> int:
+        """Elements that a thread takes together from Shared memory."""
+        width = self.problem.vector if factor.is_k_major else self._group(factor)
+        return width if divides(width, factor.tensor.shape[-1], self.fusion.facts()) else 1
+
+    def _blocks(self, acc: TensorView, tiles: Sequence[TensorView], behind: Sequence[TensorView]) -> None:
+        script, p, c = self.script, self.problem, self.config
+        script.comment("[batch, row tile, column tile: blocks | others summed, k tile | rows, columns, k]")
+        order = [*p.batch, p.m, p.n, *p.summed, p.k]
+        call = script.on(acc)
+        if order != sorted(order):
+            call.reorder(order)
+        m, last = len(p.batch), len(order) - 1
+        call.split(last, c.depth).split(m + 1, SIDE * c.columns).split(m, SIDE * c.rows)
+        call.reorder([*range(m + 1), m + 2, *range(m + 4, last + 3), m + 1, m + 3, last + 3])
+        for axis in range(self.heads):
+            call.bind(axis, P.BIDx)
+        call.propagate(list(tiles), self.steps)
+        call.propagate(list(behind), self.heads)
+
+    def _threads(self, acc: TensorView, factors: Sequence[TensorView], behind: Sequence[TensorView]) -> None:
+        script, steps = self.script, self.steps
+        script.comment("[.. | row, column of threads, k step | rows, columns, k of a thread]")
+        script.on(acc).split(steps + 2, self.problem.vector)
+        self._spread(acc, steps, True)
+        script.on(acc).propagate(list(factors), steps + 3)
+        for tv in behind:
+            self._spread(tv, self.heads, False)
+
+    def _spread(self, tv: TensorView, at: int, has_steps: bool) -> None:
+        """[rows, columns (, k step, k)] of a tile from ``at`` as [row of threads, column of threads (, k step), rows, columns (, k)]."""
+        call, p = self.script.on(tv), self.problem
+        pieces = [self._pieces(call, at + 1, self._group(p.b)), self._pieces(call, at, self._group(p.a))]
+        row, column = at + 1, at + pieces[1] + 1
+        first = [row, column, *([at + sum(pieces)] if has_steps else [])]
+        rest = [axis for axis in range(at, len(tv.loop)) if axis not in first]
+        call.reorder([*range(at), *first, *rest])
+        call.bind(at, P.TIDy).bind(at + 1, P.TIDx)
+
+    def _pieces(self, call: Recorded, axis: int, group: int) -> int:
+        """An axis as [parts, threads] or [parts, threads, group]. Returns how many they are."""
+        if group == 1:
+            call.split(axis, SIDE)
+            return 2
+        call.split(axis, group).split(axis, SIDE)
+        return 3
+
+    def _tile(self, tile: TensorView, factor: _Factor) -> None:
+        script, c = self.script, self.config
+        script.comment(f"{factor.tensor.name}: elements of a tile over all threads")
+        call = script.on(tile).set_memory_type(MemoryType.Shared)
+        pad = VECTOR_BYTES // tile.dtype.itemsize
+        layout = Spelled(layouts.padded(pad), f"tf.layouts.padded({pad})") if factor.is_k_major else Spelled(layouts.padded(0), "tf.layouts.padded(0)")
+        call.set_allocation_domain(layout)
+        at = self.steps
+        call.merge(at).split(at, factor.vector).split(at, SIDE * SIDE).split(at + 1, SIDE).bind(at + 1, P.TIDy).bind(at + 2, P.TIDx)
+        is_async = factor.vector * tile.dtype.itemsize in ASYNC_BYTES
+        if is_async:
+            call.set_atom(atoms.CP_ASYNC, [at + 3])
+        elif factor.vector > 1:
+            call.bind(at + 3, P.Vectorize)
+        call.inline_at(at)
+        if is_async:
+            call.circular_buffer(c.stages)
+
+    def _unroll(self, tv: TensorView, first: int, vector: int) -> None:
+        """The axes from ``first`` on, the last one as a vector if it has several elements."""
+        last = len(tv.loop) - (vector > 1)
+        for axis in range(first, last):
+            self.script.on(tv).bind(axis, P.Unroll)
+        if vector > 1:
+            self.script.on(tv).bind(last, P.Vectorize)
+
+    def _epilogue(self, acc: TensorView, behind: Sequence[TensorView]) -> None:
+        script, heads, stored = self.script, self.heads, self._stored()
+        script.comment("the rest is unrolled; it shares the loops that it can")
+        script.on(acc).inline_at(heads)
+        self._unroll(acc, self.steps + 2, 1)
+        for tv in behind:
+            self._unroll(tv, heads + 2, stored if tv.is_output else 1)
+        if inner := [tv for tv in behind if not tv.is_output]:
+            script.inline_most(inner)

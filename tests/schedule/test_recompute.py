@@ -1,0 +1,55 @@
+"""recompute: what moves to the reader's points, what is read where it is, and what is refused."""
+
+import numpy as np
+import pytest
+
+import taskfuse as tf
+from taskfuse.errors import ScheduleError
+from taskfuse.ir.expr import Gather, Scan
+
+RNG = np.random.default_rng(0)
+
+
+def test_a_gather_moves_with_its_indices() -> None:
+    with tf.Fusion("moved") as fusion:
+        x, i = tf.define_tensor([5, 4], name="x"), tf.define_tensor([3], dtype=tf.int32, name="i")
+        rows = tf.take(x, i + 1, 0)
+        turned = tf.copy(rows.T)
+        fusion.add_output(turned)
+    arguments = RNG.random((5, 4)).astype(np.float32), np.array([0, 7, -2], np.int32)
+    (wanted,) = fusion.evaluate(*arguments)
+    (made,) = rows.recompute(turned)
+    assert isinstance(fusion.definition(made), Gather)
+    assert made.shape == turned.shape
+    assert rows not in fusion.tensors()
+    assert np.array_equal(fusion.evaluate(*arguments)[0], wanted)
+
+
+def test_a_scan_moves_to_its_own_points_only() -> None:
+    with tf.Fusion("scanned") as fusion:
+        x = tf.define_tensor([4, 4], name="x")
+        total = tf.cumsum(tf.square(x), 0)
+        here, turned = tf.exp(total), tf.copy(total.T)
+        fusion.add_output(here)
+        fusion.add_output(turned)
+    x = RNG.random((4, 4)).astype(np.float32)
+    wanted = fusion.evaluate(x)
+    (again,) = total.recompute(here)
+    (copied,) = total.recompute(turned)
+    assert isinstance(fusion.definition(again), Scan)
+    assert not isinstance(fusion.definition(copied), Scan)
+    for a, b in zip(fusion.evaluate(x), wanted, strict=True):
+        assert np.array_equal(a, b)
+
+
+def test_a_table_stays() -> None:
+    with tf.Fusion("table") as fusion:
+        x, i = tf.define_tensor([5], name="x"), tf.define_tensor([3], dtype=tf.int32, name="i")
+        made = tf.exp(x)
+        found = tf.take(made, i, 0)
+        fusion.add_output(found)
+    with pytest.raises(ScheduleError) as caught:
+        made.recompute(found)
+    text = "recompute(tv2): tv3 reads it at computed indices: every element may be wanted"
+    assert str(caught.value).splitlines()[0] == text
+    assert str(caught.value).splitlines()[-1] == "help: leave it in memory; recompute its readers"

@@ -1,0 +1,165 @@
+"""Matrix products of any size: rows that the copy engine cannot take, remainders of 1 in each extent, everything proved."""
+
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import taskfuse as tf
+from taskfuse.check import Verdict
+from taskfuse.cuda.resources import Resources
+from taskfuse.errors import UnsupportedError
+from taskfuse.ir.atoms import Instruction
+from taskfuse.kir import walk
+from taskfuse.kir.nodes import AsyncCopy, Choose, FenceProxyAsync, Queue, Retire, TmaLoad
+from taskfuse.schedulers import MatmulConfig, MatmulKind
+from tests.lowering.faults import without
+from tests.schedulers.products import SMALL, TWO, operands, swapped
+
+Array = npt.NDArray[Any]
+EXTENTS = (1, 2, 3, 7, 17, 33, 63, 65, 129, 130)
+
+
+@dataclass(frozen=True)
+class Odd:
+    """``a @ b``, in float32.
+
+    Attributes:
+        unit: what M, N and K are declared to be multiples of.
+        layout: for each operand, ``k`` if k is contiguous, else its other axis is.
+    """
+
+    unit: tuple[int, int, int] = (1, 1, 1)
+    layout: str = "kk"
+    batch: tuple[str, ...] = ()
+    dtype: tf.DType = tf.bfloat16
+
+    def fusion(self) -> tf.Fusion:
+        with tf.Fusion("odd") as fusion:
+            m, n, k = (tf.dim(name, multiple_of=unit) for name, unit in zip("MNK", self.unit, strict=True))
+            a = tf.define_tensor([*self.batch, *((m, k) if self.layout[0] == "k" else (k, m))], dtype=self.dtype, name="a")
+            b = tf.define_tensor([*self.batch, *((n, k) if self.layout[1] == "k" else (k, n))], dtype=self.dtype, name="b")
+            fusion.add_output(tf.matmul(a if self.layout[0] == "k" else swapped(a), swapped(b) if self.layout[1] == "k" else b, dtype=tf.float32))
+        return fusion
+
+    def check(self, kernel: tf.Kernel, args: list[Any], seed: int = 0) -> None:
+        """The kernel's result is the float64 product, up to the rounding of float32 sums."""
+        (out,) = kernel.simulate(*args, seed=seed)
+        a, b = (np.asarray(x, np.float64) for x in args)
+        a = a if self.layout[0] == "k" else np.swapaxes(a, -1, -2)
+        b = np.swapaxes(b, -1, -2) if self.layout[1] == "k" else b
+        assert (np.abs(out - a @ b) <= 2.0**-20 * (np.abs(a) @ np.abs(b))).all()
+
+
+@cache
+def lowered(odd: Odd, config: MatmulConfig) -> tuple[tf.Fusion, tf.Kernel]:
+    fusion = odd.fusion()
+    tf.schedulers.matmul(fusion, config)
+    kernel = tf.lower(fusion)
+    kernel.verify().require()
+    return fusion, kernel
+
+
+@settings(max_examples=15, deadline=None)
+@given(*(st.sampled_from(EXTENTS) for _ in range(3)), st.integers(0, 99))
+def test_any_extents(m: int, n: int, k: int, seed: int) -> None:
+    fusion, kernel = lowered(Odd(), SMALL)
+    Odd().check(kernel, operands(fusion, {"M": m, "N": n, "K": k}, seed), seed)
+
+
+VARIANTS = {
+    "4 bytes": Odd((1, 1, 2)),
+    "8 bytes": Odd((1, 1, 4), dtype=tf.float16),
+    "transposed": Odd((1, 2, 1), "mn"),
+    "one of two": Odd((1, 1, 8), "kn"),
+    "batches": Odd((1, 1, 2), batch=("B",)),
+    "two batches": Odd((1, 1, 1), batch=("B", "C")),
+    "turns": Odd((1, 1, 2)),
+    "cluster": Odd((1, 8, 1), "kn"),
+}
+CONFIGS = {
+    "4 bytes": TWO,
+    "transposed": TWO,
+    "turns": MatmulConfig(64, 64, 64, warpgroups=2, stages=3, blocks=2, kind=MatmulKind.PINGPONG),
+    "cluster": MatmulConfig(64, 64, 64, warpgroups=1, stages=3, blocks=4, cluster=2),
+}
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_variants(name: str) -> None:
+    odd = VARIANTS[name]
+    fusion, kernel = lowered(odd, CONFIGS.get(name, SMALL))
+    for extents in ((1, 1, 1), (65, 33, 17)):
+        sizes = {name: extent * unit for name, extent, unit in zip("MNK", extents, odd.unit, strict=True)}
+        odd.check(kernel, operands(fusion, {**sizes, "B": 2, "C": 3}))
+
+
+def test_what_is_copied_how() -> None:
+    """The widest copies that the facts allow."""
+    kinds = {name: {type(s) for s in walk(lowered(odd, CONFIGS.get(name, SMALL))[1])} & {TmaLoad, AsyncCopy, Choose} for name, odd in VARIANTS.items()}
+    assert kinds == {
+        "4 bytes": {AsyncCopy},
+        "8 bytes": {AsyncCopy},
+        "transposed": {AsyncCopy, Choose},
+        "one of two": {TmaLoad, Choose},
+        "batches": {AsyncCopy},
+        "two batches": {Choose},
+        "turns": {AsyncCopy},
+        "cluster": {TmaLoad, Choose},
+    }
+    widths = [s.width for s in walk(lowered(VARIANTS["8 bytes"], SMALL)[1]) if isinstance(s, AsyncCopy)]
+    assert widths == [4, 4]
+
+
+@pytest.mark.parametrize("unit", [1, 2], ids=["stores", "copies"])
+def test_without_its_fence_or_retire_it_is_not_proved(unit: int) -> None:
+    """What threads write is read by wgmma through the asynchronous proxy: after their copies are done, and fenced."""
+    _, kernel = lowered(Odd((1, 1, unit)), SMALL)
+    faults = [s for s in walk(kernel) if isinstance(s, FenceProxyAsync) or (isinstance(s, Retire) and s.queue is Queue.COPY)]
+    assert len(faults) == unit
+    for fault in faults:
+        assert without(kernel, fault).verify().verdict is not Verdict.PROVED
+
+
+def test_more_axes_than_the_copy_engine_takes() -> None:
+    with tf.Fusion("axes") as fusion:
+        lead = ["B0", "B1", "B2", "B3"]
+        a, b = (tf.define_tensor([*lead, tf.dim(n), tf.dim("K", multiple_of=8)], dtype=tf.bfloat16, name=name) for n, name in (("M", "a"), ("N", "b")))
+        fusion.add_output(tf.matmul(a, swapped(b), dtype=tf.float32))
+    schedule = tf.schedulers.matmul(fusion, SMALL)
+    assert all("the copy engine takes 5 axes at most" in note for note in schedule.notes)
+    assert not any(tv.schedule.atom is not None and tv.schedule.atom.instruction is Instruction.TMA_LOAD for tv in fusion.tensors())
+    args = operands(fusion, {"B0": 2, "B1": 1, "B2": 1, "B3": 2, "M": 3, "N": 5, "K": 8})
+    (out,) = tf.lower(fusion).simulate(*args)
+    assert np.allclose(out, np.asarray(args[0], np.float64) @ np.swapaxes(np.asarray(args[1], np.float64), -1, -2), atol=1e-5)
+
+
+def test_the_explanation_says_how_to_make_it_faster() -> None:
+    schedule = tf.schedulers.matmul(Odd((1, 1, 2)).fusion(), sizes={"M": 512, "N": 512, "K": 512})
+    text = schedule.explain()
+    assert "a: bfloat16[M, K]: copied by threads, 4 bytes at once: for bulk copies declare rows of multiples of 16 bytes, tf.dim(..., multiple_of=8)" in text
+    assert "a step of k waits for: copies of threads" in text
+    assert tf.schedulers.matmul(Odd((1, 1, 8)).fusion()).notes == ()
+
+
+def test_clusters_share_what_the_copy_engine_brings() -> None:
+    with pytest.raises(UnsupportedError, match="cluster = 2, and threads copy the factor with the columns: each block needs a copy of its own") as caught:
+        tf.schedulers.matmul(Odd().fusion(), MatmulConfig(cluster=2))
+    assert caught.value.help == "use cluster=1, or rows of multiples of 16 bytes"
+    kinds = {(e.config.takes_turns, e.config.cluster) for e in tf.schedulers.matmul(Odd().fusion()).alternatives}
+    assert kinds == {(False, 1), (True, 1)}
+
+
+@pytest.mark.parametrize("warpgroups", [1, 2, 3])
+def test_register_budgets_and_code(warpgroups: int) -> None:
+    """The loading role has room for what it loads; the compiler spills nothing."""
+    fusion = Odd().fusion()
+    tf.schedulers.matmul(fusion, MatmulConfig(64 * warpgroups, 128, 64, warpgroups, stages=3))
+    found = tf.lower(fusion).resources().compiled
+    assert isinstance(found, Resources)
+    assert (found.spill_stores, found.spill_loads, found.stack) == (0, 0, 0)

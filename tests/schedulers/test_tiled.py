@@ -1,0 +1,106 @@
+"""Matrix products on the CUDA cores: proved, equal to NumPy for all layouts and dtypes, and refused where they are of another kind."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import taskfuse as tf
+from taskfuse.errors import UnsupportedError
+from taskfuse.ir.evaluate import evaluate
+from taskfuse.ir.values import RING
+from taskfuse.schedulers import TiledConfig
+from taskfuse.sim import simulate
+
+RNG = np.random.default_rng(0)
+T = tf.define_tensor
+
+
+def array(*shape: int, dtype: tf.DType = tf.float32) -> Any:
+    return (RNG.uniform(0.1, 1.0, shape) * (1 if dtype.is_float else 9)).astype(dtype.numpy)
+
+
+def product(m: int | str, n: int | str, k: int | str, turned: str = "", dtype: tf.DType = tf.float32, batch: tuple[int, ...] = ()) -> tf.Fusion:
+    """``relu(a @ b + bias)``; factors in ``turned`` are given transposed."""
+    with tf.Fusion("product") as fusion:
+        a = T([*batch, k, m] if "a" in turned else [*batch, m, k], dtype=dtype, name="a")
+        b = T([n, k] if "b" in turned else [k, n], dtype=dtype, name="b")
+        left = a.permute(*range(len(batch)), -1, -2) if "a" in turned else a
+        c = tf.matmul(left, b.T if "b" in turned else b)
+        fusion.add_output(tf.relu(c + T([n], dtype=c.dtype, name="bias")))
+    return fusion
+
+
+def check(fusion: tf.Fusion, config: TiledConfig | None = None, **sizes: int) -> str:
+    """The kernel, proved, exact in the ring, and the one that the printed code gives."""
+    names: dict[str, Any] = {"fusion": tf.copy_fusion(fusion)[0]}
+    found = tf.schedulers.tiled(fusion, config)
+    kernel = tf.lower(fusion)
+    exec(found.code, names)
+    assert str(tf.lower(names["fusion"])) == str(kernel)
+    kernel.verify().require()
+    arguments = [array(*(sizes.get(str(e)) or int(str(e)) for e in tv.shape), dtype=tv.dtype) for tv in fusion.inputs]
+    assert np.array_equal(simulate(kernel, arguments, values=RING)[0], evaluate(fusion, arguments, RING)[0])
+    return str(kernel)
+
+
+@pytest.mark.parametrize("turned", ["", "a", "b", "ab"])
+def test_every_layout(turned: str) -> None:
+    text = check(product(64, 32, 48, turned), TiledConfig(4, 2))
+    assert text.count("COPY.async") == 4  # each factor, before the loop and in it
+    assert "width 4" in text
+
+
+def test_any_extents() -> None:
+    check(product(37, 33, 19), TiledConfig(2, 2))
+    check(product("M", "N", "K"), TiledConfig(2, 2, stages=2), M=33, N=34, K=19)
+    check(product(20, 24, 8, batch=(2,)), TiledConfig(2, 2, depth=8))
+
+
+@pytest.mark.parametrize("dtype", [tf.float64, tf.bfloat16, tf.int8, tf.uint8, tf.int32])
+def test_dtypes(dtype: tf.DType) -> None:
+    check(product(32, 32, 33 if dtype is tf.bfloat16 else 32, "b" if dtype is tf.int8 else "", dtype), TiledConfig(2, 2))
+
+
+def test_full_precision_is_asked_first_after_tensor_cores() -> None:
+    fusion = product(4096, 4096, 4096)
+    found = tf.schedulers.auto(fusion)
+    assert found.scheduler == "tiled"
+    assert found.config == TiledConfig(8, 8, stages=2)
+    assert found.explain().startswith("tiled 4096 x 4096 x 4096: chosen: tiles of 128 x 128 x 16, 2 in the ring, 8 x 8 elements of a thread")
+    assert "WGMMA" not in str(tf.lower(fusion))
+
+
+def test_several_axes_that_are_summed() -> None:
+    with tf.Fusion("summed") as fusion:
+        a, b = T([3, 32, 17], name="a"), T([3, 17, 20], name="b")
+        fusion.add_output(tf.einsum("bij,bjk->ik", a, b))
+    check(fusion, TiledConfig(2, 2))
+
+
+def _computed() -> None:
+    with tf.Fusion("f") as fusion:
+        x, y = T([32, 32], name="x"), T([32, 32], name="y")
+        fusion.add_output(tf.exp(x) @ y)
+    tf.schedulers.tiled(fusion)
+
+
+def _twice() -> None:
+    with tf.Fusion("f") as fusion:
+        x = T([32, 32], name="x")
+        fusion.add_output(x @ x.T)
+    tf.schedulers.tiled(fusion)
+
+
+REFUSED: list[tuple[Callable[[], Any], str]] = [
+    (lambda: tf.schedulers.tiled(product(8, 32, 32)), "it has 8 rows and 32 columns"),
+    (_computed, "tv2 does not need the product"),
+    (_twice, "does not sum products of two tensors"),
+]
+
+
+@pytest.mark.parametrize(("call", "reason"), REFUSED)
+def test_refusals(call: Callable[[], Any], reason: str) -> None:
+    with pytest.raises(UnsupportedError, match=reason):
+        call()
