@@ -144,7 +144,9 @@ def registers(problem: RowProblem, config: RowConfig) -> int:
     share = ceil(problem.vectors / (config.threads * config.blocks))
     found = 0
     if _is_kept(problem, share):
-        found = share * (width + loaded) + (2 + (config.blocks if config.blocks > 1 else 0)) * problem.results
+        # the last vectors of a row that has none for some threads are loaded under guards: their addresses are not those of the others
+        guarded = INPUT_REGISTERS * len(problem.common) if problem.vectors % (config.threads * config.blocks) else 0
+        found = guarded + share * (width + loaded) + (2 + (config.blocks if config.blocks > 1 else 0)) * problem.results
     if config.keep is not Keep.REGISTERS:
         loaded += sum(_vector_registers(width if problem.is_inner else 1, size) for size in problem.common)
         trips = ceil(share / config.unroll)
