@@ -141,14 +141,16 @@ def registers(problem: RowProblem, config: RowConfig) -> int:
     """
     width = problem.width
     loaded = sum(_vector_registers(width, size) for size in problem.loads)
+    common = sum(_vector_registers(width if problem.is_inner else 1, size) for size in problem.common)
     share = ceil(problem.vectors / (config.threads * config.blocks))
     found = 0
     if _is_kept(problem, share):
-        # the last vectors of a row that has none for some threads are loaded under guards: their addresses are not those of the others
-        guarded = INPUT_REGISTERS * len(problem.common) if problem.vectors % (config.threads * config.blocks) else 0
+        # where a row has no last vector for some threads, guards split its walk: half of what rows share is loaded before its use, and results wait
+        is_full = problem.vectors % (config.threads * config.blocks) == 0
+        guarded = 0 if is_full or not common else ceil(share * common / 2) + _vector_registers(width, problem.store_bytes)
         found = guarded + share * (width + loaded) + (2 + (config.blocks if config.blocks > 1 else 0)) * problem.results
     if config.keep is not Keep.REGISTERS:
-        loaded += sum(_vector_registers(width if problem.is_inner else 1, size) for size in problem.common)
+        loaded += common
         trips = ceil(share / config.unroll)
         together = config.unroll * (2 if problem.is_constant and 1 < trips <= SHORT_WALK else 1)
         found = max(found, LOOP_REGISTERS + 2 * width + together * loaded)

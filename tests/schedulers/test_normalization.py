@@ -13,6 +13,7 @@ from taskfuse.schedulers.row_cost import RowProblem, estimate
 from tests.schedulers.rows import (
     NORMS,
     Kind,
+    Shape,
     barriers,
     check,
     gated_norm,
@@ -166,6 +167,10 @@ def test_sizes_that_matter_do_not_spill(kind: Kind, rows: int, columns: int) -> 
     assert in_flight >= 40 * 1024
 
 
+def norm_of_floats(x: tf.TensorView, shape: Shape, axis: int) -> list[tf.TensorView]:
+    return layer_norm(tf.cast(x, tf.float32), shape, axis)
+
+
 @pytest.mark.parametrize("arch", ["sm_90a", "sm_80"])
 @pytest.mark.parametrize(
     ("kind", "shape", "axis"),
@@ -179,6 +184,7 @@ def test_sizes_that_matter_do_not_spill(kind: Kind, rows: int, columns: int) -> 
         (residual_norm, (64, 300000), -1),  # walks of few trips, which the C++ compiler unrolls
         (two_norms, (16384, 1024), -1),
         (layer_norm, (1000, 1000), -1),  # threads without a last vector
+        (norm_of_floats, (1000, 1000), -1),
     ],
     ids=lambda value: getattr(value, "__name__", str(value)),
 )
