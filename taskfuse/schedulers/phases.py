@@ -154,6 +154,12 @@ class Phases:
             return {tv} & self._loads & self._private
         return {leaf for r in reads(expr) if r.tensor in self.of for leaf in self._leaves(r.tensor)}
 
+    @property
+    def functions(self) -> int:
+        """Functions of an element that take many instructions."""
+        exprs = (self.fusion.definition(tv) for tv in self._wide)
+        return sum(isinstance(e, Pointwise) and e.op.rule in FUNCTIONS for e in exprs)
+
     def repeated(self, keep: Keep) -> int:
         """Functions of an element that later phases compute again, since their results are not kept."""
         kept = self.kept(keep)

@@ -130,6 +130,7 @@ def _problem(fusion: Fusion, space: Space, phases: Phases, extent: Sizes, sms: i
         common=tuple(tv.dtype.itemsize for tv in fusion.inputs if tv in wide - private),
         reductions=sum(isinstance(e, Reduction) for e in fusion.exprs()),
         held=tuple((keep, phases.held_bytes(keep)) for keep in Keep),
+        functions=phases.functions,
         repeated=tuple((keep, phases.repeated(keep)) for keep in Keep),
         is_constant=isinstance(columns, Const),
         may_share=most is not None and most <= extent(rows),

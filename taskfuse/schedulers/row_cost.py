@@ -1,8 +1,9 @@
 """The cost model of rows: how many threads and blocks share one, and where later phases find it again.
 
 A kernel takes the greatest of three times, and a part of the others: its bytes at the speed of the memory that they come from, its instructions,
-and its waits. A block waits for its loads, for its exchanges between threads, and for its store; blocks that are resident together wait together.
-The constants are estimates for an H200, where a comment says no source; a sweep of ``benchmarks/norms.py`` refits them.
+and its waits. A block waits for its loads, for the instructions of one thread, for its exchanges between threads, and for its store; blocks that
+are resident together wait together. The constants fit 90 schedules of softmax, layer and RMS norms, measured on an H200 in bfloat16 at three
+sizes (``benchmarks/norms.py --sweep`` measures them again), where a comment gives no source; those of blocks that share a row are estimates.
 """
 
 from __future__ import annotations
@@ -24,27 +25,27 @@ ARCH = "sm_90a"
 L2_BYTES_PER_US = 5.5e6
 L2_BYTES = 32 * 2**20
 """What may lie between two walks over a row so that the second finds it in the second-level cache: less than its 50 MB."""
-LOAD_CYCLES, STORE_CYCLES, SHUFFLE_CYCLES, BARRIER_CYCLES, GRID_CYCLES = 1100, 300, 30, 60, 4000
+LOAD_CYCLES, STORE_CYCLES, SHUFFLE_CYCLES, BARRIER_CYCLES, GRID_CYCLES = 600, 100, 20, 30, 4000
 """Waits: for a load while the memory is busy; for stores to leave; for a step of a butterfly; at a barrier of a block; at one of the grid."""
-SLOT_CYCLES, BLOCK_SLOT_CYCLES = 6, 80
+SLOT_CYCLES, BLOCK_SLOT_CYCLES = 30, 80
 """To combine the partial result of one more warp, and of one more block."""
-BUSY_THREADS = 1024
-"""Resident threads of a multiprocessor that let it issue an instruction in every cycle."""
+ISSUE_CYCLES, FUNCTION_CYCLES = 2, 30
+"""From one instruction of a thread to its next, and what a function of an element takes beside these."""
 SPAN_ELEMENTS = 64
 """Neighbors that the threads of a row load together at least, so that the sectors of memory are read whole."""
-BASE_REGISTERS, INPUT_REGISTERS, LOOP_REGISTERS, STEP_REGISTERS = 8, 4, 16, 8
+BASE_REGISTERS, INPUT_REGISTERS, LOOP_REGISTERS, STEP_REGISTERS = 6, 4, 18, 8
 """Of a thread: indices; addresses in an input; counters and addresses of a walk that is a loop; what is given at once."""
 SHORT_WALK = 8
 """Trips of a walk that the C++ compiler unrolls, as it does with few: it loads what comes next before it has used what is there."""
 MOST_REGISTERS = 248
-INSTRUCTIONS, COPY_INSTRUCTIONS, FUNCTION_INSTRUCTIONS = 6, 2, 10
-"""Per element: of a phase; to have it from memory again; of a function that is computed again."""
-OVERHEAD_INSTRUCTIONS = 60
+INSTRUCTIONS, COPY_INSTRUCTIONS, FUNCTION_INSTRUCTIONS = 3, 3, 4
+"""Per element: of a phase; to have it from memory again; of a function."""
+OVERHEAD_INSTRUCTIONS = 20
 """Per thread and phase."""
-OTHERS = 0.15
+OTHERS = 0.18
 """Part of the other times that is not hidden behind the greatest."""
 MOST_ELEMENTS = 64
-"""Elements that a thread keeps in registers at most."""
+"""Of a row, elements that a thread keeps in registers at most; of all inputs, those that it loads at once."""
 FEWEST_THREADS = 128
 """Threads of a block at least, where there is work for so many."""
 
@@ -63,7 +64,8 @@ class RowProblem:
         common: bytes of an element, of each input that all rows share, such as weights.
         reductions: results of a row.
         held: bytes of each element that later phases find in registers, or in Shared memory, by what is kept.
-        repeated: functions of each element that later phases compute again, by what is kept.
+        functions: of each element, such as exponentials, each computed once.
+        repeated: those that later phases compute again, by what is kept.
         is_constant: the length of a row is known: it may be kept.
         may_share: the number of rows is known to be no greater than ``rows``: blocks that share a row fit the device.
         sms: multiprocessors of the GPU.
@@ -79,6 +81,7 @@ class RowProblem:
     common: tuple[int, ...] = ()
     reductions: int = 1
     held: tuple[tuple[Keep, int], ...] = ()
+    functions: int = 0
     repeated: tuple[tuple[Keep, int], ...] = ()
     is_constant: bool = True
     may_share: bool = True
@@ -138,18 +141,22 @@ def registers(problem: RowProblem, config: RowConfig) -> int:
     """Registers of a thread that let it hold all that is live, in the phase where that is most.
 
     A row that is kept, or so short that the C++ compiler keeps it: its elements in float32, since the assembler holds what several phases
-    compute of one element rather than to compute it again, and as they were loaded, beside what other blocks found. Else: what is loaded at
-    once, and one vector in float32, before and after an operation. In both, for each of the kept axes' elements of a thread, the results of
-    the reductions and the partial result of one.
+    compute of one element rather than to compute it again, and as they were loaded, beside what is computed at the moment and what other
+    blocks found. Else: what is loaded at once, and one vector in float32, before and after an operation. In both, for each of the kept axes'
+    elements of a thread, the results of the reductions and the partial result of one.
     """
     width = problem.width
     loaded = sum(_vector_registers(width, size) for size in problem.loads)
+    common = sum(_vector_registers(width if problem.is_inner else 1, size) for size in problem.common)
     share = ceil(problem.vectors / (config.threads * config.blocks))
     found = 0
     if _is_kept(problem, share):
-        found = share * (width + loaded) + (config.blocks * problem.results if config.blocks > 1 else 0)
+        # where a row has no last vector for some threads, guards split its walk: half of what rows share is loaded before its use, and results wait
+        is_full = problem.vectors % (config.threads * config.blocks) == 0
+        guarded = 0 if is_full or not common else ceil(share * common / 2) + _vector_registers(width, problem.store_bytes)
+        found = guarded + share * (width + loaded) + (2 + (config.blocks if config.blocks > 1 else 0)) * problem.results
     if config.keep is not Keep.REGISTERS:
-        loaded += sum(_vector_registers(width if problem.is_inner else 1, size) for size in problem.common)
+        loaded += common
         trips = ceil(share / config.unroll)
         together = config.unroll * (2 if problem.is_constant and 1 < trips <= SHORT_WALK else 1)
         found = max(found, LOOP_REGISTERS + 2 * width + together * loaded)
@@ -198,20 +205,21 @@ def estimate(problem: RowProblem, config: RowConfig) -> RowEstimate:
     trips = ceil(problem.vectors / (config.threads * config.blocks * config.unroll))
     walks = problem.phases if config.keep is Keep.NOTHING else 1
     row_bytes = problem.columns * problem.load_bytes
-    cycles = trips * walks * LOAD_CYCLES + STORE_CYCLES + problem.phases * _exchange(problem, config)
     elements = problem.rows * problem.columns
     again = (walks - 1) * elements * problem.load_bytes
     rows_at_once = together * config.rows // config.blocks * problem.results
     speed = L2_BYTES_PER_US if rows_at_once * row_bytes <= L2_BYTES else DRAM_BYTES_PER_US
-    per_element = problem.phases * INSTRUCTIONS + dict(problem.repeated).get(config.keep, 0) * FUNCTION_INSTRUCTIONS
+    functions = problem.functions + dict(problem.repeated).get(config.keep, 0)
+    per_element = problem.phases * INSTRUCTIONS + functions * FUNCTION_INSTRUCTIONS
     per_element += 0 if config.keep is Keep.REGISTERS else problem.phases * COPY_INSTRUCTIONS
+    thread = trips * config.unroll * problem.width * (per_element * ISSUE_CYCLES + functions * FUNCTION_CYCLES)
+    cycles = trips * walks * LOAD_CYCLES + thread + problem.phases * _exchange(problem, config) + STORE_CYCLES
     work = elements * per_element + total * threads * problem.phases * OVERHEAD_INSTRUCTIONS
     # a row's threads past its end wait for the others: they are resident, and load nothing
     full = min(1.0, problem.vectors / (trips * config.threads * config.blocks * config.unroll))
-    busy = min(1.0, together * threads / (sms * BUSY_THREADS))
     times = {
         "memory": elements * (problem.load_bytes + problem.store_bytes) / DRAM_BYTES_PER_US + again / speed,
-        "instructions": work / full / (LANES * sms * busy * CLOCK_MHZ),
+        "instructions": work / full / (LANES * min(sms, total) * CLOCK_MHZ),
         "waits": waves * cycles / CLOCK_MHZ,
     }
     bound = max(times, key=lambda name: times[name])
@@ -269,7 +277,7 @@ def _kept(problem: RowProblem, threads: int, rows: int, blocks: int) -> Iterator
         yield RowConfig(threads, rows, share, blocks, Keep.REGISTERS)
         return
     for unroll in (1, 2, 4, 8):
-        if unroll <= share and unroll * problem.width <= MOST_ELEMENTS:
+        if unroll == 1 or (unroll <= share and unroll * problem.width * len(problem.loads) <= MOST_ELEMENTS):
             yield RowConfig(threads, rows, unroll, blocks, Keep.NOTHING)
 
 

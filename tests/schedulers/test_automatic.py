@@ -180,11 +180,11 @@ def test_recomputation_that_multiplies_is_cut() -> None:
 
 def test_one_piece_may_be_a_cut() -> None:
     with tf.Fusion("piece") as fusion:
-        x, unread = tf.define_tensor([5], dtype=tf.uint8, name="x"), tf.define_tensor([2], name="unread")
+        x, unread = tf.define_tensor([5000], dtype=tf.uint8, name="x"), tf.define_tensor([2], name="unread")
         top = tf.argmax(x, 0, keepdims=True)
         fusion.add_output(tf.sigmoid(tf.cast(top, tf.float64))[0:1])
         fusion.add_output(tf.pad(top, [(0, 0)]))
-    arguments = [np.array([3, 1, 4, 1, 5], np.uint8), array(2)]
+    arguments = [np.resize(np.array([3, 1, 4, 1, 5], np.uint8), 5000), array(2)]
     found = checked(fusion, arguments)
     run = tf.compile(fusion)
     for a, b in zip(run(*arguments), fusion.evaluate(*arguments), strict=True):

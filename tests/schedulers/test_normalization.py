@@ -9,7 +9,23 @@ from taskfuse import MemoryType
 from taskfuse.kir import walk
 from taskfuse.kir.nodes import AsyncCopy, BarrierScope, VectorCopy
 from taskfuse.schedulers import Keep, RowConfig
-from tests.schedulers.rows import NORMS, Kind, barriers, check, layer_norm, make, residual_norm, rms_norm, softmax, statistics
+from taskfuse.schedulers.row_cost import RowProblem, estimate
+from tests.schedulers.rows import (
+    NORMS,
+    Kind,
+    Shape,
+    barriers,
+    check,
+    gated_norm,
+    layer_norm,
+    log_softmax,
+    make,
+    residual_norm,
+    rms_norm,
+    softmax,
+    statistics,
+    two_norms,
+)
 
 REGISTERS, SHARED, NOTHING = RowConfig(32, 2, 1, keep=Keep.REGISTERS), RowConfig(64, 1, 2, keep=Keep.SHARED), RowConfig(32, 1, 2)
 
@@ -144,8 +160,47 @@ def test_explain() -> None:
 def test_sizes_that_matter_do_not_spill(kind: Kind, rows: int, columns: int) -> None:
     fusion = make(kind, (rows, columns))
     chosen = tf.schedulers.normalization(fusion)
-    found = tf.lower(fusion).resources("sm_90a").compiled
-    assert (found.spill_stores, found.registers <= chosen.estimate.registers) == (0, True)
+    found = tf.lower(fusion).resources("sm_90a")
+    assert (found.compiled.spill_stores, found.blocks_per_multiprocessor) == (0, chosen.estimate.residents)
     assert chosen.config.keep is Keep.REGISTERS
     in_flight = chosen.estimate.residents * chosen.config.threads * chosen.config.rows * chosen.config.unroll * 16
     assert in_flight >= 40 * 1024
+
+
+def norm_of_floats(x: tf.TensorView, shape: Shape, axis: int) -> list[tf.TensorView]:
+    return layer_norm(tf.cast(x, tf.float32), shape, axis)
+
+
+@pytest.mark.parametrize("arch", ["sm_90a", "sm_80"])
+@pytest.mark.parametrize(
+    ("kind", "shape", "axis"),
+    [
+        (gated_norm, (8192, 4096), -1),  # two inputs
+        (gated_norm, (64, 300000), 0),  # and each thread has eight columns
+        (two_norms, (1000, 264), 0),  # four results for each of them
+        (two_norms, (4096, 128), 0),  # blocks share rows
+        (log_softmax, (2048, 16384), 0),
+        (layer_norm, (4096, 50257), -1),  # no vectors
+        (residual_norm, (64, 300000), -1),  # walks of few trips, which the C++ compiler unrolls
+        (two_norms, (16384, 1024), -1),
+        (layer_norm, (1000, 1000), -1),  # threads without a last vector
+        (norm_of_floats, (1000, 1000), -1),
+    ],
+    ids=lambda value: getattr(value, "__name__", str(value)),
+)
+def test_no_choice_spills(kind: Kind, shape: tuple[int, int], axis: int, arch: str) -> None:
+    fusion = make(kind, shape, tf.bfloat16, axis)
+    tf.schedulers.normalization(fusion)
+    found = tf.lower(fusion).resources(arch).compiled
+    assert (found.spill_stores, found.spill_loads) == (0, 0)
+
+
+def test_registers_are_given_within_partitions() -> None:
+    """25 blocks of two warps with 40 registers are not there: a fourth of the registers holds 12 warps."""
+    problem = RowProblem(5, 8192, phases=3, reductions=2, held=((Keep.REGISTERS, 4),))
+    config = RowConfig(64, 1, 2, blocks=8, keep=Keep.REGISTERS)
+    found = estimate(problem, config)
+    assert (found.registers, found.residents) == (48, 20)
+    fusion = make(softmax, (5, 8192))
+    tf.schedulers.normalization(fusion, config)
+    assert tf.lower(fusion).resources("sm_90").compiled.spill_stores == 0
