@@ -261,17 +261,19 @@ def _at(loop: For, value: Expr) -> tuple[Stmt, ...]:
 def _unrolled(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
     """Unrolled loops that hold asynchronous operations, copied out: how many batches are in flight depends on the copy. So are those that number slots.
 
-    Unrolled loops around the other ends of the mbarriers in them are copied out alike.
+    Unrolled loops around the other ends of the mbarriers in them are copied out alike. Copies of threads are no reason in a loop whose iterations
+    leave none in flight: a ring that such a loop fills ahead stays in one piece.
     """
     pending = any(isinstance(s, Retire) and s.queue is Queue.COPY and s.pending for s in walk(body))
 
-    def counts(s: Stmt) -> bool:
-        return isinstance(s, QUEUED) and (pending or not (isinstance(s, (Commit, Retire)) and s.queue is Queue.COPY))
+    def counts(loop: For) -> bool:
+        left = pending and not _drains(loop.body)
+        return any(isinstance(s, QUEUED) and (left or not _is_of_copies(s)) for s in walk(loop.body))
 
     loops = [s for s in walk(body) if isinstance(s, For) and _copies(s)]
     inside = {id(loop): {slot.name for s in walk(loop.body) for slot in barrier_slots(s)} for loop in loops}
     cursors = {f"{s.name}.slot" for s in walk(body) if isinstance(s, CursorInit)}
-    chosen = {id(loop) for loop in loops if any(map(counts, walk(loop.body))) or _numbers_slots(loop, cursors)}
+    chosen = {id(loop) for loop in loops if counts(loop) or _numbers_slots(loop, cursors)}
     while True:
         names = {name for loop in chosen for name in inside[loop]}
         more = {loop for loop, mine in inside.items() if mine & names} | chosen
@@ -291,6 +293,25 @@ def _unrolled(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
         return tuple(found)
 
     return copied(body) if chosen else body
+
+
+def _is_of_copies(s: Stmt) -> bool:
+    """True for what opens and closes batches of asynchronous copies of threads."""
+    return isinstance(s, (Commit, Retire)) and s.queue is Queue.COPY
+
+
+def _drains(body: tuple[Stmt, ...]) -> bool:
+    """True if the last that a body does about asynchronous copies of threads is to wait for all of them: each run of it begins with none."""
+    last = next((s for s in reversed(body) if any(map(_is_of_copies, walk(s)))), None)
+    match last:
+        case None:
+            return True
+        case Retire(pending=pending):
+            return pending == 0
+        case For() | Bind() | If():
+            return all(map(_drains, bodies(last)))
+        case _:
+            return False
 
 
 def _numbers_slots(loop: For, cursors: set[str]) -> bool:

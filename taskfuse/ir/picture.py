@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from taskfuse.errors import TaskError
 from taskfuse.ir.assignment import assign
 from taskfuse.ir.expr import Assemble, Gather, MathExpr, Pointwise, Reduction, Scan, Select, View
 from taskfuse.ir.fusion import Fusion, shape_text
@@ -29,7 +30,7 @@ class _Picture:
 
     def __init__(self, fusion: Fusion) -> None:
         self.fusion = fusion
-        self.place = assign(fusion)
+        self.place = _places(fusion)
         self.drawing = Drawing()
         self.leaf: dict[TensorView, Box] = {}
         self.nodes: dict[Box, Node] = {}
@@ -145,6 +146,15 @@ def _fill(node: Node) -> str:
     if isinstance(node, Task):
         return _TASK
     return _IN_TURN if node.ptype is None else _GROUPS.get(node.kind, _IN_TURN)
+
+
+def _places(fusion: Fusion) -> dict[TensorView, Task]:
+    """The task of each tensor; where unclaimed tensors have none by law, of those that are claimed."""
+    try:
+        return assign(fusion)
+    except TaskError:
+        homes = {tv: fusion.tasks.home(tv) for tv in fusion.tensors()}
+        return {tv: task for tv, task in homes.items() if task is not None}
 
 
 def _title(node: Node) -> str:

@@ -233,6 +233,17 @@ def test_rings_in_inner_loops(memory: MemoryType) -> None:
     kernel.verify().require()
 
 
+def test_rings_in_an_unrolled_loop() -> None:
+    """No copy is in flight from one iteration of the outer loop to the next, so the proof need not tell its copies apart."""
+    fusion = nested()
+    for tv in fusion.tensors()[1:]:
+        tv.axis(0).parallelize(P.Unroll)
+    for trips in (0, 1, 5):
+        kernel = agrees(fusion, numbers(3, trips, 32), schedulers=LATE)
+    kernel.verify().require()
+    assert any(isinstance(s, For) and s.unroll and not s.var.endswith(".p") for s in walk(kernel))
+
+
 def test_what_a_fill_alone_is_made_of_moves_with_it() -> None:
     fusion = through_registers()
     kernel = agrees(fusion, numbers(5, 8))
