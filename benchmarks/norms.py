@@ -110,7 +110,7 @@ def measure(norm: Norm, rows: int, columns: int, kernels: Sequence[tf.Kernel], s
     """Microseconds: of each kernel, of torch eager, of torch.compile."""
     args = arguments(norm, rows, columns, seed)
     outs = [torch.full((rows, columns), math.nan, device="cuda", dtype=torch.bfloat16) for _ in args]
-    compiled: Any = torch.compile(norm.theirs)
+    compiled: Any = torch.compile(norm.theirs, dynamic=False)  # else a second shape makes it compile for all shapes
     compiled(*args[0])
     calls: list[Calls] = []
     for kernel in kernels:
