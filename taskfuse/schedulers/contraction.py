@@ -14,7 +14,7 @@ from taskfuse.ir.atoms import SUM_OF_PRODUCTS
 from taskfuse.ir.axes import iteration_position
 from taskfuse.ir.expr import Pointwise, Read, Reduction, View
 from taskfuse.ir.fusion import Fusion
-from taskfuse.ir.scalar import Const, Expr, const, is_multiple
+from taskfuse.ir.scalar import Const, Expr, const, ge, is_multiple, prove
 from taskfuse.ir.storage import has_code, storage_operands, storage_reads, storage_uses
 from taskfuse.ir.tensor import TensorView
 from taskfuse.location import caller
@@ -133,7 +133,8 @@ def find(fusion: Fusion) -> Product:
     """The contraction of ``fusion`` and its surroundings.
 
     Raises:
-        UnsupportedError: there is none or several, an operand is computed, the epilogue is not elementwise, or the fusion has a schedule already.
+        UnsupportedError: there is none or several, an operand is computed, rows or columns may be none, the epilogue is not elementwise, or the
+            fusion has a schedule already.
     """
     expr = _contraction(fusion)
     result = expr.output
@@ -151,6 +152,9 @@ def find(fusion: Fusion) -> Product:
     rows, columns = used[0] - used[1], used[1] - used[0]
     if not rows or not columns or k not in used[0] & used[1]:
         raise unsupported(fusion, f"{result.name} has no rows or no columns", "each factor needs an axis that the other lacks: reshape a vector to [1, K]")
+    for axis in (result.root[p] for p in sorted(rows | columns)):
+        if not prove(ge(axis.extent, 1), fusion.facts()):  # the factor that lacks it shares its loop
+            raise unsupported(fusion, f"the extent {axis.extent} of {result.name} may be 0", "declare it with tf.dim(..., min=1)")
     stored = [tv for tv in fusion.outputs if tv is result or tv in epilogue]
     last = places[stored[0]].get(stored[0].ndim - 1) if stored else None
     if last in rows or (last not in columns and max(rows) > max(columns)):

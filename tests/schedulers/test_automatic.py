@@ -178,6 +178,17 @@ def test_recomputation_that_multiplies_is_cut() -> None:
     assert len(plan(fusion).steps) > 1
 
 
+@pytest.mark.parametrize("dtype", [tf.float32, tf.bfloat16])
+def test_products_that_may_be_empty(dtype: tf.DType) -> None:
+    with tf.Fusion("none") as fusion:
+        x, y = tf.define_tensor([tf.dim("N", min=0), 8], dtype=dtype, name="x"), tf.define_tensor([8, 16], dtype=dtype, name="y")
+        fusion.add_output(x @ y)
+    for rows in (0, 3):
+        checked(fusion, [array(rows, 8, dtype=dtype), array(8, 16, dtype=dtype)])
+    with pytest.raises(UnsupportedError, match=r"the extent N of tv\d+ may be 0"):
+        tf.schedulers.matmul(fusion)
+
+
 def test_one_piece_may_be_a_cut() -> None:
     with tf.Fusion("piece") as fusion:
         x, unread = tf.define_tensor([5000], dtype=tf.uint8, name="x"), tf.define_tensor([2], name="unread")
