@@ -9,7 +9,7 @@ from typing import Literal
 from taskfuse.chain import Chain, link
 from taskfuse.errors import UnsupportedError
 from taskfuse.executable import Executable, one_kernel
-from taskfuse.ir.fusion import Fusion
+from taskfuse.ir.fusion import Fusion, as_fusion
 from taskfuse.kir import Kernel
 from taskfuse.location import caller
 from taskfuse.lowering import LoweringOptions
@@ -48,12 +48,13 @@ def compile(
         arch: target of the machine code, such as ``"sm_90a"``; by default that of the GPU.
         fast_math: approximate division, square root and functions; subnormals become zero.
         debug: bound every wait and report it by :class:`HangError` if it takes too long; a call then waits for its kernel.
-        unsafe: take the kernel as it is, without a proof.
+        unsafe: take the kernel as it is, without a proof; what the compiler says of its registers is a warning then.
         options: how to lower.
 
     Raises:
         ProofError: the kernel may deadlock or race; the notes are a counterexample, or say what is outside the model.
-        UnsupportedError: a backend or a choice of ``schedule`` that does not exist, ``sizes`` of what is no dimension, or an op that has no automatic schedule.
+        UnsupportedError: what is no fusion, cut or kernel; a backend or a choice of ``schedule`` that does not exist; ``sizes`` of what is no dimension;
+            or an op that has no automatic schedule.
         LoweringError: see :func:`lower`.
         VerifyError: a kernel that breaks a rule of kernel IR.
         OptionError: an environment variable of taskfuse that it does not know.
@@ -73,5 +74,7 @@ def compile(
             if not found.is_cut:
                 return runs[0]
             return Chain(copy_fusion(fusion)[0], [link(step.fusion, run) for step, run in zip(found.steps, runs, strict=True)], found)
-        case _:
+        case Kernel():
             return make(fusion)
+        case _:
+            return make(as_fusion(fusion, "tf.compile"))

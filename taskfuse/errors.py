@@ -154,6 +154,12 @@ class CudaCompileError(TaskfuseError):
     template = "the CUDA text of kernel '{kernel}' does not compile for {arch}: {reason}"
 
 
+class RegisterError(TaskfuseError):
+    """Machine code whose registers are not what the kernel counts on: accumulators that spill, ``wgmma`` in series, a register budget ignored."""
+
+    template = "kernel '{kernel}' for {arch}: {reason}"
+
+
 class OutputError(TaskfuseError):
     """An array given as ``out=`` that cannot take an output of the fusion."""
 

@@ -108,6 +108,7 @@ class Executable:
             InputError, OutputError: arguments that do not fit.
             LaunchError: the GPU cannot run the kernel so.
             CudaUnavailableError: no driver, no GPU, or no NVRTC.
+            RegisterError: the compiled kernel does not have the registers that it counts on; see docs/cuda.md.
             CudaError: a call of the driver failed.
             HangError: a wait of a debug build took too long.
             ProofError: the kernel is not proved for all extents, and for those of this call it is not either.
@@ -170,7 +171,16 @@ class Executable:
         from taskfuse.cuda.launch import Launcher
 
         admit = None if self._proof is None else self._proof.admit
-        return Launcher(self.kernel, kinds(), arch=self._arch, fast_math=self._fast_math, debug=self._debug, on_compile=self._dump, admit=admit)
+        return Launcher(
+            self.kernel,
+            kinds(),
+            arch=self._arch,
+            fast_math=self._fast_math,
+            debug=self._debug,
+            lenient=self._debug or self._unsafe,
+            on_compile=self._dump,
+            admit=admit,
+        )
 
     def _dump(self, source: Source, binary: Binary, arch: str) -> None:
         from taskfuse.cuda.disassembly import sass

@@ -157,6 +157,7 @@ def small() -> tf.Fusion:
 
 SMALL = np.ones(4, np.float32)
 NO_CALLS = "give it a fusion without scheduling calls"
+ITS_FUSION = "give the fusion that it was defined in"
 S = tf.schedulers
 
 
@@ -221,6 +222,12 @@ def test_calls_of_automatic_schedules(call: Callable[[Chain], Any], expected: st
             lambda c: S.pointwise(c.fusion),
             "a pointwise schedule of fusion 'chain' is not supported: tv3 is a reduction\nhelp: tf.schedulers.auto asks other schedulers",
         ),
+        (lambda c: tf.compile(c.a), f"tf.compile of tv1: float32[N, 32] is not supported: it is no fusion\nhelp: {ITS_FUSION}"),
+        (lambda c: tf.compile(WRONG), "tf.compile of 'wrong' is not supported: it is no fusion\nhelp: give a tf.Fusion"),
+        (lambda c: tf.lower(c.a), f"tf.lower of tv1: float32[N, 32] is not supported: it is no fusion\nhelp: {ITS_FUSION}"),
+        (lambda c: S.auto(c.a), f"tf.schedulers.auto of tv1: float32[N, 32] is not supported: it is no fusion\nhelp: {ITS_FUSION}"),
+        (lambda c: S.tune(c.a), f"tf.schedulers.tune of tv1: float32[N, 32] is not supported: it is no fusion\nhelp: {ITS_FUSION}"),
+        (lambda c: tf.horizontal(c.fusion), "fusion 'horizontal': a Fusion is no sequence of fusions\nhelp: give two or more in a list"),
         (lambda c: tf.horizontal([c.fusion, WRONG]), "fusion 'horizontal': 'wrong' is no fusion\nhelp: give fusions, with or without schedules"),
         (lambda c: tf.horizontal([c.fusion, tf.Fusion("empty")]), "fusion 'horizontal': empty computes nothing\nhelp: leave it out"),
         (lambda c: tf.Fusion("empty").partition(), "fusion 'empty': it computes nothing\nhelp: add an output first"),
@@ -241,6 +248,26 @@ def test_calls_of_automatic_schedules(call: Callable[[Chain], Any], expected: st
 )
 def test_automatic_schedules(call: Callable[[Chain], Any], expected: str) -> None:
     assert refused(lambda: call(Chain())) == expected
+
+
+@pytest.mark.parametrize(
+    ("kind", "wanted"),
+    [
+        ("matmul", "MatmulConfig"),
+        ("tiled", "TiledConfig"),
+        ("reduction", "RowConfig"),
+        ("normalization", "RowConfig"),
+        ("cat", "CatConfig"),
+        ("transpose", "TransposeConfig"),
+        ("pointwise", "PointwiseConfig"),
+        ("fallback", "FallbackConfig"),
+    ],
+)
+def test_what_no_scheduler_takes(kind: str, wanted: str) -> None:
+    scheduler = getattr(S, kind)
+    assert refused(lambda: scheduler(Chain().a)) == f"tf.schedulers.{kind} of tv1: float32[N, 32] is not supported: it is no fusion\nhelp: {ITS_FUSION}"
+    config = f"a {kind} schedule of fusion 'small' is not supported: config is 'wrong', no {wanted}\nhelp: give a tf.schedulers.{wanted}, or None"
+    assert refused(lambda: scheduler(small(), WRONG)) == config
 
 
 def test_recompute_comes_before_inlining() -> None:

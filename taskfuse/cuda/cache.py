@@ -19,7 +19,8 @@ from typing import Final
 from taskfuse.cuda.disk import DiskCache
 from taskfuse.cuda.nvrtc import Binary, CompileOptions, compile_cubin, installed_version, version
 from taskfuse.cuda.resources import diagnostics, parse_resources
-from taskfuse.errors import warn
+from taskfuse.errors import RegisterError, warn
+from taskfuse.location import caller
 from taskfuse.options import Options
 from taskfuse.version import VERSION
 
@@ -27,14 +28,15 @@ _MEMORY_BYTES: Final = 64 << 20
 _FORM: Final = 1  # of what _packed makes
 
 
-def compiled(text: str, name: str, options: CompileOptions, settings: Options) -> Binary:
+def compiled(text: str, name: str, options: CompileOptions, settings: Options, *, strict: bool = False) -> Binary:
     """Machine code of ``text``, which defines the kernel ``name``: from memory, from the folder of ``settings``, or compiled.
 
     Threads that ask for one kernel at once compile it once. Two processes may both compile it; they write the same entry. A folder that
     cannot be written costs one warning; kernels are then kept in memory only. What the compiler complains about is warned of once for each
-    kernel in a process.
+    kernel in a process; ``strict``: what it says of registers is an error, each time.
 
     Raises:
+        RegisterError: ``strict``, and registers spill, ``wgmma`` waits for its registers, or ``setmaxnreg`` is ignored.
         CudaCompileError: NVRTC or ptxas refuses the text.
         CudaUnavailableError: NVRTC is not installed.
         UnsupportedError: this NVRTC does not know the architecture.
@@ -48,8 +50,12 @@ def compiled(text: str, name: str, options: CompileOptions, settings: Options) -
             if binary is None:
                 binary = _load_or_compile(text, name, options, settings)
                 state.remember(key, binary)
+    lost = [d for d in binary.diagnostics if strict and d.of_registers]
+    if lost:
+        notes = tuple(d.text for d in lost[1:])
+        raise RegisterError(kernel=name, arch=options.arch, reason=lost[0].text, notes=notes, help=lost[0].help, location=caller())
     for diagnostic in binary.diagnostics if state.first(f"diagnostics of {key}") else ():
-        warn(diagnostic)
+        warn(f"kernel '{name}' for {options.arch}: {diagnostic}")
     return binary
 
 
@@ -112,7 +118,7 @@ def _unpacked(content: bytes, name: str, options: CompileOptions) -> Binary:
     end = 8 + int.from_bytes(content[:8], "little")
     log = content[8:end].decode()
     resources = parse_resources(log, name)
-    return Binary(content[end:], log, resources, diagnostics(log, name, options.arch, resources))
+    return Binary(content[end:], log, resources, diagnostics(log, resources))
 
 
 @dataclass(slots=True)

@@ -79,6 +79,7 @@ class Launcher:
         kinds: the frameworks of this process, and its driver.
         arch: target to compile for; ``None``: that of the GPU.
         fast_math, debug: see :func:`taskfuse.compile`.
+        lenient: what the compiler says of registers is a warning, also where the kernel counts on them (``wgmma``, ``setmaxnreg``).
         on_compile: told of each text that is compiled.
         admit: asked, with the values of the extents, before arrays of new shapes are launched on; it raises what the call then raises.
     """
@@ -91,6 +92,7 @@ class Launcher:
         arch: str | None = None,
         fast_math: bool = False,
         debug: bool = False,
+        lenient: bool = False,
         on_compile: OnCompile = lambda source, binary, arch: None,
         admit: Admit | None = None,
     ) -> None:
@@ -98,7 +100,7 @@ class Launcher:
         self._driver = driver = kinds.driver
         self._kinds = kinds
         self.probes = kinds.probes
-        self._planner = Planner(kernel, driver, arch, fast_math, debug, on_compile, admit)
+        self._planner = Planner(kernel, driver, arch, fast_math, debug, lenient, on_compile, admit)
         self._plans = Plans()
         params = wanted(kernel)
         self._count = len(params)

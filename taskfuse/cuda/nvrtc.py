@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from functools import cache
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from taskfuse.cuda.resources import Resources, diagnostics, parse_resources
+from taskfuse.cuda.resources import Diagnostic, Resources, diagnostics, parse_resources
 from taskfuse.errors import CudaCompileError, CudaUnavailableError, UnsupportedError
 
 if TYPE_CHECKING:
@@ -53,13 +53,13 @@ class Binary(NamedTuple):
         code: the cubin, an ELF file.
         log: what NVRTC and ptxas said.
         resources: what the kernel takes; ``None`` if this NVRTC says it in a form that is not known.
-        diagnostics: texts of warnings for the user.
+        diagnostics: what ptxas complains about.
     """
 
     code: bytes
     log: str
     resources: Resources | None
-    diagnostics: tuple[str, ...]
+    diagnostics: tuple[Diagnostic, ...]
 
 
 def compile_cubin(text: str, name: str, options: CompileOptions) -> Binary:
@@ -73,7 +73,7 @@ def compile_cubin(text: str, name: str, options: CompileOptions) -> Binary:
     check_arch(options.arch)
     code, log = _Program(text, name, options.arch).cubin((*options.flags(), "--ptxas-options=-v"))
     resources = parse_resources(log, name)
-    return Binary(code, log, resources, diagnostics(log, name, options.arch, resources))
+    return Binary(code, log, resources, diagnostics(log, resources))
 
 
 def compile_ptx(text: str, name: str, options: CompileOptions) -> str:

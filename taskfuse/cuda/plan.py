@@ -153,18 +153,28 @@ class Planner:
     Args:
         kernel: a verified kernel.
         arch: target such as ``sm_90a``; ``None``: that of the GPU.
+        lenient: see :class:`~taskfuse.cuda.launch.Launcher`.
         on_compile: told of each text that is compiled.
         admit: asked before a plan is made, with the values of the extents.
     """
 
     def __init__(
-        self, kernel: Kernel, driver: Driver, arch: str | None, fast_math: bool, debug: bool, on_compile: OnCompile, admit: Admit | None = None
+        self,
+        kernel: Kernel,
+        driver: Driver,
+        arch: str | None,
+        fast_math: bool,
+        debug: bool,
+        lenient: bool,
+        on_compile: OnCompile,
+        admit: Admit | None = None,
     ) -> None:
         self.kernel = kernel
         self._driver = driver
         self._arch = arch
         self._fast_math = fast_math
         self._debug = debug
+        self._lenient = lenient
         self._on_compile = on_compile
         self._admit = admit
         self._lock = Lock()
@@ -342,7 +352,8 @@ class Planner:
         found = self._functions.get(key)
         if found is None:
             arch = self._target(source, device)
-            binary = compiled(source.text, source.name, CompileOptions(arch=arch, fast_math=self._fast_math), read_options())
+            options = CompileOptions(arch=arch, fast_math=self._fast_math)
+            binary = compiled(source.text, source.name, options, read_options(), strict=source.feature_arch and not self._lenient)
             self._on_compile(source, binary, arch)
             found = self._functions[key] = self._driver.function(device, binary.code, source.name)
         return found

@@ -74,23 +74,38 @@ _WGMMA_HELP = "between an mma and the Retire that covers it, nothing may touch i
 _BUDGET_HELP = "registers(n) needs a launch shape that is constant, and budgets that fit it: blocks of a multiple of 128 threads"
 
 
-def diagnostics(log: str, name: str, arch: str, resources: Resources | None) -> tuple[str, ...]:
-    """What a user should know of the machine code of kernel ``name``: texts of warnings, each with what to do.
+class Diagnostic(NamedTuple):
+    """What a user should know of the machine code of a kernel.
 
-    These are registers that spill, ``wgmma`` that runs serialized, ``setmaxnreg`` that is ignored, and whatever else ptxas warns of.
+    Attributes:
+        text: what it is.
+        help: what to do about it; empty where nothing is known.
+        of_registers: they are not as the kernel says: they spill, ``wgmma`` waits for its registers, ``setmaxnreg`` is ignored.
     """
-    found: dict[str, None] = {}  # a set in order: ptxas says some things once for each place
+
+    text: str
+    help: str = ""
+    of_registers: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.text}\nhelp: {self.help}" if self.help else self.text
+
+
+def diagnostics(log: str, resources: Resources | None) -> tuple[Diagnostic, ...]:
+    """What ptxas complains about in ``log``: spilled registers, ``wgmma`` that runs serialized, ``setmaxnreg`` that is ignored, whatever else it warns of."""
+    found: dict[Diagnostic, None] = {}  # a set in order: ptxas says some things once for each place
     if resources is not None and resources.spill_stores + resources.spill_loads > 0:
         spills = f"{resources.spill_stores} bytes stored, {resources.spill_loads} loaded in the code of a thread"
-        found[f"registers spill to local memory: {spills}, at {resources.registers} registers\nhelp: {_SPILL_HELP}"] = None
+        found[Diagnostic(f"registers spill to local memory: {spills}, at {resources.registers} registers", _SPILL_HELP, True)] = None
     for line in log.splitlines():
         match = _LOSS.match(line) or _WARNING.match(line)
         if match is None:
             continue
         said = re.sub(r"^Potential Performance Loss: | in around line \d+| in the function '[^']*'| in function '[^']*'| in line \d+", "", match[1])
         if "setmaxnreg" in said:
-            said += f"\nhelp: {_BUDGET_HELP}"
+            found[Diagnostic(said, _BUDGET_HELP, True)] = None
         elif "wgmma" in said or "warpgroup" in said or "GMMA" in said:
-            said += f"\nhelp: {_WGMMA_HELP}"
-        found[said] = None
-    return tuple(f"kernel '{name}' for {arch}: {text}" for text in found)
+            found[Diagnostic(said, _WGMMA_HELP, True)] = None
+        else:
+            found[Diagnostic(said)] = None
+    return tuple(found)

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from taskfuse.dtypes import DType
-from taskfuse.errors import FusionError
+from taskfuse.errors import FusionError, UnsupportedError
 from taskfuse.ir.axes import Axis, AxisKind
 from taskfuse.ir.expr import MathExpr, View, reads
 from taskfuse.ir.scalar import Expr, Facts
@@ -346,6 +346,14 @@ class Fusion:
     def inline_most(self, tensors: Sequence[TensorView] | None = None) -> None:
         """Inline every tensor (or the given ones) as deep as is legal."""
         scheduling().inline_most(self, tensors)
+
+
+def as_fusion(value: object, call: str) -> Fusion:
+    """``value``, or :class:`UnsupportedError` of the call that was given something else."""
+    if not isinstance(value, Fusion):
+        help = "give the fusion that it was defined in" if isinstance(value, TensorView) else "give a tf.Fusion"
+        raise UnsupportedError(what=f"{call} of {value!r}", reason="it is no fusion", help=help, location=caller())
+    return value
 
 
 class FusionReaders(Protocol):

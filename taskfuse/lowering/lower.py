@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from taskfuse.ir.fusion import Fusion
+from taskfuse.ir.fusion import Fusion, as_fusion
 from taskfuse.ir.types import MemoryType
 from taskfuse.kir import Kernel
 from taskfuse.lowering.channels import Channels
@@ -53,9 +53,9 @@ def lower(fusion: Fusion, options: LoweringOptions = DEFAULT) -> Kernel:
         TaskError: a law of tasks and groups is broken.
         ScheduleError: the inline positions admit no total order.
         LoweringError: the schedule cannot become a kernel.
-        UnsupportedError: a construct that is not built yet.
+        UnsupportedError: what is no fusion, or a construct that is not built yet.
     """
-    check_supported(fusion)
+    check_supported(as_fusion(fusion, "tf.lower"))
     fusion = prepare(fusion)
     sequencer = Sequencer(fusion, options.order_seed)
     order = sequencer.sequence()

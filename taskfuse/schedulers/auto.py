@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from taskfuse.errors import UnsupportedError
-from taskfuse.ir.fusion import Fusion
+from taskfuse.ir.fusion import Fusion, as_fusion
 from taskfuse.location import caller
 from taskfuse.schedulers.cat import cat
 from taskfuse.schedulers.fallback import fallback
@@ -65,18 +65,19 @@ class AutoSchedule:
         return "\n".join([self.chosen.explain(), *(f"not {name}: {reason}" for name, reason in self.refused)])
 
 
-def auto(fusion: Fusion, *, sizes: Mapping[str, int] | None = None) -> AutoSchedule:
+def auto(fusion: Fusion, config: Any = None, *, sizes: Mapping[str, int] | None = None) -> AutoSchedule:
     """Schedule a fusion by the first of :data:`SCHEDULERS` that takes it.
 
     Args:
         fusion: it is changed.
+        config: the parameters, of the scheduler that they are of; ``None``: chosen by its cost model.
         sizes: values of the fusion's dimensions for cost models; 4096, within what is known, where there is none.
 
     Raises:
         UnsupportedError: the fusion has a schedule or no outputs, or no single kernel computes it well: :func:`taskfuse.compile` makes several. The
             notes have every reason.
     """
-    Sizes(fusion, sizes)
+    Sizes(as_fusion(fusion, "tf.schedulers.auto"), sizes)
     if fusion.has_schedule:
         raise _refuse(fusion, "it has a schedule already", "give it a fusion without scheduling calls")
     if not fusion.outputs:
@@ -84,7 +85,7 @@ def auto(fusion: Fusion, *, sizes: Mapping[str, int] | None = None) -> AutoSched
     refused: list[tuple[str, str]] = []
     for scheduler in SCHEDULERS:
         try:
-            return AutoSchedule(scheduler(fusion, sizes=sizes), tuple(refused))
+            return AutoSchedule(scheduler(fusion, config, sizes=sizes), tuple(refused))
         except UnsupportedError as error:
             refused.append((scheduler.__name__, str(error.fields["reason"])))
     raise UnsupportedError(

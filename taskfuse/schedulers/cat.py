@@ -23,11 +23,11 @@ from taskfuse.ir.types import ParallelType as P
 from taskfuse.kir.limits import WARP
 from taskfuse.schedule.copy import copy_fusion
 from taskfuse.schedule.scatter import is_concatenation
-from taskfuse.schedulers.elementwise import align, ancestors, needed, recompute_all, refuse, stored, work
+from taskfuse.schedulers.elementwise import align, ancestors, needed, recompute_all, stored, work
 from taskfuse.schedulers.fallback import separate
 from taskfuse.schedulers.machine import VECTOR_BYTES
 from taskfuse.schedulers.pointwise import PointwiseConfig, check, choose, schedule
-from taskfuse.schedulers.schedule import Chosen, Option, Sizes
+from taskfuse.schedulers.schedule import Chosen, Option, Sizes, check_call, refuse
 from taskfuse.schedulers.script import Script
 
 
@@ -71,6 +71,7 @@ def cat(fusion: Fusion, config: CatConfig | None = None, *, sizes: Mapping[str, 
         UnsupportedError: the fusion is not elementwise with outputs of one shape, it has no concatenation up to its outputs, or parts are to share a
             loop that differ in shape.
     """
+    check_call(fusion, "cat", config, CatConfig)
     extent = Sizes(fusion, sizes)
     check(fusion, "cat")
     whole = _concatenation(fusion)
@@ -78,8 +79,7 @@ def cat(fusion: Fusion, config: CatConfig | None = None, *, sizes: Mapping[str, 
         raise refuse(fusion, "cat", "no concatenation is read only elementwise, up to all outputs", "tf.schedulers.pointwise")
     options = tuple(sorted(_options(fusion, whole, extent), key=lambda option: option.us))
     found = options[0].config if config is None else config
-    assert isinstance(found, CatConfig)
-    us = next((o.us for o in options if isinstance(o.config, CatConfig) and o.config.form is found.form), None)
+    us = next((o.us for o in options if o.config.form is found.form), None)
     if us is None:
         raise refuse(fusion, "cat", f"the parts of {whole.name} differ in shape, so they share no loop", "CatConfig(Form.BLOCKS) gives each its own")
     script = Script(fusion)
@@ -89,7 +89,7 @@ def cat(fusion: Fusion, config: CatConfig | None = None, *, sizes: Mapping[str, 
         schedule(script, fusion.outputs, leaves, found.loops or choose(fusion, fusion.outputs[0], leaves, extent))
     else:
         _scattered(script, whole, found, extent)
-    rows = [f"{o.us:7.1f}  {o.config.form.value}" for o in options if isinstance(o.config, CatConfig)]
+    rows = [f"{o.us:7.1f}  {o.config.form.value}" for o in options]
     why = "\n".join([f"cat {whole.name}: {'given' if config else 'chosen'}: {found.form.value}", "", "     us  form", *rows])
     return Chosen("cat", us, script.text, found, options, why)
 
@@ -105,7 +105,7 @@ def _concatenation(fusion: Fusion) -> TensorView | None:
     return None
 
 
-def _options(fusion: Fusion, whole: TensorView, extent: Sizes) -> list[Option]:
+def _options(fusion: Fusion, whole: TensorView, extent: Sizes) -> list[Option[CatConfig]]:
     trial, _ = copy_fusion(fusion)
     recompute_all(Script(trial), trial)
     found = [Option(CatConfig(Form.GATHER), work(trial, extent).us(_vector_bytes(trial)))]

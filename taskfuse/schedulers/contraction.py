@@ -17,8 +17,8 @@ from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.scalar import Const, Expr, const, ge, is_multiple, prove
 from taskfuse.ir.storage import has_code, storage_operands, storage_reads, storage_uses
 from taskfuse.ir.tensor import TensorView
-from taskfuse.location import caller
 from taskfuse.schedulers.loads import copy_bytes, is_bulk
+from taskfuse.schedulers.schedule import refuse
 
 NOWHERE, SEVERAL = -1, -2
 """The place of an axis that is none of the result's, and of one that is several: its tensor is read here so and there otherwise."""
@@ -28,7 +28,7 @@ STAGED_ITEMSIZE = 2
 
 def unsupported(fusion: Fusion, reason: str, help: str | None = None) -> UnsupportedError:
     """The error of a fusion that the scheduler cannot take."""
-    return UnsupportedError(what=f"a matmul schedule of fusion '{fusion.name}'", reason=reason, help=help, location=caller())
+    return refuse(fusion, "matmul", reason, help)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
-from taskfuse.errors import UnsupportedError
 from taskfuse.ir.axes import iteration_position, iteration_symbol
 from taskfuse.ir.elementwise import ELEMENTWISE, DTypeRule
 from taskfuse.ir.expr import Assemble, Gather, Literal, MathExpr, Pointwise, Read, Select, View
@@ -21,9 +20,8 @@ from taskfuse.ir.storage import has_code, made_from, storage_reads, storage_uses
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import MemoryType
 from taskfuse.ir.types import ParallelType as P
-from taskfuse.location import caller
 from taskfuse.schedulers.machine import CLOCK_MHZ, DRAM_BYTES_PER_US, LANES, LAUNCH_US, SMS
-from taskfuse.schedulers.schedule import Sizes
+from taskfuse.schedulers.schedule import Sizes, refuse
 from taskfuse.schedulers.script import Script
 
 FUNCTION_COST = 16
@@ -36,11 +34,6 @@ SECTOR_BYTES = 32
 """What the memory moves at least: a read whose neighbors lie elsewhere costs this."""
 EFFICIENCY = {16: 1.0, 8: 0.97, 4: 0.9, 2: 0.6, 1: 0.35}
 """Share of the bandwidth that loads of so many bytes reach. Assumed, not measured: it ranks schedules."""
-
-
-def refuse(fusion: Fusion, kind: str, reason: str, help: str | None = None) -> UnsupportedError:
-    """The error of a fusion that a scheduler cannot take."""
-    return UnsupportedError(what=f"a {kind} schedule of fusion '{fusion.name}'", reason=reason, help=help, location=caller())
 
 
 def needed(fusion: Fusion) -> tuple[MathExpr, ...]:

@@ -17,8 +17,8 @@ from taskfuse.ir.storage import storage_reads, table
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import ParallelType as P
 from taskfuse.schedule.copy import copy_fusion
-from taskfuse.schedulers.elementwise import ancestors, check_new, follow, is_aligned, needed, recompute_all, refuse, stored, work
-from taskfuse.schedulers.schedule import Chosen, ShapedOption, Sizes
+from taskfuse.schedulers.elementwise import ancestors, check_new, follow, is_aligned, needed, recompute_all, stored, work
+from taskfuse.schedulers.schedule import Chosen, ShapedOption, Sizes, check_call, refuse
 from taskfuse.schedulers.script import Script
 
 SERIAL_US = 0.02
@@ -51,6 +51,7 @@ def fallback(fusion: Fusion, config: FallbackConfig | None = None, *, sizes: Map
         UnsupportedError: the fusion has a schedule; or it reads what is put together in scatter form, a computed table at computed indices, or a
             scan in a reduction, in a scan of another axis, or at other points.
     """
+    check_call(fusion, "fallback", config, FallbackConfig)
     extent = Sizes(fusion, sizes)
     if fusion.has_schedule:
         raise refuse(fusion, "fallback", "it has a schedule already", "give it a fusion without scheduling calls")

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from math import lcm
+from typing import cast
 
 from taskfuse.errors import FusionError
 from taskfuse.ir.assignment import assign
@@ -100,11 +101,13 @@ class _Names:
 class _Join:
     """One call in progress."""
 
-    def __init__(self, fusions: Sequence[object], name: str, shared: Iterable[str]) -> None:
+    def __init__(self, fusions: object, name: str, shared: Iterable[str]) -> None:
         self.name = name
         self.shared = dict.fromkeys(shared)
         self.fusions: list[Fusion] = []
-        for given in fusions:
+        if not isinstance(fusions, Iterable):
+            raise self._error(f"a {type(fusions).__name__} is no sequence of fusions", "give two or more in a list")
+        for given in cast("Iterable[object]", fusions):
             if not isinstance(given, Fusion):
                 raise self._error(f"{given!r} is no fusion", "give fusions, with or without schedules")
             self.fusions.append(given)

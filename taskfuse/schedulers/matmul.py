@@ -14,7 +14,7 @@ from taskfuse.schedulers.contraction import Product, find, unsupported
 from taskfuse.schedulers.cost import Estimate, Problem, estimate, rank
 from taskfuse.schedulers.loads import told
 from taskfuse.schedulers.machine import SMS
-from taskfuse.schedulers.schedule import Sizes
+from taskfuse.schedulers.schedule import Sizes, check_call
 from taskfuse.schedulers.script import Script
 from taskfuse.schedulers.warp_specialized import WarpSpecialized
 
@@ -101,6 +101,7 @@ def matmul(fusion: Fusion, config: MatmulConfig | None = None, *, sizes: Mapping
     Raises:
         UnsupportedError: the fusion or the parameters are not of that kind.
     """
+    check_call(fusion, "matmul", config, MatmulConfig)
     product = find(fusion)
     _check_types(fusion, product, tf32)
     problem = _problem(fusion, product, sizes, sms)

@@ -9,6 +9,7 @@ from taskfuse.schedulers.machine import SMS
 from taskfuse.schedulers.phases import Phases
 from taskfuse.schedulers.reduction import RowSchedule, schedule
 from taskfuse.schedulers.rows import RowConfig
+from taskfuse.schedulers.schedule import check_call
 from taskfuse.schedulers.space import find
 
 
@@ -30,5 +31,6 @@ def normalization(fusion: Fusion, config: RowConfig | None = None, *, sizes: Map
     Raises:
         UnsupportedError: the fusion or the parameters are not of that kind.
     """
+    check_call(fusion, "normalization", config, RowConfig)
     space = find(fusion)
     return schedule("normalization", fusion, space, Phases(fusion, space), config, sizes, sms)

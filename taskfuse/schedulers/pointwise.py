@@ -19,9 +19,9 @@ from taskfuse.ir.storage import storage_reads
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import ParallelType as P
 from taskfuse.schedule.copy import copy_fusion
-from taskfuse.schedulers.elementwise import Leaf, align, ancestors, bind_vectors, cost, divides, follow, needed, recompute_all, refuse, registers, widest, work
+from taskfuse.schedulers.elementwise import Leaf, align, ancestors, bind_vectors, cost, divides, follow, needed, recompute_all, registers, widest, work
 from taskfuse.schedulers.machine import VECTOR_BYTES
-from taskfuse.schedulers.schedule import Chosen, ShapedOption, Sizes
+from taskfuse.schedulers.schedule import Chosen, ShapedOption, Sizes, check_call, refuse
 from taskfuse.schedulers.script import Script
 
 INDICES = (P.BIDx, P.TIDy, P.TIDx)
@@ -65,6 +65,7 @@ def pointwise(fusion: Fusion, config: PointwiseConfig | None = None, *, sizes: M
     Raises:
         UnsupportedError: the fusion has a schedule, a reduction, a matrix product, a concatenation in scatter form, or outputs of several shapes.
     """
+    check_call(fusion, "pointwise", config, PointwiseConfig)
     extent = Sizes(fusion, sizes)
     check(fusion, "pointwise")
     script = Script(fusion)

@@ -15,7 +15,7 @@ from taskfuse.schedulers.machine import SMS
 from taskfuse.schedulers.phases import Keep, Phases
 from taskfuse.schedulers.row_cost import RowEstimate, RowProblem, estimate, rank
 from taskfuse.schedulers.rows import RowConfig, Rows, check
-from taskfuse.schedulers.schedule import Sizes
+from taskfuse.schedulers.schedule import Sizes, check_call
 from taskfuse.schedulers.script import Script
 from taskfuse.schedulers.space import Space, find, unsupported
 
@@ -85,6 +85,7 @@ def reduction(fusion: Fusion, config: RowConfig | None = None, *, sizes: Mapping
     Raises:
         UnsupportedError: the fusion or the parameters are not of that kind.
     """
+    check_call(fusion, "reduction", config, RowConfig)
     space = find(fusion)
     phases = Phases(fusion, space)
     if phases.count > 1:

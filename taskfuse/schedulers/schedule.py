@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
 from taskfuse.errors import UnsupportedError
-from taskfuse.ir.fusion import Fusion
+from taskfuse.ir.fusion import Fusion, as_fusion
 from taskfuse.ir.scalar import Expr, evaluate, free_symbols
 from taskfuse.ir.tensor import TensorView
 from taskfuse.location import caller
@@ -86,16 +86,19 @@ class Schedule(Protocol):
         ...
 
 
+ConfigT = TypeVar("ConfigT", covariant=True)
+
+
 @dataclass(frozen=True, slots=True)
-class Option:
+class Option(Generic[ConfigT]):
     """A :class:`Candidate`: parameters, and how long the cost model expects them to take."""
 
-    config: object
+    config: ConfigT
     us: float
 
 
 @dataclass(frozen=True, slots=True)
-class ShapedOption(Option):
+class ShapedOption(Option[ConfigT]):
     """A :class:`Shaped` one, whose blocks run by themselves."""
 
     block: Block
@@ -119,7 +122,7 @@ class Chosen:
     us: float
     code: str
     config: object
-    alternatives: tuple[Option, ...]
+    alternatives: tuple[Option[object], ...]
     why: str
 
     def explain(self) -> str:
@@ -133,6 +136,18 @@ class Scheduler(Protocol):
     __name__: str
 
     def __call__(self, fusion: Fusion, config: Any = None, *, sizes: Mapping[str, int] | None = None) -> Schedule: ...
+
+
+def refuse(fusion: Fusion, kind: str, reason: str, help: str | None = None) -> UnsupportedError:
+    """The error of a fusion that a scheduler cannot take."""
+    return UnsupportedError(what=f"a {kind} schedule of fusion '{fusion.name}'", reason=reason, help=help, location=caller())
+
+
+def check_call(fusion: object, kind: str, config: object, wanted: type[object]) -> None:
+    """Raises :class:`UnsupportedError` for what is no fusion, and for parameters that are another scheduler's, or none at all."""
+    fusion = as_fusion(fusion, f"tf.schedulers.{kind}")
+    if config is not None and not isinstance(config, wanted):
+        raise refuse(fusion, kind, f"config is {config!r}, no {wanted.__name__}", f"give a tf.schedulers.{wanted.__name__}, or None")
 
 
 class Sizes:

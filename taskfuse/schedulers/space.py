@@ -16,14 +16,14 @@ from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.scalar import ONE, TRUE, Const, Expr, Facts, is_multiple
 from taskfuse.ir.storage import has_code, storage_reads
 from taskfuse.ir.tensor import TensorView
-from taskfuse.location import caller
 from taskfuse.schedule.keys import Key, Keys
 from taskfuse.schedulers.machine import VECTOR_BYTES
+from taskfuse.schedulers.schedule import refuse
 
 
 def unsupported(fusion: Fusion, reason: str, help: str | None = None) -> UnsupportedError:
     """The error of a fusion that the schedulers of reductions cannot take."""
-    return UnsupportedError(what=f"a reduction schedule of fusion '{fusion.name}'", reason=reason, help=help, location=caller())
+    return refuse(fusion, "reduction", reason, help)
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,9 +24,9 @@ from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import MemoryType
 from taskfuse.ir.types import ParallelType as P
 from taskfuse.schedule import layouts
-from taskfuse.schedulers.elementwise import divides, is_aligned, needed, refuse, registers
+from taskfuse.schedulers.elementwise import divides, is_aligned, needed, registers
 from taskfuse.schedulers.machine import CLOCK_MHZ, DRAM_BYTES_PER_US, LANES, LAUNCH_US, SMS
-from taskfuse.schedulers.schedule import Chosen, ShapedOption, Sizes
+from taskfuse.schedulers.schedule import Chosen, ShapedOption, Sizes, check_call, refuse
 from taskfuse.schedulers.script import Recorded, Script, Spelled
 
 SIDE = 16
@@ -102,6 +102,7 @@ def tiled(fusion: Fusion, config: TiledConfig | None = None, *, sizes: Mapping[s
     Raises:
         UnsupportedError: the fusion is not of that kind, has a schedule, or may be empty; or there are fewer than 16 rows or columns.
     """
+    check_call(fusion, "tiled", config, TiledConfig)
     extent = Sizes(fusion, sizes)
     problem = _find(fusion)
     m, n, k = (extent(problem.result.root[p].extent) for p in (problem.m, problem.n, problem.k))
@@ -109,11 +110,10 @@ def tiled(fusion: Fusion, config: TiledConfig | None = None, *, sizes: Mapping[s
         raise refuse(fusion, "tiled", f"it has {m} rows and {n} columns", "tf.schedulers.reduction")
     options = tuple(sorted((ShapedOption(c, _us(problem, c, extent), (SIDE, SIDE, 1)) for c in _candidates(problem)), key=lambda option: option.us))
     found = options[0].config if config is None else config
-    assert isinstance(found, TiledConfig)
     us = _us(problem, found, extent)
     script = Script(fusion)
     _Tiled(script, problem, found).apply()
-    rows = [f"{o.us:7.1f}  {_described(o.config)}" for o in options if isinstance(o.config, TiledConfig)]
+    rows = [f"{o.us:7.1f}  {_described(o.config)}" for o in options]
     batch = " x ".join(str(extent(problem.result.root[p].extent)) for p in problem.batch)
     head = f"tiled {f'{batch} times ' if batch else ''}{m} x {n} x {k}: {'given' if config else 'chosen'}: {_described(found)}"
     return Chosen("tiled", us, script.text, found, options, "\n".join([head, "", "     us  parameters", *rows]))

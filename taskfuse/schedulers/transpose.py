@@ -18,10 +18,10 @@ from taskfuse.ir.types import MemoryType
 from taskfuse.ir.types import ParallelType as P
 from taskfuse.schedule.allocation import allocation
 from taskfuse.schedule.copy import copy_fusion
-from taskfuse.schedulers.elementwise import Leaf, align, ancestors, bind_vectors, divides, follow, needed, refuse, registers, vector_fits, widest, work
+from taskfuse.schedulers.elementwise import Leaf, align, ancestors, bind_vectors, divides, follow, needed, registers, vector_fits, widest, work
 from taskfuse.schedulers.machine import VECTOR_BYTES
 from taskfuse.schedulers.pointwise import check
-from taskfuse.schedulers.schedule import Chosen, ShapedOption, Sizes
+from taskfuse.schedulers.schedule import Chosen, ShapedOption, Sizes, check_call, refuse
 from taskfuse.schedulers.script import Script, Spelled
 
 CHUNKS = 8
@@ -56,6 +56,7 @@ def transpose(fusion: Fusion, config: TransposeConfig | None = None, *, sizes: M
     Raises:
         UnsupportedError: the fusion is not elementwise with outputs of one shape, or no input is turned against them.
     """
+    check_call(fusion, "transpose", config, TransposeConfig)
     extent = Sizes(fusion, sizes)
     check(fusion, "transpose")
     rows = turned_axis(fusion)

@@ -15,10 +15,11 @@ from typing import Any, Protocol
 
 from taskfuse.errors import InputError, TaskfuseError, UnsupportedError
 from taskfuse.executable import Executable, one_kernel
-from taskfuse.ir.fusion import Fusion
+from taskfuse.ir.fusion import Fusion, as_fusion
 from taskfuse.location import caller
 from taskfuse.options import read_options
 from taskfuse.schedule.copy import copy_fusion
+from taskfuse.schedulers.auto import auto
 from taskfuse.schedulers.schedule import Schedule, Scheduler
 from taskfuse.version import VERSION
 
@@ -81,7 +82,7 @@ class Tuned:
 def tune(
     fusion: Fusion,
     *args: Any,
-    scheduler: Scheduler,
+    scheduler: Scheduler = auto,
     configs: Iterable[object] | None = None,
     sizes: Mapping[str, int] | None = None,
     seconds: float = SECONDS,
@@ -95,7 +96,7 @@ def tune(
     Args:
         fusion: without a schedule; it is not changed.
         args: arrays on a GPU, and run-time scalars, as for the compiled fusion.
-        scheduler: such as ``tf.schedulers.matmul``.
+        scheduler: such as ``tf.schedulers.matmul``; by default the one that takes the fusion.
         configs: what to measure; ``None``: what the scheduler chooses from, by its cost model the fastest first.
         sizes: values of the fusion's dimensions, for the cost model.
         seconds: budget; the candidate that is being built or measured when it is over is the last. The first is always measured.
@@ -108,7 +109,7 @@ def tune(
         UnsupportedError: the fusion has a schedule, the scheduler does not take it, the arguments are on the host, or no candidate runs.
         InputError: arguments that do not fit.
     """
-    if fusion.has_schedule:
+    if as_fusion(fusion, "tf.schedulers.tune").has_schedule:
         raise _error(fusion, "it has a schedule already", "tune a fusion without scheduling calls")
     if timer is None and not _is_on_gpu(args):
         raise _error(fusion, "its arguments are on the host", "pass arrays on a GPU, or a timer")

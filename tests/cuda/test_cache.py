@@ -15,7 +15,7 @@ from taskfuse.cuda import cache
 from taskfuse.cuda.cache import cache_key, compiled
 from taskfuse.cuda.nvrtc import Binary, CompileOptions
 from taskfuse.cuda.resources import Resources, diagnostics, parse_resources
-from taskfuse.errors import CudaCompileError, TaskfuseWarning
+from taskfuse.errors import CudaCompileError, RegisterError, TaskfuseWarning
 from taskfuse.options import Options, read_options
 
 OPTIONS = CompileOptions()
@@ -38,7 +38,7 @@ class Compiler:
             raise CudaCompileError(kernel=name, arch=options.arch, reason="error", text=text, log="")
         log = LOG.format(spills=16 if "spill" in text else 0)
         resources = parse_resources(log, name)
-        return Binary(text.encode(), log, resources, diagnostics(log, name, options.arch, resources))
+        return Binary(text.encode(), log, resources, diagnostics(log, resources))
 
 
 @pytest.fixture
@@ -183,6 +183,20 @@ def test_a_hit_warns_like_a_compilation(compiler: Compiler, settings: Options, n
     next_process()
     assert warnings_of() == expected
     assert compiler.calls == ["spill"]
+
+
+def test_a_strict_kernel_does_not_spill(compiler: Compiler, settings: Options) -> None:
+    expected = (
+        "kernel 'k' for sm_90a: registers spill to local memory: 16 bytes stored, 16 loaded in the code of a thread, at 40 registers\n"
+        "help: give a thread less to hold: smaller unrolled or vectorized axes, fewer tensors inlined together, or more threads; "
+        "Shared memory for the largest"
+    )
+    for _ in range(2):
+        with pytest.raises(RegisterError) as error:
+            compiled("spill", "k", OPTIONS, settings, strict=True)
+        assert "\n".join(line for line in str(error.value).split("\n") if not line.startswith(("  -->", "   |"))) == expected
+    assert compiler.calls == ["spill"]
+    assert compiled("fits", "k", OPTIONS, settings, strict=True).code == b"fits"
 
 
 def test_each_kernel_warns(compiler: Compiler, settings: Options) -> None:

@@ -87,7 +87,7 @@ def driver(monkeypatch: pytest.MonkeyPatch) -> FakeDriver:
     """A driver, with compilation left out."""
     found = FakeDriver(devices=(GPU, SECOND))
 
-    def compiled(text: str, name: str, options: CompileOptions, settings: object) -> Binary:
+    def compiled(text: str, name: str, options: CompileOptions, settings: object, *, strict: bool) -> Binary:
         return Binary(text.encode(), "", None, ())
 
     def emitted(*args: Any) -> Source:

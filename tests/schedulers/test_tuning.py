@@ -169,6 +169,14 @@ def test_what_cannot_be_searched() -> None:
         tune(fusion(), X, scheduler=by_threads)
 
 
+def test_the_scheduler_that_takes_the_fusion() -> None:
+    tuned = tune(fusion(), X, timer=lambda calls, args, rounds: [float(call.kernel.launch_shape().block[0]) for call in calls])
+    assert tuned.schedule.scheduler == "pointwise"
+    assert len(tuned.trials) > 1
+    assert tuned.schedule.config == tuned.trials[0].config
+    np.testing.assert_array_equal(tf.compile(tuned.fusion)(X)[0], X * 2)
+
+
 def test_a_matmul() -> None:
     """A real scheduler: its parameters, its cost model, its refusals."""
     with tf.Fusion("product") as product:
