@@ -146,9 +146,9 @@ def proof(kernel: Kernel) -> tuple[str, str]:
     return certificate.verdict.value, "" if certificate.verdict is Verdict.PROVED else pattern(certificate.failures[0].reason)
 
 
-STRICT = re.compile(r"\d+ arrivals while \d+ are pending|only some schedules read what nobody wrote")
-"""Threads that arrive in one statement must do so in one phase, though one by one they may do no harm; an element that nobody wrote must not be read,
-though no output depends on it."""
+STRICT = re.compile(r"\d+ arrivals while \d+ are pending|\d+ threads arrive where \d+ are expected|only some schedules read what nobody wrote")
+"""Threads that arrive in one statement must do so in one phase of an mbarrier, or one round of a named barrier, though in parts they may do no harm;
+an element that nobody wrote must not be read, though no output depends on it."""
 
 
 def pattern(reason: str) -> str:

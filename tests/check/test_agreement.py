@@ -124,6 +124,24 @@ def test_what_nobody_wrote_does_not_end_an_exploration() -> None:
     assert filled(twin) is None
 
 
+MIXED = """\
+KERNEL small(x: float32[32]) -> (y: float32[2, 32])
+  GRID (1, 1, 1)  BLOCK (32, 2, 1)
+  SHARED s: float32[32] align 16
+
+SYNC named 1, 32
+y[threadIdx.y, threadIdx.x] = copy(x[threadIdx.x])
+"""
+
+
+def test_two_warps_that_share_a_barrier_and_no_data() -> None:
+    """Whoever makes up its rounds, all ends well; the proof does not follow it, and the simulator forbids an arrival of 64 threads at once where 32 are expected."""
+    mixed = replace(small_kernel(RandomChooser(0)), kernel=parse_kernel(MIXED), extents=({},))
+    row = compare(0, 0, mixed, UNCHANGED, 1000, 1)
+    assert (row.static, row.exhaustive, row.random) == (Verdict.OUTSIDE.value, Truth.HOLDS.value, "strict")
+    assert not row.missed
+
+
 def test_a_hole_in_the_proof_shows(monkeypatch: pytest.MonkeyPatch) -> None:
     race = replace(small_kernel(RandomChooser(0)), kernel=parse_kernel(RACE), extents=({},))
     assert compare(0, 0, race, UNCHANGED, 1000, 1).static == Verdict.REFUTED.value

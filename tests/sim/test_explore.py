@@ -245,3 +245,73 @@ def test_bytes_that_never_add_up() -> None:
         found = explore(k, [X], in_step=1, reduce=reduce)
         assert found.failure is not None
         assert repeats(k, [X], found)
+
+
+# -- more arrivals than a phase or a round takes -----------------------------------------------------------------------------------------
+
+MIXED = """
+IF threadIdx.x == 0 && threadIdx.y == 0:
+  INIT b[0] count 2
+  s[0] = copy(0.0)
+SYNC block
+IF threadIdx.y == 0:
+  IF threadIdx.x == 0:
+    s[0] = copy(1.0)
+  ARRIVE
+ELSE IF threadIdx.y < ROLES:
+  ARRIVE
+ELSE:
+  WAIT
+  IF threadIdx.x == 0:
+    y[0] = copy(s[0])
+"""
+"""What role 0 writes is read behind a phase (or round) of two arrivals. In the first run role 0's is one of them; the others may come before it."""
+
+KINDS = {
+    "mbarrier": (1, 3, 1, "ARRIVE b[0]", "WAIT b[0] parity 0"),
+    "semaphore": (1, 3, 1, "RELEASE c[0]", "ACQUIRE c[0] phases 1"),
+    "semaphore, two phases in one step": (4, 3, 4, "RELEASE c[0]", "ACQUIRE c[0] phases 1"),
+    "named": (32, 3, 32, "SYNC named 1, 64", "SYNC named 1, 64"),
+    "grid": (1, 3, 1, "SYNC grid g, 2", "SYNC grid g, 2"),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_each_arrival_may_be_late_for_its_phase(kind: str) -> None:
+    """The arrival that the first run counts first, too: other runs make the phase of two others, and what is read is not written yet."""
+    lanes, roles, in_step, arrive, wait = KINDS[kind]
+    text = MIXED.replace("ROLES", str(roles)).replace("ARRIVE\n", f"{arrive}\n").replace("WAIT\n", f"{wait}\n")
+    k = kernel(
+        text,
+        "SHARED s: float32[1] align 4",
+        "MBARRIER b[1]",
+        "COUNTER g",
+        f"SEMAPHORE c[1] count {6 if 'two phases' in kind else 2}",
+        outputs="y: float32[1]",
+        block=f"({lanes}, {roles + 1}, 1)",
+    )
+    reduced, full = (explore(k, [X], in_step=in_step, reduce=reduce) for reduce in (True, False))
+    for found in (reduced, full):
+        assert found.failure is not None
+        assert found.failure.error is None, found  # it ends, with another output
+        assert repeats(k, [X], found)
+
+
+def test_the_next_round_of_a_warp_may_come_first() -> None:
+    """Thread 2 comes to its barrier in the last trip alone, maybe while the others are on their way to that of the first."""
+    k = kernel(
+        """
+        FOR k in 1..3:
+          IF threadIdx.x <= k:
+            SYNC warp
+        IF threadIdx.x == 0:
+          y[0] = copy(1.0)
+        """,
+        outputs="y: float32[1]",
+        block="(3, 1, 1)",
+    )
+    for reduce in (True, False):
+        found = explore(k, [X], in_step=1, reduce=reduce)
+        assert found.failure is not None
+        assert re.search(r"warp 0: \d threads expected here, \d where others wait", str(found.failure.error))
+        assert repeats(k, [X], found)
