@@ -75,7 +75,7 @@ def test_reasons_are_counted_without_names_and_numbers() -> None:
 def test_the_generator_makes_every_kind() -> None:
     made = [small_kernel(RandomChooser(seed)) for seed in range(150)]
     kinds = Counter(s.kind for s in made)
-    assert set(kinds) == {"pipeline", "turns", "exchange", "handing", "grid"}
+    assert set(kinds) == {"pipeline", "turns", "exchange", "handing", "grid", "ahead", "blocks", "cluster", "product", "warp"}
     text = "".join(str(s.kernel) for s in made)
     for word in (
         "TMA x.map",
@@ -135,7 +135,7 @@ y[threadIdx.y, threadIdx.x] = copy(x[threadIdx.x])
 
 
 def test_two_warps_that_share_a_barrier_and_no_data() -> None:
-    """Whoever makes up its rounds, all ends well; the proof does not follow it, and the simulator forbids an arrival of 64 threads at once where 32 are expected."""
+    """Whoever makes up its rounds, all ends well. The simulator forbids an arrival of 64 threads at once where 32 are expected."""
     mixed = replace(small_kernel(RandomChooser(0)), kernel=parse_kernel(MIXED), extents=({},))
     row = compare(0, 0, mixed, UNCHANGED, 1000, 1)
     assert (row.static, row.exhaustive, row.random) == (Verdict.OUTSIDE.value, Truth.HOLDS.value, "strict")
