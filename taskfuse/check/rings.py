@@ -494,15 +494,17 @@ class Rings:
         return not split.varying and self.threads.implies(split.threads, e.threads)
 
     def _covered(self, visit: Visit, release: Visit, arrival: Node, e: Endpoint) -> bool:
-        """Of a trailing release: every thread that waits is in a warp with one that arrives, and the warp comes together in between."""
+        """Of a trailing release: every thread that waits meets one that arrives in between, or is in a warp with one, which comes together."""
         who = self.threads.split(arrival.conditions).threads
         if self.threads.same(who, e.threads):
             return True
-        if not self.threads.implies(who, e.threads) or not self.threads.covers_warps(e.threads, who):
+        if not self.threads.implies(who, e.threads):
             return False
         assert visit.wait is not None
         steps = self.paths.passed(visit.wait, arrival, release.lag if arrival in release.arrivals else 0)
-        return steps is not None and any(self._together(s.node, e) for s in steps)
+        if steps is None:
+            return False
+        return self.met(steps, arrival, e) or (self.threads.covers_warps(e.threads, who) and any(self._together(s.node, e) for s in steps))
 
     def _together(self, node: Node, e: Endpoint) -> bool:
         """True for what all threads of an endpoint execute warp by warp."""
@@ -567,7 +569,7 @@ class Rings:
             case BarrierScope.BLOCK | BarrierScope.CLUSTER:
                 return e.turns is None
             case BarrierScope.NAMED:
-                return m.id is not None and not m.id.free & THREADS
+                return m.id is not None and (not m.id.free & THREADS or self.threads.covers_values(m.id, e.threads, who))
             case BarrierScope.GRID:
                 return False
 

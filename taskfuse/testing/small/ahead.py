@@ -38,8 +38,9 @@ def ahead(c: Chooser) -> Small:
     h.dim = dim(c)
     trips, outer = EXTENT if h.dim else str(c.pick((3, 2, 4, 1, 0))), c.pick((None, None, 2))
     slots = c.pick((2, 3, 3, 4))
-    after = c.chance(20)  # the slot just read is filled again, behind a meeting of its own
-    ring = _Ring(slots, slots if after else c.pick((slots - 1, slots - 1, 1)), c.chance(45), rows, lanes)
+    bulk = c.chance(45)
+    after = not bulk and c.chance(25)  # the slot just read is filled again, behind a meeting of its own
+    ring = _Ring(slots, slots if after else c.pick((slots - 1, slots - 1, 1)), bulk, rows, lanes)
     width = ROW if ring.bulk else lanes
     h.inputs.append(f"x: float32[{trips}, {rows}, {width}]")
     h.outputs.append(f"y: float32[{outer or 1}, {trips}, {rows}, {lanes}]")
@@ -57,9 +58,7 @@ def ahead(c: Chooser) -> Small:
         with t.block(f"FOR p in 0..{ring.distance} UNROLL"):
             ring.fill(t, "p", "p", trips)
         with t.block(f"FOR i in 0..{trips}"):
-            t.add(there)
-            if not (ring.bulk and after):
-                t.add(meet)
+            t.add(there, meet)
             if not after:
                 ring.fill(t, str(ring.distance), f"i + {ring.distance}", trips)
             t.add(read)
