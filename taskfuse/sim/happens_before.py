@@ -9,7 +9,7 @@ order; only there do other kinds of runs branch off. Which steps depend:
   it comes to a barrier of threads, and what another does after that round. The other order does not exist, so these are no races.
 - **Memory**: two accesses to one byte, one of them a write. The issue of a load counts as a write of its destination, and the retire of what
   reads Shared memory as a read of its source, since an access between issue and retire is an error; so is the retire of an asynchronous copy
-  (or the arrival that covers it) a write of its destination. A proxy fence writes the visibility of
+  or the arrival that covers it, whichever comes first, a write of its destination (the other one changes nothing any more). A proxy fence writes the visibility of
   what its threads have written and not fenced before; engines read it.
 - **Arrivals** at an mbarrier, bytes of copies included. Those counted in one phase commute: a phase completes when no arrival and no byte is
   pending, all copies have positive sizes, so no proper part of what completes a phase completes it. (Where a run ends in a phase that has all
@@ -37,7 +37,7 @@ A kernel in which E, L and A hold for every wait and arrival has no race at its 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -374,14 +374,14 @@ class HappensBefore(Observer):
     def post(self, operation: Action) -> None:
         self._causes[operation] = len(self.steps) - 1
 
-    def retire(self, operations: Iterable[Operation], read_only: bool) -> None:
+    def retire(self, operations: Iterable[Operation], owners: Collection[int], read_only: bool) -> None:
         step = self.steps[-1]
         for operation in operations:
             parts = self._parts[operation]
             order = self.steps[parts[0 if read_only else -1]].past
             step.prior |= order
             step.past |= order
-            if (operation, step.name) not in self._dropped:
+            if (operation, step.name) not in self._dropped and any(operation.holds(owner) for owner in owners):
                 self._dropped.add((operation, step.name))
                 issue = self.steps[self._issues[operation]]
                 for before, now in ((issue.reads, step.reads), (issue.writes, step.writes)):

@@ -74,6 +74,7 @@ class Pipeline:
         self.wild = c.chance(12)
         self.once = c.chance(15)
         self.width = max(ROW, self.lanes)
+        self.copying = [c.pick((Fill.COPIES, Fill.RETIRED)) for _ in range(self.roles)]
         self.channels = [self._channel(k) for k in range(c.pick((1, 1, 2, 2, 3)))]
         self.local_ring = {r: c.pick((1, 2, 3)) for r in range(self.roles) if c.chance(15)}
         self.staged = {r: c.pick((1, 2)) for r in range(self.roles) if c.chance(8)}
@@ -86,7 +87,7 @@ class Pipeline:
         producer = c.integer(0, self.roles - 2)
         later = list(range(producer + 1, self.roles))
         consumers = later if len(later) > 1 and c.chance(30) else [c.pick(later)]
-        fill = c.pick((*[Fill.THREADS] * 5, *[Fill.BULK] * 3, Fill.COPIES, Fill.RETIRED))
+        fill = c.pick((*[Fill.THREADS] * 5, *[Fill.BULK] * 3, *[self.copying[producer]] * 2))
         stored = len(consumers) == 1 and c.chance(15)
         if stored and fill is Fill.COPIES:
             fill = Fill.RETIRED  # an arrival does not make a copy visible to an engine
