@@ -9,8 +9,8 @@ order; only there do other kinds of runs branch off. Which steps depend:
   it comes to a barrier of threads, and what another does after that round. The other order does not exist, so these are no races.
 - **Memory**: two accesses to one byte, one of them a write. The issue of a load counts as a write of its destination, and the retire of what
   reads Shared memory as a read of its source, since an access between issue and retire is an error; so is the retire of an asynchronous copy
-  or the arrival that covers it, whichever comes first, a write of its destination (the other one changes nothing any more). A proxy fence writes the visibility of
-  what its threads have written and not fenced before; engines read it.
+  or the arrival that covers it, whichever comes first (the other one changes nothing any more), a write of its destination. A proxy fence
+  writes the visibility of what its threads have written and not fenced before; engines read it.
 - **Arrivals** at an mbarrier, bytes of copies included. Those counted in one phase commute: a phase completes when no arrival and no byte is
   pending, all copies have positive sizes, so no proper part of what completes a phase completes it. (Where a run ends in a phase that has all
   arrivals, but not the right bytes, this does not hold, and they are taken to depend.) Those of neighbouring phases depend: the later one

@@ -7,7 +7,7 @@ from taskfuse.testing.small.text import EXTENT, Head, Small, Text, dim
 
 
 def exchanging(c: Chooser) -> Small:
-    """All threads write and read Shared memory in turns, with barriers of the block, a warp, or named ones."""
+    """All threads write and read Shared memory in turns, with barriers of the block or a warp, named ones, or an mbarrier."""
     lanes, rows = c.pick((2, 4, 2, 32)), c.pick((1, 2, 3, 4))
     h = Head(lanes, rows)
     h.dim = dim(c)
@@ -28,15 +28,22 @@ def exchanging(c: Chooser) -> Small:
         sync = f"SYNC named 1, {threads}"
     if rows == 4 and partner != "threadIdx.y" and lanes == 32:
         sync = c.pick((sync, "SYNC named min(threadIdx.y, 3 - threadIdx.y) + 1, 64"))
+    meet = [sync]
+    if c.chance(15):  # at an mbarrier
+        h.mbarriers["meet"] = 1, threads
+        meet = ["ARRIVE meet[0]", "WAIT meet[0] parity m.parity", "m.advance(1)"]
     t = Text()
+    h.initialize(t)
+    if h.mbarriers:
+        t.add("m = CURSOR(slots 1, slot 0, parity 0)")
     if stages > 1:
         t.add(f"q = CURSOR(slots {stages}, slot 0, parity 0)")
     slot = "q.slot" if stages > 1 else "0"
     with t.block(f"FOR k in 0..{trips}"):
-        t.add(f"s[{slot}, threadIdx.y, threadIdx.x] = mul(x[k, threadIdx.y, threadIdx.x], 2.0)", sync)
+        t.add(f"s[{slot}, threadIdx.y, threadIdx.x] = mul(x[k, threadIdx.y, threadIdx.x], 2.0)", *meet)
         t.add(f"y[k, threadIdx.y, threadIdx.x] = add(s[{slot}, {partner}, {lanes - 1} - threadIdx.x], 1.0)")
         if stages == 1 or c.chance(15):
-            t.add(sync)
+            t.add(*meet)
         if stages > 1:
             t.add("q.advance(1)")
     return h.small("exchange", t)
@@ -72,11 +79,12 @@ def gridwide(c: Chooser) -> Small:
     per_trip = c.chance(50)
     h.storage.append(f"GLOBAL g: float32[{max(trips, 1) if per_trip else 1}, {blocks}, {lanes}]")
     h.storage.append("COUNTER grid")
+    sync = f"SYNC grid grid, {lanes * blocks}"
     t = Text()
     with t.block(f"FOR k in 0..{trips}"):
         row = "k" if per_trip else "0"
-        t.add(f"g[{row}, blockIdx.x, threadIdx.x] = mul(x[k, blockIdx.x, threadIdx.x], 2.0)", f"SYNC grid grid, {lanes * blocks}")
+        t.add(f"g[{row}, blockIdx.x, threadIdx.x] = mul(x[k, blockIdx.x, threadIdx.x], 2.0)", sync)
         t.add(f"y[k, blockIdx.x, threadIdx.x] = copy(g[{row}, (blockIdx.x + 1) % {blocks}, {lanes - 1} - threadIdx.x])")
         if not per_trip:
-            t.add(f"SYNC grid grid, {lanes * blocks}")
+            t.add(sync)
     return h.small("grid", t)

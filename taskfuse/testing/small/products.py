@@ -9,7 +9,13 @@ from taskfuse.testing.small.text import EXTENT, Head, Small, Text, dim
 K = 8
 """Elements of a row of an operand: the 32 bytes of one wgmma of tf32, and of the swizzle."""
 ACCUMULATOR = "16*(threadIdx.x//32) + threadIdx.x % 32//4 + 8*(v//2), 2*(threadIdx.x % 4) + v % 2"
-MULTIPLY = "WGMMA.m64n8k8.tf32 acc[0], desc({a}, swizzle 32, lbo 0, sbo 256, major K), desc({b}, swizzle 32, lbo 0, sbo 256, major K), accumulate {more}"
+FRAGMENT = "16*(threadIdx.x//32) + threadIdx.x % 32//4 + 8*(v % 2)", "threadIdx.x % 4 + 4*(v//2)"
+
+
+def _multiply(a: str, b: str) -> str:
+    """``acc += A @ B^T``; A is a place in Shared memory, or a fragment."""
+    first = a if a == "f[0]" else f"desc({a}, swizzle 32, lbo 0, sbo 256, major K)"
+    return f"WGMMA.m64n8k8.tf32 acc[0], {first}, desc({b}, swizzle 32, lbo 0, sbo 256, major K), accumulate k >= 0"
 
 
 def _declare(h: Head, groups: int, slots: int, trips: str) -> None:
@@ -70,7 +76,7 @@ def loaded(c: Chooser) -> Small:
         _clear(t)
         with t.block(f"FOR k in 0..{trips}"):
             t.add("WAIT full[c.slot] parity c.parity", "FENCE wgmma")
-            t.add(MULTIPLY.format(a=f"a_s[c.slot, {rows}, 0]", b="b_s[c.slot, 0, 0]", more="k >= 0"), "COMMIT wgmma", f"RETIRE wgmma <= {lag}")
+            t.add(_multiply(f"a_s[c.slot, {rows}, 0]", "b_s[c.slot, 0, 0]"), "COMMIT wgmma", f"RETIRE wgmma <= {lag}")
             if lag:
                 with t.block("IF k > 0"):
                     release("r")
@@ -87,25 +93,31 @@ def loaded(c: Chooser) -> Small:
 
 
 def stored(c: Chooser) -> Small:
-    """A warpgroup writes operands itself, and multiplies what it has made visible to the tensor core."""
+    """A warpgroup writes operands itself, and multiplies what it has made visible to the tensor core; A may stay in registers."""
     slots = c.pick((1, 2))
+    held = slots == 1 and c.chance(60)
     h = Head(128, 1)
     h.dim = dim(c)
     trips = EXTENT if h.dim else str(c.pick((2, 3, 1, 0)))
     meet = c.pick(("SYNC block", "SYNC named 1, 128"))
     _declare(h, 1, slots, trips)
     element = "4*xor(j//4, threadIdx.x % 8//4) + j % 4"
+    if held:
+        h.storage.append("LOCAL f: float32[4]")
     t = Text()
     t.add(f"q = CURSOR(slots {slots}, slot 0, parity 0)")
     _clear(t)
     with t.block(f"FOR k in 0..{trips}"):
         if slots > 1:
             t.add("RETIRE wgmma <= 1", meet)  # of two iterations ago: it has read the slot
-        for x, rows in (("a", 64), ("b", 8)):
+        if held:
+            with t.block("FOR v in 0..4 UNROLL"):
+                t.add(f"f[v] = copy(a[{FRAGMENT[0]}, {K}*k + {FRAGMENT[1]}])")
+        for x, rows in (("a", 64), ("b", 8))[held:]:
             with t.blocks([f"IF threadIdx.x < {rows}", f"FOR j in 0..{K}"]):
                 t.add(f"{x}_s[q.slot, threadIdx.x, {element}] = copy({x}[threadIdx.x, {K}*k + j])")
         t.add("FENCE proxy.async", meet, "FENCE wgmma")
-        t.add(MULTIPLY.format(a="a_s[q.slot, 0, 0]", b="b_s[q.slot, 0, 0]", more="k >= 0"), "COMMIT wgmma")
+        t.add(_multiply("f[0]" if held else "a_s[q.slot, 0, 0]", "b_s[q.slot, 0, 0]"), "COMMIT wgmma")
         if slots == 1:
             t.add("RETIRE wgmma <= 0", meet)
         t.add("q.advance(1)")
@@ -116,4 +128,4 @@ def stored(c: Chooser) -> Small:
 
 def product(c: Chooser) -> Small:
     """Either."""
-    return (loaded if c.chance(70) else stored)(c)
+    return (loaded if c.chance(60) else stored)(c)
