@@ -41,10 +41,11 @@ from taskfuse.kir.nodes import (
 from taskfuse.lowering.bulk import NoBulkCopyError, derive
 from taskfuse.lowering.clusters import Part, part
 from taskfuse.lowering.domains import refused
+from taskfuse.lowering.environments import Environment
 from taskfuse.lowering.fragments import atom_symbols, result
 from taskfuse.lowering.indexing import Indexer
 from taskfuse.lowering.padding import covered
-from taskfuse.lowering.plan import Environment, PLoop, PNode, PStmt
+from taskfuse.lowering.plan import PLoop, PNode, PStmt
 from taskfuse.lowering.scans import carried_axes
 
 COPY = ELEMENTWISE["copy"]
@@ -102,7 +103,7 @@ class Statements:
             case ScalarRead():
                 return ScalarValue(operand.scalar.name), TRUE
             case IndexValue():
-                return IndexOf(simplify(substitute(operand.index, self.indexer.point(tv, env)), env.facts)), TRUE
+                return IndexOf(simplify(substitute(operand.index, self.indexer.environments.point(tv, env)), env.facts)), TRUE
 
     def operands(self, tv: TensorView, env: Environment) -> tuple[list[Operand], list[Expr]]:
         """The operands of a tensor's expression, and the condition of each under which it exists."""
@@ -147,7 +148,7 @@ class Statements:
             return self._next_total(tv, expr)
         if not isinstance(expr, Reduction):
             return self.plain(tv)
-        env = self.indexer.reading_environment(tv)
+        env = self.indexer.environments.reading(tv)
         operands, valid = self.operands(tv, env)
         out = self.indexer.write(tv, env, MemoryType.Local, self.accumulator(tv))
         guards = env.guards + tuple(c for c in valid if c is not TRUE)
@@ -164,7 +165,7 @@ class Statements:
 
     def _next_total(self, tv: TensorView, expr: Scan) -> list[PStmt]:
         """One step of a scan: the total so far, and the element that it is."""
-        env = self.indexer.environment(tv)
+        env = self.indexer.environments.of(tv)
         ((operand,), _) = self.operands(tv, env)
         total = Access(self.accumulator(tv), tuple(env.values[a] for a in carried_axes(expr)))
         step = Compute(total, expr.combine.op, (total, operand), tv.dtype.compute, expr.location)
@@ -173,7 +174,7 @@ class Statements:
 
     def plain(self, tv: TensorView) -> list[PStmt]:
         """The statement of an elementwise expression, element by element."""
-        env, expr = self.indexer.environment(tv), self.definition(tv)
+        env, expr = self.indexer.environments.of(tv), self.definition(tv)
         if self._is_total(tv):
             env = env.unguarded()
         out = self.indexer.write(tv, env)
@@ -230,7 +231,7 @@ class Statements:
     def gather(self, tv: TensorView, expr: Gather, out: Access, operands: Sequence[Operand], width: int = 1) -> kir.Gather:
         """The statement of a gather: elements at an index that the other operands say."""
         source, *values = (o for o in operands if isinstance(o, Access))
-        symbols = self.indexer.value_symbols(tv)
+        symbols = self.indexer.environments.value_symbols(tv)
         found = (kir.Found(str(symbols[k]), value, extent) for k, (value, extent) in enumerate(zip(values, expr.extents, strict=True)))
         return kir.Gather(out, source, tuple(found), width, expr.location)
 
@@ -276,7 +277,7 @@ class Statements:
         if not self.fills(tv):
             return []
         assert isinstance(expr, Reduction)
-        env = self.indexer.variant(tv, loops, MemoryType.Local, outside=True)
+        env = self.indexer.environments.variant(tv, loops, MemoryType.Local, outside=True)
         out = self.indexer.write(tv, env, MemoryType.Local, self.accumulator(tv))
         value = (Immediate(expr.init.value, expr.init.dtype),)
         if tv.schedule.atom is None or not tv.schedule.atom.spreads:
@@ -289,7 +290,7 @@ class Statements:
 
     def store(self, tv: TensorView, loops: dict[Axis, Expr]) -> PStmt:
         """The result of a reduction stored from its accumulator, at the first index of what replicates it."""
-        env = self.indexer.variant(tv, loops, self.indexer.memory[tv], outside=True)
+        env = self.indexer.environments.variant(tv, loops, self.indexer.memory[tv], outside=True)
         source = Access(self.accumulator(tv), tuple(env.values[a] for a in self.indexer.kept_axes(tv, MemoryType.Local)))
         return self.statement(tv, Compute(self.indexer.write(tv, env), COPY, (source,), tv.dtype, self.definition(tv).location), env, env.guards)
 
@@ -307,7 +308,7 @@ class Statements:
         """One bulk tensor copy between an argument and Shared memory."""
         atom = tv.schedule.atom
         assert atom is not None
-        env = self.indexer.environment(tv)
+        env = self.indexer.environments.of(tv)
         out, source = self.indexer.write(tv, env), self.operands(tv, env)[0][0]
         assert isinstance(source, Access)
         loads = atom.completion is Completion.BYTES
