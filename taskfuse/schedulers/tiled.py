@@ -34,12 +34,13 @@ SIDE = 16
 VECTOR_BYTES = 16
 ASYNC_BYTES = (4, 8, 16)
 """What ``cp.async`` copies."""
-EFFICIENCY = {(2, 2): 0.34, (2, 4): 0.41, (4, 2): 0.48, (4, 4): 0.63, (4, 8): 0.71, (8, 4): 0.74, (8, 8): 0.80}
+EFFICIENCY = {(2, 2): 0.34, (2, 4): 0.41, (4, 2): 0.48, (4, 4): 0.63, (4, 8): 0.72, (8, 4): 0.76}
 """Share of the multiply-adds that threads issue which have so many rows and columns of the result, at 32 of k in a tile: the rest are loads of factors.
-Measured on an H200 with one to 62 blocks on a multiprocessor, which makes little difference; with 16 of k it is 5 to 10% less."""
+Measured on an H200 with one to 62 blocks on a multiprocessor, which makes little difference; with 16 of k it is 5 to 10% less. 8 x 8 spill where two
+blocks share a multiprocessor (0.83), and have 0.77 where one is alone."""
 DEPTH = 32
-RESIDENT, MANY = 2, 64
-"""Blocks of a multiprocessor, for which registers are kept; one where threads have so many elements of the result that these would not do."""
+RESIDENT = 2
+"""Blocks of a multiprocessor, for which registers are kept."""
 LEAST = 16
 """Rows and columns below which threads would have nothing to do: reductions take such products."""
 
@@ -55,7 +56,7 @@ class TiledConfig:
     """
 
     rows: int = 8
-    columns: int = 8
+    columns: int = 4
     depth: int = DEPTH
     stages: int = 2
 
@@ -217,7 +218,7 @@ def _us(problem: _Problem, c: TiledConfig, extent: Sizes) -> float:
     k = prod(extent(a.extent) for a in space if a.is_reduction)
     batch = prod(extent(space[p].extent) for p in problem.batch)
     blocks = batch * ceil(m / (SIDE * c.rows)) * ceil(n / (SIDE * c.columns))
-    rate = LANES * CLOCK_MHZ * EFFICIENCY.get((c.rows, c.columns), EFFICIENCY[2, 2]) / (1 if problem.result.dtype.itemsize <= 4 else 2)
+    rate = LANES * CLOCK_MHZ * EFFICIENCY.get((c.rows, c.columns), EFFICIENCY[8, 4]) / (1 if problem.result.dtype.itemsize <= 4 else 2)
     busy = ceil(blocks / SMS) * SIDE * SIDE * c.rows * c.columns * k / rate
     moved = sum(extent.elements(tv) * tv.dtype.itemsize for tv in (problem.a.tensor, problem.b.tensor, problem.result))
     return LAUNCH_US + max(busy, moved / DRAM_BYTES_PER_US)
@@ -240,7 +241,7 @@ class _Tiled:
         """These, and the serial ones over tiles of factors."""
 
     def apply(self) -> None:
-        script, problem, c = self.script, self.problem, self.config
+        script, problem = self.script, self.problem
         script.comment("factors in Shared memory and, from there, in registers; results in registers")
         acc = script.new(problem.result, "cache_before") if problem.result.is_output else problem.result
         outputs = self.fusion.outputs
@@ -258,7 +259,7 @@ class _Tiled:
             self._unroll(tv, self.steps + 3, self._width(factor))
             script.on(tv).inline_at(self.steps + 3)
         self._epilogue(acc, behind)
-        script.resident_blocks(RESIDENT if c.rows * c.columns < MANY else 1)
+        script.resident_blocks(RESIDENT)
 
     def _stored(self) -> int:
         """Elements that a thread stores together."""
