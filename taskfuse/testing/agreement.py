@@ -38,13 +38,15 @@ from taskfuse.testing.outcomes import Argument, Explored, Truth, explored, is_va
 from taskfuse.testing.small import Small, small_kernel
 
 UNCHANGED = "unchanged"
+UNSEEN = "what is read reaches no output, or is equal, or the threads run in step for an instruction of their whole warp: a race in the model alone"
 HARMLESS = (
     ("an arrival of phase", "nobody waits for that phase, or for one after it: with more trips somebody would"),
     ("may complete before a wait", "the parity is ambiguous, but it does no harm at these trip counts which of the two phases the wait saw"),
     ("may pass early", "the parity is ambiguous, but it does no harm at these trip counts which of the two phases the wait saw"),
     ("a write and a write", "threads write equal values: a race in the model, though no result can show it"),
-    ("a read and a write", "what is read reaches no output, or is equal: a race in the model, though no result can show it"),
-    ("a write and a read", "what is read reaches no output, or is equal: a race in the model, though no result can show it"),
+    ("a read and a write", UNSEEN),
+    ("a write and a read", UNSEEN),
+    ("without FENCE proxy.async", "the threads of a warpgroup run in step for its wgmma, so that all have fenced when one goes on"),
 )
 """Why a kernel may be refuted although every schedule of its launches ends alike: a part of the reason, and what it means then."""
 TWICE = 0.12

@@ -78,12 +78,12 @@ def between_blocks(c: Chooser) -> Small:
         with t.block(f"IF {condition}" if role == 0 else f"ELSE IF {condition}" if role + 1 < roles else "ELSE"):
             source, target = (role - 1 if chain else 0) if role else None, role if role < rings else None
             if source is not None:
-                t.add("c" + f"{role} = CURSOR(slots {links.slots}, slot 0, parity 0)")
+                t.add(f"c{role} = CURSOR(slots {links.slots}, slot 0, parity 0)")
             if target is not None:
                 t.add(f"p{role} = CURSOR(slots {links.slots}, slot 0, parity 1)")
             with t.blocks([f"FOR m in 0..{outer}"] * (outer is not None) + [f"FOR k in 0..{trips}"]):
                 if source is None:
-                    t.add(f"r = copy(x[{links.own(role)}k, threadIdx.x])" if instances > 1 else "r = copy(x[0, k, threadIdx.x])")
+                    t.add(f"r = add(x[{links.own(role) or '0, '}k, threadIdx.x], index({'0' if outer is None else '16*m'}))")
                 else:
                     cursor, ring = f"c{role}", f"w{source}"
                     links.acquire(t, role, f"{ring}.full", cursor, f"{cursor}.phase + 1")
