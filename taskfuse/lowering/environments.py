@@ -14,7 +14,6 @@ from taskfuse.lowering.completion import has_copies_of_threads
 from taskfuse.lowering.domains import backward, bound, digit_values, digits, divides, forward, product
 from taskfuse.lowering.fragments import atom_symbols
 from taskfuse.lowering.guards import first_of_others, remainder, with_merged
-from taskfuse.lowering.padding import pads
 from taskfuse.lowering.plan import LoopVariables, base_name
 from taskfuse.lowering.regions import Regions
 from taskfuse.lowering.work import WorkLoops
@@ -31,8 +30,8 @@ class Environment:
         facts: ranges of the symbols in ``values``, guards included.
         guards: conditions under which the code runs.
         work: those of ``guards`` that say that there is a piece of work at all.
-        tails: those of ``guards`` that cut off the remainder of a split, if the tensor's code writes zeros there (:mod:`taskfuse.lowering.padding`).
-        beyond: what is known without them (``None`` where it does not).
+        tails: those of ``guards`` that cut off the remainder of a split; some code runs there, too (:mod:`taskfuse.lowering.padding`).
+        beyond: what is known without them.
         anywhere: what is known without any of ``guards`` but ``work``.
         again: the variables of loops in which an asynchronous copy writes the same elements again, for all that ``guards`` say.
     """
@@ -45,6 +44,11 @@ class Environment:
     beyond: Facts | None = None
     anywhere: Facts | None = None
     again: frozenset[str] = frozenset()
+
+    def past_the_end(self) -> Environment:
+        """The environment of code that runs in the tails of splits, too: nothing may be simplified by their guards."""
+        assert self.beyond is not None
+        return Environment(self.values, self.beyond, tuple(g for g in self.guards if g not in self.tails))
 
     def unguarded(self) -> Environment:
         """The environment of code that runs wherever there is work: nothing may be simplified by guards that it does not have."""
@@ -164,16 +168,14 @@ class Environments:
         # The indices are simplified without the guards: which axes storage keeps must not depend on what guards cut off.
         guards = early + guards
         values = {a: simplify(v, facts) for a, v in values.items()}
-        fills = pads(self.fusion, tv)
-        beyond = facts if fills else None
-        anywhere = facts
+        beyond = anywhere = facts
         for guard in early:
             anywhere = anywhere.with_assumption(guard)
         for guard in guards:
             facts = facts.with_assumption(guard)
-            if beyond is not None and guard not in tails:
+            if guard not in tails:
                 beyond = beyond.with_assumption(guard)
-        return Environment(values, facts, tuple(dict.fromkeys(guards)), tuple(early), tuple(dict.fromkeys(tails)) if fills else (), beyond, anywhere, again)
+        return Environment(values, facts, tuple(dict.fromkeys(guards)), tuple(early), tuple(dict.fromkeys(tails)), beyond, anywhere, again)
 
     def _of_loop_axes(self, tv: TensorView, loops: dict[Axis, Expr], memory: MemoryType | None, outside: bool) -> tuple[dict[Axis, Expr], Facts, list[Expr]]:
         """The indices of the loop axes, in loop variables, points of an atom and indices of threads and blocks; what is known of these; their guards."""

@@ -23,7 +23,7 @@ def vector_copy(st: Statements, tv: TensorView) -> list[PStmt]:
     width = int(str(axis.extent))
     if width == 1:
         return st.plain(tv)
-    env = st.indexer.environments.of(tv)
+    env = st.tails.widened(tv, st.indexer.environments.of(tv))
     operands, expr = st.operands(tv, env)[0], st.definition(tv)
     out, source = st.indexer.write(tv, env), operands[0]
     if not (is_copy(expr) or isinstance(expr, Gather)) or not isinstance(source, Access):
@@ -63,7 +63,7 @@ def async_copy(st: Statements, tv: TensorView) -> list[PStmt]:
         env = _whole(st, tv, env, out, source, width.value)
     at = {ATOM: const(0)}
     env = replace(env, tails=tuple(substitute(g, at) for g in env.tails), guards=tuple(substitute(g, at) for g in env.guards))
-    valid, env = st.past_the_end(tv, env, width.value, at)
+    valid, env = st.past_the_end(tv, env)
     stmt = AsyncCopy(_first(st.indexer.write(tv, env), env.facts), _first(source, env.facts), width.value, valid, st.definition(tv).location)
     return [st.statement(tv, stmt, env, env.guards)]
 
