@@ -10,11 +10,11 @@ import re
 from dataclasses import replace
 
 from taskfuse.errors import LoweringError, UnsupportedError
-from taskfuse.ir.axes import Axis, AxisKind, axis, iteration_symbol
+from taskfuse.ir.axes import Axis, AxisKind, axis, iteration_point
 from taskfuse.ir.elementwise import ELEMENTWISE
-from taskfuse.ir.expr import Assemble, MathExpr, Pointwise, Read, View
+from taskfuse.ir.expr import Assemble, MathExpr, Pointwise, Read, rebuilt
 from taskfuse.ir.fusion import Fusion
-from taskfuse.ir.storage import has_code, storage_operands
+from taskfuse.ir.storage import has_code, producers, resolve
 from taskfuse.ir.tasks import Group
 from taskfuse.ir.tensor import TensorSchedule, TensorView
 from taskfuse.ir.types import MemoryType
@@ -121,7 +121,7 @@ def _separate(fusion: Fusion, tree: Tree, group: Group, tv: TensorView) -> bool:
     for expr in fusion.exprs():
         direct = isinstance(expr, Assemble) and any(p.tensor is tv for p in expr.parts)
         elsewhere = elsewhere or direct
-        if not has_code(fusion, expr) or not any(isinstance(o, Read) and o.tensor is tv for o in storage_operands(fusion, expr)):
+        if not has_code(fusion, expr) or tv not in producers(fusion, expr.output):
             continue
         other = tree.path(expr.output)
         if group in other and mine not in other:
@@ -172,19 +172,16 @@ def _copy(fusion: Fusion, tv: TensorView) -> TensorView:
     if memory is not None:
         tv.schedule.memory = None
         tv.schedule.allocation = None
-    fusion.define(Pointwise(copy, ELEMENTWISE["copy"], (Read(tv, tuple(iteration_symbol(k) for k in range(tv.ndim))),), tv.location))
+    fusion.define(Pointwise(copy, ELEMENTWISE["copy"], (Read(tv, iteration_point(tv.ndim)),), tv.location))
     return copy
 
 
 def _reading(fusion: Fusion, expr: MathExpr, old: TensorView, new: TensorView) -> MathExpr:
-    """``expr`` with its storage reads of ``old`` replaced by reads of ``new``."""
-    operands = tuple(Read(new, o.index, o.valid) if isinstance(o, Read) and o.tensor is old else o for o in storage_operands(fusion, expr))
-    match expr:
-        case View():
-            operand = operands[0]
-            assert isinstance(operand, Read)
-            return replace(expr, operand=operand)
-        case Assemble():
-            raise AssertionError("an assembly has no code")
-        case _:
-            return replace(expr, operands=operands)
+    """``expr``, no assembly, with its storage reads of ``old`` replaced by reads of ``new``."""
+    assert not isinstance(expr, Assemble)
+
+    def swap(operand: Read) -> Read:
+        read = resolve(fusion, operand)
+        return replace(read, tensor=new) if read.tensor is old else read
+
+    return rebuilt(expr, swap)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from taskfuse.errors import TaskError
-from taskfuse.ir.axes import Axis, axis, iteration_symbol
+from taskfuse.ir.axes import Axis, axis, iteration_point
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.expr import Pointwise, Read
 from taskfuse.ir.storage import with_reads
@@ -103,7 +103,7 @@ def cache_fork(tv: TensorView) -> TensorView:
 
 
 def _copy_of(source: TensorView, output: TensorView) -> Pointwise:
-    return Pointwise(output, ELEMENTWISE["copy"], (Read(source, tuple(iteration_symbol(k) for k in range(source.ndim))),), output.location)
+    return Pointwise(output, ELEMENTWISE["copy"], (Read(source, iteration_point(source.ndim)),), output.location)
 
 
 def _starts(schedule: TensorSchedule) -> list[Axis]:

@@ -18,12 +18,13 @@ from enum import Enum
 from taskfuse.ir.expr import Select
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.scalar import is_multiple
+from taskfuse.ir.storage import needed
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import ParallelType as P
 from taskfuse.kir.limits import WARP
 from taskfuse.schedule.copy import copy_fusion
 from taskfuse.schedule.scatter import is_concatenation
-from taskfuse.schedulers.elementwise import align, ancestors, needed, recompute_all, stored, work
+from taskfuse.schedulers.elementwise import align, ancestors, recompute_all, stored, work
 from taskfuse.schedulers.fallback import separate
 from taskfuse.schedulers.machine import VECTOR_BYTES
 from taskfuse.schedulers.pointwise import PointwiseConfig, check, choose, schedule

@@ -15,7 +15,7 @@ from taskfuse.ir.axes import iteration_position
 from taskfuse.ir.expr import Pointwise, Read, Reduction, View
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.scalar import Const, Expr, const, ge, is_multiple, prove
-from taskfuse.ir.storage import has_code, storage_operands, storage_reads, storage_uses
+from taskfuse.ir.storage import has_code, producers, storage_operands, storage_reads, storage_uses
 from taskfuse.ir.tensor import TensorView
 from taskfuse.schedulers.loads import copy_bytes, is_bulk
 from taskfuse.schedulers.schedule import refuse
@@ -217,9 +217,7 @@ def _behind(fusion: Fusion, result: TensorView) -> tuple[tuple[TensorView, ...],
 
 
 def _inputs_of(fusion: Fusion, tv: TensorView) -> list[TensorView]:
-    expr = fusion.definition(tv)
-    assert expr is not None
-    return [read.tensor for read in storage_reads(fusion, expr) if read.tensor.is_input]
+    return [p for p in producers(fusion, tv) if p.is_input]
 
 
 def _reduced_by(fusion: Fusion, expr: Reduction, places: dict[TensorView, dict[int, int]], result: TensorView, tile: tuple[int, int]) -> Reduced:

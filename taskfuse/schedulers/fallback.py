@@ -13,11 +13,11 @@ from math import prod
 from taskfuse.errors import UnsupportedError
 from taskfuse.ir.expr import Assemble, Gather, MathExpr, Read, Reduction, Scan
 from taskfuse.ir.fusion import Fusion
-from taskfuse.ir.storage import storage_reads, table
+from taskfuse.ir.storage import needed, storage_reads, table
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import ParallelType as P
 from taskfuse.schedule.copy import copy_fusion
-from taskfuse.schedulers.elementwise import ancestors, check_new, follow, is_aligned, needed, recompute_all, stored, work
+from taskfuse.schedulers.elementwise import ancestors, check_new, follow, is_aligned, recompute_all, stored, work
 from taskfuse.schedulers.schedule import Chosen, ShapedOption, Sizes, check_call, refuse
 from taskfuse.schedulers.script import Script
 

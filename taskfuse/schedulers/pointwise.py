@@ -15,11 +15,11 @@ from math import prod
 from taskfuse.ir.expr import Assemble, Pointwise, Reduction, Select, View
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.scalar import Const
-from taskfuse.ir.storage import storage_reads
+from taskfuse.ir.storage import needed, storage_reads
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import ParallelType as P
 from taskfuse.schedule.copy import copy_fusion
-from taskfuse.schedulers.elementwise import Leaf, align, ancestors, bind_vectors, cost, divides, follow, needed, recompute_all, registers, widest, work
+from taskfuse.schedulers.elementwise import Leaf, align, ancestors, bind_vectors, cost, divides, follow, recompute_all, registers, widest, work
 from taskfuse.schedulers.machine import VECTOR_BYTES
 from taskfuse.schedulers.schedule import Chosen, ShapedOption, Sizes, check_call, refuse
 from taskfuse.schedulers.script import Script

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from taskfuse.errors import UnsupportedError
 from taskfuse.ir.expr import Assemble, Pointwise, Select
 from taskfuse.ir.fusion import Fusion
-from taskfuse.ir.storage import made_from, storage_reads
+from taskfuse.ir.storage import made_from, needed, producers, storage_reads
 from taskfuse.ir.tensor import TensorView
 from taskfuse.schedule.copy import copy_fusion
-from taskfuse.schedule.cut import computed, piece
+from taskfuse.schedule.cut import piece
 from taskfuse.schedulers.auto import AutoSchedule, auto
 from taskfuse.schedulers.elementwise import is_aligned
 from taskfuse.schedulers.machine import DRAM_BYTES_PER_US, LAUNCH_US
@@ -120,12 +120,12 @@ def plan(fusion: Fusion, *, sizes: Mapping[str, int] | None = None) -> Plan:
     one = None
     try:
         found = auto(whole, sizes=sizes)
-        one = Plan(fusion.name, (Step(whole, found, tuple(tv.name for tv in computed(fusion))),))
+        one = Plan(fusion.name, (Step(whole, found, tuple(e.output.name for e in needed(fusion))),))
         reason = f"as one kernel {found.us:.1f} us ({found.scheduler})"
         if found.us <= SLACK * (LAUNCH_US + _bytes(fusion, extent) / DRAM_BYTES_PER_US):
             return one
     except UnsupportedError:
-        if len(computed(fusion)) == 1:
+        if len(needed(fusion)) == 1:
             raise
     several = _Search(fusion, sizes).plan(reason)
     return several if one is None or several.us < one.us else one
@@ -142,7 +142,7 @@ class _Search:
         self.fusion = fusion
         self.sizes = sizes
         self.extent = Sizes(fusion, sizes)
-        self.tensors = computed(fusion)
+        self.tensors = tuple(e.output for e in needed(fusion))
         self.place = {tv: k for k, tv in enumerate(self.tensors)}
         self.reads = {tv: self._read_by(tv) for tv in self.tensors}
         self._steps: dict[Piece, Step | None] = {}
@@ -165,10 +165,7 @@ class _Search:
         return Plan(self.fusion.name, self._named(steps), self._crossing(pieces), reason)
 
     def _read_by(self, tv: TensorView) -> tuple[TensorView, ...]:
-        expr = self.fusion.definition(tv)
-        assert expr is not None
-        read = dict.fromkeys(r.tensor for r in storage_reads(self.fusion, expr))
-        return tuple(dict.fromkeys(t for r in read for t in (r, *made_from(self.fusion, r))))
+        return tuple(dict.fromkeys(t for read in producers(self.fusion, tv) for t in (read, *made_from(self.fusion, read))))
 
     def _start(self) -> list[Piece]:
         """A piece for each tensor; those of one assembly together, and what is read once, at its reader's point, with its reader."""

@@ -19,12 +19,12 @@ from taskfuse.ir.axes import iteration_position
 from taskfuse.ir.expr import Pointwise, Read, Reduction, View
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.scalar import Const, ge, is_multiple, prove
-from taskfuse.ir.storage import storage_operands, storage_reads, storage_uses
+from taskfuse.ir.storage import needed, storage_operands, storage_reads, storage_uses
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import MemoryType
 from taskfuse.ir.types import ParallelType as P
 from taskfuse.schedule import layouts
-from taskfuse.schedulers.elementwise import divides, is_aligned, needed, registers
+from taskfuse.schedulers.elementwise import divides, is_aligned, registers
 from taskfuse.schedulers.machine import CLOCK_MHZ, DRAM_BYTES_PER_US, LANES, LAUNCH_US, SMS
 from taskfuse.schedulers.schedule import Chosen, ShapedOption, Sizes, check_call, refuse
 from taskfuse.schedulers.script import Recorded, Script, Spelled

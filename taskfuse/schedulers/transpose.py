@@ -13,12 +13,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from taskfuse.ir.fusion import Fusion
+from taskfuse.ir.storage import needed
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import MemoryType
 from taskfuse.ir.types import ParallelType as P
 from taskfuse.schedule.allocation import allocation
 from taskfuse.schedule.copy import copy_fusion
-from taskfuse.schedulers.elementwise import Leaf, align, ancestors, bind_vectors, divides, follow, needed, registers, vector_fits, widest, work
+from taskfuse.schedulers.elementwise import Leaf, align, ancestors, bind_vectors, divides, follow, registers, vector_fits, widest, work
 from taskfuse.schedulers.machine import VECTOR_BYTES
 from taskfuse.schedulers.pointwise import check
 from taskfuse.schedulers.schedule import Chosen, ShapedOption, Sizes, check_call, refuse

@@ -16,7 +16,7 @@ from __future__ import annotations
 from taskfuse import tiles
 from taskfuse.ir import atoms
 from taskfuse.ir.atoms import WGMMA_ROWS
-from taskfuse.ir.storage import storage_reads
+from taskfuse.ir.storage import producers
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import MemoryType
 from taskfuse.ir.types import ParallelType as P
@@ -74,7 +74,7 @@ class WarpSpecialized:
         stored = {tv: script.new(tv, "cache_fork") if tv.uses else tv for tv in fusion.outputs}
         self.parts.finals += tuple(copy for tv, copy in stored.items() if copy is not tv and tv in self.parts.finishing)
         self.registers = [tv for tv in product.epilogue if stored.get(tv) is not tv and not fusion.is_view(tv)]  # an output that is no more may be a view
-        if any(self.result in _reads(r.tensor) for r in product.reductions):
+        if any(self.result in producers(fusion, r.tensor) for r in product.reductions):
             # a sum leaves out what lies past the end of the tensor, and no branch may stand around reads of accumulators
             self.registers.insert(0, script.new(self.result, "cache_after"))
         self.staged: list[tuple[TensorView, TensorView]] = []
@@ -207,7 +207,7 @@ class WarpSpecialized:
         script.on(self.result).inline_at(self.head)
         # what is stored is an array of a whole piece: reads of accumulators stand together, before all stores, or ptxas serializes wgmma
         stored = [*(s for s, _ in self.staged), *(t for t, _ in self.direct), *self.parts.tensors]
-        pieces = {r for s in stored for r in _reads(s)}
+        pieces = {r for s in stored for r in producers(script.fusion, s)}
         inside = p + 1 + FRAGMENT_AXES
         for tv in reversed(self.registers):
             script.on(tv).inline_at(p + 1 if tv in pieces else inside)
@@ -229,10 +229,3 @@ class WarpSpecialized:
         script.group([load, consumer.target], "roles").parallelize(P.TIDy)
         for node in (script.node(load), consumer):
             node.registers()
-
-
-def _reads(tv: TensorView) -> list[TensorView]:
-    """What the definition of ``tv`` reads: of views, the storage behind them."""
-    expr = tv.fusion.definition(tv)
-    assert expr is not None
-    return [read.tensor for read in storage_reads(tv.fusion, expr)]
