@@ -251,7 +251,7 @@ def test_names_never_meet() -> None:
 def test_extents_that_values_count_in_are_renamed() -> None:
     def rows() -> tf.Fusion:
         with tf.Fusion("rows") as fusion:
-            table, index = tf.define_tensor(["N", 4], name="table"), tf.define_tensor(["M"], dtype=tf.int32, name="index")
+            table, index = tf.define_tensor(["N", 4], name="x"), tf.define_tensor(["M"], dtype=tf.int32, name="y")
             fusion.add_output(tf.take(table, index, axis=0))
         return fusion
 
