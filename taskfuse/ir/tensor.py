@@ -373,20 +373,17 @@ class TensorView:
         """A new tensor that copies this one and that all its readers read instead. Returns the new tensor."""
         return _scheduling().cache_after(self)
 
-    def cache_before(self, readers: bool = False) -> TensorView:
-        """A new tensor that takes over this one's definition; this one becomes its copy. Returns the new tensor.
+    def cache_before(self) -> TensorView:
+        """A new tensor that takes over this one's definition; this one becomes its copy. Returns the new tensor."""
+        return _scheduling().cache_before(self)
 
-        With ``readers``, what reads this tensor reads the new one instead, as where an output is needed in registers, too.
-        """
-        return _scheduling().cache_before(self, readers)
+    def cache_fork(self) -> TensorView:
+        """For an output, or a part of one, that is read: as ``cache_before``, and what reads this tensor reads the new one. Returns the new tensor."""
+        return _scheduling().cache_fork(self)
 
     def duplicate(self, readers: Sequence[TensorView]) -> TensorView:
         """A new tensor with this one's definition, which ``readers`` (some of its readers) read instead. Returns the new tensor."""
         return _scheduling().duplicate(self, readers)
-
-    def cache_fork(self) -> TensorView:
-        """A new tensor that copies this output and is the output in its place; readers go on reading this one. Returns the new tensor."""
-        return _scheduling().cache_fork(self)
 
     def rfactor(self, axes: Sequence[int]) -> TensorView:
         """Split a reduction: a new tensor reduces the loop axes ``axes``, this one the other reduction axes. Returns the new tensor."""
@@ -517,7 +514,7 @@ class SchedulingCalls(Protocol):
     def inline_at(self, tv: TensorView, position: int) -> None: ...
     def inline_most(self, fusion: Fusion, tensors: Sequence[TensorView] | None) -> None: ...
     def cache_after(self, tv: TensorView) -> TensorView: ...
-    def cache_before(self, tv: TensorView, readers: bool) -> TensorView: ...
+    def cache_before(self, tv: TensorView) -> TensorView: ...
     def cache_fork(self, tv: TensorView) -> TensorView: ...
     def duplicate(self, tv: TensorView, readers: Sequence[TensorView]) -> TensorView: ...
     def rfactor(self, tv: TensorView, axes: Sequence[int]) -> TensorView: ...

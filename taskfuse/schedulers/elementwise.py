@@ -217,7 +217,7 @@ def registers(script: Script, outputs: Sequence[TensorView], loads: Sequence[Ten
         is_read = any(has_code(fusion, use) for use in storage_uses(fusion, out))
         if not (is_read or (vector > 1 and not _is_copy_of(fusion, out, loads))):
             continue
-        new = script.new(out, "cache_before", readers=True) if is_read else script.new(out, "cache_before")
+        new = script.new(out, "cache_fork" if is_read else "cache_before")
         if fusion.is_view(new):
             script.on(new).set_memory_type(MemoryType.Local)
 

@@ -392,3 +392,20 @@ def test_a_piece_has_the_extents_that_only_indices_speak_of() -> None:
     arrays = np.ones(5, np.float32), np.ones(4, np.float32)
     for found, wanted in zip(tf.compile(cut)(*arrays), fusion.evaluate(*arrays), strict=True):
         assert (found == wanted).all()
+
+
+def test_parts_that_others_read_stay_in_registers() -> None:
+    with tf.Fusion("both") as fusion:
+        x = tf.define_tensor([8, 64], name="x")
+        y = tf.cat([tf.sin(x), tf.cos(x)], 0)
+        fusion.add_output(y)
+        fusion.add_output(tf.exp(y))
+    x = np.linspace(-1, 1, 512, dtype=np.float32).reshape(8, 64)
+    expected = fusion.evaluate(x)
+    tf.schedulers.cat(fusion, tf.schedulers.CatConfig(tf.schedulers.Form.SHARED))
+    kernel = tf.lower(fusion)
+    assert kernel.verify().verdict.value == "proved"
+    assert "SYNC" not in str(kernel)
+    assert str(kernel).count("<- x[") == 1
+    for found, wanted in zip(kernel.simulate(x), expected, strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=1e-6)
