@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from taskfuse.dtypes import DType
-from taskfuse.ir.elementwise import Combine, Elementwise
+from taskfuse.ir.elementwise import ELEMENTWISE, Combine, Elementwise
 from taskfuse.ir.scalar import TRUE, Expr
 from taskfuse.location import Location
 
@@ -165,6 +165,17 @@ MathExpr = Pointwise | Select | Reduction | View | Assemble | Gather | Scan
 def reads(expr: MathExpr) -> tuple[Read, ...]:
     """The operands of ``expr`` that are tensors."""
     return tuple(o for o in expr.operands if isinstance(o, Read))
+
+
+def is_copy(expr: MathExpr) -> bool:
+    """True if ``expr`` gives elements of one tensor as they are."""
+    match expr:
+        case View():
+            return True
+        case Pointwise(op=op, operands=(Read(),)):
+            return op is ELEMENTWISE["copy"]
+        case _:
+            return False
 
 
 def map_exprs(expr: MathExpr) -> Iterator[Expr]:

@@ -8,8 +8,7 @@ between the element and 0. What is computed on the way is not padded: a function
 from __future__ import annotations
 
 from taskfuse.ir.atoms import Bounds
-from taskfuse.ir.elementwise import ELEMENTWISE
-from taskfuse.ir.expr import MathExpr, Pointwise, Read, View
+from taskfuse.ir.expr import Read, is_copy
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.storage import storage_operands, storage_uses
 from taskfuse.ir.tensor import TensorView
@@ -42,11 +41,6 @@ def is_zero_past_the_end(fusion: Fusion, tv: TensorView) -> bool:
         assert expr is not None
         return all(is_zero_past_the_end(fusion, o.tensor) for o in storage_operands(fusion, expr) if isinstance(o, Read))
     return atom.bounds is Bounds.FILL
-
-
-def is_copy(expr: MathExpr) -> bool:
-    """True if ``expr`` gives each element as it is."""
-    return isinstance(expr, View) or (isinstance(expr, Pointwise) and expr.op is ELEMENTWISE["copy"])
 
 
 def _computes_whole_tiles(fusion: Fusion, tv: TensorView) -> bool:

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from math import prod
 
 from taskfuse.ir.axes import iteration_position, iteration_symbol
-from taskfuse.ir.elementwise import ELEMENTWISE, DTypeRule
-from taskfuse.ir.expr import Assemble, Gather, Literal, MathExpr, Pointwise, Read, Select, View
+from taskfuse.ir.elementwise import DTypeRule
+from taskfuse.ir.expr import Assemble, Gather, Literal, MathExpr, Pointwise, Read, Select, is_copy
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.scalar import TRUE, ZERO, Expr, Facts, is_multiple
 from taskfuse.ir.storage import has_code, made_from, needed, producers, storage_reads, storage_uses, table
@@ -149,7 +149,7 @@ def check_new(fusion: Fusion, before: int, reader: TensorView) -> None:
 def _only_loads(fusion: Fusion, tv: TensorView) -> bool:
     """True if the code of ``tv`` is nothing but reads of Global tensors: a copy, or a choice among elements of inputs and constants."""
     expr = fusion.definition(tv)
-    if not (isinstance(expr, Select) or (isinstance(expr, Pointwise) and expr.op is ELEMENTWISE["copy"])):
+    if expr is None or not (isinstance(expr, Select) or is_copy(expr)):
         return False
     return all(p.is_input for p in producers(fusion, tv)) and all(isinstance(o, Read | Literal) for o in expr.operands)
 
@@ -231,9 +231,7 @@ def bind_vectors(script: Script, leaves: Sequence[Leaf], outputs: Sequence[Tenso
 
 def _is_copy_of(fusion: Fusion, tv: TensorView, loads: Sequence[TensorView]) -> bool:
     expr = fusion.definition(tv)
-    if not (isinstance(expr, View) or (isinstance(expr, Pointwise) and expr.op is ELEMENTWISE["copy"])):
-        return False
-    return all(isinstance(o, Read) for o in expr.operands) and all(p in loads for p in producers(fusion, tv))
+    return expr is not None and is_copy(expr) and all(p in loads for p in producers(fusion, tv))
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,11 +10,11 @@ from taskfuse.dtypes import DType, float32
 from taskfuse.ir.fusion import Fusion
 from taskfuse.kir.products import accumulator_dtype
 from taskfuse.schedulers.config import MatmulConfig
-from taskfuse.schedulers.contraction import Product, find, unsupported
+from taskfuse.schedulers.contraction import Product, find
 from taskfuse.schedulers.cost import Estimate, Problem, estimate, rank
 from taskfuse.schedulers.loads import told
 from taskfuse.schedulers.machine import SMS
-from taskfuse.schedulers.schedule import Sizes, check_call
+from taskfuse.schedulers.schedule import Sizes, check_call, refuse
 from taskfuse.schedulers.script import Script
 from taskfuse.schedulers.warp_specialized import WarpSpecialized
 
@@ -126,14 +126,15 @@ def _check_types(fusion: Fusion, product: Product, tf32: bool) -> None:
     factor, result = product.a.tensor.dtype, product.result.dtype
     sums = accumulator_dtype(factor, product.b.tensor.dtype)
     if sums is not result:
-        raise unsupported(fusion, f"products of {factor.name} in {result.name}", _what_there_is(sums))
+        raise refuse(fusion, "matmul", f"products of {factor.name} in {result.name}", _what_there_is(sums))
     if factor is float32 and not tf32:
         help = "if 10 bits of the factors' fractions are enough: tf.schedulers.matmul(fusion, tf32=True)"
-        raise unsupported(fusion, "products of float32: tensor cores read its upper 19 bits", help)
+        raise refuse(fusion, "matmul", "products of float32: tensor cores read its upper 19 bits", help)
     for operand in (product.a, product.b):
         if not operand.is_k_major and factor.itemsize != EITHER_MAJOR_BYTES:
-            raise unsupported(
+            raise refuse(
                 fusion,
+                "matmul",
                 f"k is not the last axis of {operand.tensor!r}: tensor cores take elements of {factor.itemsize} byte{'s' if factor.itemsize > 1 else ''} "
                 "with k contiguous only",
                 f"pass {operand.tensor.name} transposed, as an array of its own",

@@ -15,9 +15,9 @@ from taskfuse.schedulers.machine import SMS
 from taskfuse.schedulers.phases import Keep, Phases
 from taskfuse.schedulers.row_cost import RowEstimate, RowProblem, estimate, rank
 from taskfuse.schedulers.rows import RowConfig, Rows, check
-from taskfuse.schedulers.schedule import Sizes, check_call
+from taskfuse.schedulers.schedule import Sizes, check_call, refuse
 from taskfuse.schedulers.script import Script
-from taskfuse.schedulers.space import Space, find, unsupported
+from taskfuse.schedulers.space import Space, find
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,7 @@ def reduction(fusion: Fusion, config: RowConfig | None = None, *, sizes: Mapping
     space = find(fusion)
     phases = Phases(fusion, space)
     if phases.count > 1:
-        raise unsupported(fusion, f"a row is walked over {phases.count} times", "tf.schedulers.normalization takes such fusions")
+        raise refuse(fusion, "reduction", f"a row is walked over {phases.count} times", "tf.schedulers.normalization takes such fusions")
     return schedule("reduction", fusion, space, phases, config, sizes, sms)
 
 
@@ -113,7 +113,7 @@ def _try(fusion: Fusion, config: RowConfig) -> None:
         Rows(Script(copy), copy, find(copy), config).apply()
         lower(copy)
     except (LoweringError, ScheduleError) as error:
-        raise unsupported(fusion, str(error).split("\n", 1)[0], "leave what is at fault to a fusion of its own") from error
+        raise refuse(fusion, "reduction", str(error).split("\n", 1)[0], "leave what is at fault to a fusion of its own") from error
 
 
 def _problem(fusion: Fusion, space: Space, phases: Phases, extent: Sizes, sms: int) -> RowProblem:

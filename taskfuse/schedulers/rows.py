@@ -23,8 +23,9 @@ from taskfuse.kir.limits import MAX_THREADS
 from taskfuse.location import caller
 from taskfuse.schedulers.machine import VECTOR_BYTES
 from taskfuse.schedulers.phases import Keep, Phases
+from taskfuse.schedulers.schedule import refuse
 from taskfuse.schedulers.script import Script
-from taskfuse.schedulers.space import Space, unsupported
+from taskfuse.schedulers.space import Space
 
 ASYNC_BYTES = (4, 8, 16)
 """Bytes of an element, or of a vector, that ``cp.async`` copies."""
@@ -71,7 +72,7 @@ def check(fusion: Fusion, space: Space, config: RowConfig) -> None:
     vectors = simplify(ceildiv(space.extent(space.reduced), space.width if space.is_inner else 1), fusion.facts())
     if not isinstance(vectors, Const):
         what = f"a row of {space.extent(space.reduced)} elements is kept in registers"
-        raise unsupported(fusion, what, "give its extent as a constant, or keep=Keep.NOTHING")
+        raise refuse(fusion, "reduction", what, "give its extent as a constant, or keep=Keep.NOTHING")
     if vectors.value > config.threads * config.blocks * config.unroll:
         what = f"{config.blocks * config.threads} threads of a row hold {config.unroll} vectors each, and it has {vectors}"
         raise config.error(what, "use more threads, blocks or vectors")

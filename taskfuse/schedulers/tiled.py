@@ -16,10 +16,11 @@ from math import ceil, prod
 
 from taskfuse.ir import atoms
 from taskfuse.ir.axes import iteration_position
+from taskfuse.ir.contraction import factors
 from taskfuse.ir.expr import Pointwise, Read, Reduction, View
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.scalar import Const, ge, is_multiple, prove
-from taskfuse.ir.storage import needed, storage_operands, storage_reads, storage_uses
+from taskfuse.ir.storage import needed, storage_reads, storage_uses
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import MemoryType
 from taskfuse.ir.types import ParallelType as P
@@ -131,28 +132,24 @@ def _find(fusion: Fusion) -> _Problem:
         raise refuse(fusion, "tiled", "it has a schedule already", "give it a fusion without scheduling calls")
     expr = _contraction(fusion)
     result = expr.output
-    reads = [o for o in storage_operands(fusion, expr) if isinstance(o, Read)]
-    reduced = [p for p, a in enumerate(result.root) if a.is_reduction]
-    if len(reads) != 2 or reads[0].tensor is reads[1].tensor:
+    found = factors(fusion, expr)
+    if found is None or found.a.tensor is found.b.tensor:
         raise refuse(fusion, "tiled", f"{result.name} does not sum products of two tensors", "tf.schedulers.reduction")
-    for read in reads:
+    for read in (found.a, found.b):
         _check_factor(fusion, read, result)
-    used = [{p for e in r.index if (p := iteration_position(e)) is not None} for r in reads]
-    k = max(reduced)
-    rows, columns = used[0] - used[1], used[1] - used[0]
-    if not rows or not columns or not used[0] & used[1] >= set(reduced):
+    if not found.make_a_matrix:
         raise refuse(fusion, "tiled", f"{result.name} has no rows or no columns", "tf.schedulers.reduction")
-    if max(rows) > max(columns):
-        rows, columns, reads = columns, rows, reads[::-1]
+    if max(found.rows) > max(found.columns):
+        found = found.swapped()
     for a in result.root:
         if not prove(ge(a.extent, 1), fusion.facts()):
             raise refuse(fusion, "tiled", f"the extent {a.extent} may be 0", "declare it with tf.dim(..., min=1)")
-    m, n = max(rows), max(columns)
-    widest = max(tv.dtype.itemsize for tv in (result, *(r.tensor for r in reads), *fusion.outputs))
-    a, b = (_Factor(r.tensor, iteration_position(r.index[-1]) == k, _vector(fusion, r.tensor)) for r in reads)
-    return _Problem(
-        result, tuple(p for p in range(len(result.root)) if p not in (m, n, *reduced)), m, n, k, tuple(reduced[:-1]), a, b, min(4, VECTOR_BYTES // widest)
-    )
+    m, n = max(found.rows), max(found.columns)
+    *summed, k = found.summed
+    widest = max(tv.dtype.itemsize for tv in (result, found.a.tensor, found.b.tensor, *fusion.outputs))
+    a, b = (_Factor(r.tensor, iteration_position(r.index[-1]) == k, _vector(fusion, r.tensor)) for r in (found.a, found.b))
+    batch = tuple(p for p in range(len(result.root)) if p not in (m, n, *found.summed))
+    return _Problem(result, batch, m, n, k, tuple(summed), a, b, min(4, VECTOR_BYTES // widest))
 
 
 def _contraction(fusion: Fusion) -> Reduction:
