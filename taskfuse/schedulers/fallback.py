@@ -18,7 +18,7 @@ from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import ParallelType as P
 from taskfuse.schedule.copy import copy_fusion
 from taskfuse.schedulers.elementwise import ancestors, check_new, follow, is_aligned, recompute_all, stored, work
-from taskfuse.schedulers.schedule import Chosen, ShapedOption, Sizes, check_call, refuse
+from taskfuse.schedulers.schedule import Chosen, Option, Sizes, check_call, refuse
 from taskfuse.schedulers.script import Script
 
 SERIAL_US = 0.02
@@ -38,8 +38,11 @@ class FallbackConfig:
 
     threads: int = 256
 
+    def __str__(self) -> str:
+        return f"a thread for each element, {self.threads} in a block"
 
-def fallback(fusion: Fusion, config: FallbackConfig | None = None, *, sizes: Mapping[str, int] | None = None) -> Chosen:
+
+def fallback(fusion: Fusion, config: FallbackConfig | None = None, *, sizes: Mapping[str, int] | None = None) -> Chosen[FallbackConfig]:
     """Schedule a fusion as one kernel; reductions that are read at other points than their own are done again for each, scans for each output.
 
     Args:
@@ -74,8 +77,10 @@ def fallback(fusion: Fusion, config: FallbackConfig | None = None, *, sizes: Map
         follow(script, root, [tv for tv, r in owner.items() if r is root and tv is not root])
     if inner := [e.output for e in needed(fusion) if e.output not in stored(fusion)]:
         script.inline_most(inner)
-    why = f"fallback: a thread for each element of {', '.join(tv.name for tv in fusion.outputs)}, {steps:.0f} serial steps in each"
-    return Chosen("fallback", us, script.text, chosen, (ShapedOption(chosen, us, (chosen.threads, 1, 1)),), why)
+    option = Option(chosen, us, block=(chosen.threads, 1, 1))
+    problem = f"of {', '.join(tv.name for tv in fusion.outputs)}"
+    note = f"{steps:.0f} serial step{'s' * (steps > 1)} in each thread"
+    return Chosen("fallback", problem, option, (option,), config is not None, script.text, (note,))
 
 
 def _check(fusion: Fusion) -> dict[str, int]:

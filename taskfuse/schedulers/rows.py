@@ -56,6 +56,10 @@ class RowConfig:
         if self.threads * self.rows > MAX_THREADS:
             raise self.error(f"{self.threads} threads for each of {self.rows} rows", f"a block has at most {MAX_THREADS} threads")
 
+    def __str__(self) -> str:
+        blocks = f", {self.blocks} blocks per row" if self.blocks > 1 else ""
+        return f"{self.threads} threads per row, {self.rows} rows per block{blocks}, {self.unroll} vectors at once, {self.keep.value} kept"
+
     def error(self, reason: str, help: str) -> UnsupportedError:
         """The error of parameters that make no schedule."""
         return UnsupportedError(what="this RowConfig", reason=reason, help=help, location=caller())

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from taskfuse.errors import UnsupportedError
 from taskfuse.ir.expr import Assemble, Pointwise, Select
@@ -16,10 +17,10 @@ from taskfuse.ir.storage import made_from, needed, producers, storage_reads
 from taskfuse.ir.tensor import TensorView
 from taskfuse.schedule.copy import copy_fusion
 from taskfuse.schedule.cut import piece
-from taskfuse.schedulers.auto import AutoSchedule, auto
+from taskfuse.schedulers.auto import auto
 from taskfuse.schedulers.elementwise import is_aligned
 from taskfuse.schedulers.machine import DRAM_BYTES_PER_US, LAUNCH_US
-from taskfuse.schedulers.schedule import Candidate, Sizes
+from taskfuse.schedulers.schedule import Chosen, Sizes
 
 SLACK = 1.5
 """A kernel that takes no more than so many times as long as its bytes is not cut."""
@@ -37,7 +38,7 @@ class Step:
     """
 
     fusion: Fusion
-    schedule: AutoSchedule
+    schedule: Chosen[Any]
     tensors: tuple[str, ...]
 
 
@@ -66,16 +67,6 @@ class Plan:
     def scheduler(self) -> str:
         """Name of the scheduler, if there is one kernel."""
         return self.steps[0].schedule.scheduler if len(self.steps) == 1 else "cut"
-
-    @property
-    def config(self) -> object:
-        """The parameters of each scheduler."""
-        return tuple(step.schedule.config for step in self.steps)
-
-    @property
-    def alternatives(self) -> Sequence[Candidate]:
-        """None: a cut is chosen by the schedules of its pieces."""
-        return ()
 
     @property
     def us(self) -> float:

@@ -27,7 +27,7 @@ from taskfuse.ir.types import ParallelType as P
 from taskfuse.schedule import layouts
 from taskfuse.schedulers.elementwise import divides, is_aligned, registers
 from taskfuse.schedulers.machine import CLOCK_MHZ, DRAM_BYTES_PER_US, LANES, LAUNCH_US, SMS
-from taskfuse.schedulers.schedule import Chosen, ShapedOption, Sizes, check_call, refuse
+from taskfuse.schedulers.schedule import Chosen, Option, Sizes, check_call, refuse
 from taskfuse.schedulers.script import Recorded, Script, Spelled
 
 SIDE = 16
@@ -55,6 +55,10 @@ class TiledConfig:
     columns: int = 8
     depth: int = 16
     stages: int = 3
+
+    def __str__(self) -> str:
+        tile = f"{SIDE * self.rows} x {SIDE * self.columns} x {self.depth}"
+        return f"tiles of {tile}, {self.stages} in the ring, {self.rows} x {self.columns} elements of a thread"
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +96,7 @@ class _Problem:
     vector: int
 
 
-def tiled(fusion: Fusion, config: TiledConfig | None = None, *, sizes: Mapping[str, int] | None = None) -> Chosen:
+def tiled(fusion: Fusion, config: TiledConfig | None = None, *, sizes: Mapping[str, int] | None = None) -> Chosen[TiledConfig]:
     """Schedule one contraction of two inputs, of any dtypes, and what is elementwise behind it.
 
     Args:
@@ -109,19 +113,13 @@ def tiled(fusion: Fusion, config: TiledConfig | None = None, *, sizes: Mapping[s
     m, n, k = (extent(problem.result.root[p].extent) for p in (problem.m, problem.n, problem.k))
     if min(m, n) < LEAST:
         raise refuse(fusion, "tiled", f"it has {m} rows and {n} columns", "tf.schedulers.reduction")
-    options = tuple(sorted((ShapedOption(c, _us(problem, c, extent), (SIDE, SIDE, 1)) for c in _candidates(problem)), key=lambda option: option.us))
-    found = options[0].config if config is None else config
-    us = _us(problem, found, extent)
+    options = sorted((_option(problem, c, extent) for c in _candidates(problem)), key=lambda option: option.us)
+    chosen = options[0] if config is None else _option(problem, config, extent)
     script = Script(fusion)
-    _Tiled(script, problem, found).apply()
-    rows = [f"{o.us:7.1f}  {_described(o.config)}" for o in options]
+    _Tiled(script, problem, chosen.config).apply()
     batch = " x ".join(str(extent(problem.result.root[p].extent)) for p in problem.batch)
-    head = f"tiled {f'{batch} times ' if batch else ''}{m} x {n} x {k}: {'given' if config else 'chosen'}: {_described(found)}"
-    return Chosen("tiled", us, script.text, found, options, "\n".join([head, "", "     us  parameters", *rows]))
-
-
-def _described(c: TiledConfig) -> str:
-    return f"tiles of {SIDE * c.rows} x {SIDE * c.columns} x {c.depth}, {c.stages} in the ring, {c.rows} x {c.columns} elements of a thread"
+    size = f"{f'{batch} times ' if batch else ''}{m} x {n} x {k}"
+    return Chosen("tiled", size, chosen, tuple(options), config is not None, script.text)
 
 
 # -- the problem ------------------------------------------------------------------------------------------------------------------------
@@ -203,8 +201,8 @@ def _candidates(problem: _Problem) -> list[TiledConfig]:
     return [TiledConfig(side, side, stages=2 if side == 8 else 3) for side in (8, 4, 2) if side <= most]
 
 
-def _us(problem: _Problem, c: TiledConfig, extent: Sizes) -> float:
-    """Microseconds: whole waves of blocks at the rate of multiply-adds, or the bytes of factors and result, whichever takes longer."""
+def _option(problem: _Problem, c: TiledConfig, extent: Sizes) -> Option[TiledConfig]:
+    """Its time: whole waves of blocks at the rate of multiply-adds, or the bytes of factors and result, whichever takes longer."""
     space = problem.result.root
     m, n = (extent(space[p].extent) for p in (problem.m, problem.n))
     k = prod(extent(a.extent) for a in space if a.is_reduction)
@@ -213,7 +211,7 @@ def _us(problem: _Problem, c: TiledConfig, extent: Sizes) -> float:
     rate = LANES * CLOCK_MHZ * EFFICIENCY.get(c.rows * c.columns, EFFICIENCY[4]) / (1 if problem.result.dtype.itemsize <= 4 else 2)
     busy = ceil(blocks / SMS) * SIDE * SIDE * c.rows * c.columns * (k + c.stages * c.depth) / rate
     moved = sum(extent.elements(tv) * tv.dtype.itemsize for tv in (problem.a.tensor, problem.b.tensor, problem.result))
-    return LAUNCH_US + max(busy, moved / DRAM_BYTES_PER_US)
+    return Option(c, LAUNCH_US + max(busy, moved / DRAM_BYTES_PER_US), block=(SIDE, SIDE, 1))
 
 
 # -- the schedule -----------------------------------------------------------------------------------------------------------------------

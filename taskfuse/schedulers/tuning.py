@@ -20,7 +20,7 @@ from taskfuse.location import caller
 from taskfuse.options import read_options
 from taskfuse.schedule.copy import copy_fusion
 from taskfuse.schedulers.auto import auto
-from taskfuse.schedulers.schedule import Schedule, Scheduler
+from taskfuse.schedulers.schedule import Chosen, Scheduler
 from taskfuse.version import VERSION
 
 SECONDS = 60.0
@@ -66,7 +66,7 @@ class Tuned:
     """
 
     fusion: Fusion
-    schedule: Schedule
+    schedule: Chosen[Any]
     trials: tuple[Trial, ...]
     left: int
 
@@ -75,7 +75,7 @@ class Tuned:
         ran = [t for t in self.trials if t.us is not None]
         failed = len(self.trials) - len(ran)
         lines = [f"{self.schedule.scheduler}: {len(ran)} candidates measured, {failed} do not run, {self.left} left out", "", "     us  expected  parameters"]
-        lines += [f"{t.us:7.1f}  {t.expected_us:8.1f}  {t.config}" for t in ran[:shown]]
+        lines += [f"{t.us:7.1f}  {t.expected_us:8.1f}  {t.config!r}" for t in ran[:shown]]
         return "\n".join(lines)
 
 

@@ -9,7 +9,7 @@ from taskfuse import MemoryType
 from taskfuse.kir import walk
 from taskfuse.kir.nodes import AsyncCopy, BarrierScope, VectorCopy
 from taskfuse.schedulers import Keep, RowConfig
-from taskfuse.schedulers.row_cost import RowProblem, estimate
+from taskfuse.schedulers.row_cost import RowEstimate, RowProblem, estimate
 from tests.schedulers.rows import (
     NORMS,
     Kind,
@@ -151,8 +151,8 @@ def test_explain() -> None:
     text = schedule.explain(2)
     assert text.startswith("normalization of 8192 rows of 4096 elements, along vectors of 8, 3 phases: chosen: 128 threads per row")
     assert len(text.split("\n")) == 6
-    assert schedule.us == schedule.alternatives[0].us
-    assert tf.schedulers.normalization(make(softmax, (8192, 4096)), NOTHING).given
+    assert schedule.option == schedule.alternatives[0]
+    assert "3 phases: given: " in tf.schedulers.normalization(make(softmax, (8192, 4096)), NOTHING).explain()
 
 
 @pytest.mark.parametrize(("rows", "columns"), [(8192, 4096), (16384, 1024), (2048, 16384)])
@@ -161,9 +161,10 @@ def test_sizes_that_matter_do_not_spill(kind: Kind, rows: int, columns: int) -> 
     fusion = make(kind, (rows, columns))
     chosen = tf.schedulers.normalization(fusion)
     found = tf.lower(fusion).resources("sm_90a")
-    assert (found.compiled.spill_stores, found.blocks_per_multiprocessor) == (0, chosen.estimate.residents)
+    assert isinstance(chosen.option, RowEstimate)
+    assert (found.compiled.spill_stores, found.blocks_per_multiprocessor) == (0, chosen.option.residents)
     assert chosen.config.keep is Keep.REGISTERS
-    in_flight = chosen.estimate.residents * chosen.config.threads * chosen.config.rows * chosen.config.unroll * 16
+    in_flight = chosen.option.residents * chosen.config.threads * chosen.config.rows * chosen.config.unroll * 16
     assert in_flight >= 40 * 1024
 
 
