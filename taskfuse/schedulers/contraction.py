@@ -127,8 +127,7 @@ def find(fusion: Fusion) -> Product:
     """The contraction of ``fusion`` and its surroundings.
 
     Raises:
-        UnsupportedError: there is none or several, an operand is computed, rows or columns may be none, the epilogue is not elementwise, or the
-            fusion has a schedule already.
+        UnsupportedError: there is none or several, an operand is computed, rows or columns may be none, or the epilogue is not elementwise.
     """
     expr = _contraction(fusion)
     result = expr.output
@@ -165,8 +164,6 @@ def find(fusion: Fusion) -> Product:
 
 
 def _contraction(fusion: Fusion) -> Reduction:
-    if fusion.has_schedule:
-        raise refuse(fusion, "matmul", "it has a schedule already", "call the scheduler first")
     found = [e for e in fusion.exprs() if isinstance(e, Reduction)]
     products = [e for e in found if SUM_OF_PRODUCTS.is_made_by(e)]
     if not found or len(products) > 1:

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from math import prod
 
 from taskfuse.ir.axes import iteration_position, iteration_symbol
-from taskfuse.ir.elementwise import DTypeRule
 from taskfuse.ir.expr import Assemble, Gather, Literal, MathExpr, Pointwise, Read, Select, is_copy
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.scalar import TRUE, ZERO, Expr, Facts, is_multiple
@@ -20,14 +19,10 @@ from taskfuse.ir.storage import has_code, made_from, needed, producers, storage_
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import MemoryType
 from taskfuse.ir.types import ParallelType as P
-from taskfuse.schedulers.machine import CLOCK_MHZ, DRAM_BYTES_PER_US, LANES, LAUNCH_US, SMS
+from taskfuse.schedulers.machine import CLOCK_MHZ, DRAM_BYTES_PER_US, FUNCTION_COST, FUNCTIONS, LANES, LAUNCH_US, SMS
 from taskfuse.schedulers.schedule import Sizes, refuse
 from taskfuse.schedulers.script import Script
 
-FUNCTION_COST = 16
-"""Instructions of a function that is no arithmetic, such as an exponential; arithmetic takes one. Assumed, not measured."""
-FUNCTIONS = (DTypeRule.FLOAT, DTypeRule.DIVIDE)
-"""The rules of what gives a float of anything."""
 MOST_NEW = 128
 """Tensors that recomputation may add: where concatenations or reductions of one another are read at several points, their number multiplies."""
 SECTOR_BYTES = 32

@@ -56,8 +56,6 @@ def fallback(fusion: Fusion, config: FallbackConfig | None = None, *, sizes: Map
     """
     check_call(fusion, "fallback", config, FallbackConfig)
     extent = Sizes(fusion, sizes)
-    if fusion.has_schedule:
-        raise refuse(fusion, "fallback", "it has a schedule already", "give it a fusion without scheduling calls")
     trial, _ = copy_fusion(fusion)
     recompute_all(Script(trial), trial)
     along = _check(trial)
@@ -85,8 +83,6 @@ def fallback(fusion: Fusion, config: FallbackConfig | None = None, *, sizes: Map
 
 def _check(fusion: Fusion) -> dict[str, int]:
     """By the names of the outputs: the axis that a thread runs along, because it is that of a scan. Raises :class:`UnsupportedError`."""
-    if not fusion.outputs:
-        raise refuse(fusion, "fallback", "it has no outputs", "fusion.add_output(tensor)")
     roots = stored(fusion)
     along: dict[str, int] = {}
     for root in roots:

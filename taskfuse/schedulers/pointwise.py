@@ -101,10 +101,6 @@ def pointwise(fusion: Fusion, config: PointwiseConfig | None = None, *, sizes: M
 
 def check(fusion: Fusion, kind: str) -> None:
     """Raises :class:`UnsupportedError` unless all code is elementwise, the outputs have one shape, and what they need is needed at few points."""
-    if fusion.has_schedule:
-        raise refuse(fusion, kind, "it has a schedule already", "give it a fusion without scheduling calls")
-    if not fusion.outputs:
-        raise refuse(fusion, kind, "it has no outputs", "fusion.add_output(tensor)")
     read = {r.tensor for e in needed(fusion) for r in storage_reads(fusion, e) if not r.tensor.is_input}
     for tv in dict.fromkeys((*fusion.outputs, *(e.output for e in needed(fusion)), *read)):
         expr = fusion.definition(tv)

@@ -21,14 +21,11 @@ from taskfuse.ir.types import MemoryType
 from taskfuse.ir.types import ParallelType as P
 from taskfuse.kir.limits import MAX_THREADS
 from taskfuse.location import caller
-from taskfuse.schedulers.machine import VECTOR_BYTES
+from taskfuse.schedulers.machine import ASYNC_BYTES, VECTOR_BYTES
 from taskfuse.schedulers.phases import Keep, Phases
 from taskfuse.schedulers.schedule import refuse
 from taskfuse.schedulers.script import Script
 from taskfuse.schedulers.space import Space
-
-ASYNC_BYTES = (4, 8, 16)
-"""Bytes of an element, or of a vector, that ``cp.async`` copies."""
 
 
 @dataclass(frozen=True, slots=True)

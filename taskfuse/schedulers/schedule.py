@@ -131,10 +131,18 @@ def refuse(fusion: Fusion, kind: str, reason: str, help: str | None = None) -> U
 
 
 def check_call(fusion: object, kind: str, config: object, wanted: type[object]) -> None:
-    """Raises :class:`UnsupportedError` for what is no fusion, and for parameters that are another scheduler's, or none at all."""
+    """What no scheduler takes.
+
+    Raises:
+        UnsupportedError: no fusion, one without outputs or with a schedule; parameters that are another scheduler's, or none at all.
+    """
     fusion = as_fusion(fusion, f"tf.schedulers.{kind}")
     if config is not None and not isinstance(config, wanted):
         raise refuse(fusion, kind, f"config is {config!r}, no {wanted.__name__}", f"give a tf.schedulers.{wanted.__name__}, or None")
+    if fusion.has_schedule:
+        raise refuse(fusion, kind, "it has a schedule already", "give it a fusion without scheduling calls")
+    if not fusion.outputs:
+        raise refuse(fusion, kind, "it has no outputs", "fusion.add_output(tensor)")
 
 
 class Sizes:

@@ -70,11 +70,9 @@ def find(fusion: Fusion) -> Space:
     """The space of ``fusion``.
 
     Raises:
-        UnsupportedError: it has a schedule or no reduction; reductions reduce different axes; a tensor has an axis that the others lack, or
+        UnsupportedError: it has no reduction; reductions reduce different axes; a tensor has an axis that the others lack, or
             one twice; or a computed tensor is read elsewhere than at its own place.
     """
-    if fusion.has_schedule:
-        raise refuse(fusion, "reduction", "it has a schedule already", "call the scheduler first")
     code = [e for e in fusion.exprs() if has_code(fusion, e)]
     if any(isinstance(e, Assemble) for e in fusion.exprs()):
         raise refuse(fusion, "reduction", "it assembles a tensor of parts", "leave the concatenation to a fusion of its own")

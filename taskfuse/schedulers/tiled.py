@@ -26,15 +26,12 @@ from taskfuse.ir.types import MemoryType
 from taskfuse.ir.types import ParallelType as P
 from taskfuse.schedule import layouts
 from taskfuse.schedulers.elementwise import divides, is_aligned, registers
-from taskfuse.schedulers.machine import CLOCK_MHZ, DRAM_BYTES_PER_US, LANES, LAUNCH_US, SMS
+from taskfuse.schedulers.machine import ASYNC_BYTES, CLOCK_MHZ, DRAM_BYTES_PER_US, LANES, LAUNCH_US, SMS, VECTOR_BYTES
 from taskfuse.schedulers.schedule import Chosen, Option, Sizes, check_call, refuse
 from taskfuse.schedulers.script import Recorded, Script, Spelled
 
 SIDE = 16
 """Threads along the rows and along the columns of a tile."""
-VECTOR_BYTES = 16
-ASYNC_BYTES = (4, 8, 16)
-"""What ``cp.async`` copies."""
 EFFICIENCY = {64: 0.75, 16: 0.5, 4: 0.25}
 """Share of the multiply-adds that threads with so many elements of the result issue; the rest are loads of factors. Assumed, not measured."""
 LEAST = 16
@@ -126,8 +123,6 @@ def tiled(fusion: Fusion, config: TiledConfig | None = None, *, sizes: Mapping[s
 
 
 def _find(fusion: Fusion) -> _Problem:
-    if fusion.has_schedule:
-        raise refuse(fusion, "tiled", "it has a schedule already", "give it a fusion without scheduling calls")
     expr = _contraction(fusion)
     result = expr.output
     found = factors(fusion, expr)
