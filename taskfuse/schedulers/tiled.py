@@ -32,8 +32,14 @@ from taskfuse.schedulers.script import Recorded, Script, Spelled
 
 SIDE = 16
 """Threads along the rows and along the columns of a tile."""
-EFFICIENCY = {64: 0.75, 16: 0.5, 4: 0.25}
-"""Share of the multiply-adds that threads with so many elements of the result issue; the rest are loads of factors. Assumed, not measured."""
+EFFICIENCY = {(2, 2): 0.34, (2, 4): 0.41, (4, 2): 0.48, (4, 4): 0.63, (4, 8): 0.71, (8, 4): 0.74, (8, 8): 0.80}
+"""Share of the multiply-adds that threads issue which have so many rows and columns of the result, at 32 of k in a tile: the rest are loads of factors.
+Measured on an H200 with one to 62 blocks on a multiprocessor, which makes little difference; with 16 of k it is 5 to 10% less."""
+GUARDED = {(2, 2): 0.32, (2, 4): 0.33, (4, 2): 0.32, (4, 4): 0.25, (4, 8): 0.14, (8, 4): 0.19, (8, 8): 0.1}
+"""The same where tiles overhang the result or k, and each multiply-add has a guard: of 1000 x 1000 x 3000."""
+DEPTH = 32
+RESIDENT, MANY = 2, 64
+"""Blocks of a multiprocessor, for which registers are kept; one where threads have so many elements of the result that these would not do."""
 LEAST = 16
 """Rows and columns below which threads would have nothing to do: reductions take such products."""
 
@@ -50,8 +56,8 @@ class TiledConfig:
 
     rows: int = 8
     columns: int = 8
-    depth: int = 16
-    stages: int = 3
+    depth: int = DEPTH
+    stages: int = 2
 
     def __str__(self) -> str:
         tile = f"{SIDE * self.rows} x {SIDE * self.columns} x {self.depth}"
@@ -191,9 +197,9 @@ def _vector(fusion: Fusion, tv: TensorView) -> int:
 
 
 def _candidates(problem: _Problem) -> list[TiledConfig]:
-    """Square parts of a tile for each thread, as large as its registers allow. A step of the largest tile takes longer than a load: two are enough."""
+    """Parts of a tile for each thread, as large as its registers allow. A step takes longer than a load: two tiles in the ring were measured to be enough."""
     most = 8 if problem.result.dtype.itemsize <= 4 else 4
-    return [TiledConfig(side, side, stages=2 if side == 8 else 3) for side in (8, 4, 2) if side <= most]
+    return [TiledConfig(rows, columns) for rows, columns in EFFICIENCY if max(rows, columns) <= most]
 
 
 def _option(problem: _Problem, c: TiledConfig, extent: Sizes) -> Option[TiledConfig]:
@@ -203,8 +209,9 @@ def _option(problem: _Problem, c: TiledConfig, extent: Sizes) -> Option[TiledCon
     k = prod(extent(a.extent) for a in space if a.is_reduction)
     batch = prod(extent(space[p].extent) for p in problem.batch)
     blocks = batch * ceil(m / (SIDE * c.rows)) * ceil(n / (SIDE * c.columns))
-    rate = LANES * CLOCK_MHZ * EFFICIENCY.get(c.rows * c.columns, EFFICIENCY[4]) / (1 if problem.result.dtype.itemsize <= 4 else 2)
-    busy = ceil(blocks / SMS) * SIDE * SIDE * c.rows * c.columns * (k + c.stages * c.depth) / rate
+    efficiency = GUARDED if m % (SIDE * c.rows) or n % (SIDE * c.columns) or k % c.depth else EFFICIENCY
+    rate = LANES * CLOCK_MHZ * efficiency.get((c.rows, c.columns), GUARDED[8, 8]) / (1 if problem.result.dtype.itemsize <= 4 else 2)
+    busy = ceil(blocks / SMS) * SIDE * SIDE * c.rows * c.columns * k / rate
     moved = sum(extent.elements(tv) * tv.dtype.itemsize for tv in (problem.a.tensor, problem.b.tensor, problem.result))
     return Option(c, LAUNCH_US + max(busy, moved / DRAM_BYTES_PER_US), block=(SIDE, SIDE, 1))
 
@@ -226,7 +233,7 @@ class _Tiled:
         """These, and the serial ones over tiles of factors."""
 
     def apply(self) -> None:
-        script, problem = self.script, self.problem
+        script, problem, c = self.script, self.problem, self.config
         script.comment("factors in Shared memory and, from there, in registers; results in registers")
         acc = script.new(problem.result, "cache_before") if problem.result.is_output else problem.result
         outputs = self.fusion.outputs
@@ -244,7 +251,7 @@ class _Tiled:
             self._unroll(tv, self.steps + 3, self._width(factor))
             script.on(tv).inline_at(self.steps + 3)
         self._epilogue(acc, behind)
-        script.resident_blocks(2)
+        script.resident_blocks(RESIDENT if c.rows * c.columns < MANY else 1)
 
     def _stored(self) -> int:
         """Elements that a thread stores together."""
