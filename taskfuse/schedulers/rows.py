@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from taskfuse.errors import UnsupportedError
 from taskfuse.ir import atoms
+from taskfuse.ir.expr import Reduction
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.scalar import Const, ceildiv, simplify
 from taskfuse.ir.storage import has_code
@@ -109,12 +110,16 @@ class Rows:
     # -- tensors --------------------------------------------------------------------------------------------------------------------
 
     def _copies(self) -> None:
-        """Inputs are copied to registers, and from an output nobody reads."""
+        """Inputs are copied to registers, and from an output nobody reads: results of a row are kept for others, elements computed again."""
         self.script.comment("copies")
         self.loads = [self.script.new(x, "cache_after") for x in self.space.loads]
+        wide, self.forked = self.space.having(self.fusion, self.space.reduced), set[TensorView]()
         for out in self.fusion.outputs:
-            if out.uses:
+            if out.uses and out in wide and not isinstance(out.definition, Reduction):
                 self.script.duplicate(out, [use.output for use in out.uses])
+            elif out.uses:
+                self.script.new(out, "cache_fork")
+                self.forked.add(out)
 
     def _phases(self) -> None:
         """What later phases read again is kept, or computed again from what is."""
@@ -141,7 +146,8 @@ class Rows:
         contiguous = self.space.having(self.fusion, [self.space.contiguous]) if self.space.width > 1 else set[TensorView]()
         self.stores = [out for out in self.fusion.outputs if out in contiguous]
         for out in self.stores:
-            self.script.new(out, "cache_before")
+            if out not in self.forked:
+                self.script.new(out, "cache_before")
 
     # -- loops ----------------------------------------------------------------------------------------------------------------------
 

@@ -235,9 +235,10 @@ class _Tiled:
     def apply(self) -> None:
         script, problem, c = self.script, self.problem, self.config
         script.comment("factors in Shared memory and, from there, in registers; results in registers")
-        acc = script.new(problem.result, "cache_before") if problem.result.is_output else problem.result
+        result = problem.result
+        acc = script.new(result, "cache_fork" if result.uses else "cache_before") if result.is_output else result
         outputs = self.fusion.outputs
-        registers(script, [out for out in outputs if out is not problem.result], [], self._stored())
+        registers(script, [out for out in outputs if out is not result], [], self._stored())
         tiles = [script.new(f.tensor, "cache_after") for f in (problem.a, problem.b)]
         factors = [script.new(tile, "cache_after") for tile in tiles]
         behind = [e.output for e in needed(self.fusion) if e.output not in (acc, *tiles, *factors)]
