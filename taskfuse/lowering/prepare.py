@@ -10,15 +10,15 @@ import re
 from dataclasses import replace
 
 from taskfuse.errors import LoweringError, UnsupportedError
-from taskfuse.ir.axes import Axis, AxisKind, axis, iteration_point
-from taskfuse.ir.elementwise import ELEMENTWISE
-from taskfuse.ir.expr import Assemble, MathExpr, Pointwise, Read, rebuilt
+from taskfuse.ir.axes import Axis, AxisKind, axis
+from taskfuse.ir.expr import Assemble, MathExpr, Read, rebuilt
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.storage import has_code, producers, resolve
 from taskfuse.ir.tasks import Group
 from taskfuse.ir.tensor import TensorSchedule, TensorView
 from taskfuse.ir.types import MemoryType
 from taskfuse.kir.words import RESERVED
+from taskfuse.schedule.caching import copy_of, join_task
 from taskfuse.schedule.copy import copy_fusion
 from taskfuse.schedule.order import Tree, complete, is_vertical
 from taskfuse.schedule.replay import replay
@@ -96,18 +96,10 @@ def _own_parts(fusion: Fusion) -> None:
             tv = part.tensor
             if tv.is_output or tv in taken:
                 tv = _copy(fusion, tv)
-                _join(tv, part.tensor)
+                join_task(tv, part.tensor)
             taken.add(tv)
             parts.append(Read(tv, part.index, part.valid))
         fusion.define(replace(expr, parts=tuple(parts)))
-
-
-def _join(copy: TensorView, tv: TensorView) -> None:
-    """Let a copy lie in the task of what it copies."""
-    if tv.task is not None:
-        tv.task.add(copy)
-    else:
-        copy.fusion.set_owner(copy, tv)
 
 
 def _separate(fusion: Fusion, tree: Tree, group: Group, tv: TensorView) -> bool:
@@ -135,7 +127,7 @@ def _separate(fusion: Fusion, tree: Tree, group: Group, tv: TensorView) -> bool:
         expr = fusion.definition(reader)
         assert expr is not None
         fusion.define(_reading(fusion, expr, tv, copy))
-    _join(copy, tv)
+    join_task(copy, tv)
     return True
 
 
@@ -172,7 +164,7 @@ def _copy(fusion: Fusion, tv: TensorView) -> TensorView:
     if memory is not None:
         tv.schedule.memory = None
         tv.schedule.allocation = None
-    fusion.define(Pointwise(copy, ELEMENTWISE["copy"], (Read(tv, iteration_point(tv.ndim)),), tv.location))
+    fusion.define(copy_of(tv, copy))
     return copy
 
 

@@ -31,7 +31,7 @@ def cache_after(tv: TensorView) -> TensorView:
     call.check_not_inlined()
     fusion.check()
     copy = fusion.new_tensor([axis(e) for e in tv.shape], tv.dtype, location=caller(), origin=tv)
-    fusion.define(_copy_of(tv, copy))
+    fusion.define(copy_of(tv, copy))
     for use in uses:
         fusion.define(with_reads(use, tv, copy))
     if tv.is_input:
@@ -95,14 +95,15 @@ def _taken_over(call: Call, readers: Sequence[MathExpr]) -> TensorView:
     tv.root, tv.logical = root, root
     tv.schedule = TensorSchedule(loop, transforms, ptypes, memory=old.memory, allocation=allocation, stages=old.stages)
     fusion.define(replace(definition, output=new))
-    fusion.define(_copy_of(new, tv))
+    fusion.define(copy_of(new, tv))
     for use in readers:
         fusion.define(with_reads(use, tv, new))
     join_task(new, tv)
     return new
 
 
-def _copy_of(source: TensorView, output: TensorView) -> Pointwise:
+def copy_of(source: TensorView, output: TensorView) -> Pointwise:
+    """The expression that makes ``output`` a copy of ``source``."""
     return Pointwise(output, ELEMENTWISE["copy"], (Read(source, iteration_point(source.ndim)),), output.location)
 
 
