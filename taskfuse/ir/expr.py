@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from taskfuse.dtypes import DType
+from taskfuse.dtypes import DType, int64
 from taskfuse.ir.elementwise import ELEMENTWISE, Combine, Elementwise
 from taskfuse.ir.scalar import TRUE, Expr
 from taskfuse.location import Location
@@ -165,6 +165,19 @@ MathExpr = Pointwise | Select | Reduction | View | Assemble | Gather | Scan
 def reads(expr: MathExpr) -> tuple[Read, ...]:
     """The operands of ``expr`` that are tensors."""
     return tuple(o for o in expr.operands if isinstance(o, Read))
+
+
+def operand_dtype(operand: Operand) -> DType:
+    """The dtype of an operand's values."""
+    match operand:
+        case Read():
+            return operand.tensor.dtype
+        case Literal():
+            return operand.dtype
+        case ScalarRead():
+            return operand.scalar.dtype
+        case IndexValue():
+            return int64
 
 
 def is_copy(expr: MathExpr) -> bool:
