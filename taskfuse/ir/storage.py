@@ -41,10 +41,15 @@ def storage_reads(fusion: Fusion, expr: MathExpr) -> tuple[Read, ...]:
     return tuple(o for o in storage_operands(fusion, expr) if isinstance(o, Read))
 
 
+def reads_of(fusion: Fusion, tv: TensorView) -> tuple[Read, ...]:
+    """The resolved tensor operands of the definition of ``tv``; none for an input."""
+    expr = fusion.definition(tv)
+    return () if expr is None else storage_reads(fusion, expr)
+
+
 def producers(fusion: Fusion, tv: TensorView) -> tuple[TensorView, ...]:
     """The storage tensors that the definition of ``tv`` reads, each once; none for an input."""
-    expr = fusion.definition(tv)
-    return () if expr is None else tuple(dict.fromkeys(read.tensor for read in storage_reads(fusion, expr)))
+    return tuple(dict.fromkeys(read.tensor for read in reads_of(fusion, tv)))
 
 
 def needed(fusion: Fusion) -> tuple[MathExpr, ...]:

@@ -14,7 +14,7 @@ from taskfuse.ir.contraction import factors
 from taskfuse.ir.expr import Pointwise, Read, Reduction, View
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.scalar import Const, Expr, const, ge, is_multiple, prove
-from taskfuse.ir.storage import has_code, producers, storage_reads, storage_uses
+from taskfuse.ir.storage import has_code, producers, reads_of, storage_reads, storage_uses
 from taskfuse.ir.tensor import TensorView
 from taskfuse.schedulers.loads import copy_bytes, is_bulk
 from taskfuse.schedulers.schedule import refuse
@@ -232,9 +232,7 @@ def _check_finals(fusion: Fusion, finals: tuple[TensorView, ...], reductions: tu
     """What is computed from reductions has their axes, in their order: it shares their loops."""
     kept = {r.tensor: r.kept for r in reductions}
     for tv in finals:
-        expr = fusion.definition(tv)
-        assert expr is not None
-        for read in storage_reads(fusion, expr):
+        for read in reads_of(fusion, tv):
             if read.tensor.is_input:
                 continue
             mine = kept[read.tensor]
@@ -297,12 +295,7 @@ def _check_exchanged(fusion: Fusion, epilogue: tuple[TensorView, ...], places: d
 
 def _reads(fusion: Fusion, epilogue: tuple[TensorView, ...]) -> list[tuple[TensorView, Read]]:
     """What the epilogue reads, producers first."""
-    found: list[tuple[TensorView, Read]] = []
-    for tv in epilogue:
-        expr = fusion.definition(tv)
-        assert expr is not None
-        found += [(tv, read) for read in storage_reads(fusion, expr)]
-    return found
+    return [(tv, read) for tv in epilogue for read in reads_of(fusion, tv)]
 
 
 def _reduced(result: TensorView) -> int:

@@ -13,7 +13,7 @@ from math import prod
 from taskfuse.errors import UnsupportedError
 from taskfuse.ir.expr import Assemble, Gather, MathExpr, Read, Reduction, Scan
 from taskfuse.ir.fusion import Fusion
-from taskfuse.ir.storage import needed, storage_reads, table
+from taskfuse.ir.storage import needed, reads_of, storage_reads, table
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import ParallelType as P
 from taskfuse.schedule.copy import copy_fusion
@@ -133,7 +133,7 @@ def _separate(script: Script, root: TensorView, roots: tuple[TensorView, ...], o
     stack = [root]
     while stack:
         reader = stack.pop()
-        reads = storage_reads(fusion, _definition(fusion, reader))
+        reads = reads_of(fusion, reader)
         for tv in dict.fromkeys(r.tensor for r in reads):
             here = all(is_aligned(r, reader) for r in reads if r.tensor is tv)
             if tv.is_input or (owner.get(tv) is root and tv is not root and here):
