@@ -59,8 +59,10 @@ class CatConfig:
     form: Form
     loops: PointwiseConfig | None = None
 
-    def __str__(self) -> str:
-        return f"{self.form.value}, {self.loops}" if self.loops else self.form.value
+    @property
+    def words(self) -> str:
+        """The parameters, for people."""
+        return f"{self.form.value}, {self.loops.words}" if self.loops else self.form.value
 
 
 def cat(fusion: Fusion, config: CatConfig | None = None, *, sizes: Mapping[str, int] | None = None) -> Chosen[CatConfig]:

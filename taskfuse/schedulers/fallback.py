@@ -38,7 +38,9 @@ class FallbackConfig:
 
     threads: int = 256
 
-    def __str__(self) -> str:
+    @property
+    def words(self) -> str:
+        """The parameters, for people."""
         return f"a thread for each element, {self.threads} in a block"
 
 
@@ -77,8 +79,8 @@ def fallback(fusion: Fusion, config: FallbackConfig | None = None, *, sizes: Map
         script.inline_most(inner)
     option = Option(chosen, us, block=(chosen.threads, 1, 1))
     problem = f"of {', '.join(tv.name for tv in fusion.outputs)}"
-    note = f"{steps:.0f} serial step{'s' * (steps > 1)} in each thread"
-    return Chosen("fallback", problem, option, (option,), config is not None, script.text, (note,))
+    expected = f"{steps:.0f} serial step{'s' * (steps > 1)} in each thread"
+    return Chosen("fallback", problem, option, (option,), config is not None, script.text, expected)
 
 
 def _check(fusion: Fusion) -> dict[str, int]:

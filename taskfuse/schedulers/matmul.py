@@ -62,7 +62,7 @@ def matmul(
     script = Script(fusion)
     WarpSpecialized(script, product, chosen).apply()
     option = estimate(problem, chosen)
-    return Chosen("matmul", _size(problem), option, alternatives, config is not None, script.text, (_expected(problem, option), *_notes(fusion, product)))
+    return Chosen("matmul", _size(problem), option, alternatives, config is not None, script.text, _expected(problem, option), _notes(fusion, product))
 
 
 def _size(p: Problem) -> str:
@@ -77,12 +77,12 @@ def _expected(p: Problem, e: Estimate) -> str:
     )
 
 
-def _notes(fusion: Fusion, product: Product) -> list[str]:
+def _notes(fusion: Fusion, product: Product) -> tuple[str, ...]:
     """What the schedule does beside a plain product, and what would make it faster."""
     notes = [told(operand.tensor, fusion.facts()) for operand in (product.a, product.b)]
     if product.reductions:
         notes.append(f"{', '.join(r.tensor.name for r in product.reductions)}: parts of each tile in Global memory, added up behind a barrier of the grid")
-    return [note for note in notes if note]
+    return tuple(filter(None, notes))
 
 
 def _check_types(fusion: Fusion, product: Product, tf32: bool) -> None:

@@ -58,7 +58,9 @@ class PointwiseConfig:
     unroll_rows: int = 1
     flat: bool = False
 
-    def __str__(self) -> str:
+    @property
+    def words(self) -> str:
+        """The parameters, for people."""
         return (
             f"{'all axes as one, ' * self.flat}vectors of {self.vector}, blocks of {self.columns} x {self.rows} threads, "
             f"{self.unroll * self.unroll_rows} vectors of each input under way per thread"
@@ -96,7 +98,7 @@ def pointwise(fusion: Fusion, config: PointwiseConfig | None = None, *, sizes: M
     ]
     options = tuple(Option(c, us, block=(c.columns, c.rows, 1)) for c in dict.fromkeys((chosen, *others)))
     moved = f"{total.loaded / 1e6:.1f} MB loaded, {total.stored / 1e6:.1f} MB stored"
-    return Chosen("pointwise", shape or "scalar", options[0], options, config is not None, script.text, (moved,))
+    return Chosen("pointwise", shape or "scalar", options[0], options, config is not None, script.text, moved)
 
 
 def check(fusion: Fusion, kind: str) -> None:

@@ -57,8 +57,8 @@ def schedule(name: str, fusion: Fusion, space: Space, phases: Phases, config: Ro
     Rows(script, fusion, space, chosen, expected.residents).apply()
     phased = f"{problem.phases} phases" if problem.phases > 1 else "1 phase"
     size = f"of {problem.rows} rows of {problem.columns} elements, {'along' if problem.is_inner else 'across'} vectors of {problem.width}, {phased}"
-    note = f"{expected.registers} registers, {expected.residents} resident blocks; waits for: {expected.bound}; expected: {expected.us:.1f} us"
-    return Chosen(name, size, expected, alternatives, config is not None, script.text, (note,))
+    waits = f"{expected.registers} registers, {expected.residents} resident blocks; waits for: {expected.bound}; expected: {expected.us:.1f} us"
+    return Chosen(name, size, expected, alternatives, config is not None, script.text, waits)
 
 
 def _try(fusion: Fusion, config: RowConfig) -> None:

@@ -132,7 +132,7 @@ class RowEstimate(Option[RowConfig]):
     @property
     def row(self) -> str:
         """It, in a table."""
-        return f"{self.residents:9}  {self.bound:12}  {self.config}"
+        return f"{self.residents:9}  {self.bound:12}  {self.config.words}"
 
 
 def registers(problem: RowProblem, config: RowConfig) -> int:

@@ -54,7 +54,9 @@ class RowConfig:
         if self.threads * self.rows > MAX_THREADS:
             raise self.error(f"{self.threads} threads for each of {self.rows} rows", f"a block has at most {MAX_THREADS} threads")
 
-    def __str__(self) -> str:
+    @property
+    def words(self) -> str:
+        """The parameters, for people."""
         blocks = f", {self.blocks} blocks per row" if self.blocks > 1 else ""
         return f"{self.threads} threads per row, {self.rows} rows per block{blocks}, {self.unroll} vectors at once, {self.keep.value} kept"
 

@@ -47,7 +47,16 @@ class Schedule(Protocol):
         ...
 
 
-ConfigT = TypeVar("ConfigT", covariant=True)
+class Config(Protocol):
+    """Parameters of a scheduler: a frozen dataclass, whose ``repr`` tells it from all others."""
+
+    @property
+    def words(self) -> str:
+        """The parameters, for people."""
+        ...
+
+
+ConfigT = TypeVar("ConfigT", bound=Config, covariant=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +64,7 @@ class Option(Generic[ConfigT]):
     """Parameters that a scheduler could take, and what its cost model says of them.
 
     Attributes:
-        config: they: a frozen dataclass, whose ``repr`` tells it from all others, and whose ``str`` says in words what they are.
+        config: they.
         us: microseconds.
         block: threads of a block along x, y and z, if that is known before the fusion is scheduled.
         meets_blocks: the blocks wait for one another.
@@ -72,7 +81,7 @@ class Option(Generic[ConfigT]):
     @property
     def row(self) -> str:
         """It, in a table."""
-        return str(self.config)
+        return self.config.words
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +95,8 @@ class Chosen(Generic[ConfigT]):
         alternatives: all that it chose from, the fastest by the cost model first.
         given: true if the caller gave the parameters.
         code: the scheduling calls, as Python that takes the unscheduled fusion as ``fusion``.
-        notes: what the cost model expects, and what would make it faster.
+        expected: what the cost model expects.
+        notes: what is special about it, and what would make it faster.
         refused: schedulers that were asked before, and why they did not take the fusion.
     """
 
@@ -96,6 +106,7 @@ class Chosen(Generic[ConfigT]):
     alternatives: tuple[Option[ConfigT], ...]
     given: bool
     code: str
+    expected: str = ""
     notes: tuple[str, ...] = ()
     refused: tuple[tuple[str, str], ...] = ()
 
@@ -111,7 +122,8 @@ class Chosen(Generic[ConfigT]):
 
     def explain(self, shown: int = 5) -> str:
         """Why this schedule: the problem, the choice, the ``shown`` fastest candidates where the model tells them apart, who else was asked."""
-        lines = [f"{self.scheduler} {self.problem}: {'given' if self.given else 'chosen'}: {self.config}", *self.notes]
+        lines = [f"{self.scheduler} {self.problem}: {'given' if self.given else 'chosen'}: {self.config.words}"]
+        lines += [line for line in (self.expected, *self.notes) if line]
         if len({option.us for option in self.alternatives}) > 1:
             lines += ["", f"     us  {self.option.HEADING}", *(f"{option.us:7.1f}  {option.row}" for option in self.alternatives[:shown])]
         return "\n".join([*lines, *(f"not {name}: {reason}" for name, reason in self.refused)])

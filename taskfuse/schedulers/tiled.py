@@ -59,7 +59,9 @@ class TiledConfig:
     depth: int = DEPTH
     stages: int = 2
 
-    def __str__(self) -> str:
+    @property
+    def words(self) -> str:
+        """The parameters, for people."""
         tile = f"{SIDE * self.rows} x {SIDE * self.columns} x {self.depth}"
         return f"tiles of {tile}, {self.stages} in the ring, {self.rows} x {self.columns} elements of a thread"
 

@@ -45,7 +45,9 @@ class TransposeConfig:
     vector: int
     turned: int
 
-    def __str__(self) -> str:
+    @property
+    def words(self) -> str:
+        """The parameters, for people."""
         return f"tiles of {self.tile} x {self.tile} in Shared memory, {self.threads} threads, vectors of {self.turned} in and {self.vector} out"
 
 

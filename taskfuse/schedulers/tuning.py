@@ -75,7 +75,7 @@ class Tuned:
         ran = [t for t in self.trials if t.us is not None]
         failed = len(self.trials) - len(ran)
         lines = [f"{self.schedule.scheduler}: {len(ran)} candidates measured, {failed} do not run, {self.left} left out", "", "     us  expected  parameters"]
-        lines += [f"{t.us:7.1f}  {t.expected_us:8.1f}  {t.config!r}" for t in ran[:shown]]
+        lines += [f"{t.us:7.1f}  {t.expected_us:8.1f}  {t.config}" for t in ran[:shown]]
         return "\n".join(lines)
 
 

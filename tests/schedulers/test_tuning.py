@@ -28,6 +28,10 @@ class Threads:
 
     threads: int
 
+    @property
+    def words(self) -> str:
+        return f"{self.threads} threads"
+
 
 def by_threads(fusion: tf.Fusion, config: Threads | None = None, *, sizes: Mapping[str, int] | None = None) -> Chosen[Threads]:
     """One axis over blocks and threads; the model takes more threads to be better."""
