@@ -35,8 +35,6 @@ SIDE = 16
 EFFICIENCY = {(2, 2): 0.34, (2, 4): 0.41, (4, 2): 0.48, (4, 4): 0.63, (4, 8): 0.71, (8, 4): 0.74, (8, 8): 0.80}
 """Share of the multiply-adds that threads issue which have so many rows and columns of the result, at 32 of k in a tile: the rest are loads of factors.
 Measured on an H200 with one to 62 blocks on a multiprocessor, which makes little difference; with 16 of k it is 5 to 10% less."""
-GUARDED = {(2, 2): 0.32, (2, 4): 0.33, (4, 2): 0.32, (4, 4): 0.25, (4, 8): 0.14, (8, 4): 0.19, (8, 8): 0.1}
-"""The same where tiles overhang the result or k, and each multiply-add has a guard: of 1000 x 1000 x 3000."""
 DEPTH = 32
 RESIDENT, MANY = 2, 64
 """Blocks of a multiprocessor, for which registers are kept; one where threads have so many elements of the result that these would not do."""
@@ -211,8 +209,7 @@ def _option(problem: _Problem, c: TiledConfig, extent: Sizes) -> Option[TiledCon
     k = prod(extent(a.extent) for a in space if a.is_reduction)
     batch = prod(extent(space[p].extent) for p in problem.batch)
     blocks = batch * ceil(m / (SIDE * c.rows)) * ceil(n / (SIDE * c.columns))
-    efficiency = GUARDED if m % (SIDE * c.rows) or n % (SIDE * c.columns) or k % c.depth else EFFICIENCY
-    rate = LANES * CLOCK_MHZ * efficiency.get((c.rows, c.columns), GUARDED[8, 8]) / (1 if problem.result.dtype.itemsize <= 4 else 2)
+    rate = LANES * CLOCK_MHZ * EFFICIENCY.get((c.rows, c.columns), EFFICIENCY[2, 2]) / (1 if problem.result.dtype.itemsize <= 4 else 2)
     busy = ceil(blocks / SMS) * SIDE * SIDE * c.rows * c.columns * k / rate
     moved = sum(extent.elements(tv) * tv.dtype.itemsize for tv in (problem.a.tensor, problem.b.tensor, problem.result))
     return Option(c, LAUNCH_US + max(busy, moved / DRAM_BYTES_PER_US), block=(SIDE, SIDE, 1))
