@@ -32,12 +32,13 @@ from taskfuse.schedulers.script import Recorded, Script, Spelled
 
 SIDE = 16
 """Threads along the rows and along the columns of a tile."""
-EFFICIENCY = {(2, 2): 0.34, (2, 4): 0.41, (4, 2): 0.48, (4, 4): 0.63, (4, 8): 0.71, (8, 4): 0.74, (8, 8): 0.80}
+EFFICIENCY = {(2, 2): 0.34, (2, 4): 0.41, (4, 2): 0.48, (4, 4): 0.63, (4, 8): 0.72, (8, 4): 0.76}
 """Share of the multiply-adds that threads issue which have so many rows and columns of the result, at 32 of k in a tile: the rest are loads of factors.
-Measured on an H200 with one to 62 blocks on a multiprocessor, which makes little difference; with 16 of k it is 5 to 10% less."""
+Measured on an H200 with one to 62 blocks on a multiprocessor, which makes little difference; with 16 of k it is 5 to 10% less. 8 x 8 spill where two
+blocks share a multiprocessor (0.83), and have 0.77 where one is alone."""
 DEPTH = 32
-RESIDENT, MANY = 2, 64
-"""Blocks of a multiprocessor, for which registers are kept; one where threads have so many elements of the result that these would not do."""
+RESIDENT = 2
+"""Blocks of a multiprocessor, for which registers are kept."""
 LEAST = 16
 """Rows and columns below which threads would have nothing to do: reductions take such products."""
 
@@ -53,7 +54,7 @@ class TiledConfig:
     """
 
     rows: int = 8
-    columns: int = 8
+    columns: int = 4
     depth: int = DEPTH
     stages: int = 2
 
@@ -209,7 +210,7 @@ def _option(problem: _Problem, c: TiledConfig, extent: Sizes) -> Option[TiledCon
     k = prod(extent(a.extent) for a in space if a.is_reduction)
     batch = prod(extent(space[p].extent) for p in problem.batch)
     blocks = batch * ceil(m / (SIDE * c.rows)) * ceil(n / (SIDE * c.columns))
-    rate = LANES * CLOCK_MHZ * EFFICIENCY.get((c.rows, c.columns), EFFICIENCY[2, 2]) / (1 if problem.result.dtype.itemsize <= 4 else 2)
+    rate = LANES * CLOCK_MHZ * EFFICIENCY.get((c.rows, c.columns), EFFICIENCY[8, 4]) / (1 if problem.result.dtype.itemsize <= 4 else 2)
     busy = ceil(blocks / SMS) * SIDE * SIDE * c.rows * c.columns * k / rate
     moved = sum(extent.elements(tv) * tv.dtype.itemsize for tv in (problem.a.tensor, problem.b.tensor, problem.result))
     return Option(c, LAUNCH_US + max(busy, moved / DRAM_BYTES_PER_US), block=(SIDE, SIDE, 1))
@@ -232,7 +233,7 @@ class _Tiled:
         """These, and the serial ones over tiles of factors."""
 
     def apply(self) -> None:
-        script, problem, c = self.script, self.problem, self.config
+        script, problem = self.script, self.problem
         script.comment("factors in Shared memory and, from there, in registers; results in registers")
         result = problem.result
         acc = script.new(result, "cache_fork" if result.uses else "cache_before") if result.is_output else result
@@ -251,7 +252,7 @@ class _Tiled:
             self._unroll(tv, self.steps + 3, self._width(factor))
             script.on(tv).inline_at(self.steps + 3)
         self._epilogue(acc, behind)
-        script.resident_blocks(RESIDENT if c.rows * c.columns < MANY else 1)
+        script.resident_blocks(RESIDENT)
 
     def _stored(self) -> int:
         """Elements that a thread stores together."""
