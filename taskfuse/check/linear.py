@@ -80,10 +80,14 @@ class Linear:
                         rest = _times((*atom.factors[:i], *atom.factors[i + 1 :]))
                         if self._is_positive(rest, depth):
                             return all(self.nonnegative(form + (rest * arg - atom) * k, depth) for arg in least.args)
-        return _contradict((-form - 1, *self._inequalities(form, depth)))
+        simple = self._inequalities(form, depth, quotients=False)
+        if _contradict((-form - 1, *simple)):
+            return True
+        more = self._inequalities(form, depth, quotients=True)
+        return more != simple and _contradict((-form - 1, *more))
 
-    def _inequalities(self, form: Expr, depth: int) -> list[Expr]:
-        """What is known of the atoms of a form, and of theirs."""
+    def _inequalities(self, form: Expr, depth: int, *, quotients: bool) -> list[Expr]:
+        """What is known of the atoms of a form, and of theirs. ``quotients``: also bounds of quotients by symbols, which take questions of their own."""
         found: dict[Expr, None] = {}
         atoms: dict[Expr, None] = {}
         waiting = [form]
@@ -93,7 +97,7 @@ class Linear:
                     if atom in atoms:
                         continue
                     atoms[atom] = None
-                    for e in self._of(atom, depth):
+                    for e in self._of(atom, depth, quotients=quotients):
                         if e not in found:
                             found[e] = None
                             waiting.append(e)
@@ -132,7 +136,7 @@ class Linear:
                         yield (inner - least) * cofactor
                         break
 
-    def _of(self, atom: Expr, depth: int) -> Iterator[Expr]:
+    def _of(self, atom: Expr, depth: int, *, quotients: bool) -> Iterator[Expr]:
         """Forms with an atom that are not negative."""
         lo, hi = self.ranges.of(atom)
         if lo is not None:
@@ -157,7 +161,7 @@ class Linear:
                     yield atom - 1
                 elif self.nonnegative(a, depth - 1):
                     yield atom
-                if b.free:
+                if b.free and quotients:
                     yield from (most - atom for most in self._most(a, b, depth))
             case Mod(a, b) if self.nonnegative(b - 1, depth - 1):
                 rest = a - b * (a // b) - atom
@@ -271,15 +275,18 @@ class _System:
 
         Atoms first whose elimination loses no integers, as a multiple like 64*q would; of those the one that adds fewest inequalities.
         """
-        waiting = sorted(self._signs, key=lambda t: t.key)
-        while waiting:
-            sizes = [(self._loses(t), self._added(t), i) for i, t in enumerate(waiting)]
-            atom = waiting.pop(min(sizes)[2])
+        places = {t: i for i, t in enumerate(sorted(self._signs, key=lambda t: t.key))}
+        costs = {t: (self._loses(t), self._added(t), i) for t, i in places.items()}
+        while costs:
+            atom = min(costs, key=costs.__getitem__)
+            del costs[atom]
             upper, lower = ([self._remove(key) for key in list(keys)] for keys in self._signs[atom])
             if len(self._rows) + len(upper) * len(lower) > ROWS * 2:
                 return False
             if any(self.add(*_sum(a, -b[0][atom], b, a[0][atom])) for a in lower for b in upper):
                 return True
+            for t in costs.keys() & {t for terms, _ in (*upper, *lower) for t in terms}:  # no other rows have changed
+                costs[t] = self._loses(t), self._added(t), places[t]
         return False
 
     def _loses(self, atom: Expr) -> bool:

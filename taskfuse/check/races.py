@@ -56,7 +56,8 @@ class Races:
         self._private = private
         self._refills = refills
         self._cuts = Cuts(c for m in meetings.at.values() if (c := m.cut) is not None)
-        self._pairs: tuple[Pairs | None] | None = None
+        self._relations: dict[tuple[int, int], Relation] = {}
+        self._pairs: dict[tuple[int, int], Pairs | None] = {}
         self._tables: dict[tuple[int, tuple[int, ...]], Table | None] = {}
 
     def check(self) -> Iterator[Obligation]:
@@ -220,7 +221,6 @@ class Races:
         """Why two accesses may race; empty if they do not."""
         if a.memory is MemoryType.Shared and not a.engine.is_async and not b.engine.is_async and self._cuts.separate(a.node, b.node, pinned(a, b)):
             return ""
-        self._pairs = None
         reason, relation = self._conflict(a, b)
         if not reason or relation is None:
             return reason
@@ -230,10 +230,20 @@ class Races:
             return ""
         return "" if relation.excluded() or relation.apart(a, b) else reason
 
+    def _relation(self, a: Use, b: Use) -> Relation:
+        """What two accesses have in common: the same for all accesses at these two places, such as those of an unrolled loop's copies."""
+        places = a.place, b.place
+        found = self._relations.get(places)
+        if found is None:
+            found = self._relations[places] = Relation(a, b, self.threads)
+        return found
+
     def _enumerated(self, a: Use, b: Use, equal: frozenset[str]) -> Pairs | None:
-        if self._pairs is None:
-            self._pairs = (Pairs.of(a, b, equal, self._tables),)
-        return self._pairs[0]
+        """Which threads may make the two; ``equal``: what their relation says."""
+        places = a.place, b.place
+        if places not in self._pairs:
+            self._pairs[places] = Pairs.of(a, b, equal, self._tables)
+        return self._pairs[places]
 
     def _conflict(self, a: Use, b: Use) -> tuple[str, Relation | None]:
         """Why two accesses may race, as far as digits and barriers tell."""
@@ -248,7 +258,7 @@ class Races:
                 return "no FENCE proxy.async stands between a write and the arrival that hands it to an asynchronous engine", None
         if a.is_remote or b.is_remote:
             return self._from_other_blocks(a, b, one, two), None
-        r = Relation(a, b, self.threads)
+        r = self._relation(a, b)
         if r.never:
             return "", None
         equal = frozenset(r.equal)
