@@ -31,6 +31,8 @@ class Linear:
     def __init__(self, knowledge: Knowledge) -> None:
         self.ranges = knowledge.ranges
         self.facts = knowledge.facts
+        ends = ((e, *span) for e, span in self.facts.intervals.items() if not isinstance(e, Sym))  # conditions on one term
+        self._assumed = (*self.facts.forms, *(form for e, low, high in ends for form in _between(e, low, high)))
         self._known: dict[Expr, tuple[bool, int]] = {}
         self._greatest: dict[FloorDiv, int | None] = {}
 
@@ -80,14 +82,16 @@ class Linear:
                         rest = _times((*atom.factors[:i], *atom.factors[i + 1 :]))
                         if self._is_positive(rest, depth):
                             return all(self.nonnegative(form + (rest * arg - atom) * k, depth) for arg in least.args)
-        simple = self._inequalities(form, depth, quotients=False)
-        if _contradict((-form - 1, *simple)):
-            return True
-        more = self._inequalities(form, depth, quotients=True)
-        return more != simple and _contradict((-form - 1, *more))
+        tried: list[Expr] | None = None
+        for level in sorted({1, depth}):  # what takes questions of its own is asked where the rest does not settle it
+            known = self._inequalities(form, level)
+            if known != tried and _contradict((-form - 1, *known)):
+                return True
+            tried = known
+        return False
 
-    def _inequalities(self, form: Expr, depth: int, *, quotients: bool) -> list[Expr]:
-        """What is known of the atoms of a form, and of theirs. ``quotients``: also bounds of quotients by symbols, which take questions of their own."""
+    def _inequalities(self, form: Expr, depth: int) -> list[Expr]:
+        """What is known of the atoms of a form, and of theirs."""
         found: dict[Expr, None] = {}
         atoms: dict[Expr, None] = {}
         waiting = [form]
@@ -97,7 +101,7 @@ class Linear:
                     if atom in atoms:
                         continue
                     atoms[atom] = None
-                    for e in self._of(atom, depth, quotients=quotients):
+                    for e in self._of(atom, depth):
                         if e not in found:
                             found[e] = None
                             waiting.append(e)
@@ -136,13 +140,9 @@ class Linear:
                         yield (inner - least) * cofactor
                         break
 
-    def _of(self, atom: Expr, depth: int, *, quotients: bool) -> Iterator[Expr]:
+    def _of(self, atom: Expr, depth: int) -> Iterator[Expr]:
         """Forms with an atom that are not negative."""
-        lo, hi = self.ranges.of(atom)
-        if lo is not None:
-            yield atom - lo
-        if hi is not None:
-            yield const(hi) - atom
+        yield from _between(atom, *self.ranges.of(atom))
         match atom:
             case Sym(name):
                 low, high = self.facts.ranges.get(name, (None, None))
@@ -161,7 +161,7 @@ class Linear:
                     yield atom - 1
                 elif self.nonnegative(a, depth - 1):
                     yield atom
-                if b.free and quotients:
+                if b.free:
                     yield from (most - atom for most in self._most(a, b, depth))
             case Mod(a, b) if self.nonnegative(b - 1, depth - 1):
                 rest = a - b * (a // b) - atom
@@ -175,11 +175,7 @@ class Linear:
             case _:
                 pass
         if atom.free:
-            yield from (assumed for assumed in self.facts.forms if not assumed.free.isdisjoint(atom.free))
-            for e, (low, high) in self.facts.intervals.items():  # conditions on one term
-                if not isinstance(e, Sym) and not e.free.isdisjoint(atom.free):
-                    yield from () if low is None else (e - low,)
-                    yield from () if high is None else (const(high) - e,)
+            yield from (assumed for assumed in self._assumed if not assumed.free.isdisjoint(atom.free))
 
     def most(self, quotient: FloorDiv) -> int | None:
         """The greatest value of a quotient by a symbol, if that is found to be a constant."""
@@ -212,6 +208,14 @@ class Linear:
         for x in list(beside)[:QUOTIENTS]:
             if self.nonnegative(b * x - 1 - a, depth - 1):
                 yield x - 1
+
+
+def _between(e: Expr, low: int | None, high: int | None) -> Iterator[Expr]:
+    """What bounds of an expression say of it, as forms that are not negative."""
+    if low is not None:
+        yield e - low
+    if high is not None:
+        yield const(high) - e
 
 
 def _times(factors: Iterable[Expr]) -> Expr:
