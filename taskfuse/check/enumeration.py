@@ -39,7 +39,12 @@ class Pairs:
         axes = tuple(
             k
             for k, (x, y) in enumerate(zip(a.index, b.index, strict=a.buffer == b.buffer))
-            if a.buffer == b.buffer and x is not None and y is not None and _countable(x, a.context.ranges) and _countable(y, b.context.ranges)
+            if a.buffer == b.buffer
+            and x is not None
+            and y is not None
+            and _countable(x, a.context.ranges)
+            and _countable(y, b.context.ranges)
+            and not (x is y and x.free <= equal)  # what all pairs agree on tells none from another
         )
         for u in (a, b):
             if (u.place, axes) not in tables:

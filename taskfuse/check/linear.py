@@ -83,7 +83,7 @@ class Linear:
                         if self._is_positive(rest, depth):
                             return all(self.nonnegative(form + (rest * arg - atom) * k, depth) for arg in least.args)
         tried: list[Expr] | None = None
-        for level in sorted({1, depth}):  # what takes questions of its own is asked where the rest does not settle it
+        for level in (1, depth) if depth == DEPTH else (depth,):  # what takes questions of its own is asked where the rest does not settle it
             known = self._inequalities(form, level)
             if known != tried and _contradict((-form - 1, *known)):
                 return True
@@ -180,13 +180,18 @@ class Linear:
     def most(self, quotient: FloorDiv) -> int | None:
         """The greatest value of a quotient by a symbol, if that is found to be a constant."""
         if quotient not in self._greatest:
-            values = (e.value for e in self._most(quotient.a, quotient.b, DEPTH) if isinstance(e, Const))
-            self._greatest[quotient] = min(values, default=None) if self.nonnegative(quotient.b - 1) else None
+            tried = sorted(x.value for x in self._beside(quotient.a, quotient.b) if isinstance(x, Const)) if self.nonnegative(quotient.b - 1) else []
+            self._greatest[quotient] = next((x - 1 for x in tried if self.nonnegative(quotient.b * x - 1 - quotient.a, DEPTH - 1)), None)
         return self._greatest[quotient]
 
     def _most(self, a: Expr, b: Expr, depth: int) -> Iterator[Expr]:
-        """Bounds ``x - 1`` of ``a//b``: where ``a < b*x``. For ``x``, what stands beside ``b`` in the bounds of ``a`` is tried, and of a
-        remainder in it what stands in the divisor."""
+        """Bounds ``x - 1`` of ``a//b``: where ``a < b*x``."""
+        for x in self._beside(a, b):
+            if self.nonnegative(b * x - 1 - a, depth - 1):
+                yield x - 1
+
+    def _beside(self, a: Expr, b: Expr) -> list[Expr]:
+        """What ``a`` may be less than, in multiples of ``b``: what stands beside ``b`` in the bounds of ``a``, and of a remainder in it in the divisor."""
         beside: dict[Expr, None] = {const(1): None}
         for term, times in terms_of(a)[0]:
             if isinstance(term, Mod):
@@ -205,9 +210,7 @@ class Linear:
                             for f in rest:
                                 x = x * f
                             beside[x] = None
-        for x in list(beside)[:QUOTIENTS]:
-            if self.nonnegative(b * x - 1 - a, depth - 1):
-                yield x - 1
+        return list(beside)[:QUOTIENTS]
 
 
 def _between(e: Expr, low: int | None, high: int | None) -> Iterator[Expr]:
