@@ -82,6 +82,9 @@ class Linear:
                         rest = _times((*atom.factors[:i], *atom.factors[i + 1 :]))
                         if self._is_positive(rest, depth):
                             return all(self.nonnegative(form + (rest * arg - atom) * k, depth) for arg in least.args)
+        taken = next((atom for atom, k in terms if k < 0), None)
+        if taken is not None and any(self._at_least(form, e) for e in self._of(taken, 1)):
+            return True
         tried: list[Expr] | None = None
         for level in (1, depth) if depth == DEPTH else (depth,):  # what takes questions of its own is asked where the rest does not settle it
             known = self._inequalities(form, level)
@@ -90,21 +93,25 @@ class Linear:
             tried = known
         return False
 
+    def _at_least(self, form: Expr, e: Expr) -> bool:
+        """True only if constant bounds show that ``form >= e``."""
+        low, _ = self.ranges.of(form - e)
+        return low is not None and low >= 0
+
     def _inequalities(self, form: Expr, depth: int) -> list[Expr]:
         """What is known of the atoms of a form, and of theirs."""
         found: dict[Expr, None] = {}
         atoms: dict[Expr, None] = {}
         waiting = [form]
         while waiting and len(atoms) < ATOMS and len(found) < ROWS:
-            for term, _ in terms_of(waiting.pop(0))[0]:
-                for atom in term.factors if isinstance(term, Product) else (term,):
-                    if atom in atoms:
-                        continue
-                    atoms[atom] = None
-                    for e in self._of(atom, depth):
-                        if e not in found:
-                            found[e] = None
-                            waiting.append(e)
+            for atom in _atoms(waiting.pop(0)):
+                if atom in atoms:
+                    continue
+                atoms[atom] = None
+                for e in self._of(atom, depth):
+                    if e not in found:
+                        found[e] = None
+                        waiting.append(e)
         products = {t for e in (form, *found) for t, _ in terms_of(e)[0] if isinstance(t, Product)}
         for e in self._lemmas(form, depth):
             found[e] = None
@@ -211,6 +218,12 @@ class Linear:
                                 x = x * f
                             beside[x] = None
         return list(beside)[:QUOTIENTS]
+
+
+def _atoms(form: Expr) -> Iterator[Expr]:
+    """What a form is made of: its terms, and the factors of products among them."""
+    for term, _ in terms_of(form)[0]:
+        yield from term.factors if isinstance(term, Product) else (term,)
 
 
 def _between(e: Expr, low: int | None, high: int | None) -> Iterator[Expr]:
