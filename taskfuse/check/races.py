@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from taskfuse.check.accesses import Engine, Use, Uses, overlapping
 from taskfuse.check.certificate import Layer, Obligation, Verdict
+from taskfuse.check.endpoints import Endpoint, Ring
 from taskfuse.check.enumeration import Pairs, Table
 from taskfuse.check.forms import Visit, visits
 from taskfuse.check.meetings import Meeting, Meetings, ordered_by
@@ -22,7 +23,7 @@ from taskfuse.check.refills import Refills
 from taskfuse.check.relation import Relation, pinned
 from taskfuse.check.remote import apart
 from taskfuse.check.ring_instances import share_ring
-from taskfuse.check.rings import Endpoint, Ring, Rings
+from taskfuse.check.rings import Rings
 from taskfuse.check.threads import Threads
 from taskfuse.ir.scalar import Expr
 from taskfuse.ir.types import MemoryType
@@ -123,7 +124,7 @@ class Races:
         split = self.threads.split(wait.conditions)
         if not set(split.uniform) <= set(n.conditions) or not self.threads.implies(u.context.conditions, end.threads, u.context):
             return False
-        if isinstance(wait.stmt, Acquire) and (u.engine.is_async or not self.rings.acquired(wait, n, end)):
+        if isinstance(wait.stmt, Acquire) and (u.engine.is_async or not self.rings.handover.acquired(wait, n, end)):
             return False
         if u.engine is Engine.LOAD:
             return n in visit.arrivals
@@ -145,7 +146,7 @@ class Races:
         if isinstance(arrival.stmt, ArriveAsync):
             return self._same_issuer(arrival, u)
         retired = self._retired(steps, Queue.COPY, u)
-        return retired is not None and (self._arrives(u, arrival) or self.rings.released(steps[retired].node, arrival, end))
+        return retired is not None and (self._arrives(u, arrival) or self.rings.handover.released(steps[retired].node, arrival, end))
 
     def _fenced(self, u: Use, section: Section) -> bool:
         """The writer of a slot fences its write, then arrives, or meets the thread that arrives for it."""
@@ -155,7 +156,11 @@ class Races:
                 retired = self._retired(steps, Queue.COPY, u)
                 steps = [] if retired is None else steps[retired + 1 :]
             fence = next((s.node for s in steps if isinstance(s.node.stmt, FenceProxyAsync) and self._same_issuer(s.node, u)), None)
-            if fence is not None and not isinstance(a.stmt, (ArriveAsync, TmaLoad)) and (self._arrives(u, a) or self.rings.released(fence, a, section.end)):
+            if (
+                fence is not None
+                and not isinstance(a.stmt, (ArriveAsync, TmaLoad))
+                and (self._arrives(u, a) or self.rings.handover.released(fence, a, section.end))
+            ):
                 return True
         return False
 
@@ -169,7 +174,7 @@ class Races:
         return self.threads.implies(u.context.conditions, self.threads.split(arrival.conditions).threads, u.context)
 
     def _released(self, u: Use, arrival: Node, end: Endpoint) -> bool:
-        return self._arrives(u, arrival) or self.rings.released(u.node, arrival, end)
+        return self._arrives(u, arrival) or self.rings.handover.released(u.node, arrival, end)
 
     def _read_released(self, u: Use, queue: Queue | None, end: Endpoint, visit: Visit) -> bool:
         """A read of a slot is over before the slot is released.
@@ -186,13 +191,13 @@ class Races:
             if steps is None:
                 return False
             if queue is None:
-                if not self._arrives(u, a) and not self.rings.met(steps, a, end):
+                if not self._arrives(u, a) and not self.rings.handover.met(steps, a, end):
                     return False
                 continue
             retired = self._retired(steps, queue, u)
             if retired is None:
                 return False
-            if queue is Queue.BULK and not (self._arrives(u, a) or self.rings.met(steps[retired + 1 :], a, end)):
+            if queue is Queue.BULK and not (self._arrives(u, a) or self.rings.handover.met(steps[retired + 1 :], a, end)):
                 return False
         return bool(release.arrivals)
 
