@@ -1,7 +1,8 @@
 """What statements touch in memory that threads share.
 
 An access is a set of elements: one expression per axis, over loop variables, thread and block indices, cursors, and *element* symbols that run
-over what one instruction moves. An axis without an expression is touched as a whole.
+over what one instruction moves. An axis without an expression is touched as a whole. Element symbols have one name in all statements: they are looked
+at as those of two accesses, like loop variables and thread indices, and so equal accesses of two statements are equal expressions.
 """
 
 from __future__ import annotations

@@ -3,6 +3,9 @@
 ``form <= -1`` is added to inequalities that hold, and atoms are eliminated one by one (Fourier-Motzkin, with constants rounded to what integers
 allow) until a contradiction is left. The inequalities are the bounds and conditions that are known and the definitions of quotients, remainders,
 minima and maxima. Products of atoms are atoms of their own; what is known of them are products of an inequality with factors that are not negative.
+
+Some of these have conditions, which are questions of their own, down to a *depth*; at a depth of 1, intervals alone answer them. A question is asked in
+rising order of what it costs: of one inequality, at a depth of 1, in full. Each way uses inequalities that hold, so any of them may say yes.
 """
 
 from __future__ import annotations
@@ -82,11 +85,11 @@ class Linear:
                         rest = _times((*atom.factors[:i], *atom.factors[i + 1 :]))
                         if self._is_positive(rest, depth):
                             return all(self.nonnegative(form + (rest * arg - atom) * k, depth) for arg in least.args)
-        taken = next((atom for atom, k in terms if k < 0), None)
+        taken = next((atom for atom, k in terms if k < 0), None)  # what bounds the form has a bound of this one
         if taken is not None and any(self._at_least(form, e) for e in self._of(taken, 1)):
             return True
         tried: list[Expr] | None = None
-        for level in (1, depth) if depth == DEPTH else (depth,):  # what takes questions of its own is asked where the rest does not settle it
+        for level in (1, depth) if depth == DEPTH else (depth,):
             known = self._inequalities(form, level)
             if known != tried and _contradict((-form - 1, *known)):
                 return True
