@@ -373,20 +373,17 @@ class TensorView:
         """A new tensor that copies this one and that all its readers read instead. Returns the new tensor."""
         return scheduling().cache_after(self)
 
-    def cache_before(self, readers: bool = False) -> TensorView:
-        """A new tensor that takes over this one's definition; this one becomes its copy. Returns the new tensor.
+    def cache_before(self) -> TensorView:
+        """A new tensor that takes over this one's definition; this one becomes its copy. Returns the new tensor."""
+        return scheduling().cache_before(self)
 
-        With ``readers``, what reads this tensor reads the new one instead, as where an output is needed in registers, too.
-        """
-        return scheduling().cache_before(self, readers)
+    def cache_fork(self) -> TensorView:
+        """For an output, or a part of one, that is read: as ``cache_before``, and what reads this tensor reads the new one. Returns the new tensor."""
+        return scheduling().cache_fork(self)
 
     def duplicate(self, readers: Sequence[TensorView]) -> TensorView:
         """A new tensor with this one's definition, which ``readers`` (some of its readers) read instead. Returns the new tensor."""
         return scheduling().duplicate(self, readers)
-
-    def cache_fork(self) -> TensorView:
-        """A new tensor that copies this output and is the output in its place; readers go on reading this one. Returns the new tensor."""
-        return scheduling().cache_fork(self)
 
     def rfactor(self, axes: Sequence[int]) -> TensorView:
         """Split a reduction: a new tensor reduces the loop axes ``axes``, this one the other reduction axes. Returns the new tensor."""

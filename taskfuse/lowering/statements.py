@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 
-from taskfuse.dtypes import DType, int64
+from taskfuse.dtypes import DType
 from taskfuse.ir.atoms import Bounds, Instruction
 from taskfuse.ir.axes import Axis
 from taskfuse.ir.elementwise import ELEMENTWISE
-from taskfuse.ir.expr import Assemble, Gather, IndexValue, Literal, MathExpr, Pointwise, Read, Reduction, ScalarRead, Scan, Select, View
+from taskfuse.ir.expr import Assemble, Gather, IndexValue, Literal, MathExpr, Pointwise, Read, Reduction, ScalarRead, Scan, Select, View, operand_dtype
 from taskfuse.ir.scalar import FALSE, TRUE, Expr, and_, const, ge, prove, simplify, substitute, sym
 from taskfuse.ir.storage import storage_operands, storage_uses
 from taskfuse.ir.tensor import TensorView
@@ -111,18 +111,7 @@ class Statements:
         """The dtype in which a pointwise op runs: that of its first tensor operand for comparisons and casts, else the result's."""
         expr = self.definition(tv)
         assert isinstance(expr, Pointwise)
-        return expr.op.compute_dtype(tuple(self._dtype(o) for o in expr.operands), tv.dtype)
-
-    def _dtype(self, operand: Read | Literal | ScalarRead | IndexValue) -> DType:
-        match operand:
-            case Read():
-                return operand.tensor.dtype
-            case Literal():
-                return operand.dtype
-            case ScalarRead():
-                return operand.scalar.dtype
-            case IndexValue():
-                return int64
+        return expr.op.compute_dtype(tuple(operand_dtype(o) for o in expr.operands), tv.dtype)
 
     # -- stages ---------------------------------------------------------------------------------------------------------------------
 
