@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from taskfuse.cuda.instructions import SHARED_ADDRESS, TENSOR_MAP
+from taskfuse.cuda.instructions import SHARED_ADDRESS, TENSOR_MAP, coordinates
 from taskfuse.cuda.text import Helper
 
 
@@ -42,9 +42,7 @@ __device__ __forceinline__ void mbarrier_arrive_at(unsigned long long* barrier, 
 
 def tma_multicast(rank: int) -> Helper:
     """A box from Global to the same place of Shared in each block whose bit is set in ``mask`` ("cp.async.bulk.tensor"); coordinates innermost first."""
-    coords = "".join(f", int c{i}" for i in range(rank))
-    slots = ", ".join(f"%{i + 4}" for i in range(rank))
-    values = "".join(f', "r"(c{i})' for i in range(rank))
+    coords, slots, values = coordinates(rank, 4)
     return Helper(
         f"tma_multicast_{rank}d",
         f"__device__ __forceinline__ void tma_multicast_{rank}d(void* out, const TensorMap* map, unsigned long long* barrier, unsigned short mask{coords}) {{\n"

@@ -260,11 +260,15 @@ TENSOR_MAP = Helper(
 )
 
 
+def coordinates(rank: int, before: int) -> tuple[str, str, str]:
+    """The coordinates of a bulk copy: as parameters of its function, as operands of its instruction behind ``before`` others, as values of these."""
+    each = range(rank)
+    return "".join(f", int c{i}" for i in each), ", ".join(f"%{i + before}" for i in each), "".join(f', "r"(c{i})' for i in each)
+
+
 def tma_load(rank: int) -> Helper:
     """A box from Global to Shared; coordinates innermost first."""
-    coords = "".join(f", int c{i}" for i in range(rank))
-    slots = ", ".join(f"%{i + 3}" for i in range(rank))
-    values = "".join(f', "r"(c{i})' for i in range(rank))
+    coords, slots, values = coordinates(rank, 3)
     return Helper(
         f"tma_load_{rank}d",
         f"__device__ __forceinline__ void tma_load_{rank}d(void* out, const TensorMap* map, unsigned long long* barrier{coords}) {{\n"
@@ -277,9 +281,7 @@ def tma_load(rank: int) -> Helper:
 
 def tma_store(rank: int) -> Helper:
     """A box from Shared to Global, clipped; coordinates innermost first."""
-    coords = "".join(f", int c{i}" for i in range(rank))
-    slots = ", ".join(f"%{i + 2}" for i in range(rank))
-    values = "".join(f', "r"(c{i})' for i in range(rank))
+    coords, slots, values = coordinates(rank, 2)
     return Helper(
         f"tma_store_{rank}d",
         f"__device__ __forceinline__ void tma_store_{rank}d(const TensorMap* map, const void* source{coords}) {{\n"

@@ -133,6 +133,12 @@ def _outside(statements: Statements, tv: TensorView, loops: dict[Axis, Expr]) ->
     return statements.indexer.environments.variant(tv, loops, MemoryType.Local, outside=True)
 
 
+def _digit(statements: Statements, tv: TensorView, env: Environment, p: ParallelType, axis: Axis) -> tuple[Expr, Expr, Expr]:
+    """The local index of an index type, how far one step of the digit that an axis is moves it, and the digit."""
+    own, base = digits(tv, p), sym(base_name(p, statements.indexer.tree.place[tv]))
+    return base, product(own[own.index(axis) + 1 :]), digit_values(own, base, env.facts)[axis]
+
+
 def _accumulator(statements: Statements, tv: TensorView, env: Environment) -> Access:
     return statements.indexer.write(tv, env, MemoryType.Local, statements.accumulator(tv))
 
@@ -185,13 +191,11 @@ def _join_warps(statements: Statements, tv: TensorView, loops: dict[Axis, Expr],
 
 def _slot(statements: Statements, tv: TensorView, env: Environment, warps: WarpReduction) -> tuple[Expr, tuple[Expr, ...]]:
     """The slot of a thread's partial result, and which threads store: the first lane of each group, none past the end of a digit."""
-    task = statements.indexer.tree.place[tv]
     slot: Expr = const(0)
     conds: list[Expr] = []
     for s in warps.spreads:
-        own, base = digits(tv, s.ptype), sym(base_name(s.ptype, task))
-        digit = digit_values(own, base, env.facts)[s.axis]
-        conds += [lt(base, product(own)), eq(simplify(digit % s.lanes, env.facts), 0)]
+        base, _, digit = _digit(statements, tv, env, s.ptype, s.axis)
+        conds += [lt(base, product(digits(tv, s.ptype))), eq(simplify(digit % s.lanes, env.facts), 0)]
         slot = slot * s.groups + digit // s.lanes
     leads = _unproved(tuple(conds), env)
     facts = env.facts
@@ -210,12 +214,8 @@ def _join_threads(statements: Statements, tv: TensorView, loops: dict[Axis, Expr
     dtype = tv.dtype.compute
     acc = _accumulator(statements, tv, env)
     mine = _place(statements, tv, env, MemoryType.Shared, {})
-    base = sym(base_name(p, statements.indexer.tree.place[tv]))
     own = digits(tv, p)
-    stride = const(1)
-    for a in own[own.index(axis) + 1 :]:
-        stride = stride * a.extent
-    digit = digit_values(own, base, env.facts)[axis]
+    base, stride, digit = _digit(statements, tv, env, p, axis)
     most = bounds(axis.extent, env.facts)[1]
     limit = MAX_THREADS if most is None else min(most, MAX_THREADS)
     steps: Steps = [[statements.statement(tv, Compute(mine, COPY, (acc,), dtype, expr.location), env, env.guards)]]
@@ -256,12 +256,8 @@ def _join_blocks(statements: Statements, tv: TensorView, loops: dict[Axis, Expr]
     dtype = tv.dtype.compute
     acc = _accumulator(statements, tv, env)
     mine = _place(statements, tv, env, MemoryType.Global, {})
-    base = sym(base_name(p, statements.indexer.tree.place[tv]))
     own = digits(tv, p)
-    stride = const(1)
-    for a in own[own.index(axis) + 1 :]:
-        stride = stride * a.extent
-    digit = digit_values(own, base, env.facts)[axis]
+    base, stride, digit = _digit(statements, tv, env, p, axis)
     var = f"{tv.name}.{p.value}"
     inner = Environment(env.values, env.facts.with_range(var, 0, axis.extent - 1), env.guards)
     other = _place(statements, tv, inner, MemoryType.Global, {p: base + stride * (sym(var) - digit)})
