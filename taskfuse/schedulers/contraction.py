@@ -36,13 +36,15 @@ class Operand:
     """A factor.
 
     Attributes:
-        tensor: the input that holds it.
+        tensor: the input that holds it: that of the other factor, too, in ``x @ x.T``.
+        position: of the operand of the contraction that reads it.
         is_k_major: k is the last, contiguous axis of the tensor; else m or n is.
         is_bulk: the copy engine can read it.
         size: bytes of one access where threads copy it.
     """
 
     tensor: TensorView
+    position: int
     is_k_major: bool
     is_bulk: bool
     size: int
@@ -144,10 +146,10 @@ def find(fusion: Fusion) -> Product:
     for tv in fusion.outputs:
         if tv not in places and tv not in behind:
             raise unsupported(fusion, f"the output {tv.name} does not need the product", "leave it to a fusion of its own")
-    reads = [o for o in storage_operands(fusion, expr) if isinstance(o, Read)]
+    reads = [(position, o) for position, o in enumerate(storage_operands(fusion, expr)) if isinstance(o, Read)]
     if len(reads) != 2:
         raise unsupported(fusion, f"{result.name} multiplies a tensor by a number", "scale the product instead")
-    used = [{p for e in r.index if (p := iteration_position(e)) is not None} for r in reads]
+    used = [{p for e in r.index if (p := iteration_position(e)) is not None} for _, r in reads]
     (k,) = (p for p, a in enumerate(result.root) if a.is_reduction)
     rows, columns = used[0] - used[1], used[1] - used[0]
     if not rows or not columns or k not in used[0] & used[1]:
@@ -160,9 +162,7 @@ def find(fusion: Fusion) -> Product:
     if last in rows or (last not in columns and max(rows) > max(columns)):
         rows, columns, reads = columns, rows, reads[::-1]
     m, n = max(rows), last if last in columns else max(columns)
-    a, b = _operand(fusion, expr, reads[0], m, k), _operand(fusion, expr, reads[1], n, k)
-    if a.tensor is b.tensor:
-        raise unsupported(fusion, f"both factors are {a.tensor.name}", "define two inputs and pass the array twice")
+    a, b = _operand(fusion, expr, *reads[0], m, k), _operand(fusion, expr, *reads[1], n, k)
     if a.tensor.dtype is not b.tensor.dtype:
         raise unsupported(fusion, f"{a.tensor!r} and {b.tensor!r} have two dtypes", "convert one of them before")
     outputs = tuple(_output(fusion, tv, places[tv], result, n) for tv in stored)
@@ -319,7 +319,7 @@ def _reduced(result: TensorView) -> int:
     return next(p for p, a in enumerate(result.root) if a.is_reduction)
 
 
-def _operand(fusion: Fusion, expr: Reduction, read: Read, row: int, k: int) -> Operand:
+def _operand(fusion: Fusion, expr: Reduction, place: int, read: Read, row: int, k: int) -> Operand:
     tv = read.tensor
     if not tv.is_input:
         raise unsupported(fusion, f"the factor {tv.name} is computed", "compute it in a fusion of its own, or pass it as an input")
@@ -331,7 +331,7 @@ def _operand(fusion: Fusion, expr: Reduction, read: Read, row: int, k: int) -> O
     if last not in (row, k):
         raise unsupported(fusion, f"the last axis of {tv.name} is a batch axis", "make rows, columns or k contiguous")
     facts = fusion.facts()
-    return Operand(tv, last == k, is_bulk(tv, facts), copy_bytes(tv, facts))
+    return Operand(tv, place, last == k, is_bulk(tv, facts), copy_bytes(tv, facts))
 
 
 def _output(fusion: Fusion, tv: TensorView, places: dict[int, int], result: TensorView, n: int) -> Output:

@@ -62,11 +62,13 @@ class _Factor:
 
     Attributes:
         tensor: the input.
+        position: of the operand of the contraction that reads it.
         is_k_major: k is its last axis.
         vector: elements that are copied together.
     """
 
     tensor: TensorView
+    position: int
     is_k_major: bool
     vector: int
 
@@ -131,13 +133,13 @@ def _find(fusion: Fusion) -> _Problem:
         raise refuse(fusion, "tiled", "it has a schedule already", "give it a fusion without scheduling calls")
     expr = _contraction(fusion)
     result = expr.output
-    reads = [o for o in storage_operands(fusion, expr) if isinstance(o, Read)]
+    reads = [(position, o) for position, o in enumerate(storage_operands(fusion, expr)) if isinstance(o, Read)]
     reduced = [p for p, a in enumerate(result.root) if a.is_reduction]
-    if len(reads) != 2 or reads[0].tensor is reads[1].tensor:
+    if len(reads) != 2:
         raise refuse(fusion, "tiled", f"{result.name} does not sum products of two tensors", "tf.schedulers.reduction")
-    for read in reads:
+    for _, read in reads:
         _check_factor(fusion, read, result)
-    used = [{p for e in r.index if (p := iteration_position(e)) is not None} for r in reads]
+    used = [{p for e in r.index if (p := iteration_position(e)) is not None} for _, r in reads]
     k = max(reduced)
     rows, columns = used[0] - used[1], used[1] - used[0]
     if not rows or not columns or not used[0] & used[1] >= set(reduced):
@@ -148,8 +150,8 @@ def _find(fusion: Fusion) -> _Problem:
         if not prove(ge(a.extent, 1), fusion.facts()):
             raise refuse(fusion, "tiled", f"the extent {a.extent} may be 0", "declare it with tf.dim(..., min=1)")
     m, n = max(rows), max(columns)
-    widest = max(tv.dtype.itemsize for tv in (result, *(r.tensor for r in reads), *fusion.outputs))
-    a, b = (_Factor(r.tensor, iteration_position(r.index[-1]) == k, _vector(fusion, r.tensor)) for r in reads)
+    widest = max(tv.dtype.itemsize for tv in (result, *(r.tensor for _, r in reads), *fusion.outputs))
+    a, b = (_Factor(r.tensor, place, iteration_position(r.index[-1]) == k, _vector(fusion, r.tensor)) for place, r in reads)
     return _Problem(
         result, tuple(p for p in range(len(result.root)) if p not in (m, n, *reduced)), m, n, k, tuple(reduced[:-1]), a, b, min(4, VECTOR_BYTES // widest)
     )
@@ -238,13 +240,13 @@ class _Tiled:
     def apply(self) -> None:
         script, problem = self.script, self.problem
         script.comment("factors in Shared memory and, from there, in registers; results in registers")
+        tiles = [script.new(f.tensor, "cache_after", problem.result, f.position) for f in (problem.a, problem.b)]
         acc = script.new(problem.result, "cache_before") if problem.result.is_output else problem.result
         outputs = self.fusion.outputs
         registers(script, [out for out in outputs if out is not problem.result], [], self._stored())
-        tiles = [script.new(f.tensor, "cache_after") for f in (problem.a, problem.b)]
+        behind = [e.output for e in needed(self.fusion) if e.output not in (acc, *tiles)]
+        self._blocks(acc, tiles, behind)  # while the result reads the tiles: their axes are told by these reads, also where both are of one tensor
         factors = [script.new(tile, "cache_after") for tile in tiles]
-        behind = [e.output for e in needed(self.fusion) if e.output not in (acc, *tiles, *factors)]
-        self._blocks(acc, tiles, behind)
         self._threads(acc, factors, behind)
         script.parallelize_like(acc, [*tiles, *factors, *behind])
         for tile, factor in zip(tiles, (problem.a, problem.b), strict=True):
