@@ -7,7 +7,7 @@ schedule of the output is one of all that it needs.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
@@ -20,6 +20,7 @@ from taskfuse.ir.storage import has_code, made_from, storage_reads, storage_uses
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import MemoryType
 from taskfuse.ir.types import ParallelType as P
+from taskfuse.schedule.recompute import is_gathered_elementwise
 from taskfuse.schedulers.machine import CLOCK_MHZ, DRAM_BYTES_PER_US, LANES, LAUNCH_US, SMS
 from taskfuse.schedulers.schedule import Sizes, refuse
 from taskfuse.schedulers.script import Script
@@ -72,16 +73,18 @@ class Leaf:
         tensor: it has the iteration space of what it serves.
         reads: what it reads.
         is_copy: it copies one element, so that consecutive ones may be copied as one.
+        values: what it reads beside the one element: the indices of a gather.
     """
 
     tensor: TensorView
     reads: tuple[Read, ...]
     is_copy: bool
+    values: tuple[Read, ...] = ()
 
     @property
     def turned_by(self) -> int | None:
         """The axis along which its input is contiguous, if that is not the last one and the input has the last one, too."""
-        if not self.is_copy or len(self.tensor.root) < 2 or not self.reads[0].index:
+        if not self.is_copy or self.values or len(self.tensor.root) < 2 or not self.reads[0].index:
             return None
         *heads, end = self.reads[0].index
         last = iteration_symbol(len(self.tensor.root) - 1)
@@ -97,14 +100,18 @@ def align(script: Script, fusion: Fusion, owner: Mapping[TensorView, TensorView]
     """
     recompute_all(script, fusion)
     reads: dict[TensorView, list[tuple[TensorView, Read]]] = {}
+    leaves: dict[TensorView, None] = {}
     for expr in needed(fusion):
+        if isinstance(expr, Gather):  # its indices are read where it is: at a point of their own they would have the axis of its vectors
+            leaves[script.new(expr.output, "cache_before") if expr.output in stored(fusion) else expr.output] = None
+            continue
         for read in storage_reads(fusion, expr):
             if read.tensor.is_input:
                 reads.setdefault(read.tensor, []).append((expr.output, read))
-    leaves: dict[TensorView, None] = {}
     roots = stored(fusion)
     for source, found in reads.items():
-        if owner is None and all(is_aligned(read, reader) and read.valid is TRUE for reader, read in found):
+        alone = all(not isinstance(use, Gather) for use in storage_uses(fusion, source))
+        if owner is None and alone and all(is_aligned(read, reader) and read.valid is TRUE for reader, read in found):
             leaves[script.new(source, "cache_after")] = None
             continue
         spaces: dict[tuple[object, ...], dict[TensorView, None]] = {}
@@ -118,8 +125,11 @@ def align(script: Script, fusion: Fusion, owner: Mapping[TensorView, TensorView]
     return tuple(_leaf(fusion, tv) for tv in leaves)
 
 
-def recompute_all(script: Script, fusion: Fusion) -> None:
+def recompute_all(script: Script, fusion: Fusion, is_in_place: Callable[[Read, TensorView], bool] | None = None) -> None:
     """Have everything elementwise read at the reader's own point; tables, and the results of reductions and scans, may be read anywhere.
+
+    Args:
+        is_in_place: whether a read is at the reader's own point; by default :func:`is_aligned`.
 
     Raises:
         UnsupportedError: that makes more than :data:`MOST_NEW` tensors. The fusion has changed by then: callers try it on a copy.
@@ -134,8 +144,14 @@ def recompute_all(script: Script, fusion: Fusion) -> None:
         reads = storage_reads(fusion, expr)
         for tv in dict.fromkeys(r.tensor for r in reads):
             own = [r for r in reads if r.tensor is tv]
+            if tv is table(fusion, expr) and is_gathered_elementwise(fusion, expr) and not tv.is_input:
+                script.recompute(tv, [reader])
+                check_new(fusion, before, reader)
+                done.discard(reader)
+                stack.append(reader)
+                break
             stays = isinstance(expr, Assemble) or tv is table(fusion, expr) or not _commutes(fusion, own)
-            if stays or all(is_aligned(r, reader) for r in own):
+            if stays or all((is_in_place or is_aligned)(r, reader) for r in own):
                 stack.append(tv)
             else:
                 stack += script.recompute(tv, [reader])
@@ -171,6 +187,8 @@ def _leaf(fusion: Fusion, tv: TensorView) -> Leaf:
     expr = fusion.definition(tv)
     assert expr is not None
     reads = storage_reads(fusion, expr)
+    if isinstance(expr, Gather):
+        return Leaf(tv, reads[:1], True, reads[1:])
     return Leaf(tv, reads, not isinstance(expr, Select))
 
 
@@ -184,8 +202,10 @@ def vector_fits(fusion: Fusion, leaf: Leaf, width: int, axis: int = -1) -> bool:
     if not leaf.is_copy:
         return False
     (read,) = leaf.reads
+    if not leaf.tensor.root:
+        return False
     here = iteration_symbol(axis % len(leaf.tensor.root))
-    if not read.index or any(here.free & e.free for e in read.index[:-1]):
+    if not read.index or any(here.free & e.free for e in (*read.index[:-1], *(e for value in leaf.values for e in value.index))):
         return False
     facts, offset = fusion.facts(), read.index[-1] - here
     fits = not here.free & offset.free and is_multiple(offset, width, facts)
@@ -288,9 +308,19 @@ def work(fusion: Fusion, extent: Sizes, turned: bool = False, apart: bool = Fals
             if read.tensor.is_input and key not in seen:
                 seen.add(key)
                 elements = min(prod(map(extent, read.tensor.shape)), points)
-                loaded += elements * (read.tensor.dtype.itemsize if turned or is_coalesced(read, tv) else SECTOR_BYTES)
+                size = read.tensor.dtype.itemsize
+                if read.tensor is table(fusion, expr) and _is_scattered(fusion, expr):
+                    loaded += min(points * SECTOR_BYTES, extent.elements(read.tensor) * size)  # caches hold what is read again
+                else:
+                    loaded += elements * (size if turned or is_coalesced(read, tv) else SECTOR_BYTES)
         instructions += points * cost(expr)
     return Work(loaded, float(sum(extent.elements(tv) * tv.dtype.itemsize for tv in fusion.outputs)), instructions)
+
+
+def _is_scattered(fusion: Fusion, expr: MathExpr) -> bool:
+    """True if neighbors along the last axis of a gather have indices of their own."""
+    last = iteration_symbol(len(expr.output.root) - 1)
+    return any(last.free & e.free for read in storage_reads(fusion, expr)[1:] for e in read.index)
 
 
 def is_coalesced(read: Read, reader: TensorView) -> bool:

@@ -11,13 +11,14 @@ from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.scalar import Const, bounds
 from taskfuse.lowering.lower import lower
 from taskfuse.schedule.copy import copy_fusion
+from taskfuse.schedulers.elementwise import recompute_all
 from taskfuse.schedulers.machine import SMS
 from taskfuse.schedulers.phases import Keep, Phases
 from taskfuse.schedulers.row_cost import RowEstimate, RowProblem, estimate, rank
 from taskfuse.schedulers.rows import RowConfig, Rows, check
 from taskfuse.schedulers.schedule import Sizes, check_call
 from taskfuse.schedulers.script import Script
-from taskfuse.schedulers.space import Space, find, unsupported
+from taskfuse.schedulers.space import Space, find, is_in_place, unsupported
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,29 +87,43 @@ def reduction(fusion: Fusion, config: RowConfig | None = None, *, sizes: Mapping
         UnsupportedError: the fusion or the parameters are not of that kind.
     """
     check_call(fusion, "reduction", config, RowConfig)
-    space = find(fusion)
-    phases = Phases(fusion, space)
-    if phases.count > 1:
-        raise unsupported(fusion, f"a row is walked over {phases.count} times", "tf.schedulers.normalization takes such fusions")
-    return schedule("reduction", fusion, space, phases, config, sizes, sms)
+    trial = settled(fusion)
+    phases = Phases(trial, find(trial)).count
+    if phases > 1:
+        raise unsupported(fusion, f"a row is walked over {phases} times", "tf.schedulers.normalization takes such fusions")
+    return schedule("reduction", fusion, config, sizes, sms)
 
 
-def schedule(name: str, fusion: Fusion, space: Space, phases: Phases, config: RowConfig | None, sizes: Mapping[str, int] | None, sms: int) -> RowSchedule:
+def settled(fusion: Fusion) -> Fusion:
+    """A copy of a fusion in which what is elementwise is computed where it is read, if that is not its own place."""
+    if fusion.has_schedule:
+        raise unsupported(fusion, "it has a schedule already", "call the scheduler first")
+    trial, _ = copy_fusion(fusion)
+    recompute_all(Script(trial), trial, is_in_place)
+    return trial
+
+
+def schedule(name: str, fusion: Fusion, config: RowConfig | None, sizes: Mapping[str, int] | None, sms: int) -> RowSchedule:
     """Choose the parameters, unless they are given, and make the calls."""
-    problem = _problem(fusion, space, phases, Sizes(fusion, sizes), sms)
+    trial = settled(fusion)
+    space = find(trial)
+    problem = _problem(trial, space, Phases(trial, space), Sizes(fusion, sizes), sms)
     alternatives = tuple(rank(problem))
     chosen = alternatives[0].config if config is None else config
-    check(fusion, space, chosen)
+    check(trial, space, chosen)
     expected = estimate(problem, chosen)
-    _try(fusion, chosen)
+    _try(fusion, trial, chosen)
     script = Script(fusion)
-    Rows(script, fusion, space, chosen, expected.residents).apply()
+    if len(trial.tensors()) != len(fusion.tensors()):
+        script.comment("what is read elsewhere than at its own place is computed there")
+        recompute_all(script, fusion, is_in_place)
+    Rows(script, fusion, find(fusion), chosen, expected.residents).apply()
     return RowSchedule(name, chosen, problem, expected, alternatives, config is not None, script.text)
 
 
-def _try(fusion: Fusion, config: RowConfig) -> None:
+def _try(fusion: Fusion, trial: Fusion, config: RowConfig) -> None:
     """Schedule and lower a copy: what the form of the space does not show (reads through views) is found here, before anything has changed."""
-    copy, _ = copy_fusion(fusion)
+    copy, _ = copy_fusion(trial)
     try:
         Rows(Script(copy), copy, find(copy), config).apply()
         lower(copy)
@@ -126,9 +141,9 @@ def _problem(fusion: Fusion, space: Space, phases: Phases, extent: Sizes, sms: i
         width=space.width,
         is_inner=space.is_inner,
         phases=phases.count,
-        loads=tuple(tv.dtype.itemsize for tv in fusion.inputs if tv in wide & private),
+        loads=tuple(tv.dtype.itemsize for tv in (*fusion.inputs, *space.gathers) if tv in wide & private),
         store_bytes=sum(tv.dtype.itemsize for tv in fusion.outputs if tv in wide & private and tv.ndim == len(space.axes)),
-        common=tuple(tv.dtype.itemsize for tv in fusion.inputs if tv in wide - private),
+        common=tuple(tv.dtype.itemsize for tv in fusion.inputs if tv in wide - private and tv in space.loads),
         reductions=sum(isinstance(e, Reduction) for e in fusion.exprs()),
         held=tuple((keep, phases.held_bytes(keep)) for keep in Keep),
         functions=phases.functions,

@@ -9,13 +9,14 @@ come before the first use. Everything is a public scheduling call; a :class:`~ta
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from taskfuse.errors import UnsupportedError
 from taskfuse.ir import atoms
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.scalar import Const, ceildiv, simplify
-from taskfuse.ir.storage import has_code
+from taskfuse.ir.storage import has_code, storage_uses
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import MemoryType
 from taskfuse.ir.types import ParallelType as P
@@ -109,10 +110,21 @@ class Rows:
     def _copies(self) -> None:
         """Inputs are copied to registers, and from an output nobody reads."""
         self.script.comment("copies")
-        self.loads = [self.script.new(x, "cache_after") for x in self.space.loads]
+        self.loads = [copy for x in self.space.loads for copy in self._copies_of(x)]
+        self.loads += [tv for tv in self.space.gathers if not tv.is_output]
         for out in self.fusion.outputs:
             if out.uses:
                 self.script.duplicate(out, [use.output for use in out.uses])
+
+    def _copies_of(self, x: TensorView) -> Sequence[TensorView]:
+        """Copies of an input for what reads it in place: one, where nothing reads it elsewhere; else one for each iteration space."""
+        readers = self.space.readers(self.fusion, x)
+        if len(readers) == len(storage_uses(self.fusion, x)):
+            return [self.script.new(x, "cache_after")]
+        spaces: dict[tuple[object, ...], list[TensorView]] = {}
+        for reader in readers:
+            spaces.setdefault(tuple(a.extent for a in reader.root), []).append(reader)
+        return [copy for same in spaces.values() for copy in self.script.recompute(x, same)]
 
     def _phases(self) -> None:
         """What later phases read again is kept, or computed again from what is."""

@@ -10,11 +10,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from taskfuse.errors import UnsupportedError
-from taskfuse.ir.axes import Axis, iteration_position
-from taskfuse.ir.expr import Assemble, MathExpr, Read, Reduction
+from taskfuse.ir.axes import Axis, iteration_position, iteration_symbol
+from taskfuse.ir.expr import Assemble, Gather, MathExpr, Read, Reduction
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.scalar import ONE, TRUE, Const, Expr, Facts, is_multiple
-from taskfuse.ir.storage import has_code, storage_reads
+from taskfuse.ir.storage import has_code, storage_reads, storage_uses
 from taskfuse.ir.tensor import TensorView
 from taskfuse.schedule.keys import Key, Keys
 from taskfuse.schedulers.machine import VECTOR_BYTES
@@ -34,7 +34,8 @@ class Space:
         axes: root axes of a tensor that has all of them.
         kept, reduced: positions in ``axes``, each in the order of memory, the contiguous one last.
         is_inner: the contiguous axis of memory is a reduced one.
-        loads: inputs of which each iteration reads the element at its own place.
+        loads: inputs of which each iteration reads the element at its own place; others may read them elsewhere.
+        gathers: tensors that gather rows of an input, neighbors along the contiguous axis side by side.
         width: elements along the contiguous axis that are one access of the tensor with the smallest elements.
     """
 
@@ -43,6 +44,7 @@ class Space:
     reduced: tuple[int, ...]
     is_inner: bool
     loads: tuple[TensorView, ...]
+    gathers: tuple[TensorView, ...]
     width: int
 
     def extent(self, positions: Iterable[int]) -> Expr:
@@ -60,6 +62,11 @@ class Space:
     def ends_contiguous(self, tv: TensorView) -> bool:
         """True if what ``tv``, a copy, reads or writes in memory has the contiguous axis as its last, so that its vectors lie at multiples."""
         return tv.ndim > 0 and tv.logical[-1].extent is self.axes[self.contiguous].extent
+
+    def readers(self, fusion: Fusion, tv: TensorView) -> tuple[TensorView, ...]:
+        """What reads an input at its own place."""
+        uses = storage_uses(fusion, tv)
+        return tuple(e.output for e in uses if all(is_in_place(r, e.output) for r in storage_reads(fusion, e) if r.tensor is tv))
 
     def reference(self, fusion: Fusion) -> TensorView:
         """The tensor that has ``axes`` now."""
@@ -106,7 +113,8 @@ def find(fusion: Fusion) -> Space:
     inner = order[-1] in reduced
     positions = tuple(space[k] for k in order if k in reduced)
     width = _width(fusion, memory, reference.root[(positions if inner else kept)[-1]].extent)
-    return Space(reference.root, kept, positions, inner, loads, width)
+    gathers = tuple(e.output for e in code if isinstance(e, Gather) and _gathers_rows(fusion, keys, e, order[-1]))
+    return Space(reference.root, kept, positions, inner, loads, gathers, width)
 
 
 def _axes(keys: Keys, tv: TensorView) -> dict[Key, int]:
@@ -134,27 +142,37 @@ def _reduced(fusion: Fusion, keys: Keys, reductions: Sequence[Reduction]) -> set
 
 def _loads(fusion: Fusion, code: Sequence[MathExpr]) -> tuple[TensorView, ...]:
     """See :class:`Space`. Computed tensors must all be read so."""
-    found: dict[TensorView, None] = dict.fromkeys(fusion.inputs)
+    found: dict[TensorView, None] = {}
     for expr in code:
         for read in storage_reads(fusion, expr):
-            if _is_in_place(expr, read):
-                continue
-            if not read.tensor.is_input:
+            if is_in_place(read, expr.output):
+                found[read.tensor] = None
+            elif not read.tensor.is_input:
                 place = ", ".join(map(str, read.index))
                 raise unsupported(fusion, f"{expr.output.name} reads {read.tensor.name} at [{place}]", "shift or reshape inputs, not what is computed")
-            found.pop(read.tensor, None)
-    return tuple(tv for tv in found if tv.uses)
+    return tuple(tv for tv in fusion.inputs if tv in found)
 
 
-def _is_in_place(expr: MathExpr, read: Read) -> bool:
+def is_in_place(read: Read, reader: TensorView) -> bool:
+    """True if an iteration of ``reader`` reads the element that has its own axes; it may have more of them."""
     if read.valid is not TRUE:
         return False
     for inner, e in zip(read.tensor.logical, read.index, strict=True):
         position = iteration_position(e)
-        own = position is not None and expr.output.root[position].extent is inner.extent
+        own = position is not None and reader.root[position].extent is inner.extent
         if not own and not (inner.extent is ONE and isinstance(e, Const)):
             return False
     return True
+
+
+def _gathers_rows(fusion: Fusion, keys: Keys, expr: Gather, contiguous: Key) -> bool:
+    """True if neighbors along the contiguous axis are neighbors in the input that is gathered, at the same values."""
+    table, *values = storage_reads(fusion, expr)
+    last = iteration_position(table.index[-1])
+    if not table.tensor.is_input or last is None or expr.output.root[last].extent is not table.tensor.shape[-1]:
+        return False
+    others = (*table.index[:-1], *(e for value in values for e in value.index))
+    return keys.key(expr.output.root[last]) == contiguous and not any(iteration_symbol(last).free & e.free for e in others)
 
 
 def _memory_order(
