@@ -10,6 +10,7 @@ from taskfuse.ir.expr import Assemble, MathExpr, Operand, Read, ScalarRead, View
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.scalar import Sym
 from taskfuse.ir.storage import has_code, made_from, resolve, storage_reads
+from taskfuse.ir.strided import strided
 from taskfuse.ir.tensor import Scalar, TensorView
 from taskfuse.location import caller
 
@@ -27,16 +28,19 @@ class Cut:
     parts: tuple[Fusion, ...]
 
 
-def cut(fusion: Fusion, parts: Sequence[Sequence[TensorView | str]]) -> Cut:
+def cut(fusion: Fusion, parts: Sequence[Sequence[TensorView | str]], views: Sequence[Sequence[TensorView | str]] | None = None) -> Cut:
     """Cut an unscheduled fusion into several.
 
     Args:
         fusion: it is not changed.
         parts: the tensors that each piece computes, as tensors or by name. Views go with their readers, the result of a concatenation in scatter
             form with its parts; everything else that the outputs need is in one piece.
+        views: for each piece, views that it takes as inputs of their own, instead of the tensors behind them: no array is copied for a call, the
+            view is one of other strides. A slice, or a reshaped or permuted tensor, is then an input like any other to what multiplies it.
 
     Raises:
-        FusionError: the fusion has a schedule, a tensor is in no piece or in several, or the pieces depend on each other in a cycle.
+        FusionError: the fusion has a schedule, a tensor is in no piece or in several, the pieces depend on each other in a cycle, or one of ``views``
+            is no view with strides.
     """
     owner: dict[TensorView, int] = {}
     if fusion.has_schedule:
@@ -55,8 +59,22 @@ def cut(fusion: Fusion, parts: Sequence[Sequence[TensorView | str]]) -> Cut:
         if tv not in owner:
             raise _error(fusion, f"{tv.name} is in no piece", "name every tensor that the outputs need and that is neither an input nor a view")
     pieces = [[tv for tv in code if owner[tv] == number] for number in range(len(parts))]
+    passed = _passed(fusion, len(parts), views)
     order = _order(fusion, pieces, owner)
-    return Cut(fusion, tuple(piece(fusion, pieces[number], f"{fusion.name}_{k}") for k, number in enumerate(order)))
+    return Cut(fusion, tuple(piece(fusion, pieces[number], f"{fusion.name}_{k}", passed[number]) for k, number in enumerate(order)))
+
+
+def _passed(fusion: Fusion, pieces: int, views: Sequence[Sequence[TensorView | str]] | None) -> list[list[TensorView]]:
+    """The views that each piece takes as inputs. Raises :class:`FusionError`."""
+    if views is None:
+        return [[] for _ in range(pieces)]
+    if len(views) != pieces:
+        raise _error(fusion, f"there are {pieces} pieces and views of {len(views)}", "give a list for each piece, empty where it takes none")
+    found = [[fusion.tensor(given) if isinstance(given, str) else given for given in part] for part in views]
+    for tv in (tv for part in found for tv in part):
+        if tv not in fusion.tensors() or strided(fusion, tv) is None:
+            raise _error(fusion, f"{tv.name} is no view with strides", "name slices, and reshaped or permuted tensors")
+    return found
 
 
 def computed(fusion: Fusion) -> tuple[TensorView, ...]:
@@ -72,17 +90,22 @@ def computed(fusion: Fusion) -> tuple[TensorView, ...]:
     return tuple(e.output for e in fusion.exprs() if e.output in found and has_code(fusion, e))
 
 
-def piece(fusion: Fusion, tensors: Sequence[TensorView], name: str) -> Fusion:
-    """The part of ``fusion`` that computes ``tensors``: it reads what they need and others make, and its outputs are what others need of it."""
+def piece(fusion: Fusion, tensors: Sequence[TensorView], name: str, views: Sequence[TensorView] = ()) -> Fusion:
+    """The part of ``fusion`` that computes ``tensors``: it reads what they need and others make, and its outputs are what others need of it.
+
+    Args:
+        views: those that it takes as inputs.
+    """
     own = set(tensors)
     exprs = [e for e in fusion.exprs() if e.output in own or (isinstance(e, Assemble) and own.issuperset(made_from(fusion, e.output)))]
     inside = {e.output for e in exprs}
-    read = dict.fromkeys(r.tensor for e in exprs for r in storage_reads(fusion, e) if r.tensor not in inside)
+    found = [resolve(fusion, o, views) for e in exprs for o in e.operands if isinstance(o, Read)]
+    read = dict.fromkeys(r.tensor for r in found if r.tensor not in inside)
     made = {e.output for e in exprs}
     elsewhere = {r.tensor for e in fusion.exprs() if e.output not in inside and not fusion.is_view(e.output) for r in storage_reads(fusion, e)}
     new = Fusion(name)
     symbols = {s for tv in (*read, *made) for a in tv.root for s in a.extent.free}
-    symbols |= {s for e in exprs for o in e.operands if isinstance(o, Read) for i in resolve(fusion, o).index for s in i.free if s in fusion.dims}
+    symbols |= {s for r in found for i in r.index for s in i.free if s in fusion.dims}
     bound = {a.extent.name for tv in read for a in tv.logical if isinstance(a.extent, Sym)}
     for tv in fusion.inputs:  # extents that no other input tells
         if missing := {a.extent.name for a in tv.logical if isinstance(a.extent, Sym)} & symbols - bound:
@@ -102,16 +125,18 @@ def piece(fusion: Fusion, tensors: Sequence[TensorView], name: str) -> Fusion:
         if scalar in used:
             scalars[scalar] = new.add_scalar(scalar.name, scalar.dtype)
     for e in exprs:
-        new.define(_moved(fusion, e, tensors_of, scalars))
+        new.define(_moved(fusion, e, tensors_of, scalars, views))
     for tv in fusion.tensors():
         if tv in inside and (tv in fusion.outputs or tv in elsewhere):
             new.add_output(tensors_of[tv])
     return new
 
 
-def _moved(fusion: Fusion, expr: MathExpr, tensors: dict[TensorView, TensorView], scalars: dict[Scalar, Scalar]) -> MathExpr:
+def _moved(
+    fusion: Fusion, expr: MathExpr, tensors: dict[TensorView, TensorView], scalars: dict[Scalar, Scalar], views: Sequence[TensorView]
+) -> MathExpr:
     def read(r: Read) -> Read:
-        found = resolve(fusion, r)
+        found = resolve(fusion, r, views)
         return Read(tensors[found.tensor], found.index, found.valid)
 
     def operand(o: Operand) -> Operand:

@@ -325,7 +325,9 @@ def _operand(fusion: Fusion, expr: Reduction, place: int, read: Read, row: int, 
         raise unsupported(fusion, f"the factor {tv.name} is computed", "compute it in a fusion of its own, or pass it as an input")
     if len(storage_uses(fusion, tv)) > 1:
         raise unsupported(fusion, f"{tv.name} is read by more than the contraction", "define two inputs and pass the array twice")
-    if any(iteration_position(e) is None and not isinstance(e, Const) for e in read.index):
+    positions = [iteration_position(e) for e in read.index]
+    whole = [expr.output.root[p].extent is n if p is not None else isinstance(e, Const) for e, p, n in zip(read.index, positions, tv.shape, strict=True)]
+    if not all(whole):
         raise unsupported(fusion, f"{expr.output.name} reads {tv.name} at [{', '.join(map(str, read.index))}]", "pass slices and reshaped arrays as inputs")
     last = iteration_position(read.index[-1])
     if last not in (row, k):

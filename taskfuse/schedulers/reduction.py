@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import prod
 
 from taskfuse.errors import LoweringError, ScheduleError
 from taskfuse.ir.expr import Reduction
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.scalar import Const, bounds
+from taskfuse.ir.storage import table
+from taskfuse.ir.tensor import TensorView
 from taskfuse.lowering.lower import lower
 from taskfuse.schedule.copy import copy_fusion
 from taskfuse.schedulers.elementwise import recompute_all
@@ -135,6 +138,9 @@ def _problem(fusion: Fusion, space: Space, phases: Phases, extent: Sizes, sms: i
     wide, private = space.having(fusion, space.reduced), space.having(fusion, space.kept) if space.kept else set(fusion.tensors())
     rows, columns = space.extent(space.kept), space.extent(space.reduced)
     most = bounds(rows, fusion.facts())[1]
+    gathered = {_table(fusion, tv) for tv in space.gathers}
+    once = sum(extent.elements(tv) * tv.dtype.itemsize for tv in fusion.inputs if tv not in gathered)
+    once += sum(min(prod(extent(a.extent) for a in tv.root), extent.elements(_table(fusion, tv))) * tv.dtype.itemsize for tv in space.gathers)
     return RowProblem(
         rows=extent(rows),
         columns=extent(columns),
@@ -143,6 +149,8 @@ def _problem(fusion: Fusion, space: Space, phases: Phases, extent: Sizes, sms: i
         phases=phases.count,
         loads=tuple(tv.dtype.itemsize for tv in (*fusion.inputs, *space.gathers) if tv in wide & private),
         store_bytes=sum(tv.dtype.itemsize for tv in fusion.outputs if tv in wide & private and tv.ndim == len(space.axes)),
+        loaded=float(once),
+        stored=float(sum(extent.elements(tv) * tv.dtype.itemsize for tv in fusion.outputs)),
         common=tuple(tv.dtype.itemsize for tv in fusion.inputs if tv in wide - private and tv in space.loads),
         reductions=sum(isinstance(e, Reduction) for e in fusion.exprs()),
         held=tuple((keep, phases.held_bytes(keep)) for keep in Keep),
@@ -152,3 +160,11 @@ def _problem(fusion: Fusion, space: Space, phases: Phases, extent: Sizes, sms: i
         may_share=most is not None and most <= extent(rows),
         sms=sms,
     )
+
+
+def _table(fusion: Fusion, tv: TensorView) -> TensorView:
+    """What a gather reads at computed indices."""
+    expr = fusion.definition(tv)
+    source = None if expr is None else table(fusion, expr)
+    assert source is not None
+    return source

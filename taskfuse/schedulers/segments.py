@@ -10,15 +10,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from taskfuse.errors import UnsupportedError
-from taskfuse.ir.expr import Assemble, Pointwise, Select
+from taskfuse.ir.expr import Assemble, Pointwise, Read, Reduction, Select, View
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.storage import made_from, storage_reads
+from taskfuse.ir.strided import strided
 from taskfuse.ir.tensor import TensorView
 from taskfuse.schedule.copy import copy_fusion
 from taskfuse.schedule.cut import computed, piece
 from taskfuse.schedulers.auto import AutoSchedule, auto
 from taskfuse.schedulers.elementwise import is_aligned
-from taskfuse.schedulers.machine import DRAM_BYTES_PER_US, LAUNCH_US
+from taskfuse.schedulers.machine import DRAM_BYTES_PER_US, LAUNCH_US, VECTOR_BYTES
 from taskfuse.schedulers.schedule import Candidate, Sizes
 
 SLACK = 1.5
@@ -34,11 +35,13 @@ class Step:
         fusion: what it computes, scheduled.
         schedule: how, and why so.
         tensors: names of the tensors of the whole that it computes.
+        views: names of the views that it takes as inputs.
     """
 
     fusion: Fusion
     schedule: AutoSchedule
     tensors: tuple[str, ...]
+    views: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,8 +90,8 @@ class Plan:
         """The cut and the scheduling calls, as Python that takes the unscheduled fusion as ``fusion``; ``tf.compile(cut)`` if there are several."""
         if not self.is_cut:
             return self.steps[0].schedule.code
-        pieces = ", ".join(f"[{', '.join(map(repr, step.tensors))}]" for step in self.steps)
-        lines = ["import taskfuse as tf", "", f"cut = tf.cut(fusion, [{pieces}])"]
+        pieces, views = (", ".join(f"[{', '.join(map(repr, names))}]" for names in part) for part in ([s.tensors for s in self.steps], [s.views for s in self.steps]))
+        lines = ["import taskfuse as tf", "", f"cut = tf.cut(fusion, [{pieces}]{f', views=[{views}]' if any(s.views for s in self.steps) else ''})"]
         for k, step in enumerate(self.steps):
             lines += [f"fusion = cut.parts[{k}]", *step.schedule.code.splitlines()]
         return "\n".join(lines) + "\n"
@@ -100,7 +103,8 @@ class Plan:
         lines = [f"{len(self.steps)} kernel{'s' if len(self.steps) > 1 else ''}, {self.us:.1f} us expected; {self.whole}"]
         lines += [f"cut at {name}: {size / 1e6:.1f} MB" for name, size in self.crossing]
         for step in self.steps:
-            lines += ["", f"{step.fusion.name} computes {', '.join(step.tensors)}: {step.schedule.us:.1f} us", step.schedule.explain()]
+            taken = f" of the views {', '.join(step.views)}" if step.views else ""
+            lines += ["", f"{step.fusion.name} computes {', '.join(step.tensors)}{taken}: {step.schedule.us:.1f} us", step.schedule.explain()]
         return "\n".join(lines)
 
 
@@ -125,10 +129,27 @@ def plan(fusion: Fusion, *, sizes: Mapping[str, int] | None = None) -> Plan:
         if found.us <= SLACK * (LAUNCH_US + _bytes(fusion, extent) / DRAM_BYTES_PER_US):
             return one
     except UnsupportedError:
-        if len(computed(fusion)) == 1:
+        if len(computed(fusion)) == 1 and not _rows_of(fusion, computed(fusion)):
             raise
     several = _Search(fusion, sizes).plan(reason)
     return several if one is None or several.us < one.us else one
+
+
+def _rows_of(fusion: Fusion, tensors: Sequence[TensorView]) -> tuple[TensorView, ...]:
+    """The views that reductions of several tensors read, as far as they have rows that a kernel may take as those of an array."""
+    found: dict[TensorView, None] = {}
+    for tv in tensors:
+        expr = fusion.definition(tv)
+        for operand in expr.operands if isinstance(expr, Reduction) and len(expr.operands) > 1 else ():
+            view = operand.tensor if isinstance(operand, Read) else None
+            while view is not None and fusion.is_view(view):
+                place = strided(fusion, view)
+                if place is not None and place.has_rows(VECTOR_BYTES, fusion.facts()):
+                    found[view] = None
+                    break
+                inner = fusion.definition(view)
+                view = inner.operand.tensor if isinstance(inner, View) else None
+    return tuple(found)
 
 
 def _bytes(fusion: Fusion, extent: Sizes) -> float:
@@ -245,10 +266,25 @@ class _Search:
             part = piece(self.fusion, tensors, self.fusion.name)
             sizes = {name: value for name, value in (self.sizes or {}).items() if name in part.dims}
             try:
-                self._steps[p] = Step(part, auto(part, sizes=sizes), tuple(tv.name for tv in tensors))
+                found = Step(part, auto(part, sizes=sizes), tuple(tv.name for tv in tensors))
             except UnsupportedError:
-                self._steps[p] = None
+                found = None
+            if found is None or found.schedule.us > SLACK * (LAUNCH_US + _bytes(part, Sizes(part, sizes)) / DRAM_BYTES_PER_US):
+                found = self._of_views(tensors, sizes, found)
+            self._steps[p] = found
         return self._steps[p]
+
+    def _of_views(self, tensors: Sequence[TensorView], sizes: Mapping[str, int], found: Step | None) -> Step | None:
+        """The same with views as inputs, if there are any, and that is faster."""
+        views = _rows_of(self.fusion, tensors)
+        if not views:
+            return found
+        part = piece(self.fusion, tensors, self.fusion.name, views)
+        try:
+            step = Step(part, auto(part, sizes=sizes), tuple(tv.name for tv in tensors), tuple(tv.name for tv in views))
+        except UnsupportedError:
+            return found
+        return step if found is None or step.schedule.us < found.schedule.us else found
 
     def _refused(self, p: Piece) -> UnsupportedError:
         part = piece(self.fusion, [tv for tv in self.tensors if tv in p], self.fusion.name)
