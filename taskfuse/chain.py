@@ -116,7 +116,10 @@ class Chain(Executable):
             reason = f"{len(args)} arguments given, {len(self._names)} wanted"
             help = f"the arguments are: {', '.join(self._names) or 'none'}"
             raise InputError(index=min(len(args), len(self._names)), fusion=self._fusion.name, reason=reason, help=help)
-        return bind_shapes(self._fusion, [a.shape if hasattr(a, "shape") else np.shape(a) for a in args[: len(self._fusion.inputs)]])
+        arrays = args[: len(self._fusion.inputs)]
+        shapes = [np.shape(a) if isinstance(a, int | float | list | tuple) else getattr(a, "shape", None) for a in arrays]
+        known = [s for s in shapes if s is not None]
+        return bind_shapes(self._fusion, known) if len(known) == len(shapes) else {}
 
     def _named(self, error: InputError, link: Link) -> InputError:
         """The error about an argument of one kernel, as one about an argument of the call."""

@@ -15,7 +15,7 @@ from taskfuse.ir.axes import iteration_position, iteration_symbol
 from taskfuse.ir.elementwise import ELEMENTWISE, DTypeRule
 from taskfuse.ir.expr import Assemble, Gather, Literal, MathExpr, Pointwise, Read, Select, View
 from taskfuse.ir.fusion import Fusion
-from taskfuse.ir.scalar import TRUE, ZERO, Expr, Facts, is_multiple
+from taskfuse.ir.scalar import TRUE, ZERO, Expr, Facts, is_multiple, simplify, substitute, sym
 from taskfuse.ir.storage import has_code, made_from, storage_reads, storage_uses, table
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import MemoryType
@@ -33,6 +33,8 @@ MOST_NEW = 128
 """Tensors that recomputation may add: where concatenations or reductions of one another are read at several points, their number multiplies."""
 SECTOR_BYTES = 32
 """What the memory moves at least: a read whose neighbors lie elsewhere costs this."""
+VECTOR, INSIDE = sym("vector.outer"), sym("vector.inner")
+"""A point along an axis: of which vector it is, and its place in that."""
 EFFICIENCY = {16: 1.0, 8: 0.97, 4: 0.9, 2: 0.6, 1: 0.35}
 """Share of the bandwidth that loads of so many bytes reach. Assumed, not measured: it ranks schedules."""
 
@@ -202,14 +204,25 @@ def vector_fits(fusion: Fusion, leaf: Leaf, width: int, axis: int = -1) -> bool:
     if not leaf.is_copy:
         return False
     (read,) = leaf.reads
-    if not leaf.tensor.root:
+    if not leaf.tensor.root or not read.index:
         return False
-    here = iteration_symbol(axis % len(leaf.tensor.root))
-    if not read.index or any(here.free & e.free for e in (*read.index[:-1], *(e for value in leaf.values for e in value.index))):
+    axis %= len(leaf.tensor.root)
+    if any(iteration_symbol(axis).free & e.free for value in leaf.values for e in value.index):
         return False
-    facts, offset = fusion.facts(), read.index[-1] - here
-    fits = not here.free & offset.free and is_multiple(offset, width, facts)
+    facts = fusion.facts()
+    *heads, last = _along(fusion, read, leaf.tensor, axis, width)
+    offset = simplify(last - INSIDE, facts)
+    fits = not any(INSIDE.free & e.free for e in (*heads, offset)) and is_multiple(offset, width, facts)
     return fits and (len(read.index) == 1 or is_multiple(read.tensor.shape[-1], width, facts))
+
+
+def _along(fusion: Fusion, read: Read, reader: TensorView, axis: int, width: int) -> list[Expr]:
+    """The index of what a reader reads at the place :data:`INSIDE` of a vector of ``width`` along one of its axes, which it fills."""
+    facts = fusion.facts().with_range(str(INSIDE), 0, width - 1).with_range(str(VECTOR), 0, None)
+    for k, a in enumerate(reader.root):
+        facts = facts.with_range(str(iteration_symbol(k)), 0, a.extent - 1)
+    at = {str(iteration_symbol(axis)): VECTOR * width + INSIDE}
+    return [simplify(substitute(e, at), facts) for e in read.index]
 
 
 def widest(fusion: Fusion, leaves: Sequence[Leaf]) -> int:
@@ -312,7 +325,7 @@ def work(fusion: Fusion, extent: Sizes, turned: bool = False, apart: bool = Fals
                 if read.tensor is table(fusion, expr) and _is_scattered(fusion, expr):
                     loaded += min(points * SECTOR_BYTES, extent.elements(read.tensor) * size)  # caches hold what is read again
                 else:
-                    loaded += elements * (size if turned or is_coalesced(read, tv) else SECTOR_BYTES)
+                    loaded += elements * (size if turned or is_coalesced(fusion, read, tv) else SECTOR_BYTES)
         instructions += points * cost(expr)
     return Work(loaded, float(sum(extent.elements(tv) * tv.dtype.itemsize for tv in fusion.outputs)), instructions)
 
@@ -323,12 +336,15 @@ def _is_scattered(fusion: Fusion, expr: MathExpr) -> bool:
     return any(last.free & e.free for read in storage_reads(fusion, expr)[1:] for e in read.index)
 
 
-def is_coalesced(read: Read, reader: TensorView) -> bool:
-    """True if neighbors along the reader's last axis read neighbors, or one element."""
-    if not reader.root:
+def is_coalesced(fusion: Fusion, read: Read, reader: TensorView) -> bool:
+    """True if neighbors along the reader's last axis read neighbors, or one element; at least as many as lie in a sector of memory."""
+    if not reader.root or not read.index:
         return True
-    last = iteration_symbol(len(reader.root) - 1)
-    return not any(last.free & e.free for e in read.index[:-1])
+    last = len(reader.root) - 1
+    if not any(iteration_symbol(last).free & e.free for e in read.index[:-1]):
+        return True
+    *heads, _ = _along(fusion, read, reader, last, SECTOR_BYTES // read.tensor.dtype.itemsize)
+    return not any(INSIDE.free & e.free for e in heads)
 
 
 def cost(expr: MathExpr) -> int:

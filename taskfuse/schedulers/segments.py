@@ -177,6 +177,8 @@ class _Search:
                 break
             a, b = merged
             pieces = [p for p in pieces if p not in (a, b)] + [a | b]
+        while (moved := self._moved(pieces)) is not None:
+            pieces = moved
         steps: list[Step] = []
         for p in self._sorted(pieces):
             found = self._step(p)
@@ -184,6 +186,23 @@ class _Search:
                 raise self._refused(p)
             steps.append(found)
         return Plan(self.fusion.name, self._named(steps), self._crossing(pieces), reason)
+
+    def _moved(self, pieces: Sequence[Piece]) -> list[Piece] | None:
+        """The pieces with one tensor on the other side of a cut, if that is faster: what makes elements wider is done where they are read."""
+        for a in pieces:
+            for tv in a:
+                readers = {r for r in self.tensors if tv in self.reads[r]}
+                home = next((b for b in pieces if b is not a and readers and readers <= b), None)
+                if home is None or len(a) == 1 or tv.is_output or not isinstance(self.fusion.definition(tv), Pointwise):
+                    continue
+                left, right = a - {tv}, home | {tv}
+                moved = [p for p in pieces if p not in (a, home)] + [left, right]
+                if not all(self._is_convex(moved, p) for p in (left, right)):
+                    continue
+                before, after = [self._step(a), self._step(home)], [self._step(left), self._step(right)]
+                if None not in after and sum(s.schedule.us for s in after if s) < sum(s.schedule.us for s in before if s):
+                    return moved
+        return None
 
     def _read_by(self, tv: TensorView) -> tuple[TensorView, ...]:
         expr = self.fusion.definition(tv)
