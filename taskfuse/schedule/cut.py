@@ -132,9 +132,7 @@ def piece(fusion: Fusion, tensors: Sequence[TensorView], name: str, views: Seque
     return new
 
 
-def _moved(
-    fusion: Fusion, expr: MathExpr, tensors: dict[TensorView, TensorView], scalars: dict[Scalar, Scalar], views: Sequence[TensorView]
-) -> MathExpr:
+def _moved(fusion: Fusion, expr: MathExpr, tensors: dict[TensorView, TensorView], scalars: dict[Scalar, Scalar], views: Sequence[TensorView]) -> MathExpr:
     def read(r: Read) -> Read:
         found = resolve(fusion, r, views)
         return Read(tensors[found.tensor], found.index, found.valid)

@@ -90,7 +90,9 @@ class Plan:
         """The cut and the scheduling calls, as Python that takes the unscheduled fusion as ``fusion``; ``tf.compile(cut)`` if there are several."""
         if not self.is_cut:
             return self.steps[0].schedule.code
-        pieces, views = (", ".join(f"[{', '.join(map(repr, names))}]" for names in part) for part in ([s.tensors for s in self.steps], [s.views for s in self.steps]))
+        pieces, views = (
+            ", ".join(f"[{', '.join(map(repr, names))}]" for names in part) for part in ([s.tensors for s in self.steps], [s.views for s in self.steps])
+        )
         lines = ["import taskfuse as tf", "", f"cut = tf.cut(fusion, [{pieces}]{f', views=[{views}]' if any(s.views for s in self.steps) else ''})"]
         for k, step in enumerate(self.steps):
             lines += [f"fusion = cut.parts[{k}]", *step.schedule.code.splitlines()]
