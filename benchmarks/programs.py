@@ -16,6 +16,8 @@ import torch
 from reporting import L2_BYTES, gpu_median, parser, publish
 
 import taskfuse as tf
+from taskfuse.errors import TaskfuseError
+from taskfuse.schedulers.segments import Plan
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from tests.schedulers.programs import ALIKE, BIG, Program
@@ -43,20 +45,20 @@ def causal_softmax(x: Any) -> Any:
     """Of scores that look back."""
     n = x.shape[-1]
     seen = torch.arange(n, device=x.device) <= torch.arange(n, device=x.device)[:, None]
-    return torch.softmax(torch.where(seen, up(x) * 0.125, -1e30), 2).to(x.dtype)
+    return torch.softmax(torch.where(seen, wide(x) * 0.125, -1e30), 2).to(x.dtype)
 
 
 def quantized(x: Any) -> Any:
     """Rows in int8, and their scales."""
-    scale = up(x).abs().amax(1, keepdim=True) * (1 / 127.0)
-    return (up(x) / scale).round().to(torch.int8), scale[:, 0]
+    scale = wide(x).abs().amax(1, keepdim=True) * (1 / 127.0)
+    return (wide(x) / scale).round().to(torch.int8), scale[:, 0]
 
 
 def residual_rms_norm(x: Any, residual: Any, scale: Any) -> Any:
     """The sum, and its norm."""
     total = x + residual
-    wide = up(total)
-    return total, (wide * torch.rsqrt((wide * wide).mean(1, keepdim=True) + 1e-5) * scale).to(x.dtype)
+    x32 = wide(total)
+    return total, (x32 * torch.rsqrt((x32 * x32).mean(1, keepdim=True) + 1e-5) * scale).to(x.dtype)
 
 
 def batch_norm(x: Any, scale: Any, bias: Any) -> Any:
@@ -71,8 +73,8 @@ def group_norm(x: Any, scale: Any, bias: Any) -> Any:
 
 def norm_product(x: Any, scale: Any, b: Any) -> Any:
     """A product of rows that are normalized."""
-    wide = up(x)
-    return (wide * torch.rsqrt((wide * wide).mean(1, keepdim=True) + 1e-5) * scale).to(x.dtype) @ b
+    x32 = wide(x)
+    return (x32 * torch.rsqrt((x32 * x32).mean(1, keepdim=True) + 1e-5) * scale).to(x.dtype) @ b
 
 
 def depthwise_conv(x: Any, weights: Any) -> Any:
@@ -114,7 +116,7 @@ def conv1d(x: Any, weights: Any) -> Any:
     return x[:, :n] @ weights[0] + x[:, 1 : n + 1] @ weights[1] + x[:, 2:] @ weights[2]
 
 
-def picked(x: Any, classes: Any) -> Any:
+def cross_entropy(x: Any, classes: Any) -> Any:
     """The negative logarithms of the classes' probabilities."""
     return -torch.log_softmax(x, 1).gather(1, classes[:, None])[:, 0]
 
@@ -125,54 +127,187 @@ def swiglu(x: Any) -> Any:
     return F.silu(a) * b
 
 
-def up(x: Any) -> Any:
+def wide(x: Any) -> Any:
     """In float32 at least."""
     return x.float() if x.dtype in (torch.bfloat16, torch.float32) else x
 
 
+def embedding(w: Any, tokens: Any, residual: Any) -> Any:
+    """Rows of a table, scaled, and a residual."""
+    return w[tokens] * 2.0 + residual
+
+
+def embedding_norm(w: Any, tokens: Any, scale: Any, bias: Any) -> Any:
+    """Rows of a table, normalized."""
+    return F.layer_norm(wide(w[tokens]), w.shape[1:], scale, bias).to(w.dtype)
+
+
+def embedding_bag(w: Any, tokens: Any) -> Any:
+    """Sums of rows of a table."""
+    return F.embedding(tokens, w).sum(1)
+
+
+def permuted_rows(x: Any, order: Any, scale: Any) -> Any:
+    """Rows in another order, scaled."""
+    return x[order] * scale[:, None]
+
+
+def gathered_columns(x: Any, columns: Any) -> Any:
+    """Elements of each row."""
+    return x.gather(1, columns)
+
+
+def one_hot(classes: Any) -> Any:
+    """Rows with a one."""
+    return F.one_hot(classes, 4096).float()
+
+
+def mean_cross_entropy(x: Any, classes: Any) -> Any:
+    """Of a batch."""
+    return cross_entropy(x, classes).mean()
+
+
+def softmax_middle(x: Any) -> Any:
+    """Along the middle axis."""
+    return torch.softmax(x, 1)
+
+
+def log_softmax(x: Any) -> Any:
+    """Along rows."""
+    return torch.log_softmax(x, 1)
+
+
+def layer_norm_of_two(x: Any, scale: Any, bias: Any) -> Any:
+    """Over two axes."""
+    return F.layer_norm(x, x.shape[1:], scale, bias)
+
+
+def softmax_of_one(x: Any) -> Any:
+    """Over two axes, one of which has one element."""
+    return torch.softmax(x, 1)[:, :, None]
+
+
+def mean_of_one(x: Any) -> Any:
+    """Over an axis of one element."""
+    return x.mean(1) * 2.0
+
+
+def argmax(x: Any) -> Any:
+    """Of rows."""
+    return x.argmax(1)
+
+
+def argmin_of_columns(x: Any) -> Any:
+    """Of columns."""
+    return x.argmin(0)
+
+
+def weighted_experts(x: Any, weights: Any) -> Any:
+    """A weighted sum over a short axis."""
+    return (x * weights[..., None]).sum(2)
+
+
+def distances(x: Any, y: Any) -> Any:
+    """Squared, of all pairs."""
+    return (x[:, None] - y[None]).square().sum(2)
+
+
+def max_pool(x: Any) -> Any:
+    """Of 2 x 2."""
+    return F.max_pool2d(x, 2)
+
+
+def key_cache(past: Any, new: Any) -> Any:
+    """What is new behind what is there."""
+    return torch.cat([past, new], 1)
+
+
+def gram(x: Any) -> Any:
+    """A tensor by its own transpose."""
+    return x @ x.T
+
+
+def gram_in_float32(x: Any) -> Any:
+    """The same, in full precision."""
+    return x @ x.T
+
+
+def covariance(x: Any) -> Any:
+    """The other way round."""
+    return (x.T @ x) * (1.0 / x.shape[0])
+
+
+def squared(x: Any) -> Any:
+    """A tensor by itself."""
+    return x @ x
+
+
+def relu_product(a: Any, b: Any) -> Any:
+    """A factor that is computed."""
+    return torch.relu(a) @ b
+
+
+def int8_product(a: Any, b: Any, scale: Any) -> Any:
+    """A factor in int8 and its scales."""
+    return a @ (b.to(a.dtype) * scale)
+
+
+def gated_mlp(x: Any, up: Any, gate: Any) -> Any:
+    """Two products of one input."""
+    return F.silu(x @ up) * (x @ gate)
+
+
+def flat_linear(x: Any, weights: Any) -> Any:
+    """A linear layer of reshaped rows."""
+    return (x.flatten(0, 1) @ weights).unflatten(0, x.shape[:2])
+
+
 MATH: dict[str, Callable[..., Any]] = {
-    "embedding": lambda w, tokens, residual: w[tokens] * 2.0 + residual,
-    "embedding_norm": lambda w, tokens, scale, bias: F.layer_norm(up(w[tokens]), w.shape[1:], scale, bias).to(w.dtype),
-    "embedding_bag": lambda w, tokens: F.embedding(tokens, w).sum(1),
-    "permuted_rows": lambda x, order, scale: x[order] * scale[:, None],
-    "gathered_columns": lambda x, columns: x.gather(1, columns),
-    "one_hot": lambda classes: F.one_hot(classes, 4096).float(),
-    "cross_entropy": picked,
-    "mean_cross_entropy": lambda x, classes: picked(x, classes).mean(),
-    "softmax_middle": lambda x: torch.softmax(x, 1),
-    "log_softmax": lambda x: torch.log_softmax(x, 1),
-    "causal_softmax": causal_softmax,
-    "layer_norm_of_two": lambda x, scale, bias: F.layer_norm(x, x.shape[1:], scale, bias),
-    "residual_rms_norm": residual_rms_norm,
-    "batch_norm": batch_norm,
-    "group_norm": group_norm,
-    "softmax_of_one": lambda x: torch.softmax(x, 1)[:, :, None],
-    "mean_of_one": lambda x: x.mean(1) * 2.0,
-    "argmax": lambda x: x.argmax(1),
-    "argmin_of_columns": lambda x: x.argmin(0),
-    "quantized": quantized,
-    "weighted_experts": lambda x, weights: (x * weights[..., None]).sum(2),
-    "distances": lambda x, y: (x[:, None] - y[None]).square().sum(2),
-    "max_pool": lambda x: F.max_pool2d(x, 2),
-    "rope": rope,
-    "rope_of_pairs": rope_of_pairs,
-    "swiglu": swiglu,
-    "patches": patches,
-    "key_cache": lambda past, new: torch.cat([past, new], 1),
-    "depthwise_conv": depthwise_conv,
-    "gram": lambda x: x @ x.T,
-    "gram_in_float32": lambda x: x @ x.T,
-    "covariance": lambda x: (x.T @ x) * (1.0 / x.shape[0]),
-    "squared": lambda x: x @ x,
-    "relu_product": lambda a, b: torch.relu(a) @ b,
-    "int8_product": lambda a, b, scale: a @ (b.to(a.dtype) * scale),
-    "norm_product": norm_product,
-    "gated_mlp": lambda x, up, gate: F.silu(x @ up) * (x @ gate),
-    "flat_linear": lambda x, weights: (x.flatten(0, 1) @ weights).unflatten(0, x.shape[:2]),
-    "head_scores": head_scores,
-    "packed_scores": packed_scores,
-    "attention": attention,
-    "conv1d": conv1d,
+    math.__name__: math
+    for math in (
+        embedding,
+        embedding_norm,
+        embedding_bag,
+        permuted_rows,
+        gathered_columns,
+        one_hot,
+        cross_entropy,
+        mean_cross_entropy,
+        softmax_middle,
+        log_softmax,
+        causal_softmax,
+        layer_norm_of_two,
+        residual_rms_norm,
+        batch_norm,
+        group_norm,
+        softmax_of_one,
+        mean_of_one,
+        argmax,
+        argmin_of_columns,
+        quantized,
+        weighted_experts,
+        distances,
+        max_pool,
+        rope,
+        rope_of_pairs,
+        swiglu,
+        patches,
+        key_cache,
+        depthwise_conv,
+        gram,
+        gram_in_float32,
+        covariance,
+        squared,
+        relu_product,
+        int8_product,
+        norm_product,
+        gated_mlp,
+        flat_linear,
+        head_scores,
+        packed_scores,
+        attention,
+        conv1d,
+    )
 }
 """The same in torch: of the inputs in the order in which the program defines them."""
 
@@ -191,9 +326,9 @@ def arguments(program: Program, fusion: tf.Fusion) -> list[Any]:
     return found
 
 
-def results(made: Any) -> tuple[Any, ...]:
-    """As a tuple."""
-    return made if isinstance(made, tuple) else (made,)
+def results(made: Any) -> Sequence[Any]:
+    """As a sequence."""
+    return (made,) if isinstance(made, torch.Tensor) else made
 
 
 def poisoned(like: Any) -> Any:
@@ -226,11 +361,12 @@ def row(program: Program, bandwidth: float) -> str:
     eager = gpu_median([lambda a=args: math(*a) for args, _ in sets])
     fast = torch.compile(math, dynamic=False)
     inductor = gpu_median([lambda a=args: fast(*a) for args, _ in sets])
-    schedule = run.schedule
-    chosen = "+".join(k.name for k in run.kernels) if schedule is None else program.schedulers
+    schedule: Any = run.schedule
+    steps = schedule.steps if isinstance(schedule, Plan) else ()
+    chosen = "+".join(step.schedule.scheduler for step in steps) or schedule.scheduler
     bound = 1e6 * size / bandwidth
     return (
-        f"  {name:20} {len(run.kernels)} {size / 1e6:8.1f} {ours:9.1f} {schedule.us if schedule else 0:9.1f} {bound:8.1f} {bound / ours:6.0%} "
+        f"  {name:20} {len(run.kernels)} {size / 1e6:8.1f} {ours:9.1f} {schedule.us:9.1f} {bound:8.1f} {bound / ours:6.0%} "
         f"{eager:9.1f} {inductor:9.1f} {eager / ours:6.2f} {inductor / ours:6.2f}  {chosen}"
     )
 
@@ -258,7 +394,7 @@ def main() -> None:
         if program.build.__name__.startswith(options.only):
             try:
                 lines.append(row(program, bandwidth))
-            except (tf.TaskfuseError, torch.OutOfMemoryError) as error:
+            except (TaskfuseError, torch.OutOfMemoryError) as error:
                 lines.append(f"  {program.build.__name__:20} {str(error).splitlines()[0]}")
             print(lines[-1], file=sys.stderr, flush=True)
             torch.cuda.empty_cache()

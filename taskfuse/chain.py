@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
-
 from taskfuse import ops
 from taskfuse.errors import InputError, LaunchError
 from taskfuse.executable import Executable, one_kernel
@@ -116,8 +114,7 @@ class Chain(Executable):
             reason = f"{len(args)} arguments given, {len(self._names)} wanted"
             help = f"the arguments are: {', '.join(self._names) or 'none'}"
             raise InputError(index=min(len(args), len(self._names)), fusion=self._fusion.name, reason=reason, help=help)
-        arrays = args[: len(self._fusion.inputs)]
-        shapes = [np.shape(a) if isinstance(a, int | float | list | tuple) else getattr(a, "shape", None) for a in arrays]
+        shapes = [getattr(a, "shape", None) for a in args[: len(self._fusion.inputs)]]
         known = [s for s in shapes if s is not None]
         return bind_shapes(self._fusion, known) if len(known) == len(shapes) else {}
 

@@ -49,16 +49,13 @@ class Handed:
             values: arrays by the names of tensors.
             sizes: values of the dimensions, as far as they are known.
         """
-        array = values[self.base]
-        if isinstance(array, list | tuple):
-            array = np.asarray(array)
         place = self._place
         wanted = (*place.shape, *place.strides, place.start)
         made = None
         if all(name in sizes for e in wanted for name in e.free):
             numbers = [_number(e, sizes) for e in wanted]
             rank = len(place.shape)
-            made = _handed(array, numbers[:rank], numbers[rank:-1], numbers[-1])
+            made = _handed(values[self.base], numbers[:rank], numbers[rank:-1], numbers[-1])
         return self._copied(values, stream, seed) if made is None else made
 
     def _copied(self, values: Mapping[str, Any], stream: Any, seed: int) -> Any:

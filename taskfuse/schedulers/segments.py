@@ -90,10 +90,9 @@ class Plan:
         """The cut and the scheduling calls, as Python that takes the unscheduled fusion as ``fusion``; ``tf.compile(cut)`` if there are several."""
         if not self.is_cut:
             return self.steps[0].schedule.code
-        pieces, views = (
-            ", ".join(f"[{', '.join(map(repr, names))}]" for names in part) for part in ([s.tensors for s in self.steps], [s.views for s in self.steps])
-        )
-        lines = ["import taskfuse as tf", "", f"cut = tf.cut(fusion, [{pieces}]{f', views=[{views}]' if any(s.views for s in self.steps) else ''})"]
+        pieces, views = _lists([s.tensors for s in self.steps]), _lists([s.views for s in self.steps])
+        taken = f", views={views}" if any(s.views for s in self.steps) else ""
+        lines = ["import taskfuse as tf", "", f"cut = tf.cut(fusion, {pieces}{taken})"]
         for k, step in enumerate(self.steps):
             lines += [f"fusion = cut.parts[{k}]", *step.schedule.code.splitlines()]
         return "\n".join(lines) + "\n"
@@ -108,6 +107,11 @@ class Plan:
             taken = f" of the views {', '.join(step.views)}" if step.views else ""
             lines += ["", f"{step.fusion.name} computes {', '.join(step.tensors)}{taken}: {step.schedule.us:.1f} us", step.schedule.explain()]
         return "\n".join(lines)
+
+
+def _lists(names: Sequence[Sequence[str]]) -> str:
+    """Lists of names as Python."""
+    return str([list(part) for part in names])
 
 
 def plan(fusion: Fusion, *, sizes: Mapping[str, int] | None = None) -> Plan:

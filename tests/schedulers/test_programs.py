@@ -17,7 +17,7 @@ def schedulers(found: Plan) -> str:
     return "+".join(step.schedule.scheduler for step in found.steps)
 
 
-@pytest.mark.parametrize("program", (*ALIKE, *BIG), ids=name)
+@pytest.mark.parametrize("program", [*ALIKE, *BIG], ids=name)
 def test_small(program: Program) -> None:
     fusion = program.fusion(program.small)
     found = checked(fusion, program.arguments(fusion, program.small, np.random.default_rng(0)))
