@@ -124,7 +124,7 @@ def align(script: Script, fusion: Fusion, owner: Mapping[TensorView, TensorView]
                 spaces.setdefault((owner and owner[reader], *(a.extent for a in reader.root)), {})[reader] = None
         for readers in spaces.values():
             leaves.update(dict.fromkeys(script.recompute(source, list(readers))))
-    return tuple(_leaf(fusion, tv) for tv in leaves)
+    return tuple(leaf_of(fusion, tv) for tv in leaves)
 
 
 def recompute_all(script: Script, fusion: Fusion, is_in_place: Callable[[Read, TensorView], bool] | None = None) -> None:
@@ -185,7 +185,8 @@ def _only_loads(fusion: Fusion, tv: TensorView) -> bool:
     return all(r.tensor.is_input for r in storage_reads(fusion, expr)) and all(isinstance(o, Read | Literal) for o in expr.operands)
 
 
-def _leaf(fusion: Fusion, tv: TensorView) -> Leaf:
+def leaf_of(fusion: Fusion, tv: TensorView) -> Leaf:
+    """What the code of ``tv`` reads."""
     expr = fusion.definition(tv)
     assert expr is not None
     reads = storage_reads(fusion, expr)

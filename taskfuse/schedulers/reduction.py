@@ -10,18 +10,17 @@ from taskfuse.errors import LoweringError, ScheduleError
 from taskfuse.ir.expr import Reduction
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.scalar import Const, bounds
-from taskfuse.ir.storage import table
+from taskfuse.ir.storage import storage_reads
 from taskfuse.ir.tensor import TensorView
 from taskfuse.lowering.lower import lower
 from taskfuse.schedule.copy import copy_fusion
-from taskfuse.schedulers.elementwise import recompute_all
 from taskfuse.schedulers.machine import SMS
 from taskfuse.schedulers.phases import Keep, Phases
 from taskfuse.schedulers.row_cost import RowEstimate, RowProblem, estimate, rank
 from taskfuse.schedulers.rows import RowConfig, Rows, check
 from taskfuse.schedulers.schedule import Sizes, check_call
 from taskfuse.schedulers.script import Script
-from taskfuse.schedulers.space import Space, find, is_in_place, unsupported
+from taskfuse.schedulers.space import Space, find, settle, unsupported
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,25 +89,26 @@ def reduction(fusion: Fusion, config: RowConfig | None = None, *, sizes: Mapping
         UnsupportedError: the fusion or the parameters are not of that kind.
     """
     check_call(fusion, "reduction", config, RowConfig)
-    trial = settled(fusion)
+    trial, _ = _settled(fusion)
     phases = Phases(trial, find(trial)).count
     if phases > 1:
         raise unsupported(fusion, f"a row is walked over {phases} times", "tf.schedulers.normalization takes such fusions")
     return schedule("reduction", fusion, config, sizes, sms)
 
 
-def settled(fusion: Fusion) -> Fusion:
-    """A copy of a fusion in which what is elementwise is computed where it is read, if that is not its own place."""
+def _settled(fusion: Fusion) -> tuple[Fusion, bool]:
+    """A copy of a fusion in which all is computed, or copied, where it is read (:func:`settle`), and whether that changed anything."""
     if fusion.has_schedule:
         raise unsupported(fusion, "it has a schedule already", "call the scheduler first")
     trial, _ = copy_fusion(fusion)
-    recompute_all(Script(trial), trial, is_in_place)
-    return trial
+    script = Script(trial)
+    settle(script)
+    return trial, bool(script.lines)
 
 
 def schedule(name: str, fusion: Fusion, config: RowConfig | None, sizes: Mapping[str, int] | None, sms: int) -> RowSchedule:
     """Choose the parameters, unless they are given, and make the calls."""
-    trial = settled(fusion)
+    trial, is_changed = _settled(fusion)
     space = find(trial)
     problem = _problem(trial, space, Phases(trial, space), Sizes(fusion, sizes), sms)
     alternatives = tuple(rank(problem))
@@ -117,9 +117,9 @@ def schedule(name: str, fusion: Fusion, config: RowConfig | None, sizes: Mapping
     expected = estimate(problem, chosen)
     _try(fusion, trial, chosen)
     script = Script(fusion)
-    if len(trial.tensors()) != len(fusion.tensors()):
+    if is_changed:
         script.comment("what is read elsewhere than at its own place is computed there")
-        recompute_all(script, fusion, is_in_place)
+        settle(script)
     Rows(script, fusion, find(fusion), chosen, expected.residents).apply()
     return RowSchedule(name, chosen, problem, expected, alternatives, config is not None, script.text)
 
@@ -138,16 +138,16 @@ def _problem(fusion: Fusion, space: Space, phases: Phases, extent: Sizes, sms: i
     wide, private = space.having(fusion, space.reduced), space.having(fusion, space.kept) if space.kept else set(fusion.tensors())
     rows, columns = space.extent(space.kept), space.extent(space.reduced)
     most = bounds(rows, fusion.facts())[1]
-    gathered = {_table(fusion, tv) for tv in space.gathers}
-    once = sum(extent.elements(tv) * tv.dtype.itemsize for tv in fusion.inputs if tv not in gathered)
-    once += sum(min(prod(extent(a.extent) for a in tv.root), extent.elements(_table(fusion, tv))) * tv.dtype.itemsize for tv in space.gathers)
+    sources = {tv: _source(fusion, tv) for tv in space.moved}
+    once = sum(extent.elements(tv) * tv.dtype.itemsize for tv in fusion.inputs if tv not in sources.values())
+    once += sum(min(prod(extent(a.extent) for a in tv.root), extent.elements(source)) * tv.dtype.itemsize for tv, source in sources.items())
     return RowProblem(
         rows=extent(rows),
         columns=extent(columns),
         width=space.width,
         is_inner=space.is_inner,
         phases=phases.count,
-        loads=tuple(tv.dtype.itemsize for tv in (*fusion.inputs, *space.gathers) if tv in wide & private),
+        loads=tuple(tv.dtype.itemsize for tv in (*(x for x in fusion.inputs if x not in sources.values()), *space.moved) if tv in wide & private),
         store_bytes=sum(tv.dtype.itemsize for tv in fusion.outputs if tv in wide & private and tv.ndim == len(space.axes)),
         loaded=float(once),
         stored=float(sum(extent.elements(tv) * tv.dtype.itemsize for tv in fusion.outputs)),
@@ -162,9 +162,8 @@ def _problem(fusion: Fusion, space: Space, phases: Phases, extent: Sizes, sms: i
     )
 
 
-def _table(fusion: Fusion, tv: TensorView) -> TensorView:
-    """What a gather reads at computed indices."""
+def _source(fusion: Fusion, tv: TensorView) -> TensorView:
+    """The input that a tensor is elements of."""
     expr = fusion.definition(tv)
-    source = None if expr is None else table(fusion, expr)
-    assert source is not None
-    return source
+    assert expr is not None
+    return storage_reads(fusion, expr)[0].tensor

@@ -22,10 +22,11 @@ from taskfuse.ir.types import MemoryType
 from taskfuse.ir.types import ParallelType as P
 from taskfuse.kir.limits import MAX_THREADS
 from taskfuse.location import caller
+from taskfuse.schedulers.elementwise import leaf_of, vector_fits
 from taskfuse.schedulers.machine import VECTOR_BYTES
 from taskfuse.schedulers.phases import Keep, Phases
 from taskfuse.schedulers.script import Script
-from taskfuse.schedulers.space import Space, unsupported
+from taskfuse.schedulers.space import Space, is_in_place, unsupported
 
 ASYNC_BYTES = (4, 8, 16)
 """Bytes of an element, or of a vector, that ``cp.async`` copies."""
@@ -111,7 +112,7 @@ class Rows:
         """Inputs are copied to registers, and from an output nobody reads."""
         self.script.comment("copies")
         self.loads = [copy for x in self.space.loads for copy in self._copies_of(x)]
-        self.loads += [tv for tv in self.space.gathers if not tv.is_output]
+        self.loads += [tv for tv in self.space.moved if not tv.is_output]
         for out in self.fusion.outputs:
             if out.uses:
                 self.script.duplicate(out, [use.output for use in out.uses])
@@ -216,12 +217,20 @@ class Rows:
         for tv in (*self.shared, *self.loads, *self.stores):
             chunk = 1
             if self.space.width > 1 and tv in contiguous and self.space.ends_contiguous(tv):
-                chunk = min(self.space.width, VECTOR_BYTES // tv.dtype.itemsize)
-                self._vectorize(tv, chunk)
+                most = min(self.space.width, VECTOR_BYTES // tv.dtype.itemsize)
+                if self._fits(tv, most):
+                    chunk = most
+                    self._vectorize(tv, chunk)
             if tv in self.shared and chunk * tv.dtype.itemsize in ASYNC_BYTES:
                 self.script.on(tv).set_atom(atoms.CP_ASYNC, [len(tv.loop) - 1] if chunk > 1 else [])
             elif chunk > 1:
                 self.script.on(tv).bind(len(tv.loop) - 1, P.Vectorize)
+
+    def _fits(self, tv: TensorView, width: int) -> bool:
+        """True if vectors of a load from other places lie side by side there; all others do."""
+        leaf = leaf_of(self.fusion, tv)
+        inputs = [r.tensor for r in leaf.reads if r.tensor.is_input]
+        return all(is_in_place(r, tv) for r in leaf.reads) or not inputs or vector_fits(self.fusion, leaf, width)
 
     def _vectorize(self, tv: TensorView, chunk: int) -> None:
         """Let the last loop be over ``chunk`` elements of a vector."""

@@ -10,15 +10,18 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from taskfuse.errors import UnsupportedError
-from taskfuse.ir.axes import Axis, iteration_position, iteration_symbol
-from taskfuse.ir.expr import Assemble, Gather, MathExpr, Read, Reduction
+from taskfuse.ir.axes import Axis, iteration_position
+from taskfuse.ir.elementwise import ELEMENTWISE
+from taskfuse.ir.expr import Assemble, Gather, MathExpr, Pointwise, Read, Reduction
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.scalar import ONE, TRUE, Const, Expr, Facts, is_multiple
 from taskfuse.ir.storage import has_code, storage_reads, storage_uses
 from taskfuse.ir.tensor import TensorView
 from taskfuse.schedule.keys import Key, Keys
+from taskfuse.schedulers.elementwise import recompute_all
 from taskfuse.schedulers.machine import VECTOR_BYTES
 from taskfuse.schedulers.schedule import refuse
+from taskfuse.schedulers.script import Script
 
 
 def unsupported(fusion: Fusion, reason: str, help: str | None = None) -> UnsupportedError:
@@ -35,7 +38,7 @@ class Space:
         kept, reduced: positions in ``axes``, each in the order of memory, the contiguous one last.
         is_inner: the contiguous axis of memory is a reduced one.
         loads: inputs of which each iteration reads the element at its own place; others may read them elsewhere.
-        gathers: tensors that gather rows of an input, neighbors along the contiguous axis side by side.
+        moved: tensors that are elements of an input from other places: through views, or at computed indices.
         width: elements along the contiguous axis that are one access of the tensor with the smallest elements.
     """
 
@@ -44,7 +47,7 @@ class Space:
     reduced: tuple[int, ...]
     is_inner: bool
     loads: tuple[TensorView, ...]
-    gathers: tuple[TensorView, ...]
+    moved: tuple[TensorView, ...]
     width: int
 
     def extent(self, positions: Iterable[int]) -> Expr:
@@ -113,8 +116,35 @@ def find(fusion: Fusion) -> Space:
     inner = order[-1] in reduced
     positions = tuple(space[k] for k in order if k in reduced)
     width = _width(fusion, memory, reference.root[(positions if inner else kept)[-1]].extent)
-    gathers = tuple(e.output for e in code if isinstance(e, Gather) and _gathers_rows(fusion, keys, e, order[-1]))
-    return Space(reference.root, kept, positions, inner, loads, gathers, width)
+    moved = tuple(e.output for e in code if space.keys() == axes[e.output].keys() and _is_moved(fusion, e))
+    return Space(reference.root, kept, positions, inner, loads, moved, width)
+
+
+def settle(script: Script) -> None:
+    """Have what is elementwise computed, and inputs copied, where they are read, if that is not their own place.
+
+    Raises:
+        UnsupportedError: that makes too many tensors. The fusion has changed by then: callers try it on a copy.
+    """
+    fusion = script.fusion
+    recompute_all(script, fusion, is_in_place)
+    for source in fusion.inputs:
+        spaces: dict[tuple[object, ...], list[TensorView]] = {}
+        for expr in storage_uses(fusion, source):
+            reads = [r for r in storage_reads(fusion, expr) if r.tensor is source]
+            if isinstance(expr, Pointwise | Reduction) and not _is_moved(fusion, expr) and not any(is_in_place(r, expr.output) for r in reads):
+                spaces.setdefault(tuple(a.extent for a in expr.output.root), []).append(expr.output)
+        for readers in spaces.values():
+            script.recompute(source, readers)
+
+
+def _is_moved(fusion: Fusion, expr: MathExpr) -> bool:
+    """True if ``expr`` is nothing but elements of an input from other places than its own."""
+    reads = storage_reads(fusion, expr)
+    if isinstance(expr, Gather):
+        return reads[0].tensor.is_input
+    is_copy = isinstance(expr, Pointwise) and expr.op is ELEMENTWISE["copy"] and len(reads) == 1
+    return is_copy and reads[0].tensor.is_input and not is_in_place(reads[0], expr.output)
 
 
 def _axes(keys: Keys, tv: TensorView) -> dict[Key, int]:
@@ -163,16 +193,6 @@ def is_in_place(read: Read, reader: TensorView) -> bool:
         if not own and not (inner.extent is ONE and isinstance(e, Const)):
             return False
     return True
-
-
-def _gathers_rows(fusion: Fusion, keys: Keys, expr: Gather, contiguous: Key) -> bool:
-    """True if neighbors along the contiguous axis are neighbors in the input that is gathered, at the same values."""
-    table, *values = storage_reads(fusion, expr)
-    last = iteration_position(table.index[-1])
-    if not table.tensor.is_input or last is None or expr.output.root[last].extent is not table.tensor.shape[-1]:
-        return False
-    others = (*table.index[:-1], *(e for value in values for e in value.index))
-    return keys.key(expr.output.root[last]) == contiguous and not any(iteration_symbol(last).free & e.free for e in others)
 
 
 def _memory_order(
