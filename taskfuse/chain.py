@@ -95,11 +95,11 @@ class Chain(Executable):
             given = out if is_direct and link is last else None
             for name in link.arguments:
                 if name not in values:
-                    values[name] = self._handed[name].of(values, sizes, stream, seed)
+                    values[name] = self._view(self._handed[name], values, sizes, stream, seed)
             try:
                 made = link.run(*[values[name] for name in link.arguments], out=given, stream=stream, seed=seed)
             except InputError as error:
-                raise self._named(error, link) from None
+                raise self._named(error, link.arguments) from None
             values.update(zip(link.outputs, made, strict=True))
         results = tuple(values[name] for name in self._outputs)
         if out is None or is_direct:
@@ -107,6 +107,12 @@ class Chain(Executable):
         if self._copies is None:
             self._copies = _copies(self._fusion, self.backend)
         return self._copies(*results, out=out, stream=stream, seed=seed)
+
+    def _view(self, view: Handed, values: dict[str, Any], sizes: dict[str, int], stream: Any, seed: int) -> Any:
+        try:
+            return view.of(values, sizes, stream, seed)
+        except InputError as error:
+            raise self._named(error, view.names) from None
 
     def _sizes(self, args: tuple[Any, ...]) -> dict[str, int]:
         """The values of the dimensions. There are as many arguments as wanted, and their shapes agree, also between kernels."""
@@ -118,17 +124,18 @@ class Chain(Executable):
         known = [s for s in shapes if s is not None]
         return bind_shapes(self._fusion, known) if len(known) == len(shapes) else {}
 
-    def _named(self, error: InputError, link: Link) -> InputError:
+    def _named(self, error: InputError, arguments: Sequence[str]) -> InputError:
         """The error about an argument of one kernel, as one about an argument of the call."""
-        index = error.fields["index"]
-        if not isinstance(index, int) or index >= len(link.arguments):
+        index, reason = error.fields["index"], str(error.fields["reason"])
+        if not isinstance(index, int) or index >= len(arguments):
             return error
-        name = link.arguments[index]
-        name = self._handed[name].base if name in self._handed else name
+        name = arguments[index]
+        if name in self._handed:
+            reason = reason.replace(f"'{name}'", f"'{self._handed[name].base}'")
+            name = self._handed[name].base
         if name not in self._names:
             return error
-        position = self._names.index(name)
-        return InputError(index=position, fusion=self._fusion.name, reason=error.fields["reason"], notes=error.notes, help=error.help)
+        return InputError(index=self._names.index(name), fusion=self._fusion.name, reason=reason, notes=error.notes, help=error.help)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Chain, (self._fusion, self._links, self.schedule)

@@ -26,6 +26,7 @@ class Handed:
 
     Attributes:
         base: name of the tensor behind it.
+        names: of what is read by the kernel that copies it, if there is one.
 
     Args:
         name: of the view.
@@ -39,7 +40,7 @@ class Handed:
         assert found is not None
         self._place: Strided = found
         self._copy: Executable | None = None
-        self._names: tuple[str, ...] = ()
+        self.names: tuple[str, ...] = ()
         self.base = found.tensor.name
 
     def of(self, values: Mapping[str, Any], sizes: Mapping[str, int], stream: Any, seed: int) -> Any:
@@ -65,9 +66,9 @@ class Handed:
             whole.add_output(copy)
             part = piece(whole, [copy], f"{self._fusion.name}_{self._name}")
             fallback(part)
-            self._names = tuple(tv.name for tv in part.inputs)
+            self.names = tuple(tv.name for tv in part.inputs)
             self._copy = one_kernel(part, self._backend)
-        (made,) = self._copy(*[values[name] for name in self._names], stream=stream, seed=seed)
+        (made,) = self._copy(*[values[name] for name in self.names], stream=stream, seed=seed)
         return made
 
 
