@@ -240,10 +240,11 @@ class _Tiled:
     def apply(self) -> None:
         script, problem = self.script, self.problem
         script.comment("factors in Shared memory and, from there, in registers; results in registers")
-        tiles = [script.new(f.tensor, "cache_after", problem.result, f.position) for f in (problem.a, problem.b)]
         acc = script.new(problem.result, "cache_before") if problem.result.is_output else problem.result
         outputs = self.fusion.outputs
         registers(script, [out for out in outputs if out is not problem.result], [], self._stored())
+        is_one = problem.a.tensor is problem.b.tensor
+        tiles = [script.new(f.tensor, "cache_after", *([acc, f.position] if is_one else [])) for f in (problem.a, problem.b)]
         behind = [e.output for e in needed(self.fusion) if e.output not in (acc, *tiles)]
         self._blocks(acc, tiles, behind)  # while the result reads the tiles: their axes are told by these reads, also where both are of one tensor
         factors = [script.new(tile, "cache_after") for tile in tiles]

@@ -69,7 +69,8 @@ class WarpSpecialized:
         script, product = self.script, self.product
         script.comment("copies: operands into Shared memory, outputs out of it or of registers")
         self.result = product.result
-        self.sources = [(script.new(o.tensor, "cache_after", self.result, o.position), o) for o in (product.a, product.b)]
+        is_one = product.a.tensor is product.b.tensor
+        self.sources = [(script.new(o.tensor, "cache_after", *([self.result, o.position] if is_one else [])), o) for o in (product.a, product.b)]
         fusion = self.result.fusion
         stored = {tv: script.new(tv, "cache_fork") if tv.uses else tv for tv in fusion.outputs}
         self.parts.finals += tuple(copy for tv, copy in stored.items() if copy is not tv and tv in self.parts.finishing)

@@ -69,4 +69,3 @@ def test_a_table_of_sums_stays() -> None:
     text = f"recompute({made.name}): {found.name} reads it at computed indices: every element may be wanted"
     assert str(caught.value).splitlines()[0] == text
     assert str(caught.value).splitlines()[-1] == "help: leave it in memory; recompute its readers"
-
