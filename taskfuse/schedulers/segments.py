@@ -195,8 +195,9 @@ class _Search:
 
     def _moved(self, pieces: Sequence[Piece]) -> list[Piece] | None:
         """The pieces with one tensor on the other side of a cut, if that is faster: what makes elements wider is done where they are read."""
+        parts = {tv for e in self.fusion.exprs() if isinstance(e, Assemble) for tv in made_from(self.fusion, e.output)}
         for a in pieces:
-            for tv in a:
+            for tv in sorted(a - parts, key=lambda tv: self.place[tv]):
                 readers = {r for r in self.tensors if tv in self.reads[r]}
                 home = next((b for b in pieces if b is not a and readers and readers <= b), None)
                 if home is None or len(a) == 1 or tv.is_output or not isinstance(self.fusion.definition(tv), Pointwise):
