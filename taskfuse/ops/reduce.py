@@ -12,7 +12,7 @@ from taskfuse.dtypes import DType, DTypeLike, as_dtype, bool_, float64, int64, u
 from taskfuse.ir.axes import AxisKind, axis, iteration_symbol
 from taskfuse.ir.elementwise import COMBINES, ELEMENTWISE, Combine, Elementwise
 from taskfuse.ir.expr import Literal, Read, Reduction
-from taskfuse.ir.scalar import ONE, ZERO, Expr, maximum
+from taskfuse.ir.scalar import ONE, Expr, maximum
 from taskfuse.ir.tensor import TensorView
 from taskfuse.location import caller
 from taskfuse.ops.build import cast_tensor, check_tensor, define_pointwise, divide_by_count, normalize_axes, shape_error
@@ -26,14 +26,11 @@ _COPY = ELEMENTWISE["copy"]
 def reduce_axes(x: TensorView, axes: Sequence[int], combine: Combine, dtype: DType, keepdims: bool, body: Elementwise = _COPY) -> TensorView:
     """``combine`` of ``body(x)`` over sorted axes, computed in ``dtype``; kept dimensions are a view of the result."""
     location = caller()
-    single = [d for d in axes if x.shape[d] is ONE]  # one element is its own sum: the axis is none of the iteration space
-    space = [d for d in range(x.ndim) if d not in single]
-    read = Read(x, tuple(ZERO if d in single else iteration_symbol(space.index(d)) for d in range(x.ndim)))
-    if len(single) == len(axes):
+    read = Read(x, tuple(iteration_symbol(d) for d in range(x.ndim)))
+    if not axes:
         op = ELEMENTWISE["cast"] if body is _COPY and dtype is not x.dtype else body
-        out = define_pointwise(x.fusion, op, tuple(x.shape[d] for d in space), (read,), dtype)
-        return expand_dims(out, tuple(axes)) if keepdims and axes else out
-    root = [axis(x.shape[d], AxisKind.REDUCTION if d in axes else AxisKind.ITERATION) for d in space]
+        return define_pointwise(x.fusion, op, x.shape, (read,), dtype)
+    root = [axis(e, AxisKind.REDUCTION if d in axes else AxisKind.ITERATION) for d, e in enumerate(x.shape)]
     out = x.fusion.new_tensor(root, dtype, location=location)
     out = x.fusion.define(Reduction(out, combine, body, (read,), Literal(combine.neutral(dtype), dtype), location))
     return expand_dims(out, tuple(axes)) if keepdims else out

@@ -19,7 +19,7 @@ from taskfuse.ir.axes import Axis, axis, is_value_symbol, iteration_symbol
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.expr import Assemble, Gather, IndexValue, Literal, MathExpr, Operand, Pointwise, Read, Reduction, Scan, Select, reads
 from taskfuse.ir.fusion import Fusion
-from taskfuse.ir.scalar import TRUE, Expr, and_, substitute
+from taskfuse.ir.scalar import ONE, TRUE, ZERO, Expr, and_, substitute
 from taskfuse.ir.storage import resolve, storage_operands, storage_reads, storage_uses, table, with_reads_at
 from taskfuse.ir.tensor import TensorView
 from taskfuse.location import caller
@@ -54,6 +54,16 @@ def recompute(tv: TensorView, readers: Sequence[TensorView]) -> tuple[TensorView
     for definition in definitions:
         fusion.remove_unread([r.tensor for r in reads(definition)])
     return (*made.values(), *gathered)
+
+
+def reduces_one(fusion: Fusion, expr: MathExpr) -> bool:
+    """True for a reduction with axes of one element, and no others unless its body can stand alone: recomputed, it loses them."""
+    if not isinstance(expr, Reduction):
+        return False
+    reduced = [a for a in expr.output.root if a.is_reduction]
+    dtypes = {r.tensor.dtype for r in storage_reads(fusion, expr)}
+    is_alone = expr.body is ELEMENTWISE["copy"] or (dtypes == {expr.output.dtype} and len(reads(expr)) == len(expr.operands))
+    return any(a.extent is ONE for a in reduced) and (is_alone or any(a.extent is not ONE for a in reduced))
 
 
 def is_gathered_elementwise(fusion: Fusion, expr: MathExpr) -> bool:
@@ -182,12 +192,15 @@ class _Clones:
         return self.fusion.define(Scan(new, definition.combine, operands, definition.axis, caller()))
 
     def _reduction(self, tv: TensorView, definition: Reduction, index: tuple[Expr, ...], valid: Expr) -> TensorView:
-        """The same reduction for each point of the reader; of anything, where its result does not exist."""
-        reduced = [a for a in tv.root if a.is_reduction]
+        """The same reduction for each point of the reader, without axes of one element; of anything, where its result does not exist."""
+        reduced = [a for a in tv.root if a.is_reduction and a.extent is not ONE]
         new, location = self._new(tv, tuple(axis(a.extent, a.kind) for a in reduced)), caller()
         results, own = iter(index), iter(iteration_symbol(len(self.reader.root) + k) for k in range(len(reduced)))
-        at = tuple(next(own) if a.is_reduction else next(results) for a in tv.root)
+        at = tuple(next(results) if not a.is_reduction else ZERO if a.extent is ONE else next(own) for a in tv.root)
         operands = tuple(self._moved(o, at, new, valid) for o in definition.operands)
+        if not reduced and reduces_one(self.fusion, definition):
+            is_cast = definition.body is ELEMENTWISE["copy"]
+            return self.fusion.define(Pointwise(new, ELEMENTWISE["cast"] if is_cast else definition.body, operands, location))
         return self.fusion.define(Reduction(new, definition.combine, definition.body, operands, definition.init, location))
 
     def _moved(self, operand: Operand, index: tuple[Expr, ...], reduction: TensorView, valid: Expr) -> Operand:

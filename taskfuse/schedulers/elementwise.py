@@ -20,7 +20,7 @@ from taskfuse.ir.storage import has_code, made_from, storage_reads, storage_uses
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import MemoryType
 from taskfuse.ir.types import ParallelType as P
-from taskfuse.schedule.recompute import is_gathered_elementwise
+from taskfuse.schedule.recompute import is_gathered_elementwise, reduces_one
 from taskfuse.schedulers.machine import CLOCK_MHZ, DRAM_BYTES_PER_US, LANES, LAUNCH_US, SMS
 from taskfuse.schedulers.schedule import Sizes, refuse
 from taskfuse.schedulers.script import Script
@@ -136,7 +136,13 @@ def recompute_all(script: Script, fusion: Fusion, is_in_place: Callable[[Read, T
     Raises:
         UnsupportedError: that makes more than :data:`MOST_NEW` tensors. The fusion has changed by then: callers try it on a copy.
     """
-    stack, done, before = list(fusion.outputs), set[TensorView](), len(fusion.tensors())
+    before = len(fusion.tensors())
+    for expr in needed(fusion):
+        if reduces_one(fusion, expr):  # at its own points, where it loses these axes
+            tv = expr.output
+            whole, own = (script.new(tv, "cache_before"), tv) if tv.is_output else (tv, script.new(tv, "cache_after"))
+            script.recompute(whole, [own])
+    stack, done = list(fusion.outputs), set[TensorView]()
     while stack:
         reader = stack.pop()
         expr = fusion.definition(reader)

@@ -88,7 +88,7 @@ CASES: dict[str, tuple[Callable[[], list[tf.TensorView]], str]] = {
         lambda: [tf.sum(x(4, 6, 8) * tf.exp(x(6, 1, name="y")), (1, 2))],
         "tv2 has some of the reduced axes and lacks others\nhelp: broadcast it, or pass it with all of them",
     ),
-    "single": (lambda: [tf.matmul(x(4, 1), x(1, 6, name="y"))], "tv2 reduces an axis of extent 1\nhelp: reshape the axis away"),
+    "single": (lambda: [tf.sum(x(4, 1), 1)], "it reduces nothing\nhelp: tf.schedulers.pointwise takes such fusions"),
     "phases": (lambda: [tf.softmax(x(4, 6))], "a row is walked over 3 times\nhelp: tf.schedulers.normalization takes such fusions"),
 }
 
