@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from taskfuse.errors import UnsupportedError
 from taskfuse.ir import atoms
+from taskfuse.ir.expr import Reduction
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.scalar import Const, ceildiv, simplify
 from taskfuse.ir.storage import has_code, storage_uses
@@ -23,13 +24,11 @@ from taskfuse.ir.types import ParallelType as P
 from taskfuse.kir.limits import MAX_THREADS
 from taskfuse.location import caller
 from taskfuse.schedulers.elementwise import leaf_of, vector_fits
-from taskfuse.schedulers.machine import VECTOR_BYTES
+from taskfuse.schedulers.machine import ASYNC_BYTES, VECTOR_BYTES
 from taskfuse.schedulers.phases import Keep, Phases
+from taskfuse.schedulers.schedule import refuse
 from taskfuse.schedulers.script import Script
-from taskfuse.schedulers.space import Space, is_in_place, unsupported
-
-ASYNC_BYTES = (4, 8, 16)
-"""Bytes of an element, or of a vector, that ``cp.async`` copies."""
+from taskfuse.schedulers.space import Space, is_in_place
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +56,12 @@ class RowConfig:
         if self.threads * self.rows > MAX_THREADS:
             raise self.error(f"{self.threads} threads for each of {self.rows} rows", f"a block has at most {MAX_THREADS} threads")
 
+    @property
+    def words(self) -> str:
+        """The parameters, for people."""
+        blocks = f", {self.blocks} blocks per row" if self.blocks > 1 else ""
+        return f"{self.threads} threads per row, {self.rows} rows per block{blocks}, {self.unroll} vectors at once, {self.keep.value} kept"
+
     def error(self, reason: str, help: str) -> UnsupportedError:
         """The error of parameters that make no schedule."""
         return UnsupportedError(what="this RowConfig", reason=reason, help=help, location=caller())
@@ -73,7 +78,7 @@ def check(fusion: Fusion, space: Space, config: RowConfig) -> None:
     vectors = simplify(ceildiv(space.extent(space.reduced), space.width if space.is_inner else 1), fusion.facts())
     if not isinstance(vectors, Const):
         what = f"a row of {space.extent(space.reduced)} elements is kept in registers"
-        raise unsupported(fusion, what, "give its extent as a constant, or keep=Keep.NOTHING")
+        raise refuse(fusion, "reduction", what, "give its extent as a constant, or keep=Keep.NOTHING")
     if vectors.value > config.threads * config.blocks * config.unroll:
         what = f"{config.blocks * config.threads} threads of a row hold {config.unroll} vectors each, and it has {vectors}"
         raise config.error(what, "use more threads, blocks or vectors")
@@ -109,13 +114,17 @@ class Rows:
     # -- tensors --------------------------------------------------------------------------------------------------------------------
 
     def _copies(self) -> None:
-        """Inputs are copied to registers, and from an output nobody reads."""
+        """Inputs are copied to registers, and from an output nobody reads: results of a row are kept for others, elements computed again."""
         self.script.comment("copies")
         self.loads = [copy for x in self.space.loads for copy in self._copies_of(x)]
         self.loads += [tv for tv in self.space.moved if not tv.is_output]
+        wide, self.forked = self.space.having(self.fusion, self.space.reduced), set[TensorView]()
         for out in self.fusion.outputs:
-            if out.uses:
+            if out.uses and out in wide and not isinstance(out.definition, Reduction):
                 self.script.duplicate(out, [use.output for use in out.uses])
+            elif out.uses:
+                self.script.new(out, "cache_fork")
+                self.forked.add(out)
 
     def _copies_of(self, x: TensorView) -> Sequence[TensorView]:
         """Copies of an input for what reads it in place: one, where nothing reads it elsewhere; else one for each iteration space."""
@@ -152,7 +161,8 @@ class Rows:
         contiguous = self.space.having(self.fusion, [self.space.contiguous]) if self.space.width > 1 else set[TensorView]()
         self.stores = [out for out in self.fusion.outputs if out in contiguous]
         for out in self.stores:
-            self.script.new(out, "cache_before")
+            if out not in self.forked:
+                self.script.new(out, "cache_before")
 
     # -- loops ----------------------------------------------------------------------------------------------------------------------
 

@@ -132,7 +132,7 @@ def test_rows_of_a_view() -> None:
 def test_a_fusion_with_a_schedule() -> None:
     fusion = make(total, (4, 64))
     tf.schedulers.reduction(fusion)
-    expected = "a reduction schedule of fusion 'total' is not supported: it has a schedule already\nhelp: call the scheduler first"
+    expected = "a reduction schedule of fusion 'total' is not supported: it has a schedule already\nhelp: give it a fusion without scheduling calls"
     assert refused(lambda: tf.schedulers.reduction(fusion)) == expected
 
 
