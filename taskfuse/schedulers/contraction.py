@@ -311,8 +311,8 @@ def _operand(fusion: Fusion, expr: Reduction, place: int, read: Read, row: int, 
     positions = [iteration_position(e) for e in read.index]
     whole = [expr.output.root[p].extent is n if p is not None else isinstance(e, Const) for e, p, n in zip(read.index, positions, tv.shape, strict=True)]
     if not all(whole):
-        place = ", ".join(map(str, read.index))
-        raise refuse(fusion, "matmul", f"{expr.output.name} reads {tv.name} at [{place}]", "pass slices and reshaped arrays as inputs")
+        index = ", ".join(map(str, read.index))
+        raise refuse(fusion, "matmul", f"{expr.output.name} reads {tv.name} at [{index}]", "pass slices and reshaped arrays as inputs")
     last = iteration_position(read.index[-1])
     if last not in (row, k):
         raise refuse(fusion, "matmul", f"the last axis of {tv.name} is a batch axis", "make rows, columns or k contiguous")
