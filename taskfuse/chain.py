@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from taskfuse import ops
 from taskfuse.errors import InputError, LaunchError
 from taskfuse.executable import Executable, one_kernel
+from taskfuse.handing import Handed
 from taskfuse.ir.arguments import bind_shapes
 from taskfuse.ir.fusion import Fusion
 from taskfuse.kir import Kernel
@@ -34,7 +35,8 @@ class Link(NamedTuple):
 
 
 class Chain(Executable):
-    """Executables that run one after another, as one. What goes between them is allocated by the framework of the arguments, in its stream.
+    """Executables that run one after another, as one. What goes between them is allocated by the framework of the arguments, in its stream; what they
+    take of these through views has strides of its own.
 
     Args:
         fusion: what they compute together.
@@ -42,7 +44,7 @@ class Chain(Executable):
         schedule: the automatic schedule, if there is one.
     """
 
-    __slots__ = ("_copies", "_fusion", "_links", "_names", "_outputs")
+    __slots__ = ("_copies", "_fusion", "_handed", "_links", "_names", "_outputs")
 
     def __init__(self, fusion: Fusion, links: Sequence[Link], schedule: Schedule | None = None) -> None:
         self._fusion = fusion
@@ -52,6 +54,9 @@ class Chain(Executable):
         self._copies: Executable | None = None
         self.backend = self._links[0].run.backend
         self.schedule = schedule
+        known = {*self._names, *(name for link in links for name in link.outputs)}
+        views = dict.fromkeys(name for link in links for name in link.arguments if name not in known)
+        self._handed = {name: Handed(fusion, name, self.backend) for name in views}
 
     @property
     def kernel(self) -> Kernel:
@@ -82,16 +87,19 @@ class Chain(Executable):
         With ``out=``, results that are not all made by the last kernel are made elsewhere and copied there at the end, so that no kernel reads
         what another one has overwritten.
         """
-        self._check(args)
+        sizes = self._sizes(args)
         values: dict[str, Any] = dict(zip(self._names, args, strict=True))
         last = self._links[-1]
         is_direct = last.outputs == self._outputs
         for link in self._links:
             given = out if is_direct and link is last else None
+            for name in link.arguments:
+                if name not in values:
+                    values[name] = self._view(self._handed[name], values, sizes, stream, seed)
             try:
                 made = link.run(*[values[name] for name in link.arguments], out=given, stream=stream, seed=seed)
             except InputError as error:
-                raise self._named(error, link) from None
+                raise self._named(error, link.arguments) from None
             values.update(zip(link.outputs, made, strict=True))
         results = tuple(values[name] for name in self._outputs)
         if out is None or is_direct:
@@ -100,24 +108,34 @@ class Chain(Executable):
             self._copies = _copies(self._fusion, self.backend)
         return self._copies(*results, out=out, stream=stream, seed=seed)
 
-    def _check(self, args: tuple[Any, ...]) -> None:
-        """That there are as many arguments as wanted, and that their shapes agree, also between kernels."""
+    def _view(self, view: Handed, values: dict[str, Any], sizes: dict[str, int], stream: Any, seed: int) -> Any:
+        try:
+            return view.of(values, sizes, stream, seed)
+        except InputError as error:
+            raise self._named(error, view.names) from None
+
+    def _sizes(self, args: tuple[Any, ...]) -> dict[str, int]:
+        """The values of the dimensions. There are as many arguments as wanted, and their shapes agree, also between kernels."""
         if len(args) != len(self._names):
             reason = f"{len(args)} arguments given, {len(self._names)} wanted"
             help = f"the arguments are: {', '.join(self._names) or 'none'}"
             raise InputError(index=min(len(args), len(self._names)), fusion=self._fusion.name, reason=reason, help=help)
         shapes = [getattr(a, "shape", None) for a in args[: len(self._fusion.inputs)]]
         known = [s for s in shapes if s is not None]
-        if len(known) == len(shapes):
-            bind_shapes(self._fusion, known)
+        return bind_shapes(self._fusion, known) if len(known) == len(shapes) else {}
 
-    def _named(self, error: InputError, link: Link) -> InputError:
+    def _named(self, error: InputError, arguments: Sequence[str]) -> InputError:
         """The error about an argument of one kernel, as one about an argument of the call."""
-        index = error.fields["index"]
-        if not isinstance(index, int) or index >= len(link.arguments) or link.arguments[index] not in self._names:
+        index, reason = error.fields["index"], str(error.fields["reason"])
+        if not isinstance(index, int) or index >= len(arguments):
             return error
-        position = self._names.index(link.arguments[index])
-        return InputError(index=position, fusion=self._fusion.name, reason=error.fields["reason"], notes=error.notes, help=error.help)
+        name = arguments[index]
+        if name in self._handed:
+            reason = reason.replace(f"'{name}'", f"'{self._handed[name].base}'")
+            name = self._handed[name].base
+        if name not in self._names:
+            return error
+        return InputError(index=self._names.index(name), fusion=self._fusion.name, reason=reason, notes=error.notes, help=error.help)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Chain, (self._fusion, self._links, self.schedule)

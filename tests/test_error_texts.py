@@ -169,6 +169,17 @@ S = tf.schedulers
         (lambda c: c.a.recompute([c.s]), "recompute(tv1): tv3 does not read it\nhelp: its readers are tv2, tv4"),
         (lambda c: c.b.recompute([c.s, c.c]), "recompute(tv2): tv3 and tv4 do not run over the same extents\nhelp: call it once for each"),
         (lambda c: c.a.duplicate([WRONG]), "duplicate(tv1): 'wrong' is no tensor\nhelp: its readers are tv2, tv4"),
+        (lambda c: c.a.cache_after(c.a), "cache_after(tv1): tv1 does not read it\nhelp: its readers are tv2, tv4"),
+        (lambda c: c.a.cache_after(c.b, 1), "cache_after(tv1): operand 1 of tv2 is not it\nhelp: it is at 0"),
+        (lambda c: c.a.cache_after(operand=0), "cache_after(tv1): operand 0 of which reader?\nhelp: name the reader, too"),
+        (
+            lambda c: tf.cut(c.fusion, [[c.a, c.b, c.s, c.c]], views=[[c.a]]),
+            "fusion 'chain': tv1 is no view with strides\nhelp: name slices, and reshaped or permuted tensors",
+        ),
+        (
+            lambda c: tf.cut(c.fusion, [[c.a, c.b, c.s, c.c]], views=[]),
+            "fusion 'chain': there are 1 pieces and views of 0\nhelp: give a list for each piece, empty where it takes none",
+        ),
         (
             lambda c: c.a.scatter(),
             "scatter(tv1): it is no concatenation: parts one after another along one axis that fill it\nhelp: tf.cat and tf.stack make one",

@@ -225,6 +225,11 @@ def value_symbol(position: int) -> Expr:
     return sym(f"v{position}")
 
 
+def is_value_symbol(name: str) -> bool:
+    """True for the name of a value in an op map."""
+    return name[:1] == "v" and name[1:].isdecimal()
+
+
 def is_map_symbol(name: str) -> bool:
     """True for the name of an iteration symbol or of a value in an op map: no dimension is named so."""
     return name[:1] in ("i", "v") and name[1:].isdecimal()

@@ -20,6 +20,7 @@ class Factors:
 
     Attributes:
         a, b: the element of each that an iteration reads, of a storage tensor.
+        places: of these among the operands.
         rows, columns: axes that only ``a`` has, and those that only ``b`` has.
         summed: reduced axes.
         batch: all others: both have them, or neither.
@@ -28,6 +29,7 @@ class Factors:
 
     a: Read
     b: Read
+    places: tuple[int, int]
     rows: frozenset[int]
     columns: frozenset[int]
     summed: tuple[int, ...]
@@ -41,7 +43,7 @@ class Factors:
 
     def swapped(self) -> Factors:
         """The same, with the factors in the other order."""
-        return replace(self, a=self.b, b=self.a, rows=self.columns, columns=self.rows)
+        return replace(self, a=self.b, b=self.a, places=self.places[::-1], rows=self.columns, columns=self.rows)
 
 
 def factors(fusion: Fusion, expr: MathExpr) -> Factors | None:
@@ -49,8 +51,9 @@ def factors(fusion: Fusion, expr: MathExpr) -> Factors | None:
     reads = storage_reads(fusion, expr)
     if not isinstance(expr, Reduction) or len(reads) != 2:
         return None
+    first, second = (place for place, operand in enumerate(expr.operands) if isinstance(operand, Read))
     a, b = (frozenset(p for e in read.index if (p := iteration_position(e)) is not None) for read in reads)
     root = expr.output.root
     summed = tuple(p for p, axis in enumerate(root) if axis.is_reduction)
     batch = tuple(p for p in range(len(root)) if p not in summed and (p in a) == (p in b))
-    return Factors(*reads, a - b, b - a, summed, batch, a & b)
+    return Factors(*reads, (first, second), a - b, b - a, summed, batch, a & b)

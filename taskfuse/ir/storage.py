@@ -5,7 +5,7 @@ A view costs nothing because nobody ever sees it here: a read of a view becomes 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from taskfuse.ir.axes import iteration_point
@@ -15,9 +15,9 @@ from taskfuse.ir.scalar import Expr, and_, substitute
 from taskfuse.ir.tensor import TensorView
 
 
-def resolve(fusion: Fusion, read: Read) -> Read:
-    """``read`` of a storage tensor: the views between are composed away."""
-    while fusion.is_view(read.tensor):
+def resolve(fusion: Fusion, read: Read, stop: Collection[TensorView] = ()) -> Read:
+    """``read`` of a storage tensor, or of one of ``stop``: the views between are composed away."""
+    while fusion.is_view(read.tensor) and read.tensor not in stop:
         view = fusion.definition(read.tensor)
         assert isinstance(view, View)
         point = {f"i{k}": e for k, e in enumerate(read.index)}

@@ -369,9 +369,13 @@ class TensorView:
         scheduling().inline_at(self, position)
         return self
 
-    def cache_after(self) -> TensorView:
-        """A new tensor that copies this one and that all its readers read instead. Returns the new tensor."""
-        return scheduling().cache_after(self)
+    def cache_after(self, reader: TensorView | None = None, operand: int | None = None) -> TensorView:
+        """A new tensor that copies this one and that all its readers read instead. Returns the new tensor.
+
+        With ``reader``, only that tensor reads the copy, directly now if through views before. With ``operand``, only its operand at that position
+        does: both factors of ``x @ x.T`` get a copy of their own.
+        """
+        return scheduling().cache_after(self, reader, operand)
 
     def cache_before(self) -> TensorView:
         """A new tensor that takes over this one's definition; this one becomes its copy. Returns the new tensor."""

@@ -8,23 +8,25 @@ from dataclasses import replace
 from taskfuse.errors import TaskError
 from taskfuse.ir.axes import Axis, axis, iteration_point
 from taskfuse.ir.elementwise import ELEMENTWISE
-from taskfuse.ir.expr import Assemble, MathExpr, Pointwise, Read
-from taskfuse.ir.storage import with_reads
+from taskfuse.ir.expr import Assemble, MathExpr, Operand, Pointwise, Read, View, reads
+from taskfuse.ir.storage import storage_operands, storage_uses, with_reads
 from taskfuse.ir.tensor import TensorSchedule, TensorView
 from taskfuse.location import caller
 from taskfuse.schedule.call import Call
 from taskfuse.schedule.replay import ancestors, replay
 
 
-def cache_after(tv: TensorView) -> TensorView:
+def cache_after(tv: TensorView, reader: TensorView | None = None, operand: int | None = None) -> TensorView:
     """See :meth:`TensorView.cache_after`. The copy has no schedule yet. It joins the task of ``tv``; that of the first reader for an input.
 
     Raises:
-        ScheduleError: if nothing reads ``tv``, or it is inlined.
+        ScheduleError: if nothing reads ``tv``, ``reader`` or its ``operand`` does not, or it is inlined.
         TaskError: if a law of tasks and groups is broken.
     """
     call = Call("cache_after", tv)
     fusion = tv.fusion
+    if reader is not None or operand is not None:
+        return _copy_for(call, reader, operand)
     uses = tv.uses
     if not uses:
         raise call.error("nothing reads it", f"{tv.name}.cache_before() puts a copy in front of it" if not tv.is_input else None)
@@ -39,6 +41,39 @@ def cache_after(tv: TensorView) -> TensorView:
     else:
         join_task(copy, tv)
     return copy
+
+
+def _copy_for(call: Call, reader: TensorView | None, operand: int | None) -> TensorView:
+    """A copy of the storage of ``call.tv`` that only operands of ``reader`` read, through whatever views they read it now."""
+    tv, fusion = call.tv, call.tv.fusion
+    if reader is None:
+        raise call.error(f"operand {operand} of which reader?", "name the reader, too")
+    call.readers([reader], [use.output for use in storage_uses(fusion, tv)])
+    definition = fusion.definition(reader)
+    assert definition is not None
+    if isinstance(definition, Assemble | View):
+        raise call.error(f"{reader.name} has no operands: it is a map of what it is made of", "name what reads the result")
+    call.check_not_inlined()
+    fusion.check()
+    found = storage_operands(fusion, definition)
+    places = [k for k, o in enumerate(found) if isinstance(o, Read) and o.tensor is tv]
+    if operand is not None and operand not in places:
+        raise call.error(f"operand {operand} of {reader.name} is not it", f"it is at {', '.join(map(str, places))}")
+    copy = fusion.new_tensor([axis(e) for e in tv.shape], tv.dtype, location=caller(), origin=tv)
+    fusion.define(copy_of(tv, copy))
+    wanted = places if operand is None else [operand]
+    operands = tuple(_moved(o, copy) if k in wanted else old for k, (o, old) in enumerate(zip(found, definition.operands, strict=True)))
+    fusion.define(replace(definition, operands=operands))
+    fusion.remove_unread([r.tensor for r in reads(definition)])
+    if tv.is_input:
+        fusion.set_owner(copy, reader)
+    else:
+        join_task(copy, tv)
+    return copy
+
+
+def _moved(operand: Operand, copy: TensorView) -> Operand:
+    return Read(copy, operand.index, operand.valid) if isinstance(operand, Read) else operand
 
 
 def cache_before(tv: TensorView) -> TensorView:

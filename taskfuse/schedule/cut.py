@@ -11,6 +11,7 @@ from taskfuse.ir.expr import Assemble, Leaf, Read, ScalarRead, map_exprs, reads,
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.scalar import Sym
 from taskfuse.ir.storage import made_from, needed, producers, resolve
+from taskfuse.ir.strided import strided
 from taskfuse.ir.tensor import Scalar, TensorView
 from taskfuse.location import caller
 
@@ -28,16 +29,19 @@ class Cut:
     parts: tuple[Fusion, ...]
 
 
-def cut(fusion: Fusion, parts: Sequence[Sequence[TensorView | str]]) -> Cut:
+def cut(fusion: Fusion, parts: Sequence[Sequence[TensorView | str]], views: Sequence[Sequence[TensorView | str]] | None = None) -> Cut:
     """Cut an unscheduled fusion into several.
 
     Args:
         fusion: it is not changed.
         parts: the tensors that each piece computes, as tensors or by name. Views go with their readers, the result of a concatenation in scatter
             form with its parts; everything else that the outputs need is in one piece.
+        views: for each piece, views that it takes as inputs of their own, instead of the tensors behind them: no array is copied for a call, the
+            view is one of other strides. A slice, or a reshaped or permuted tensor, is then an input like any other to what multiplies it.
 
     Raises:
-        FusionError: the fusion has a schedule, a tensor is in no piece or in several, or the pieces depend on each other in a cycle.
+        FusionError: the fusion has a schedule, a tensor is in no piece or in several, the pieces depend on each other in a cycle, or one of ``views``
+            is no view with strides.
     """
     owner: dict[TensorView, int] = {}
     if fusion.has_schedule:
@@ -56,15 +60,33 @@ def cut(fusion: Fusion, parts: Sequence[Sequence[TensorView | str]]) -> Cut:
         if tv not in owner:
             raise _error(fusion, f"{tv.name} is in no piece", "name every tensor that the outputs need and that is neither an input nor a view")
     pieces = [[tv for tv in code if owner[tv] == number] for number in range(len(parts))]
+    passed = _passed(fusion, len(parts), views)
     order = _order(fusion, pieces, owner)
-    return Cut(fusion, tuple(piece(fusion, pieces[number], f"{fusion.name}_{k}") for k, number in enumerate(order)))
+    return Cut(fusion, tuple(piece(fusion, pieces[number], f"{fusion.name}_{k}", passed[number]) for k, number in enumerate(order)))
 
 
-def piece(fusion: Fusion, tensors: Sequence[TensorView], name: str) -> Fusion:
-    """The part of ``fusion`` that computes ``tensors``: it reads what they need and others make, and its outputs are what others need of it."""
+def _passed(fusion: Fusion, pieces: int, views: Sequence[Sequence[TensorView | str]] | None) -> list[list[TensorView]]:
+    """The views that each piece takes as inputs. Raises :class:`FusionError`."""
+    if views is None:
+        return [[] for _ in range(pieces)]
+    if len(views) != pieces:
+        raise _error(fusion, f"there are {pieces} pieces and views of {len(views)}", "give a list for each piece, empty where it takes none")
+    found = [[fusion.tensor(given) if isinstance(given, str) else given for given in part] for part in views]
+    for tv in (tv for part in found for tv in part):
+        if tv not in fusion.tensors() or strided(fusion, tv) is None:
+            raise _error(fusion, f"{tv.name} is no view with strides", "name slices, and reshaped or permuted tensors")
+    return found
+
+
+def piece(fusion: Fusion, tensors: Sequence[TensorView], name: str, views: Sequence[TensorView] = ()) -> Fusion:
+    """The part of ``fusion`` that computes ``tensors``: it reads what they need and others make, and its outputs are what others need of it.
+
+    Args:
+        views: those that it takes as inputs.
+    """
     own = set(tensors)
     chosen = (e for e in fusion.exprs() if e.output in own or (isinstance(e, Assemble) and own.issuperset(made_from(fusion, e.output))))
-    exprs = [rebuilt(e, partial(resolve, fusion)) for e in chosen]
+    exprs = [rebuilt(e, partial(resolve, fusion, stop=views)) for e in chosen]
     inside = {e.output for e in exprs}
     read = dict.fromkeys(r.tensor for e in exprs for r in reads(e) if r.tensor not in inside)
     elsewhere = {tv for e in fusion.exprs() if e.output not in inside and not fusion.is_view(e.output) for tv in producers(fusion, e.output)}

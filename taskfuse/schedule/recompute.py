@@ -5,18 +5,22 @@ concatenated tensor) they never are. But an elementwise function commutes with a
 the element of ``x`` at ``e``. So the elementwise ancestors of what is read are computed once more, at the reader's points, gathers with the
 indices that belong to them, and only inputs, tables, and results of reductions and scans are read where they are. A reduction that is itself asked
 for is done once more for each of the reader's points; a scan, if these are its own points.
+
+A gather is an index map, too, with values in it: the element of ``exp(x)`` at ``v`` is ``exp`` of the element of ``x`` at ``v``, if there is one,
+else 0. So of a table that is computed elementwise only what is gathered is computed, and inputs are gathered instead.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from taskfuse.ir.axes import Axis, axis, iteration_point, iteration_symbol
+from taskfuse.dtypes import bool_
+from taskfuse.ir.axes import Axis, axis, is_value_symbol, iteration_point, iteration_symbol
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.expr import Assemble, Gather, IndexValue, Literal, MathExpr, Operand, Pointwise, Read, Reduction, Scan, Select, reads
 from taskfuse.ir.fusion import Fusion
-from taskfuse.ir.scalar import TRUE, Expr, and_, substitute
-from taskfuse.ir.storage import resolve, storage_reads, storage_uses, table, with_reads_at
+from taskfuse.ir.scalar import ONE, TRUE, ZERO, Expr, and_, substitute
+from taskfuse.ir.storage import resolve, storage_operands, storage_reads, storage_uses, table, with_reads_at
 from taskfuse.ir.tensor import TensorView
 from taskfuse.location import caller
 from taskfuse.schedule.caching import join_task
@@ -30,8 +34,8 @@ def recompute(tv: TensorView, readers: Sequence[TensorView]) -> tuple[TensorView
     """See :meth:`TensorView.recompute`.
 
     Raises:
-        ScheduleError: if a reader does not read ``tv``, reads it at computed indices, is an assembly of parts, shares loops already, or has not the
-            extents of the first.
+        ScheduleError: if a reader does not read ``tv``, gathers of it what is not computed elementwise, is an assembly of parts, shares loops already,
+            or has not the extents of the first.
         TaskError: if a law of tasks and groups is broken.
     """
     call = Call("recompute", tv)
@@ -40,13 +44,54 @@ def recompute(tv: TensorView, readers: Sequence[TensorView]) -> tuple[TensorView
     definitions = [_definition(call, reader, chosen[0]) for reader in chosen]
     fusion.check()
     clones = _Clones(chosen[0], tv)
-    points = dict.fromkeys((r.index, r.valid) for d in definitions for r in storage_reads(fusion, d) if r.tensor is tv)
+    gathers = [d for d in definitions if isinstance(d, Gather) and table(fusion, d) is tv]
+    others = [d for d in definitions if d not in gathers]
+    points = dict.fromkeys((r.index, r.valid) for d in others for r in storage_reads(fusion, d) if r.tensor is tv)
     made = {point: clones.of(tv, *point) for point in points}
-    for definition in definitions:
+    for definition in others:
         fusion.define(with_reads_at(fusion, definition, tv, made))
+    gathered = [clones.gathered(definition) for definition in gathers]
     for definition in definitions:
         fusion.remove_unread([r.tensor for r in reads(definition)])
-    return tuple(made.values())
+    return (*made.values(), *gathered)
+
+
+def reduces_one(fusion: Fusion, expr: MathExpr) -> bool:
+    """True for a reduction with axes of one element, and no others unless its body can stand alone: recomputed, it loses them."""
+    if not isinstance(expr, Reduction):
+        return False
+    reduced = [a for a in expr.output.root if a.is_reduction]
+    dtypes = {r.tensor.dtype for r in storage_reads(fusion, expr)}
+    is_alone = expr.body is ELEMENTWISE["copy"] or (dtypes == {expr.output.dtype} and len(reads(expr)) == len(expr.operands))
+    return any(a.extent is ONE for a in reduced) and (is_alone or any(a.extent is not ONE for a in reduced))
+
+
+def is_gathered_elementwise(fusion: Fusion, expr: MathExpr) -> bool:
+    """True for a gather whose table is computed elementwise of what can be gathered in its place: inputs, and what is read at no computed index."""
+    if not isinstance(expr, Gather):
+        return False
+    source, *_ = storage_reads(fusion, expr)
+    return isinstance(fusion.definition(source.tensor), Pointwise) and _follows(fusion, source)
+
+
+def _follows(fusion: Fusion, read: Read) -> bool:
+    """True if what is read at an index with values in it can be computed of inputs that are read so."""
+    if not _is_computed(read.index):
+        return read.valid is TRUE
+    expr = fusion.definition(read.tensor)
+    if expr is None:
+        return True
+    if not isinstance(expr, Pointwise):
+        return False
+    at = {f"i{k}": e for k, e in enumerate(read.index)}
+    places = [substitute(o.index, at) for o in expr.operands if isinstance(o, IndexValue)]
+    inner = [Read(r.tensor, tuple(substitute(e, at) for e in r.index), r.valid) for r in storage_reads(fusion, expr)]
+    return not _is_computed(places) and all(r.valid is TRUE and _follows(fusion, r) for r in inner)
+
+
+def _is_computed(index: Sequence[Expr]) -> bool:
+    """True for an index with values in it."""
+    return any(is_value_symbol(name) for e in index for name in e.free)
 
 
 def _definition(call: Call, reader: TensorView, first: TensorView) -> MathExpr:
@@ -55,7 +100,7 @@ def _definition(call: Call, reader: TensorView, first: TensorView) -> MathExpr:
     assert definition is not None
     if isinstance(definition, Assemble):
         raise call.error(f"{reader.name} is put together of its parts: nothing is executed there", "leave it to the readers of the result")
-    if table(call.tv.fusion, definition) is call.tv:
+    if table(call.tv.fusion, definition) is call.tv and not is_gathered_elementwise(call.tv.fusion, definition):
         raise call.error(f"{reader.name} reads it at computed indices: every element may be wanted", "leave it in memory; recompute its readers")
     for producer in inlined_producers(reader):
         raise call.error(f"{producer.name} is inlined into {reader.name} at {producer.schedule.inline}", f"recompute first, or {producer.name}.inline_at(0)")
@@ -73,6 +118,37 @@ class _Clones:
         self.fusion: Fusion = reader.fusion
         self.here = iteration_point(len(reader.root))
         self._made: dict[tuple[TensorView, Point], TensorView] = {}
+        self._values: tuple[Operand, ...] = ()
+        self._extents: tuple[Expr, ...] = ()
+
+    def gathered(self, definition: Gather) -> TensorView:
+        """Let a gather of a computed table be what its tensor is of gathered inputs, 0 where there is no element. Returns that tensor."""
+        source, *values = storage_operands(self.fusion, definition)
+        assert isinstance(source, Read)
+        self._made, self._values, self._extents = {}, tuple(values), definition.extents
+        found = self.of(source.tensor, source.index, TRUE)
+        conditions: list[TensorView] = []
+        for value, extent in zip(values, definition.extents, strict=True):
+            for op, bound in (("ge", -extent), ("lt", extent)):
+                conditions.append(self._condition(op, (value, IndexValue(bound))))
+        exists = conditions[0]
+        for other in conditions[1:]:
+            exists = self._condition("logical_and", (Read(exists, self.here), Read(other, self.here)))
+        chosen = (Read(exists, self.here), Read(found, self.here), _nothing(source.tensor))
+        self.fusion.define(Pointwise(definition.output, ELEMENTWISE["where"], chosen, definition.location))
+        return found
+
+    def _condition(self, op: str, operands: tuple[Operand, ...]) -> TensorView:
+        new = self.fusion.new_tensor([axis(a.extent) for a in self.reader.root], bool_, location=caller(), origin=self.reader)
+        join_task(new, self.reader)
+        return self.fusion.define(Pointwise(new, ELEMENTWISE[op], operands, new.location))
+
+    def _picked(self, tv: TensorView, place: tuple[Expr, ...]) -> TensorView:
+        """The elements of a table at the values of the gather."""
+        key = (tv, (place, TRUE))
+        if key not in self._made:
+            self._made[key] = self.fusion.define(Gather(self._new(tv), (Read(tv, place), *self._values), self._extents, caller()))
+        return self._made[key]
 
     def of(self, tv: TensorView, index: tuple[Expr, ...], valid: Expr) -> TensorView:
         """A tensor whose element at each point of the reader is that of ``tv`` at ``index``, if ``valid``; anything otherwise."""
@@ -116,12 +192,15 @@ class _Clones:
         return self.fusion.define(Scan(new, definition.combine, operands, definition.axis, caller()))
 
     def _reduction(self, tv: TensorView, definition: Reduction, index: tuple[Expr, ...], valid: Expr) -> TensorView:
-        """The same reduction for each point of the reader; of anything, where its result does not exist."""
-        reduced = [a for a in tv.root if a.is_reduction]
+        """The same reduction for each point of the reader, without axes of one element; of anything, where its result does not exist."""
+        reduced = [a for a in tv.root if a.is_reduction and a.extent is not ONE]
         new, location = self._new(tv, tuple(axis(a.extent, a.kind) for a in reduced)), caller()
         results, own = iter(index), iter(iteration_symbol(len(self.reader.root) + k) for k in range(len(reduced)))
-        at = tuple(next(own) if a.is_reduction else next(results) for a in tv.root)
+        at = tuple(next(results) if not a.is_reduction else ZERO if a.extent is ONE else next(own) for a in tv.root)
         operands = tuple(self._moved(o, at, new, valid) for o in definition.operands)
+        if not reduced and reduces_one(self.fusion, definition):
+            is_cast = definition.body is ELEMENTWISE["copy"]
+            return self.fusion.define(Pointwise(new, ELEMENTWISE["cast"] if is_cast else definition.body, operands, location))
         return self.fusion.define(Reduction(new, definition.combine, definition.body, operands, definition.init, location))
 
     def _moved(self, operand: Operand, index: tuple[Expr, ...], reduction: TensorView, valid: Expr) -> Operand:
@@ -149,6 +228,8 @@ class _Clones:
                 read = resolve(self.fusion, operand)
                 own = substitute(read.valid, at)
                 place, exists = tuple(substitute(e, at) for e in read.index), and_(valid, own)
+                if self._is_leaf(read.tensor) and _is_computed(place):
+                    return Read(self._picked(read.tensor, place), self.here)
                 if self._is_leaf(read.tensor) and exists is own:
                     return Read(read.tensor, place, own)
                 return Read(self.of(read.tensor, place, exists), self.here, own)

@@ -30,13 +30,15 @@ class Operand:
     """A factor.
 
     Attributes:
-        tensor: the input that holds it.
+        tensor: the input that holds it: that of the other factor, too, in ``x @ x.T``.
+        position: of the operand of the contraction that reads it.
         is_k_major: k is the last, contiguous axis of the tensor; else m or n is.
         is_bulk: the copy engine can read it.
         size: bytes of one access where threads copy it.
     """
 
     tensor: TensorView
+    position: int
     is_k_major: bool
     is_bulk: bool
     size: int
@@ -151,9 +153,7 @@ def find(fusion: Fusion) -> Product:
         two = two.swapped()
     (k,) = two.summed
     m, n = max(two.rows), last if last in two.columns else max(two.columns)
-    a, b = _operand(fusion, expr, two.a, m, k), _operand(fusion, expr, two.b, n, k)
-    if a.tensor is b.tensor:
-        raise refuse(fusion, "matmul", f"both factors are {a.tensor.name}", "define two inputs and pass the array twice")
+    a, b = _operand(fusion, expr, two.places[0], two.a, m, k), _operand(fusion, expr, two.places[1], two.b, n, k)
     if a.tensor.dtype is not b.tensor.dtype:
         raise refuse(fusion, "matmul", f"{a.tensor!r} and {b.tensor!r} have two dtypes", "convert one of them before")
     outputs = tuple(_output(fusion, tv, places[tv], result, n) for tv in stored)
@@ -302,21 +302,22 @@ def _reduced(result: TensorView) -> int:
     return next(p for p, a in enumerate(result.root) if a.is_reduction)
 
 
-def _operand(fusion: Fusion, expr: Reduction, read: Read, row: int, k: int) -> Operand:
+def _operand(fusion: Fusion, expr: Reduction, place: int, read: Read, row: int, k: int) -> Operand:
     tv = read.tensor
     if not tv.is_input:
         raise refuse(fusion, "matmul", f"the factor {tv.name} is computed", "compute it in a fusion of its own, or pass it as an input")
     if len(storage_uses(fusion, tv)) > 1:
         raise refuse(fusion, "matmul", f"{tv.name} is read by more than the contraction", "define two inputs and pass the array twice")
-    if any(iteration_position(e) is None and not isinstance(e, Const) for e in read.index):
-        raise refuse(
-            fusion, "matmul", f"{expr.output.name} reads {tv.name} at [{', '.join(map(str, read.index))}]", "pass slices and reshaped arrays as inputs"
-        )
+    positions = [iteration_position(e) for e in read.index]
+    whole = [expr.output.root[p].extent is n if p is not None else isinstance(e, Const) for e, p, n in zip(read.index, positions, tv.shape, strict=True)]
+    if not all(whole):
+        index = ", ".join(map(str, read.index))
+        raise refuse(fusion, "matmul", f"{expr.output.name} reads {tv.name} at [{index}]", "pass slices and reshaped arrays as inputs")
     last = iteration_position(read.index[-1])
     if last not in (row, k):
         raise refuse(fusion, "matmul", f"the last axis of {tv.name} is a batch axis", "make rows, columns or k contiguous")
     facts = fusion.facts()
-    return Operand(tv, last == k, is_bulk(tv, facts), copy_bytes(tv, facts))
+    return Operand(tv, place, last == k, is_bulk(tv, facts), copy_bytes(tv, facts))
 
 
 def _output(fusion: Fusion, tv: TensorView, places: dict[int, int], result: TensorView, n: int) -> Output:

@@ -7,18 +7,19 @@ schedule of the output is one of all that it needs.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
 from taskfuse.ir.axes import iteration_position, iteration_symbol
 from taskfuse.ir.expr import Assemble, Gather, Literal, MathExpr, Pointwise, Read, Select, is_copy
 from taskfuse.ir.fusion import Fusion
-from taskfuse.ir.scalar import TRUE, ZERO, Expr, Facts, is_multiple
+from taskfuse.ir.scalar import TRUE, ZERO, Expr, Facts, is_multiple, simplify, substitute, sym
 from taskfuse.ir.storage import has_code, made_from, needed, producers, storage_reads, storage_uses, table
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import MemoryType
 from taskfuse.ir.types import ParallelType as P
+from taskfuse.schedule.recompute import is_gathered_elementwise, reduces_one
 from taskfuse.schedulers.machine import CLOCK_MHZ, DRAM_BYTES_PER_US, FUNCTION_COST, FUNCTIONS, LANES, LAUNCH_US, SMS
 from taskfuse.schedulers.schedule import Sizes, refuse
 from taskfuse.schedulers.script import Script
@@ -27,6 +28,8 @@ MOST_NEW = 128
 """Tensors that recomputation may add: where concatenations or reductions of one another are read at several points, their number multiplies."""
 SECTOR_BYTES = 32
 """What the memory moves at least: a read whose neighbors lie elsewhere costs this."""
+VECTOR, INSIDE = sym("vector.outer"), sym("vector.inner")
+"""A point along an axis: of which vector it is, and its place in that."""
 EFFICIENCY = {16: 1.0, 8: 0.97, 4: 0.9, 2: 0.6, 1: 0.35}
 """Share of the bandwidth that loads of so many bytes reach. Assumed, not measured: it ranks schedules."""
 
@@ -54,16 +57,18 @@ class Leaf:
         tensor: it has the iteration space of what it serves.
         reads: what it reads.
         is_copy: it copies one element, so that consecutive ones may be copied as one.
+        values: what it reads beside the one element: the indices of a gather.
     """
 
     tensor: TensorView
     reads: tuple[Read, ...]
     is_copy: bool
+    values: tuple[Read, ...] = ()
 
     @property
     def turned_by(self) -> int | None:
         """The axis along which its input is contiguous, if that is not the last one and the input has the last one, too."""
-        if not self.is_copy or len(self.tensor.root) < 2 or not self.reads[0].index:
+        if not self.is_copy or self.values or len(self.tensor.root) < 2 or not self.reads[0].index:
             return None
         *heads, end = self.reads[0].index
         last = iteration_symbol(len(self.tensor.root) - 1)
@@ -79,14 +84,18 @@ def align(script: Script, fusion: Fusion, owner: Mapping[TensorView, TensorView]
     """
     recompute_all(script, fusion)
     reads: dict[TensorView, list[tuple[TensorView, Read]]] = {}
+    leaves: dict[TensorView, None] = {}
     for expr in needed(fusion):
+        if isinstance(expr, Gather):  # its indices are read where it is: at a point of their own they would have the axis of its vectors
+            leaves[script.new(expr.output, "cache_before") if expr.output in stored(fusion) else expr.output] = None
+            continue
         for read in storage_reads(fusion, expr):
             if read.tensor.is_input:
                 reads.setdefault(read.tensor, []).append((expr.output, read))
-    leaves: dict[TensorView, None] = {}
     roots = stored(fusion)
     for source, found in reads.items():
-        if owner is None and all(is_aligned(read, reader) and read.valid is TRUE for reader, read in found):
+        alone = all(not isinstance(use, Gather) for use in storage_uses(fusion, source))
+        if owner is None and alone and all(is_aligned(read, reader) and read.valid is TRUE for reader, read in found):
             leaves[script.new(source, "cache_after")] = None
             continue
         spaces: dict[tuple[object, ...], dict[TensorView, None]] = {}
@@ -97,16 +106,25 @@ def align(script: Script, fusion: Fusion, owner: Mapping[TensorView, TensorView]
                 spaces.setdefault((owner and owner[reader], *(a.extent for a in reader.root)), {})[reader] = None
         for readers in spaces.values():
             leaves.update(dict.fromkeys(script.recompute(source, list(readers))))
-    return tuple(_leaf(fusion, tv) for tv in leaves)
+    return tuple(leaf_of(fusion, tv) for tv in leaves)
 
 
-def recompute_all(script: Script, fusion: Fusion) -> None:
+def recompute_all(script: Script, fusion: Fusion, is_in_place: Callable[[Read, TensorView], bool] | None = None) -> None:
     """Have everything elementwise read at the reader's own point; tables, and the results of reductions and scans, may be read anywhere.
+
+    Args:
+        is_in_place: whether a read is at the reader's own point; by default :func:`is_aligned`.
 
     Raises:
         UnsupportedError: that makes more than :data:`MOST_NEW` tensors. The fusion has changed by then: callers try it on a copy.
     """
-    stack, done, before = list(fusion.outputs), set[TensorView](), len(fusion.tensors())
+    before = len(fusion.tensors())
+    for expr in needed(fusion):
+        if reduces_one(fusion, expr):  # at its own points, where it loses these axes
+            tv = expr.output
+            whole, own = (script.new(tv, "cache_before"), tv) if tv.is_output else (tv, script.new(tv, "cache_after"))
+            script.recompute(whole, [own])
+    stack, done = list(fusion.outputs), set[TensorView]()
     while stack:
         reader = stack.pop()
         expr = fusion.definition(reader)
@@ -116,8 +134,14 @@ def recompute_all(script: Script, fusion: Fusion) -> None:
         reads = storage_reads(fusion, expr)
         for tv in dict.fromkeys(r.tensor for r in reads):
             own = [r for r in reads if r.tensor is tv]
+            if tv is table(fusion, expr) and is_gathered_elementwise(fusion, expr) and not tv.is_input:
+                script.recompute(tv, [reader])
+                check_new(fusion, before, reader)
+                done.discard(reader)
+                stack.append(reader)
+                break
             stays = isinstance(expr, Assemble) or tv is table(fusion, expr) or not _commutes(fusion, own)
-            if stays or all(is_aligned(r, reader) for r in own):
+            if stays or all((is_in_place or is_aligned)(r, reader) for r in own):
                 stack.append(tv)
             else:
                 stack += script.recompute(tv, [reader])
@@ -149,10 +173,13 @@ def _only_loads(fusion: Fusion, tv: TensorView) -> bool:
     return all(p.is_input for p in producers(fusion, tv)) and all(isinstance(o, Read | Literal) for o in expr.operands)
 
 
-def _leaf(fusion: Fusion, tv: TensorView) -> Leaf:
+def leaf_of(fusion: Fusion, tv: TensorView) -> Leaf:
+    """What the code of ``tv`` reads."""
     expr = fusion.definition(tv)
     assert expr is not None
     reads = storage_reads(fusion, expr)
+    if isinstance(expr, Gather):
+        return Leaf(tv, reads[:1], True, reads[1:])
     return Leaf(tv, reads, not isinstance(expr, Select))
 
 
@@ -166,12 +193,25 @@ def vector_fits(fusion: Fusion, leaf: Leaf, width: int, axis: int = -1) -> bool:
     if not leaf.is_copy:
         return False
     (read,) = leaf.reads
-    here = iteration_symbol(axis % len(leaf.tensor.root))
-    if not read.index or any(here.free & e.free for e in read.index[:-1]):
+    if not leaf.tensor.root or not read.index:
         return False
-    facts, offset = fusion.facts(), read.index[-1] - here
-    fits = not here.free & offset.free and is_multiple(offset, width, facts)
+    axis %= len(leaf.tensor.root)
+    if any(iteration_symbol(axis).free & e.free for value in leaf.values for e in value.index):
+        return False
+    facts = fusion.facts()
+    *heads, last = _along(fusion, read, leaf.tensor, axis, width)
+    offset = simplify(last - INSIDE, facts)
+    fits = not any(INSIDE.free & e.free for e in (*heads, offset)) and is_multiple(offset, width, facts)
     return fits and (len(read.index) == 1 or is_multiple(read.tensor.shape[-1], width, facts))
+
+
+def _along(fusion: Fusion, read: Read, reader: TensorView, axis: int, width: int) -> list[Expr]:
+    """The index of what a reader reads at the place :data:`INSIDE` of a vector of ``width`` along one of its axes, which it fills."""
+    facts = fusion.facts().with_range(str(INSIDE), 0, width - 1).with_range(str(VECTOR), 0, None)
+    for k, a in enumerate(reader.root):
+        facts = facts.with_range(str(iteration_symbol(k)), 0, a.extent - 1)
+    at = {str(iteration_symbol(axis)): VECTOR * width + INSIDE}
+    return [simplify(substitute(e, at), facts) for e in read.index]
 
 
 def widest(fusion: Fusion, leaves: Sequence[Leaf]) -> int:
@@ -265,17 +305,30 @@ def work(fusion: Fusion, extent: Sizes, turned: bool = False, apart: bool = Fals
             if read.tensor.is_input and key not in seen:
                 seen.add(key)
                 elements = min(prod(map(extent, read.tensor.shape)), points)
-                loaded += elements * (read.tensor.dtype.itemsize if turned or is_coalesced(read, tv) else SECTOR_BYTES)
+                size = read.tensor.dtype.itemsize
+                if read.tensor is table(fusion, expr) and _is_scattered(fusion, expr):
+                    loaded += min(points * SECTOR_BYTES, extent.elements(read.tensor) * size)  # caches hold what is read again
+                else:
+                    loaded += elements * (size if turned or is_coalesced(fusion, read, tv) else SECTOR_BYTES)
         instructions += points * cost(expr)
     return Work(loaded, float(sum(extent.elements(tv) * tv.dtype.itemsize for tv in fusion.outputs)), instructions)
 
 
-def is_coalesced(read: Read, reader: TensorView) -> bool:
-    """True if neighbors along the reader's last axis read neighbors, or one element."""
-    if not reader.root:
+def _is_scattered(fusion: Fusion, expr: MathExpr) -> bool:
+    """True if neighbors along the last axis of a gather have indices of their own."""
+    last = iteration_symbol(len(expr.output.root) - 1)
+    return any(last.free & e.free for read in storage_reads(fusion, expr)[1:] for e in read.index)
+
+
+def is_coalesced(fusion: Fusion, read: Read, reader: TensorView) -> bool:
+    """True if neighbors along the reader's last axis read neighbors, or one element; at least as many as lie in a sector of memory."""
+    if not reader.root or not read.index:
         return True
-    last = iteration_symbol(len(reader.root) - 1)
-    return not any(last.free & e.free for e in read.index[:-1])
+    last = len(reader.root) - 1
+    if not any(iteration_symbol(last).free & e.free for e in read.index[:-1]):
+        return True
+    *heads, _ = _along(fusion, read, reader, last, SECTOR_BYTES // read.tensor.dtype.itemsize)
+    return not any(INSIDE.free & e.free for e in heads)
 
 
 def cost(expr: MathExpr) -> int:

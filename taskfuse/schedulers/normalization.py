@@ -6,11 +6,9 @@ from collections.abc import Mapping
 
 from taskfuse.ir.fusion import Fusion
 from taskfuse.schedulers.machine import SMS
-from taskfuse.schedulers.phases import Phases
 from taskfuse.schedulers.reduction import schedule
 from taskfuse.schedulers.rows import RowConfig
 from taskfuse.schedulers.schedule import Chosen, check_call
-from taskfuse.schedulers.space import find
 
 
 def normalization(fusion: Fusion, config: RowConfig | None = None, *, sizes: Mapping[str, int] | None = None, sms: int = SMS) -> Chosen[RowConfig]:
@@ -32,5 +30,4 @@ def normalization(fusion: Fusion, config: RowConfig | None = None, *, sizes: Map
         UnsupportedError: the fusion or the parameters are not of that kind.
     """
     check_call(fusion, "normalization", config, RowConfig)
-    space = find(fusion)
-    return schedule("normalization", fusion, space, Phases(fusion, space), config, sizes, sms)
+    return schedule("normalization", fusion, config, sizes, sms)

@@ -13,14 +13,27 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from taskfuse.ir.axes import iteration_symbol
-from taskfuse.ir.expr import Assemble, Pointwise, Read, Reduction, Select, View
+from taskfuse.ir.expr import Assemble, Gather, Pointwise, Read, Reduction, Select, View
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.scalar import Const
-from taskfuse.ir.storage import needed, storage_reads
+from taskfuse.ir.storage import needed, storage_reads, table
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import ParallelType as P
 from taskfuse.schedule.copy import copy_fusion
-from taskfuse.schedulers.elementwise import Leaf, align, ancestors, bind_vectors, cost, divides, follow, recompute_all, registers, widest, work
+from taskfuse.schedulers.elementwise import (
+    Leaf,
+    align,
+    ancestors,
+    bind_vectors,
+    cost,
+    divides,
+    follow,
+    is_aligned,
+    recompute_all,
+    registers,
+    widest,
+    work,
+)
 from taskfuse.schedulers.machine import VECTOR_BYTES
 from taskfuse.schedulers.schedule import Chosen, Option, Sizes, check_call, refuse
 from taskfuse.schedulers.script import Script
@@ -103,18 +116,25 @@ def pointwise(fusion: Fusion, config: PointwiseConfig | None = None, *, sizes: M
 
 def check(fusion: Fusion, kind: str) -> None:
     """Raises :class:`UnsupportedError` unless all code is elementwise, the outputs have one shape, and what they need is needed at few points."""
-    read = {r.tensor for e in needed(fusion) for r in storage_reads(fusion, e) if not r.tensor.is_input}
-    for tv in dict.fromkeys((*fusion.outputs, *(e.output for e in needed(fusion)), *read)):
-        expr = fusion.definition(tv)
-        if not isinstance(expr, Pointwise | Select | View):
+    trial, _ = copy_fusion(fusion)
+    recompute_all(Script(trial), trial)
+    read = {r.tensor for e in needed(trial) for r in storage_reads(trial, e) if not r.tensor.is_input}
+    for tv in dict.fromkeys((*trial.outputs, *(e.output for e in needed(trial)), *read)):
+        expr = trial.definition(tv)
+        if isinstance(expr, Gather) and (source := table(trial, expr)) is not None and not source.is_input:
+            raise refuse(fusion, kind, f"{tv.name} reads {source.name} at computed indices", "tf.compile makes several kernels")
+        if not isinstance(expr, Pointwise | Select | View | Gather):
             what = "a reduction" if isinstance(expr, Reduction) else "a concatenation in scatter form" if isinstance(expr, Assemble) else "not elementwise"
             raise refuse(fusion, kind, f"{tv.name} is {what}", "tf.schedulers.auto asks other schedulers")
+    for expr in needed(trial):
+        for r in storage_reads(trial, expr):
+            if isinstance(trial.definition(r.tensor), Gather) and not is_aligned(r, expr.output):
+                reason = f"{expr.output.name} reads {r.tensor.name}, a gather, at points of which it lacks some"
+                raise refuse(fusion, kind, reason, "tf.compile makes several kernels")
     first = fusion.outputs[0]
     for tv in fusion.outputs:
         if tv.ndim != first.ndim or any(a is not b for a, b in zip(tv.shape, first.shape, strict=True)):
             raise refuse(fusion, kind, f"the outputs {first!r} and {tv!r} differ in shape", "tf.compile makes a kernel for each shape")
-    trial, _ = copy_fusion(fusion)
-    recompute_all(Script(trial), trial)
 
 
 def choose(fusion: Fusion, out: TensorView, leaves: Sequence[Leaf], extent: Sizes) -> PointwiseConfig:

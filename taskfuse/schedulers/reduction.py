@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import prod
 
 from taskfuse.errors import LoweringError, ScheduleError
 from taskfuse.ir.expr import Reduction
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.scalar import Const, bounds
+from taskfuse.ir.storage import storage_reads
+from taskfuse.ir.tensor import TensorView
 from taskfuse.lowering.lower import lower
 from taskfuse.schedule.copy import copy_fusion
 from taskfuse.schedulers.machine import SMS
@@ -16,7 +19,7 @@ from taskfuse.schedulers.row_cost import RowProblem, estimate, rank
 from taskfuse.schedulers.rows import RowConfig, Rows, check
 from taskfuse.schedulers.schedule import Chosen, Sizes, check_call, refuse
 from taskfuse.schedulers.script import Script
-from taskfuse.schedulers.space import Space, find
+from taskfuse.schedulers.space import Space, find, settle
 
 
 def reduction(fusion: Fusion, config: RowConfig | None = None, *, sizes: Mapping[str, int] | None = None, sms: int = SMS) -> Chosen[RowConfig]:
@@ -38,32 +41,45 @@ def reduction(fusion: Fusion, config: RowConfig | None = None, *, sizes: Mapping
         UnsupportedError: the fusion or the parameters are not of that kind.
     """
     check_call(fusion, "reduction", config, RowConfig)
-    space = find(fusion)
-    phases = Phases(fusion, space)
-    if phases.count > 1:
-        raise refuse(fusion, "reduction", f"a row is walked over {phases.count} times", "tf.schedulers.normalization takes such fusions")
-    return schedule("reduction", fusion, space, phases, config, sizes, sms)
+    trial, _ = _settled(fusion)
+    phases = Phases(trial, find(trial)).count
+    if phases > 1:
+        raise refuse(fusion, "reduction", f"a row is walked over {phases} times", "tf.schedulers.normalization takes such fusions")
+    return schedule("reduction", fusion, config, sizes, sms)
 
 
-def schedule(name: str, fusion: Fusion, space: Space, phases: Phases, config: RowConfig | None, sizes: Mapping[str, int] | None, sms: int) -> Chosen[RowConfig]:
+def _settled(fusion: Fusion) -> tuple[Fusion, bool]:
+    """A copy of a fusion in which all is computed, or copied, where it is read (:func:`settle`), and whether that changed anything."""
+    trial, _ = copy_fusion(fusion)
+    script = Script(trial)
+    settle(script)
+    return trial, bool(script.lines)
+
+
+def schedule(name: str, fusion: Fusion, config: RowConfig | None, sizes: Mapping[str, int] | None, sms: int) -> Chosen[RowConfig]:
     """Choose the parameters, unless they are given, and make the calls."""
-    problem = _problem(fusion, space, phases, Sizes(fusion, sizes), sms)
+    trial, is_changed = _settled(fusion)
+    space = find(trial)
+    problem = _problem(trial, space, Phases(trial, space), Sizes(fusion, sizes), sms)
     alternatives = tuple(rank(problem))
     chosen = alternatives[0].config if config is None else config
-    check(fusion, space, chosen)
+    check(trial, space, chosen)
     expected = estimate(problem, chosen)
-    _try(fusion, chosen)
+    _try(fusion, trial, chosen)
     script = Script(fusion)
-    Rows(script, fusion, space, chosen, expected.residents).apply()
+    if is_changed:
+        script.comment("what is read elsewhere than at its own place is computed there")
+        settle(script)
+    Rows(script, fusion, find(fusion), chosen, expected.residents).apply()
     phased = f"{problem.phases} phases" if problem.phases > 1 else "1 phase"
     size = f"of {problem.rows} rows of {problem.columns} elements, {'along' if problem.is_inner else 'across'} vectors of {problem.width}, {phased}"
     waits = f"{expected.registers} registers, {expected.residents} resident blocks; waits for: {expected.bound}; expected: {expected.us:.1f} us"
     return Chosen(name, size, expected, alternatives, config is not None, script.text, waits)
 
 
-def _try(fusion: Fusion, config: RowConfig) -> None:
+def _try(fusion: Fusion, trial: Fusion, config: RowConfig) -> None:
     """Schedule and lower a copy: what the form of the space does not show (reads through views) is found here, before anything has changed."""
-    copy, _ = copy_fusion(fusion)
+    copy, _ = copy_fusion(trial)
     try:
         Rows(Script(copy), copy, find(copy), config).apply()
         lower(copy)
@@ -75,15 +91,20 @@ def _problem(fusion: Fusion, space: Space, phases: Phases, extent: Sizes, sms: i
     wide, private = space.having(fusion, space.reduced), space.having(fusion, space.kept) if space.kept else set(fusion.tensors())
     rows, columns = space.extent(space.kept), space.extent(space.reduced)
     most = bounds(rows, fusion.facts())[1]
+    sources = {tv: _source(fusion, tv) for tv in space.moved}
+    once = sum(extent.elements(tv) * tv.dtype.itemsize for tv in fusion.inputs if tv not in sources.values())
+    once += sum(min(prod(extent(a.extent) for a in tv.root), extent.elements(source)) * tv.dtype.itemsize for tv, source in sources.items())
     return RowProblem(
         rows=extent(rows),
         columns=extent(columns),
         width=space.width,
         is_inner=space.is_inner,
         phases=phases.count,
-        loads=tuple(tv.dtype.itemsize for tv in fusion.inputs if tv in wide & private),
+        loads=tuple(tv.dtype.itemsize for tv in (*(x for x in fusion.inputs if x not in sources.values()), *space.moved) if tv in wide & private),
         store_bytes=sum(tv.dtype.itemsize for tv in fusion.outputs if tv in wide & private and tv.ndim == len(space.axes)),
-        common=tuple(tv.dtype.itemsize for tv in fusion.inputs if tv in wide - private),
+        loaded=float(once),
+        stored=float(sum(extent.elements(tv) * tv.dtype.itemsize for tv in fusion.outputs)),
+        common=tuple(tv.dtype.itemsize for tv in fusion.inputs if tv in wide - private and tv in space.loads),
         reductions=sum(isinstance(e, Reduction) for e in fusion.exprs()),
         held=tuple((keep, phases.held_bytes(keep)) for keep in Keep),
         functions=phases.functions,
@@ -92,3 +113,10 @@ def _problem(fusion: Fusion, space: Space, phases: Phases, extent: Sizes, sms: i
         may_share=most is not None and most <= extent(rows),
         sms=sms,
     )
+
+
+def _source(fusion: Fusion, tv: TensorView) -> TensorView:
+    """The input that a tensor is elements of."""
+    expr = fusion.definition(tv)
+    assert expr is not None
+    return storage_reads(fusion, expr)[0].tensor

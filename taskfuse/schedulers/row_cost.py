@@ -62,6 +62,7 @@ class RowProblem:
         phases: walks over a row.
         loads: bytes of an element, of each input that has rows of its own.
         store_bytes: of each element, of all outputs.
+        loaded, stored: bytes of all inputs and outputs, each counted once; ``None``: of inputs and outputs that have every axis.
         common: bytes of an element, of each input that all rows share, such as weights.
         reductions: results of a row.
         held: bytes of each element that later phases find in registers, or in Shared memory, by what is kept.
@@ -79,6 +80,8 @@ class RowProblem:
     phases: int = 1
     loads: tuple[int, ...] = (2,)
     store_bytes: int = 2
+    loaded: float | None = None
+    stored: float | None = None
     common: tuple[int, ...] = ()
     reductions: int = 1
     held: tuple[tuple[Keep, int], ...] = ()
@@ -204,7 +207,9 @@ def estimate(problem: RowProblem, config: RowConfig) -> RowEstimate:
     walks = problem.phases if config.keep is Keep.NOTHING else 1
     row_bytes = problem.columns * problem.load_bytes
     elements = problem.rows * problem.columns
-    again = (walks - 1) * elements * problem.load_bytes
+    loaded = float(elements * problem.load_bytes) if problem.loaded is None else problem.loaded
+    stored = float(elements * problem.store_bytes) if problem.stored is None else problem.stored
+    again = (walks - 1) * loaded
     rows_at_once = together * config.rows // config.blocks * problem.results
     speed = L2_BYTES_PER_US if rows_at_once * row_bytes <= L2_BYTES else DRAM_BYTES_PER_US
     functions = problem.functions + dict(problem.repeated).get(config.keep, 0)
@@ -216,7 +221,7 @@ def estimate(problem: RowProblem, config: RowConfig) -> RowEstimate:
     # a row's threads past its end wait for the others: they are resident, and load nothing
     full = min(1.0, problem.vectors / (trips * config.threads * config.blocks * config.unroll))
     times = {
-        "memory": elements * (problem.load_bytes + problem.store_bytes) / DRAM_BYTES_PER_US + again / speed,
+        "memory": (loaded + stored) / DRAM_BYTES_PER_US + again / speed,
         "instructions": work / full / (LANES * min(sms, total) * CLOCK_MHZ),
         "waits": waves * cycles / CLOCK_MHZ,
     }

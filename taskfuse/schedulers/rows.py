@@ -9,6 +9,7 @@ come before the first use. Everything is a public scheduling call; a :class:`~ta
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from taskfuse.errors import UnsupportedError
@@ -16,17 +17,18 @@ from taskfuse.ir import atoms
 from taskfuse.ir.expr import Reduction
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.scalar import Const, ceildiv, simplify
-from taskfuse.ir.storage import has_code
+from taskfuse.ir.storage import has_code, storage_uses
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import MemoryType
 from taskfuse.ir.types import ParallelType as P
 from taskfuse.kir.limits import MAX_THREADS
 from taskfuse.location import caller
+from taskfuse.schedulers.elementwise import leaf_of, vector_fits
 from taskfuse.schedulers.machine import ASYNC_BYTES, VECTOR_BYTES
 from taskfuse.schedulers.phases import Keep, Phases
 from taskfuse.schedulers.schedule import refuse
 from taskfuse.schedulers.script import Script
-from taskfuse.schedulers.space import Space
+from taskfuse.schedulers.space import Space, is_in_place
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +116,8 @@ class Rows:
     def _copies(self) -> None:
         """Inputs are copied to registers, and from an output nobody reads: results of a row are kept for others, elements computed again."""
         self.script.comment("copies")
-        self.loads = [self.script.new(x, "cache_after") for x in self.space.loads]
+        self.loads = [copy for x in self.space.loads for copy in self._copies_of(x)]
+        self.loads += [tv for tv in self.space.moved if not tv.is_output]
         wide, self.forked = self.space.having(self.fusion, self.space.reduced), set[TensorView]()
         for out in self.fusion.outputs:
             if out.uses and out in wide and not isinstance(out.definition, Reduction):
@@ -122,6 +125,16 @@ class Rows:
             elif out.uses:
                 self.script.new(out, "cache_fork")
                 self.forked.add(out)
+
+    def _copies_of(self, x: TensorView) -> Sequence[TensorView]:
+        """Copies of an input for what reads it in place: one, where nothing reads it elsewhere; else one for each iteration space."""
+        readers = self.space.readers(self.fusion, x)
+        if len(readers) == len(storage_uses(self.fusion, x)):
+            return [self.script.new(x, "cache_after")]
+        spaces: dict[tuple[object, ...], list[TensorView]] = {}
+        for reader in readers:
+            spaces.setdefault(tuple(a.extent for a in reader.root), []).append(reader)
+        return [copy for same in spaces.values() for copy in self.script.recompute(x, same)]
 
     def _phases(self) -> None:
         """What later phases read again is kept, or computed again from what is."""
@@ -214,12 +227,20 @@ class Rows:
         for tv in (*self.shared, *self.loads, *self.stores):
             chunk = 1
             if self.space.width > 1 and tv in contiguous and self.space.ends_contiguous(tv):
-                chunk = min(self.space.width, VECTOR_BYTES // tv.dtype.itemsize)
-                self._vectorize(tv, chunk)
+                most = min(self.space.width, VECTOR_BYTES // tv.dtype.itemsize)
+                if self._fits(tv, most):
+                    chunk = most
+                    self._vectorize(tv, chunk)
             if tv in self.shared and chunk * tv.dtype.itemsize in ASYNC_BYTES:
                 self.script.on(tv).set_atom(atoms.CP_ASYNC, [len(tv.loop) - 1] if chunk > 1 else [])
             elif chunk > 1:
                 self.script.on(tv).bind(len(tv.loop) - 1, P.Vectorize)
+
+    def _fits(self, tv: TensorView, width: int) -> bool:
+        """True if vectors of a load from other places lie side by side there; all others do."""
+        leaf = leaf_of(self.fusion, tv)
+        inputs = [r.tensor for r in leaf.reads if r.tensor.is_input]
+        return all(is_in_place(r, tv) for r in leaf.reads) or not inputs or vector_fits(self.fusion, leaf, width)
 
     def _vectorize(self, tv: TensorView, chunk: int) -> None:
         """Let the last loop be over ``chunk`` elements of a vector."""

@@ -10,14 +10,17 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from taskfuse.ir.axes import Axis, iteration_position
-from taskfuse.ir.expr import Assemble, MathExpr, Read, Reduction
+from taskfuse.ir.elementwise import ELEMENTWISE
+from taskfuse.ir.expr import Assemble, Gather, MathExpr, Pointwise, Read, Reduction
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.scalar import ONE, TRUE, Const, Expr, Facts, is_multiple
-from taskfuse.ir.storage import has_code, storage_reads
+from taskfuse.ir.storage import has_code, storage_reads, storage_uses
 from taskfuse.ir.tensor import TensorView
 from taskfuse.schedule.keys import Key, Keys
+from taskfuse.schedulers.elementwise import recompute_all
 from taskfuse.schedulers.machine import VECTOR_BYTES
 from taskfuse.schedulers.schedule import refuse
+from taskfuse.schedulers.script import Script
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +31,8 @@ class Space:
         axes: root axes of a tensor that has all of them.
         kept, reduced: positions in ``axes``, each in the order of memory, the contiguous one last.
         is_inner: the contiguous axis of memory is a reduced one.
-        loads: inputs of which each iteration reads the element at its own place.
+        loads: inputs of which each iteration reads the element at its own place; others may read them elsewhere.
+        moved: tensors that are elements of an input from other places: through views, or at computed indices.
         width: elements along the contiguous axis that are one access of the tensor with the smallest elements.
     """
 
@@ -37,6 +41,7 @@ class Space:
     reduced: tuple[int, ...]
     is_inner: bool
     loads: tuple[TensorView, ...]
+    moved: tuple[TensorView, ...]
     width: int
 
     def extent(self, positions: Iterable[int]) -> Expr:
@@ -54,6 +59,11 @@ class Space:
     def ends_contiguous(self, tv: TensorView) -> bool:
         """True if what ``tv``, a copy, reads or writes in memory has the contiguous axis as its last, so that its vectors lie at multiples."""
         return tv.ndim > 0 and tv.logical[-1].extent is self.axes[self.contiguous].extent
+
+    def readers(self, fusion: Fusion, tv: TensorView) -> tuple[TensorView, ...]:
+        """What reads an input at its own place."""
+        uses = storage_uses(fusion, tv)
+        return tuple(e.output for e in uses if all(is_in_place(r, e.output) for r in storage_reads(fusion, e) if r.tensor is tv))
 
     def reference(self, fusion: Fusion) -> TensorView:
         """The tensor that has ``axes`` now."""
@@ -98,7 +108,35 @@ def find(fusion: Fusion) -> Space:
     inner = order[-1] in reduced
     positions = tuple(space[k] for k in order if k in reduced)
     width = _width(fusion, memory, reference.root[(positions if inner else kept)[-1]].extent)
-    return Space(reference.root, kept, positions, inner, loads, width)
+    moved = tuple(e.output for e in code if space.keys() == axes[e.output].keys() and _is_moved(fusion, e))
+    return Space(reference.root, kept, positions, inner, loads, moved, width)
+
+
+def settle(script: Script) -> None:
+    """Have what is elementwise computed, and inputs copied, where they are read, if that is not their own place.
+
+    Raises:
+        UnsupportedError: that makes too many tensors. The fusion has changed by then: callers try it on a copy.
+    """
+    fusion = script.fusion
+    recompute_all(script, fusion, is_in_place)
+    for source in fusion.inputs:
+        spaces: dict[tuple[object, ...], list[TensorView]] = {}
+        for expr in storage_uses(fusion, source):
+            reads = [r for r in storage_reads(fusion, expr) if r.tensor is source]
+            if isinstance(expr, Pointwise | Reduction) and not _is_moved(fusion, expr) and not any(is_in_place(r, expr.output) for r in reads):
+                spaces.setdefault(tuple(a.extent for a in expr.output.root), []).append(expr.output)
+        for readers in spaces.values():
+            script.recompute(source, readers)
+
+
+def _is_moved(fusion: Fusion, expr: MathExpr) -> bool:
+    """True if ``expr`` is nothing but elements of an input from other places than its own."""
+    reads = storage_reads(fusion, expr)
+    if isinstance(expr, Gather):
+        return reads[0].tensor.is_input
+    is_copy = isinstance(expr, Pointwise) and expr.op is ELEMENTWISE["copy"] and len(reads) == 1
+    return is_copy and reads[0].tensor.is_input and not is_in_place(reads[0], expr.output)
 
 
 def _axes(keys: Keys, tv: TensorView) -> dict[Key, int]:
@@ -126,24 +164,24 @@ def _reduced(fusion: Fusion, keys: Keys, reductions: Sequence[Reduction]) -> set
 
 def _loads(fusion: Fusion, code: Sequence[MathExpr]) -> tuple[TensorView, ...]:
     """See :class:`Space`. Computed tensors must all be read so."""
-    found: dict[TensorView, None] = dict.fromkeys(fusion.inputs)
+    found: dict[TensorView, None] = {}
     for expr in code:
         for read in storage_reads(fusion, expr):
-            if _is_in_place(expr, read):
-                continue
-            if not read.tensor.is_input:
+            if is_in_place(read, expr.output):
+                found[read.tensor] = None
+            elif not read.tensor.is_input:
                 place = ", ".join(map(str, read.index))
                 raise refuse(fusion, "reduction", f"{expr.output.name} reads {read.tensor.name} at [{place}]", "shift or reshape inputs, not what is computed")
-            found.pop(read.tensor, None)
-    return tuple(tv for tv in found if tv.uses)
+    return tuple(tv for tv in fusion.inputs if tv in found)
 
 
-def _is_in_place(expr: MathExpr, read: Read) -> bool:
+def is_in_place(read: Read, reader: TensorView) -> bool:
+    """True if an iteration of ``reader`` reads the element that has its own axes; it may have more of them."""
     if read.valid is not TRUE:
         return False
     for inner, e in zip(read.tensor.logical, read.index, strict=True):
         position = iteration_position(e)
-        own = position is not None and expr.output.root[position].extent is inner.extent
+        own = position is not None and reader.root[position].extent is inner.extent
         if not own and not (inner.extent is ONE and isinstance(e, Const)):
             return False
     return True

@@ -71,11 +71,13 @@ class _Factor:
 
     Attributes:
         tensor: the input.
+        position: of the operand of the contraction that reads it.
         is_k_major: k is its last axis.
         vector: elements that are copied together.
     """
 
     tensor: TensorView
+    position: int
     is_k_major: bool
     vector: int
 
@@ -133,7 +135,7 @@ def _find(fusion: Fusion) -> _Problem:
     expr = _contraction(fusion)
     result = expr.output
     found = factors(fusion, expr)
-    if found is None or found.a.tensor is found.b.tensor:
+    if found is None:
         raise refuse(fusion, "tiled", f"{result.name} does not sum products of two tensors", "tf.schedulers.reduction")
     for read in (found.a, found.b):
         _check_factor(fusion, read, result)
@@ -147,7 +149,10 @@ def _find(fusion: Fusion) -> _Problem:
     m, n = max(found.rows), max(found.columns)
     *summed, k = found.summed
     widest = max(tv.dtype.itemsize for tv in (result, found.a.tensor, found.b.tensor, *fusion.outputs))
-    a, b = (_Factor(r.tensor, iteration_position(r.index[-1]) == k, _vector(fusion, r.tensor)) for r in (found.a, found.b))
+    a, b = (
+        _Factor(r.tensor, place, iteration_position(r.index[-1]) == k, _vector(fusion, r.tensor))
+        for r, place in zip((found.a, found.b), found.places, strict=True)
+    )
     batch = tuple(p for p in range(len(result.root)) if p not in (m, n, *found.summed))
     return _Problem(result, batch, m, n, k, tuple(summed), a, b, min(4, VECTOR_BYTES // widest))
 
@@ -239,10 +244,11 @@ class _Tiled:
         acc = script.new(result, "cache_fork" if result.uses else "cache_before") if result.is_output else result
         outputs = self.fusion.outputs
         registers(script, [out for out in outputs if out is not result], [], self._stored())
-        tiles = [script.new(f.tensor, "cache_after") for f in (problem.a, problem.b)]
+        is_one = problem.a.tensor is problem.b.tensor
+        tiles = [script.new(f.tensor, "cache_after", *([acc, f.position] if is_one else [])) for f in (problem.a, problem.b)]
+        behind = [e.output for e in needed(self.fusion) if e.output not in (acc, *tiles)]
+        self._blocks(acc, tiles, behind)  # while the result reads the tiles: their axes are told by these reads, also where both are of one tensor
         factors = [script.new(tile, "cache_after") for tile in tiles]
-        behind = [e.output for e in needed(self.fusion) if e.output not in (acc, *tiles, *factors)]
-        self._blocks(acc, tiles, behind)
         self._threads(acc, factors, behind)
         script.parallelize_like(acc, [*tiles, *factors, *behind])
         for tile, factor in zip(tiles, (problem.a, problem.b), strict=True):

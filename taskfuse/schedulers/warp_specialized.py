@@ -69,7 +69,9 @@ class WarpSpecialized:
     def _copies(self) -> None:
         script, fusion = self.script, self.script.fusion
         script.comment("copies: operands into Shared memory, outputs out of it or of registers")
-        self.sources = [(script.new(o.tensor, "cache_after"), o) for o in (self.product.a, self.product.b)]
+        factors = (self.product.a, self.product.b)
+        is_one = factors[0].tensor is factors[1].tensor
+        self.sources = [(script.new(o.tensor, "cache_after", *([self.product.result, o.position] if is_one else [])), o) for o in factors]
         product = self.product = self._forked()
         self.result = product.result
         self.parts = Parts(script, self.config, (*product.batch, product.m, product.n), self.tiles, product.reductions, product.finals)

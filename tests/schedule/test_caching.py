@@ -5,7 +5,7 @@ import numpy as np
 import taskfuse.ops as tf
 from taskfuse.dtypes import float32
 from taskfuse.ir.evaluate import evaluate
-from taskfuse.ir.expr import Pointwise, Reduction
+from taskfuse.ir.expr import Pointwise, Reduction, reads
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.storage import made_from, producers
 from taskfuse.ir.types import MemoryType
@@ -199,3 +199,20 @@ def test_refused() -> None:
     with Fusion("g") as fusion:
         y = tf.define_tensor([4], dtype=float32)
     assert refused(lambda: y.cache_after(), fusion) == "cache_after(tv0): nothing reads it"
+
+
+def test_a_copy_for_each_factor() -> None:
+    with Fusion("gram") as fusion:
+        x = tf.define_tensor([3, 4], dtype=float32)
+        product = tf.matmul(x, tf.transpose(x))
+        also = tf.relu(x)
+        fusion.add_output(product)
+        fusion.add_output(also)
+    left, right = x.cache_after(product, 0), x.cache_after(product, 1)
+    assert left.shape == right.shape == x.shape
+    definition = fusion.definition(product)
+    assert definition is not None
+    assert [read.tensor for read in reads(definition)] == [left, right]
+    assert [use.output for use in x.uses if use.output not in (left, right)] == [also]
+    a = np.arange(12, dtype=np.float32).reshape(3, 4)
+    assert np.array_equal(evaluate(fusion, [a])[0], a @ a.T)

@@ -5,7 +5,7 @@ import pytest
 
 import taskfuse as tf
 from taskfuse.errors import ScheduleError
-from taskfuse.ir.expr import Gather, Scan
+from taskfuse.ir.expr import Gather, Read, Scan
 
 RNG = np.random.default_rng(0)
 
@@ -42,14 +42,30 @@ def test_a_scan_moves_to_its_own_points_only() -> None:
         assert np.array_equal(a, b)
 
 
-def test_a_table_stays() -> None:
+def test_of_a_table_what_is_gathered_is_computed() -> None:
     with tf.Fusion("table") as fusion:
-        x, i = tf.define_tensor([5], name="x"), tf.define_tensor([3], dtype=tf.int32, name="i")
-        made = tf.exp(x)
+        x, i, b = tf.define_tensor([5, 4], name="x"), tf.define_tensor([7], dtype=tf.int32, name="i"), tf.define_tensor([4], name="b")
+        made = tf.exp(x) + b
+        found = tf.take(made, i, 0)
+        fusion.add_output(found)
+    arguments = RNG.random((5, 4)).astype(np.float32), np.array([0, 4, -1, -5, 5, -6, 2], np.int32), RNG.random(4).astype(np.float32)
+    (wanted,) = fusion.evaluate(*arguments)
+    assert (wanted[4:6] == 0).all()
+    made.recompute([found])
+    assert made not in fusion.tensors()
+    gathers = [e for e in fusion.exprs() if isinstance(e, Gather)]
+    assert [e.operands[0].tensor.name for e in gathers if isinstance(e.operands[0], Read)] == ["x"]
+    assert np.array_equal(fusion.evaluate(*arguments)[0], wanted)
+
+
+def test_a_table_of_sums_stays() -> None:
+    with tf.Fusion("sums") as fusion:
+        x, i = tf.define_tensor([5, 4], name="x"), tf.define_tensor([3], dtype=tf.int32, name="i")
+        made = tf.exp(tf.sum(x, 1))
         found = tf.take(made, i, 0)
         fusion.add_output(found)
     with pytest.raises(ScheduleError) as caught:
         made.recompute([found])
-    text = "recompute(tv2): tv3 reads it at computed indices: every element may be wanted"
+    text = f"recompute({made.name}): {found.name} reads it at computed indices: every element may be wanted"
     assert str(caught.value).splitlines()[0] == text
     assert str(caught.value).splitlines()[-1] == "help: leave it in memory; recompute its readers"

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -11,6 +12,7 @@ from taskfuse.errors import TaskfuseError, UnsupportedError
 from taskfuse.kir.nodes import BarrierScope
 from taskfuse.schedulers import Keep, RowConfig
 from taskfuse.schedulers.row_cost import RowProblem, candidates, estimate, rank
+from tests.gpu.tolerance import accepted
 from tests.schedulers.rows import SUMS, Kind, barriers, check, extremes, make, softmax, total
 from tests.test_error_texts import text
 
@@ -80,13 +82,13 @@ def own_axis() -> list[tf.TensorView]:
 CASES: dict[str, tuple[Callable[[], list[tf.TensorView]], str]] = {
     "nothing": (lambda: [tf.exp(x(4, 6))], "it reduces nothing\nhelp: tf.schedulers.pointwise takes such fusions"),
     "axes": (different_axes, "tv1 and tv2 reduce different axes\nhelp: give each its own fusion"),
-    "shifted": (shifted, "tv3 reads tv1 at [i0, 5 - i1]\nhelp: shift or reshape inputs, not what is computed"),
+    "shifted": (shifted, "tv5 has an axis that tv1 lacks\nhelp: leave it to a fusion of its own"),
     "own": (own_axis, "tv3 has an axis that tv1 lacks\nhelp: leave it to a fusion of its own"),
     "part": (
         lambda: [tf.sum(x(4, 6, 8) * tf.exp(x(6, 1, name="y")), (1, 2))],
         "tv2 has some of the reduced axes and lacks others\nhelp: broadcast it, or pass it with all of them",
     ),
-    "single": (lambda: [tf.sum(x(4, 1), 1)], "tv1 reduces an axis of extent 1\nhelp: reshape the axis away"),
+    "single": (lambda: [tf.sum(x(4, 1), 1)], "it reduces nothing\nhelp: tf.schedulers.pointwise takes such fusions"),
     "phases": (lambda: [tf.softmax(x(4, 6))], "a row is walked over 3 times\nhelp: tf.schedulers.normalization takes such fusions"),
 }
 
@@ -104,14 +106,27 @@ def test_refusals_leave_the_fusion_as_it_was(name: str) -> None:
 
 
 def test_what_cannot_be_lowered_is_refused_before_anything_changes() -> None:
-    """Halves of a row, of an input that has it whole."""
+    with tf.Fusion("f") as fusion:
+        fusion.add_output(tf.sum(x(4, 6, name="table"), 1))
+    before = str(fusion)
+    with pytest.raises(UnsupportedError, match="a reduction schedule of fusion 'f' is not supported: cannot lower tensor 'table'"):
+        tf.schedulers.reduction(fusion)
+    assert str(fusion) == before
+
+
+def test_rows_of_a_view() -> None:
+    """Halves of a row, of an input that has it whole: vectors lie side by side in both."""
     with tf.Fusion("groups") as fusion:
         a = x(2, 8, 16)
         fusion.add_output(tf.layer_norm(tf.reshape(a, (2, 2, 4, 16)), None, None, (2, 3)))
-    before = str(fusion)
-    with pytest.raises(UnsupportedError, match="a reduction schedule of fusion 'groups' is not supported: "):
-        tf.schedulers.normalization(fusion)
-    assert str(fusion) == before
+    reference, _ = tf.copy_fusion(fusion)
+    tf.schedulers.normalization(fusion)
+    kernel = tf.lower(fusion)
+    kernel.verify().require()
+    assert "width 4" in str(kernel)
+    args = [np.random.default_rng(0).normal(size=(2, 8, 16)).astype(np.float32)]
+    for found, wanted in zip(kernel.simulate(*args), accepted(reference, args), strict=True):
+        assert not len(wanted.wrong(found))
 
 
 def test_a_fusion_with_a_schedule() -> None:

@@ -33,11 +33,6 @@ def computed_factor(fusion: tf.Fusion) -> None:
     fusion.add_output(tf.matmul(tf.relu(tensor("M", K)), tensor(N, K, name="b").T, dtype=tf.float32))
 
 
-def own_transpose(fusion: tf.Fusion) -> None:
-    a = tensor("M", K)
-    fusion.add_output(tf.matmul(a, a.T, dtype=tf.float32))
-
-
 def read_twice(fusion: tf.Fusion) -> None:
     a = tensor("K", K)
     fusion.add_output(tf.matmul(a, tensor("K", K, name="b").T, dtype=tf.float32) + a)
@@ -87,7 +82,6 @@ CASES: dict[Callable[[tf.Fusion], None], str] = {
     two_products: "it takes one contraction, and there are 2",
     row_sum: "tv1 is a reduction by add of copy, no sum of products over one axis",
     computed_factor: "the factor tv1 is computed",
-    own_transpose: "both factors are a",
     read_twice: "a is read by more than the contraction",
     vector: "tv2 has no rows or no columns",
     two_dtypes: "a: bfloat16[M, K] and b: float16[N, K] have two dtypes",

@@ -1,0 +1,33 @@
+"""Which scheduler takes which program that people write; every kernel is proved, and what they compute is what NumPy computes, in the integer ring."""
+
+import numpy as np
+import pytest
+
+import taskfuse as tf
+from taskfuse.schedulers.segments import Plan, plan
+from tests.schedulers.programs import ALIKE, BIG, Program
+from tests.schedulers.test_automatic import checked
+
+
+def name(program: Program) -> str:
+    return program.build.__name__
+
+
+def schedulers(found: Plan) -> str:
+    return "+".join(step.schedule.scheduler for step in found.steps)
+
+
+@pytest.mark.parametrize("program", [*ALIKE, *BIG], ids=name)
+def test_small(program: Program) -> None:
+    fusion = program.fusion(program.small)
+    found = checked(fusion, program.arguments(fusion, program.small, np.random.default_rng(0)))
+    if program in ALIKE:
+        assert schedulers(found) == program.schedulers
+
+
+@pytest.mark.parametrize("program", BIG, ids=name)
+def test_large(program: Program) -> None:
+    found = plan(program.fusion(program.large))
+    assert schedulers(found) == program.schedulers
+    for step in found.steps:
+        assert tf.lower(step.fusion).verify().is_proved
