@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from taskfuse import ops
@@ -11,7 +11,9 @@ from taskfuse.executable import Executable, one_kernel
 from taskfuse.ir.arguments import bind_shapes
 from taskfuse.ir.fusion import Fusion
 from taskfuse.kir import Kernel
+from taskfuse.schedule.copy import copy_fusion
 from taskfuse.schedulers.fallback import fallback
+from taskfuse.schedulers.segments import Plan
 
 if TYPE_CHECKING:
     from taskfuse.check import Certificate
@@ -129,6 +131,14 @@ class Chain(Executable):
 def link(part: Fusion, run: Executable) -> Link:
     """What ``run`` computes, if ``part`` says so."""
     return Link(run, _arguments(part), tuple(tv.name for tv in part.outputs))
+
+
+def planned(fusion: Fusion, found: Plan, make: Callable[..., Executable]) -> Executable:
+    """The executable of an automatic schedule of ``fusion``. ``make(fusion, schedule=...)`` makes that of one kernel."""
+    runs = [make(step.fusion, schedule=step.schedule) for step in found.steps]
+    if not found.is_cut:
+        return runs[0]
+    return Chain(copy_fusion(fusion)[0], [link(step.fusion, run) for step, run in zip(found.steps, runs, strict=True)], found)
 
 
 def _arguments(fusion: Fusion) -> tuple[str, ...]:

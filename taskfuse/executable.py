@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, get_args
 
 import numpy as np
@@ -88,6 +89,17 @@ class Executable:
     def certificates(self) -> tuple[Certificate, ...]:
         """What was proved of each of ``kernels``."""
         return (self.certificate,)
+
+    def at(self, sizes: Mapping[str, int]) -> Executable:
+        """What runs calls of given extents: this executable, unless it is specialized for them (docs/automatic.md).
+
+        Args:
+            sizes: the value of every dimension of the fusion.
+
+        Raises:
+            UnsupportedError: sizes that the fusion does not have.
+        """
+        return self
 
     def __call__(self, *args: Any, out: Any = None, stream: Any = None, seed: int = 0) -> tuple[Any, ...]:
         """Run it.
