@@ -14,10 +14,9 @@ from taskfuse.kir import Kernel
 from taskfuse.location import caller
 from taskfuse.lowering import LoweringOptions
 from taskfuse.options import Backend
-from taskfuse.schedule.copy import copy_fusion
 from taskfuse.schedule.cut import Cut
 from taskfuse.schedulers.segments import plan
-from taskfuse.specialization import Specialized
+from taskfuse.specialization import specialized
 
 
 def compile(
@@ -75,7 +74,7 @@ def compile(
             return Chain(whole, [link(part, again(part, sizes=own)) for part, own in zip(parts, extents, strict=True)])
         case Fusion() if schedule == "auto" and fusion.outputs and not fusion.has_schedule:
             run = planned(fusion, plan(fusion, sizes=sizes), make)
-            return Specialized(copy_fusion(fusion)[0], make, run) if specialize and fusion.dims else run
+            return specialized(fusion, make, run, sizes) if specialize and fusion.dims else run
         case Kernel():
             return make(fusion)
         case _:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from taskfuse.cuda.signature import Source
     from taskfuse.proving import Proof
     from taskfuse.schedulers.schedule import Schedule
+    from taskfuse.specialization import Specialization
 
 BACKENDS: Final[tuple[Backend, ...]] = get_args(Backend)
 
@@ -89,6 +90,11 @@ class Executable:
     def certificates(self) -> tuple[Certificate, ...]:
         """What was proved of each of ``kernels``."""
         return (self.certificate,)
+
+    @property
+    def specializations(self) -> tuple[Specialization, ...]:
+        """What was made so far for calls of certain extents (docs/automatic.md)."""
+        return ()
 
     def at(self, sizes: Mapping[str, int]) -> Executable:
         """What runs calls of given extents: this executable, unless it is specialized for them (docs/automatic.md).

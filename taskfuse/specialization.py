@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import gcd, inf, lcm, prod
+from math import gcd, lcm, log2, prod
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Final
 
@@ -20,10 +20,10 @@ from taskfuse.executable import Executable
 from taskfuse.ir.arguments import bind_shapes
 from taskfuse.ir.expr import Reduction
 from taskfuse.ir.fusion import Dim, Fusion
-from taskfuse.ir.scalar import const
+from taskfuse.ir.scalar import const, sym
 from taskfuse.kir import Kernel
 from taskfuse.location import caller
-from taskfuse.schedule.copy import Renaming, embed
+from taskfuse.schedule.copy import Renaming, copy_fusion, embed
 from taskfuse.schedulers.machine import DRAM_BYTES_PER_US, LAUNCH_US, VECTOR_BYTES
 from taskfuse.schedulers.schedule import Sizes
 from taskfuse.schedulers.segments import Plan, plan
@@ -51,24 +51,25 @@ class Specialization:
 
     Attributes:
         facts: what it takes for granted of each dimension.
+        sizes: extents that its schedule was chosen for; it runs with all that the facts allow.
         run: it, with the ``schedule`` that was made for these facts.
     """
 
     facts: Facts
+    sizes: Mapping[str, int]
     run: Executable
 
     def holds(self, extents: Mapping[str, int]) -> bool:
         """True if the facts do."""
         return all(_is_value(d, extents[d.name]) for d in self.facts)
 
-    @property
-    def rank(self) -> tuple[int, int, float]:
-        """Greater for one that has more to build on: extents that are constants, then divisors, then bounds."""
-        bounds = sum(inf if d.max is None else d.max for d in self.facts)
-        return sum(d.min == d.max for d in self.facts), prod(d.multiple_of for d in self.facts), -bounds
+    def suits(self, extents: Mapping[str, int]) -> tuple[int, int, float]:
+        """Greater for one that has more to build on, constants before divisors; then for one that was chosen for sizes closer to ``extents``."""
+        distance = sum(abs(log2(max(size, 1) / max(extents[name], 1))) for name, size in self.sizes.items())
+        return sum(d.min == d.max for d in self.facts), prod(d.multiple_of for d in self.facts), -distance
 
     def __str__(self) -> str:
-        return ", ".join(map(str, self.facts))
+        return f"{', '.join(map(str, self.facts))}; chosen for {', '.join(f'{name}={size}' for name, size in self.sizes.items())}"
 
 
 class Specialized(Executable):
@@ -79,18 +80,18 @@ class Specialized(Executable):
     Args:
         fusion: unscheduled; kept, and not changed.
         make: makes executables.
-        base: what computes it for all extents.
+        base: what computes it for all extents, with the dimensions of ``fusion`` as facts.
         scheduled: the specialization for each set of facts; ``None``: one for each length of its reduced rows.
     """
 
     __slots__ = ("_aligned", "_base", "_fusion", "_inputs", "_lock", "_make", "_reduced", "_runs", "_scheduled", "_width")
 
-    def __init__(self, fusion: Fusion, make: Make, base: Executable, scheduled: Mapping[Facts, Specialization | None] | None = None) -> None:
-        self.backend = base.backend
-        self.schedule = base.schedule
+    def __init__(self, fusion: Fusion, make: Make, base: Specialization, scheduled: Mapping[Facts, Specialization | None] | None = None) -> None:
+        self.backend = base.run.backend
+        self.schedule = base.run.schedule
         self._fusion = fusion
         self._make = make
-        self._base = Specialization(tuple(fusion.dims.values()), base)
+        self._base = base
         self._scheduled = dict(scheduled or {})
         self._inputs = len(fusion.inputs)
         self._runs: dict[Hashable, Executable] = {}  # by shapes; replaced, not emptied: others may read it
@@ -122,7 +123,7 @@ class Specialized(Executable):
 
     @property
     def specializations(self) -> tuple[Specialization, ...]:
-        """Those made so far, in their order."""
+        """Those made so far, the first one first."""
         with self._lock:
             return tuple(s for s in dict.fromkeys(self._known()) if s is not self._base)
 
@@ -214,26 +215,47 @@ class Specialized(Executable):
         return next((s for s in self._known() if s.run.schedule is not None and s.run.schedule.code == chosen.code and s.holds(extents)), None)
 
     def _made(self, facts: Facts, chosen: Plan, sizes: Mapping[str, int]) -> Specialization:
-        """A new one. Where bounds decided nothing, it does without them, so that more calls run it."""
-        unbounded = tuple(d if d.min == d.max else replace(d, max=self._fusion.dims[d.name].max) for d in facts)
-        without = self._plan(unbounded, sizes)
-        if without.code == chosen.code:
-            facts, chosen = unbounded, without
-        return Specialization(facts, planned(narrowed(self._fusion, facts), chosen, self._make))
+        """A new one, of as few facts as give the same schedule, so that more calls run it."""
+        declared = self._fusion.dims
+
+        def unbounded(d: Dim) -> Dim:
+            return d if d.min == d.max else replace(d, max=declared[d.name].max)
+
+        fewer = tuple(map(unbounded, facts))
+        found = self._plan(fewer, sizes)
+        if found.code == chosen.code:
+            facts, chosen = fewer, found
+        for k, d in enumerate(facts):
+            for weaker in (declared[d.name], unbounded(d)):
+                if d.min == d.max or weaker == d:
+                    break
+                fewer = (*facts[:k], weaker, *facts[k + 1 :])
+                found = self._plan(fewer, sizes)
+                if found.code == chosen.code:
+                    facts, chosen = fewer, found
+                    break
+        return Specialization(facts, sizes, planned(narrowed(self._fusion, facts), chosen, self._make))
 
     def _closest(self, extents: Mapping[str, int]) -> Specialization:
         """The one that has most to build on, of those whose facts hold."""
-        return max((s for s in self._known() if s.holds(extents)), key=lambda s: s.rank)
+        return max((s for s in self._known() if s.holds(extents)), key=lambda s: s.suits(extents))
 
     def _known(self) -> tuple[Specialization, ...]:
         return (self._base, *(s for s in self._scheduled.values() if s is not None))
 
     def __reduce__(self) -> tuple[Any, ...]:
         with self._lock:
-            return Specialized, (self._fusion, self._make, self._base.run, dict(self._scheduled))
+            return Specialized, (self._fusion, self._make, self._base, dict(self._scheduled))
 
     def __repr__(self) -> str:
         return f"Specialized({self._fusion.name!r}, {len(self.specializations)} specializations, backend={self.backend!r})"
+
+
+def specialized(fusion: Fusion, make: Make, run: Executable, sizes: Mapping[str, int] | None) -> Specialized:
+    """``run``, which is ``fusion`` for all extents, scheduled for ``sizes``; and specialized from now on."""
+    extent = Sizes(fusion, sizes)
+    base = Specialization(tuple(fusion.dims.values()), {name: extent(sym(name)) for name in fusion.dims}, run)
+    return Specialized(copy_fusion(fusion)[0], make, base)
 
 
 def narrowed(fusion: Fusion, facts: Facts) -> Fusion:

@@ -36,6 +36,7 @@ LAYERS = {
     "cli": 6,
     "executable": 6,
     "chain": 6,
+    "specialization": 6,
     "compiling": 6,
     "kernel_readers": 6,
     "proving": 6,
