@@ -12,6 +12,7 @@ from taskfuse.schedulers.pointwise import PointwiseConfig, pointwise
 from taskfuse.schedulers.propose import partition
 from taskfuse.schedulers.reduction import RowSchedule, reduction
 from taskfuse.schedulers.rows import RowConfig
+from taskfuse.schedulers.scan import ScanConfig, scan
 from taskfuse.schedulers.tiled import TiledConfig, tiled
 from taskfuse.schedulers.transpose import TransposeConfig, transpose
 from taskfuse.schedulers.tuning import Trial, Tuned, tune
@@ -29,6 +30,7 @@ __all__ = [
     "PointwiseConfig",
     "RowConfig",
     "RowSchedule",
+    "ScanConfig",
     "TiledConfig",
     "TransposeConfig",
     "Trial",
@@ -40,6 +42,7 @@ __all__ = [
     "normalization",
     "pointwise",
     "reduction",
+    "scan",
     "tiled",
     "transpose",
     "tune",
