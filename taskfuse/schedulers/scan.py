@@ -36,6 +36,8 @@ THREADS = 256
 """Threads of a row that are aimed at; longer rows have longer chunks."""
 FEWEST_THREADS = 128
 """Of a block at least, where there are rows enough."""
+LONG = 2048
+"""Elements of the chunks of rows that no block holds."""
 LEVEL_US = 0.5
 """For the barriers of one level of totals. Assumed, not measured."""
 
@@ -103,6 +105,33 @@ def scan(fusion: Fusion, config: ScanConfig | None = None, *, sizes: Mapping[str
     return Chosen("scan", us, script.text, chosen, options, why)
 
 
+def chunk_long_rows(fusion: Fusion) -> tuple[str, ...]:
+    """Split scans along rows that a block may not hold, so that several kernels compute them: one the chunks, one the totals, one what joins them.
+
+    Returns their names.
+    """
+    found = [e for e in needed(fusion) if isinstance(e, Scan) and e.axis == len(e.output.root) - 1 and _is_long(fusion, e)]
+    for expr in found:
+        expr.output.chunk_scan(LONG)
+    return tuple(e.output.name for e in found)
+
+
+def _is_long(fusion: Fusion, expr: Scan) -> bool:
+    longest = _bound(fusion, expr.output.shape[-1])
+    return longest is None or longest > MAX_THREADS * (CHUNK_BYTES // expr.output.dtype.compute.itemsize)
+
+
+def _bound(fusion: Fusion, extent: Expr) -> int | None:
+    """The greatest value of an extent, if one is known."""
+    match extent:
+        case Const(value=value):
+            return max(value, 1)
+        case Sym(name=name) if (most := fusion.dims[name].max) is not None:
+            return max(most, 1)
+        case _:
+            return None
+
+
 def _check(fusion: Fusion) -> None:
     """Raises :class:`UnsupportedError` for what the module does not describe."""
     if fusion.has_schedule:
@@ -130,13 +159,10 @@ def _check(fusion: Fusion) -> None:
 
 def _longest(fusion: Fusion, extent: Expr) -> int:
     """The greatest number of elements of a row. Raises :class:`UnsupportedError` if there is none."""
-    match extent:
-        case Const(value=value):
-            return max(value, 1)
-        case Sym(name=name) if (most := fusion.dims[name].max) is not None:
-            return max(most, 1)
-        case _:
-            raise refuse(fusion, "scan", f"a row has {extent} elements: a block may not hold it", 'say how many at most: tf.dim("N", max=4096)')
+    found = _bound(fusion, extent)
+    if found is None:
+        raise refuse(fusion, "scan", f"a row has {extent} elements: a block may not hold it", 'say how many at most: tf.dim("N", max=4096)')
+    return found
 
 
 def _choose(longest: int, rows: int, width: int, most: int) -> ScanConfig:

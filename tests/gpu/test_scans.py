@@ -8,9 +8,9 @@ import pytest
 torch = pytest.importorskip("torch", reason="needs torch")
 
 import taskfuse as tf
+from taskfuse.dtypes import as_dtype
 from taskfuse.schedulers import ScanConfig
 from tests.gpu.device import poisoned, same, to_numpy, to_torch
-from tests.gpu.programs import as_dtype
 
 OPS = ("cumsum", "cumprod", "cummax", "cummin")
 DTYPES = ("float32", "bfloat16", "int8", "int64")

@@ -105,14 +105,32 @@ def test_compile_takes_it_and_says_why() -> None:
     )
 
 
+def test_rows_that_no_block_holds() -> None:
+    fusion = total([2, 40_000], math=lambda x: tf.cumsum(tf.relu(x), 1) + 1)
+    run = tf.compile(fusion)
+    x = numbers(2, 40_000)
+    assert np.array_equal(run(x)[0], fusion.evaluate(x)[0])
+    assert all(c.is_proved for c in run.certificates)
+    assert run.schedule is not None
+    lines = run.schedule.explain().splitlines()
+    assert lines[0].startswith("3 kernels, ")
+    assert lines[1] == "tv2 is scanned in chunks of 2048: a row may be longer than what a block holds"
+    names: dict[str, Any] = {"fusion": tf.copy_fusion(fusion)[0]}
+    exec(run.schedule.code, names)
+    assert [str(tf.lower(part)) for part in names["cut"].parts] == [str(kernel) for kernel in run.kernels]
+
+
 def test_unknown_lengths_are_bounded_at_the_call() -> None:
     run = tf.compile(total(["M", "N"], math=rows(tf.cumsum)))
-    assert run.schedule is not None
-    assert "fallback" in run.schedule.explain().splitlines()[0]
+    assert len(run.kernels) == 3
     x = numbers(200, 500)
     assert np.array_equal(run(x)[0], np.cumsum(x, 1))
     (found,) = run.specializations
     assert found.facts == (tf.dim("M"), tf.dim("N", max=512, multiple_of=4))
+    assert len(found.run.kernels) == 1
+    x = numbers(3, 100)  # too small to gain
+    assert np.array_equal(run(x)[0], np.cumsum(x, 1))
+    assert len(run.specializations) == 1
 
 
 @pytest.mark.parametrize(
