@@ -104,6 +104,11 @@ def joined(ns: Any) -> Callable[[Any, Any], Any]:
     return math
 
 
+def product(a: Any, b: Any) -> Any:
+    """A matrix product; float32 runs on CUDA cores in both."""
+    return a @ b
+
+
 N = 8192
 CASES = (
     Case("founding", tf.float32, [(N, N)], founding(tf), founding(torch)),
@@ -119,6 +124,10 @@ CASES = (
     Case("add transposed", tf.float32, [(N, N), (N, N)], add_transposed, add_transposed),
     Case("heads", tf.bfloat16, [(8, 2048, 32, 128)], tf_heads, torch_heads),
     Case("cat of inputs", tf.float32, [(N, 4096), (N, 4096)], joined(tf), joined(torch)),
+    Case("product", tf.float32, [(512, 512), (512, 512)], product, product),
+    Case("product", tf.float32, [(2048, 2048), (2048, 2048)], product, product),
+    Case("product", tf.float32, [(1000, 3000), (3000, 1000)], product, product),
+    Case("product", tf.float32, [(64, 128, 96), (64, 96, 160)], product, product),
 )
 
 

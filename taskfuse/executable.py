@@ -195,7 +195,7 @@ class Executable:
             arch=self._arch,
             fast_math=self._fast_math,
             debug=self._debug,
-            lenient=self._debug or self._unsafe,
+            lenient=self._debug or self._unsafe or self.schedule is not None,
             on_compile=self._dump,
             admit=admit,
         )

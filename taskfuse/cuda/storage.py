@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from taskfuse.cuda.expressions import Indices, Level, Text
 from taskfuse.cuda.ranges import INT32, UNKNOWN
 from taskfuse.cuda.variant import Form
 from taskfuse.dtypes import DType
-from taskfuse.ir.scalar import ONE, ZERO, Const, Expr, const, maximum, simplify
+from taskfuse.ir.scalar import ONE, ZERO, Const, Expr, Facts, Mod, Sum, const, maximum, simplify
 from taskfuse.ir.types import MemoryType
 from taskfuse.kir import Kernel, accesses
 from taskfuse.kir.nodes import Buffer, For, Stmt
@@ -49,16 +49,17 @@ class Place:
 
 def row_major(index: Sequence[Expr], shape: Sequence[Expr], indices: Indices) -> str:
     """The offset of an element, in elements: ``(i * N + j) * K + k``."""
+    places = joined(index, shape, indices.facts)
     lo = hi = 0
     wide = False
-    for i, extent in zip(index, shape, strict=True):
+    for i, extent in places:
         (low, high), (least, most) = indices.ranges.of(i), indices.ranges.of(extent)
         lo, hi = min(lo * least, lo * most) + low, max(hi * least, hi * most) + high
         lo, hi = max(lo, -UNKNOWN), min(hi, UNKNOWN)
         wide = wide or lo < INT32[0] or hi > INT32[1] or indices.is_wide(i)
     wide = wide and indices.wide
     found: Text | None = None
-    for i, extent in zip(index, shape, strict=True):
+    for i, extent in places:
         t = indices.print(i)
         if found is None:
             if i is not ZERO:
@@ -69,6 +70,20 @@ def row_major(index: Sequence[Expr], shape: Sequence[Expr], indices: Indices) ->
         if i is not ZERO:
             found = Text(f"{found.at(Level.SUM)} + {t.at(Level.SUM)}", Level.SUM, wide)
     return "0" if found is None else found.text
+
+
+def joined(index: Sequence[Expr], shape: Sequence[Expr], facts: Callable[[], Facts]) -> list[tuple[Expr, Expr]]:
+    """Indices and extents of fewer axes with the same offsets: what one index was divided into lies in a row. ``x//N, x % N`` is ``x``."""
+    found: list[tuple[Expr, Expr]] = []
+    for i, extent in zip(index, shape, strict=True):
+        found.append((i, extent))
+        while len(found) > 1 and isinstance(low := found[-1][0], Mod):
+            high, before = found[-2]
+            whole = simplify(high * found[-1][1] + low, facts())
+            if isinstance(whole, Sum) and low in (term for term, _ in whole.terms):
+                break
+            found[-2:] = [(whole, before * found[-1][1])]
+    return found
 
 
 def strided(index: Sequence[Expr], strides: Sequence[str], indices: Indices) -> str:

@@ -18,8 +18,8 @@ from taskfuse.lowering.plan import PDispatch, PLoop, PNode, PScope, PSync, child
 from taskfuse.lowering.regions import Regions
 
 FEW = 32
-"""Registers of a role that only starts copies of the engine: with one such warpgroup and two others these keep 232 each, with three 160, the most that
-add up to a launch of 168 or 128 for all (CUTLASS gives its producers 40 and 32)."""
+"""Most registers of a role that only starts copies of the engine. It has fewer where others then have more: beside two warpgroups that keep 240 each
+it has 24, beside three with 160 it has 32, which add up to a launch of 168 or 128 for all (CUTLASS gives its producers 40 and 32)."""
 SOME = 72
 """Registers of a role whose threads move elements and keep few: addresses, and what is in flight. Two other warpgroups keep 216 each, three 144."""
 STEP, FEWEST, MOST = 8, 24, 240
@@ -89,8 +89,8 @@ class Registers:
             )
 
     def _choose(self, at_launch: int) -> dict[Node, int]:
-        """The budgets to choose: for roles that keep no more than ``FEW`` words so many registers, or ``SOME`` if their threads move elements; the rest in
-        equal parts for the others. None where these would not get more than they have at launch.
+        """The budgets to choose: for roles that keep no more than ``FEW`` words, at most so many registers, or ``SOME`` if their threads move elements; the
+        rest in equal parts for the others. None where these would not get more than they have at launch.
 
         Args:
             at_launch: registers per thread that the launch gives.
@@ -98,14 +98,18 @@ class Registers:
         open_roles = [(scope, n) for scope, n in self._roles if scope.node.budget == CHOSEN]
         words = {scope.node: sum(self._words.get(name, 0) for name in _used(scope.body)) for scope, _ in open_roles}
         most = max(words.values(), default=0)
-        light = {scope.node: FEW if _leaves_all_to_the_engine(scope.body) else SOME for scope, _ in open_roles if words[scope.node] <= FEW < most}
+        light = {scope.node: _leaves_all_to_the_engine(scope.body) for scope, _ in open_roles if words[scope.node] <= FEW < most}
         left = sum((at_launch - (scope.node.budget or 0)) * n for scope, n in self._roles)
-        rest = left - sum(light.get(scope.node, 0) * n for scope, n in open_roles)
         heavy = sum(n for scope, n in open_roles if scope.node not in light)
-        share = min(max(rest // max(heavy, 1) // STEP * STEP, FEWEST), MOST)
+
+        def share_beside(few: int) -> int:
+            rest = left - sum((few if light[scope.node] else SOME) * n for scope, n in open_roles if scope.node in light)
+            return min(max(rest // max(heavy, 1) // STEP * STEP, FEWEST), MOST)
+
+        share, few = max((share_beside(few), few) for few in (FEWEST, FEW))
         if share <= at_launch and at_launch * sum(n for _, n in open_roles) <= left:
             return {}
-        return {scope.node: light.get(scope.node, share) for scope, _ in open_roles}
+        return {scope.node: share if (bulk := light.get(scope.node)) is None else few if bulk else SOME for scope, _ in open_roles}
 
     def _visit(self, nodes: list[PNode], holder: Node | None, in_loop: bool) -> None:
         for n in nodes:

@@ -12,7 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
-from taskfuse.ir.expr import Assemble, Pointwise, Reduction, Select, View
+from taskfuse.ir.axes import iteration_symbol
+from taskfuse.ir.expr import Assemble, Pointwise, Read, Reduction, Select, View
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.scalar import Const
 from taskfuse.ir.storage import storage_reads
@@ -31,6 +32,8 @@ IN_FLIGHT = 64
 MAX_UNROLL = 8
 MAX_CODE = 256
 """Instructions of a thread, as costs count them, above which nothing is unrolled: long code misses the instruction cache."""
+FLAT_UNROLL = 4
+"""Elements of a thread where all axes are one: exp of 8192 x 4095 float32 on an H200 takes 66.7 us with 4, 68.1 with 8, 68.8 with 16."""
 SHORT = 512
 """Columns of constant extent are merged with the axis before while there are no more than this."""
 
@@ -45,6 +48,7 @@ class PointwiseConfig:
         rows: threads along the rows.
         unroll: vectors of a thread along the columns.
         unroll_rows: vectors of a thread along the rows.
+        flat: all axes are merged, so that there are columns alone.
     """
 
     vector: int
@@ -52,6 +56,7 @@ class PointwiseConfig:
     rows: int
     unroll: int
     unroll_rows: int = 1
+    flat: bool = False
 
 
 def pointwise(fusion: Fusion, config: PointwiseConfig | None = None, *, sizes: Mapping[str, int] | None = None) -> Chosen:
@@ -77,7 +82,8 @@ def pointwise(fusion: Fusion, config: PointwiseConfig | None = None, *, sizes: M
     shape = " x ".join(str(extent(e)) for e in fusion.outputs[0].shape)
     vector_bytes = min(VECTOR_BYTES, chosen.vector * widest(fusion, leaves))
     why = (
-        f"pointwise {shape or 'scalar'}: {'given' if config else 'chosen'}: vectors of {chosen.vector}, blocks of {chosen.columns} x {chosen.rows} threads, "
+        f"pointwise {shape or 'scalar'}: {'given' if config else 'chosen'}: {'all axes as one, ' * chosen.flat}vectors of {chosen.vector}, "
+        f"blocks of {chosen.columns} x {chosen.rows} threads, "
         f"{chosen.unroll * chosen.unroll_rows} vectors of each input under way per thread; "
         f"{total.loaded / 1e6:.1f} MB loaded, {total.stored / 1e6:.1f} MB stored"
     )
@@ -115,6 +121,9 @@ def check(fusion: Fusion, kind: str) -> None:
 def choose(fusion: Fusion, out: TensorView, leaves: Sequence[Leaf], extent: Sizes) -> PointwiseConfig:
     """Vectors as wide as what is stored and most inputs allow, and as many of them as keep :data:`IN_FLIGHT` bytes under way.
 
+    Where rows take no vectors and nothing is broadcast, the axes are merged: no row ends within a block, and since all tensors are read and stored in
+    the order of their elements, the divisions that find a place cancel out of its address.
+
     Args:
         out: what is stored, or one of the tensors of its shape.
     """
@@ -125,16 +134,25 @@ def choose(fusion: Fusion, out: TensorView, leaves: Sequence[Leaf], extent: Size
     flying = vector * sum(r.tensor.dtype.itemsize for leaf in leaves for r in leaf.reads if r.tensor.ndim >= out.ndim) or VECTOR_BYTES
     code = vector * sum(cost(e) for e in needed(fusion))
     unroll = 1 << max(1, min(MAX_UNROLL, IN_FLIGHT // flying, MAX_CODE // max(1, code))).bit_length() - 1
-    columns = prod(extent(out.shape[d]) for d in range(first_column(out), out.ndim))
-    rows = prod(extent(out.shape[d]) for d in range(first_column(out)))
+    flat = vector == 1 and out.ndim > 1 and all(_is_in_order(r, out) for leaf in leaves for r in leaf.reads)
+    if flat:
+        unroll = min(unroll, FLAT_UNROLL)
+    first = 0 if flat else first_column(out)
+    columns = prod(extent(out.shape[d]) for d in range(first, out.ndim))
+    rows = prod(extent(out.shape[d]) for d in range(first))
     vectors = -(-columns // vector)
     threads = min(THREADS, 1 << (vectors - 1).bit_length())
     along = min(unroll, 1 << (-(-vectors // threads) - 1).bit_length())
     beside = min(THREADS // threads, 1 << (rows - 1).bit_length())
     over = min(unroll // along, 1 << (-(-rows // beside) - 1).bit_length())
-    if first_column(out) > 1 and not all(isinstance(e, Const) for e in out.shape[: first_column(out)]):
+    if first > 1 and not all(isinstance(e, Const) for e in out.shape[:first]):
         over = 1  # the rows of a merge of unknown extents are found by division: unrolled, they have no registers of their own
-    return PointwiseConfig(vector, threads, beside, along, over)
+    return PointwiseConfig(vector, threads, beside, along, over, flat)
+
+
+def _is_in_order(read: Read, out: TensorView) -> bool:
+    """True if consecutive points of ``out`` read consecutive elements, or all one."""
+    return not read.index or read.index == tuple(map(iteration_symbol, range(out.ndim)))
 
 
 def schedule(script: Script, outputs: Sequence[TensorView], leaves: Sequence[Leaf], config: PointwiseConfig) -> None:
@@ -178,7 +196,7 @@ def first_column(tv: TensorView) -> int:
 
 def _loops(script: Script, out: TensorView, config: PointwiseConfig) -> None:
     call = script.on(out)
-    first, ndim = first_column(out), out.ndim
+    first, ndim = 0 if config.flat else first_column(out), out.ndim
     if ndim == 0:
         return
     for _ in range(ndim - 1 - first):

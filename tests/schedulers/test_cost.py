@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 import taskfuse as tf
 from taskfuse.kir.limits import SHARED_BYTES
 from taskfuse.schedulers import MatmulConfig, MatmulKind
-from taskfuse.schedulers.cost import SHAPES, SHARED_TILES, TIGHT_TILES, Problem, candidates, estimate, rank
+from taskfuse.schedulers.cost import MOST_SIDES, SHAPES, SHARED_TILES, Problem, candidates, estimate, rank
 from taskfuse.schedulers.machine import SMS
 from tests.schedulers.products import Product
 
@@ -98,11 +98,11 @@ def test_a_step_takes_its_time() -> None:
 
 
 def test_tiles_that_would_spill_are_no_candidates() -> None:
-    """With a bias three tiles are left out, one of them also in clusters."""
-    plain, biased = ({(c.tile_m, c.tile_n, c.warpgroups, c.kind, c.cluster) for c in candidates(Problem(8192, 8192, 512, sides=n))} for n in (0, 1))
-    assert {shape[:3] for shape in plain - biased} == set(TIGHT_TILES)
-    assert len(plain - biased) == 4
-    assert biased < plain
+    """The more inputs an epilogue reads, the fewer."""
+    found = [{(c.tile_m, c.tile_n, c.warpgroups, c.kind, c.cluster) for c in candidates(Problem(8192, 8192, 512, sides=n))} for n in range(5)]
+    for sides in range(4):
+        assert found[sides] - found[sides + 1] == {tile for tile, most in MOST_SIDES.items() if most == sides}
+    assert found[4] == found[3] < found[2] < found[1] < found[0]
 
 
 def test_groups_follow_the_shape() -> None:
