@@ -28,10 +28,9 @@ from taskfuse.schedulers.machine import VECTOR_BYTES
 from taskfuse.schedulers.schedule import Chosen, ShapedOption, Sizes, check_call, refuse
 from taskfuse.schedulers.script import Recorded, Script
 
-TOTALS = 16
-"""Totals that one thread scans; more are scanned in chunks of so many."""
-CHUNK_BYTES = 128
-"""Of a chunk at most, as it is accumulated: a thread has it in registers, twice for a while."""
+CHUNK_BYTES = 64
+"""Of a chunk at most, as it is accumulated: a thread has it in registers, twice for a while, and a block of 1024 leaves each thread 64 of these. So
+many totals one thread scans; more are scanned in chunks of their own."""
 THREADS = 256
 """Threads of a row that are aimed at; longer rows have longer chunks."""
 FEWEST_THREADS = 128
@@ -79,7 +78,10 @@ def scan(fusion: Fusion, config: ScanConfig | None = None, *, sizes: Mapping[str
     longest = _longest(fusion, fusion.outputs[0].shape[-1])
     bytes_of_total = max(e.output.dtype.compute.itemsize for e in needed(fusion) if isinstance(e, Scan))
     most = max(CHUNK_BYTES // bytes_of_total, 1)
-    _check_config(fusion, config or ScanConfig(most), longest)
+    if config is None:
+        _check_threads(fusion, ScanConfig(most), longest, _most_threads(bytes_of_total), "has registers for", "tf.compile makes several kernels")
+    else:
+        _check_threads(fusion, config, longest, MAX_THREADS, "has at most", "use longer chunks, or fewer rows")
     total = work(fusion, extent)
     script = Script(fusion)
     script.comment("each tensor at the points of what reads it, inputs in registers")
@@ -91,7 +93,7 @@ def scan(fusion: Fusion, config: ScanConfig | None = None, *, sizes: Mapping[str
     rows = prod(extent(e) for e in row_shape[:-1])
     chosen = config or _choose(longest, rows, width, most)
     vector = width if chosen.chunk % width == 0 else 1
-    levels = _Schedule(script, chosen, vector).apply(leaves, longest)
+    levels = _Schedule(script, chosen, vector, most).apply(leaves, longest)
     threads = ceil(longest / chosen.chunk)
     us = total.us(min(VECTOR_BYTES, vector * widest(fusion, leaves))) + levels * LEVEL_US
     why = (
@@ -118,7 +120,8 @@ def chunk_long_rows(fusion: Fusion) -> tuple[str, ...]:
 
 def _is_long(fusion: Fusion, expr: Scan) -> bool:
     longest = _bound(fusion, expr.output.shape[-1])
-    return longest is None or longest > MAX_THREADS * (CHUNK_BYTES // expr.output.dtype.compute.itemsize)
+    itemsize = expr.output.dtype.compute.itemsize
+    return longest is None or longest > _most_threads(itemsize) * (CHUNK_BYTES // itemsize)
 
 
 def _bound(fusion: Fusion, extent: Expr) -> int | None:
@@ -175,17 +178,23 @@ def _choose(longest: int, rows: int, width: int, most: int) -> ScanConfig:
     return ScanConfig(min(chunk, most), beside)
 
 
-def _check_config(fusion: Fusion, config: ScanConfig, longest: int) -> None:
+def _check_threads(fusion: Fusion, config: ScanConfig, longest: int, most: int, has: str, help: str) -> None:
     threads = ceil(longest / config.chunk) * config.rows
-    if threads > MAX_THREADS:
-        reason = f"{config.rows} rows of up to {longest} elements, {config.chunk} of a thread, take {threads} threads; a block has at most {MAX_THREADS}"
-        raise refuse(fusion, "scan", reason, "use longer chunks, or fewer rows")
+    if threads > most:
+        reason = f"{config.rows} rows of up to {longest} elements, {config.chunk} of a thread, take {threads} threads; a block {has} {most}"
+        raise refuse(fusion, "scan", reason, help)
+
+
+def _most_threads(itemsize: int) -> int:
+    """Of a block whose threads have chunks of :data:`CHUNK_BYTES`: wider totals take more registers beside these, so that 1024 threads would spill."""
+    return MAX_THREADS * 4 // max(itemsize, 4)
 
 
 class _Schedule:
-    """The calls."""
+    """The calls. ``totals``: how many of them one thread scans."""
 
-    def __init__(self, script: Script, config: ScanConfig, vector: int) -> None:
+    def __init__(self, script: Script, config: ScanConfig, vector: int, totals: int) -> None:
+        self.totals = totals
         self.script = script
         self.fusion = script.fusion
         self.config = config
@@ -221,8 +230,8 @@ class _Schedule:
                 self._loops(new, tail)
             if levels:
                 self._loops(tv, 1, extent)
-            elements, extent, tv, levels = ceil(elements / extent), TOTALS, sums, levels + 1
-            if elements <= TOTALS:
+            elements, extent, tv, levels = ceil(elements / extent), self.totals, sums, levels + 1
+            if elements <= self.totals:
                 self._rows(sums, 1)
                 script.on(sums).set_memory_type(MemoryType.Shared)
                 return levels
