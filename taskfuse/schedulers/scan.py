@@ -16,16 +16,16 @@ from taskfuse.errors import UnsupportedError
 from taskfuse.ir.expr import Pointwise, Scan, Select, View
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.scalar import Const, Expr, Sym
-from taskfuse.ir.storage import storage_reads
+from taskfuse.ir.storage import needed, storage_reads
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import MemoryType
 from taskfuse.ir.types import ParallelType as P
 from taskfuse.kir.limits import MAX_THREADS
 from taskfuse.location import caller
 from taskfuse.schedule.copy import copy_fusion
-from taskfuse.schedulers.elementwise import Leaf, align, bind_vectors, divides, is_aligned, needed, recompute_all, registers, widest, work
+from taskfuse.schedulers.elementwise import Leaf, align, bind_vectors, divides, is_aligned, recompute_all, registers, widest, work
 from taskfuse.schedulers.machine import VECTOR_BYTES
-from taskfuse.schedulers.schedule import Chosen, ShapedOption, Sizes, check_call, refuse
+from taskfuse.schedulers.schedule import Chosen, Option, Sizes, check_call, refuse
 from taskfuse.schedulers.script import Recorded, Script
 
 CHUNK_BYTES = 64
@@ -59,8 +59,13 @@ class ScanConfig:
                 reason = f"{name} is {getattr(self, name)}"
                 raise UnsupportedError(what="this ScanConfig", reason=reason, help="use a positive number", location=caller())
 
+    @property
+    def words(self) -> str:
+        """The parameters, for people."""
+        return f"{self.chunk} elements of a thread, {self.rows} rows per block"
 
-def scan(fusion: Fusion, config: ScanConfig | None = None, *, sizes: Mapping[str, int] | None = None) -> Chosen:
+
+def scan(fusion: Fusion, config: ScanConfig | None = None, *, sizes: Mapping[str, int] | None = None) -> Chosen[ScanConfig]:
     """Schedule scans along the last axis of outputs of one shape: each row in the registers of one block.
 
     Args:
@@ -96,15 +101,13 @@ def scan(fusion: Fusion, config: ScanConfig | None = None, *, sizes: Mapping[str
     levels = _Schedule(script, chosen, vector, most).apply(leaves, longest)
     threads = ceil(longest / chosen.chunk)
     us = total.us(min(VECTOR_BYTES, vector * widest(fusion, leaves))) + levels * LEVEL_US
-    why = (
-        f"scan of {rows} rows of {extent(row_shape[-1])} elements: {'given' if config else 'chosen'}: {chosen.chunk} elements of a thread, "
-        f"{threads} threads{'' if isinstance(row_shape[-1], Const) else ' at most'} per row, {chosen.rows} rows per block, vectors of {vector}, "
-        f"{levels} levels of totals"
-    )
     others = [replace(chosen, chunk=chosen.chunk * 2), replace(chosen, chunk=max(chosen.chunk // 2, 1)), replace(chosen, rows=1)]
     configs = [c for c in dict.fromkeys((chosen, *others)) if c.chunk <= most and ceil(longest / c.chunk) * c.rows <= MAX_THREADS]
-    options = tuple(ShapedOption(c, us, (ceil(longest / c.chunk), c.rows, 1)) for c in configs)
-    return Chosen("scan", us, script.text, chosen, options, why)
+    options = tuple(Option(c, us, block=(ceil(longest / c.chunk), c.rows, 1)) for c in configs)
+    problem = f"of {rows} rows of {extent(row_shape[-1])} elements"
+    shape = f"{threads} threads{'' if isinstance(row_shape[-1], Const) else ' at most'} per row, vectors of {vector}, {levels} levels of totals"
+    option = Option(chosen, us, block=(threads, chosen.rows, 1))
+    return Chosen("scan", problem, option, options, config is not None, script.text, shape)
 
 
 def chunk_long_rows(fusion: Fusion) -> tuple[str, ...]:
@@ -137,8 +140,6 @@ def _bound(fusion: Fusion, extent: Expr) -> int | None:
 
 def _check(fusion: Fusion) -> None:
     """Raises :class:`UnsupportedError` for what the module does not describe."""
-    if fusion.has_schedule:
-        raise refuse(fusion, "scan", "it has a schedule already", "give it a fusion without scheduling calls")
     if not any(isinstance(e, Scan) for e in needed(fusion)):
         raise refuse(fusion, "scan", "it scans nothing")
     first = fusion.outputs[0]

@@ -103,9 +103,8 @@ def test_compile_takes_it_and_says_why() -> None:
     run = tf.compile(total([4096, 1024], math=rows(tf.cumsum)))
     assert run.schedule is not None
     lines = run.schedule.explain().splitlines()
-    assert lines[0] == (
-        "scan of 4096 rows of 1024 elements: chosen: 8 elements of a thread, 128 threads per row, 1 rows per block, vectors of 4, 2 levels of totals"
-    )
+    assert lines[0] == "scan of 4096 rows of 1024 elements: chosen: 8 elements of a thread, 1 rows per block"
+    assert lines[1] == "128 threads per row, vectors of 4, 2 levels of totals"
 
 
 def test_rows_that_no_block_holds() -> None:
