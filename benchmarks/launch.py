@@ -34,12 +34,17 @@ TEXT = """extern "C" __global__ void bare(const float* x, float* y, int n) {
 Call = Callable[[], object]
 
 
-def add_one() -> tf.Fusion:
+def unscheduled() -> tf.Fusion:
     """``y = x + 1``."""
     with tf.Fusion("add_one") as fusion:
-        x = tf.define_tensor(["M", "N"], dtype=tf.float32, name="x")
-        y = x + 1
-        fusion.add_output(y)
+        fusion.add_output(tf.define_tensor(["M", "N"], dtype=tf.float32, name="x") + 1)
+    return fusion
+
+
+def add_one() -> tf.Fusion:
+    """The same, scheduled."""
+    fusion = unscheduled()
+    (y,) = fusion.outputs
     y.merge(0).split(0, 256)
     y.axis(0).parallelize(P.BIDx)
     y.axis(1).parallelize(P.TIDx)
@@ -52,12 +57,14 @@ def taskfuse_calls(x: Any, out: Any) -> dict[str, Call]:
     strided = torch.empty(SHAPE[1], SHAPE[0], device="cuda").T
     stream = torch.cuda.current_stream()
     run(x)
+    specialized = tf.compile(unscheduled(), backend="cuda")
     probe = kinds().probes[type(x)]
     return {
         "taskfuse, output allocated": lambda: run(x),
         "taskfuse, out=": lambda: run(x, out=out),
         "taskfuse, out=, stream=": lambda: run(x, out=out, stream=stream),
         "taskfuse, strided input, output allocated": lambda: run(strided),
+        "taskfuse, specialized by shape, output allocated": lambda: specialized(x),
         "a part of that: the probe of an argument": lambda: probe(x),
     }
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from taskfuse import ops
@@ -12,7 +12,9 @@ from taskfuse.handing import Handed
 from taskfuse.ir.arguments import bind_shapes
 from taskfuse.ir.fusion import Fusion
 from taskfuse.kir import Kernel
+from taskfuse.schedule.copy import copy_fusion
 from taskfuse.schedulers.fallback import fallback
+from taskfuse.schedulers.segments import Plan
 
 if TYPE_CHECKING:
     from taskfuse.check import Certificate
@@ -40,19 +42,19 @@ class Chain(Executable):
 
     Args:
         fusion: what they compute together.
-        links: what each computes, with the names of ``fusion``, and it.
+        links: what each computes, with the names of ``fusion``, and it; kept as an attribute.
         schedule: the automatic schedule, if there is one.
     """
 
-    __slots__ = ("_copies", "_fusion", "_handed", "_links", "_names", "_outputs")
+    __slots__ = ("_copies", "_fusion", "_handed", "_names", "_outputs", "links")
 
     def __init__(self, fusion: Fusion, links: Sequence[Link], schedule: Schedule | None = None) -> None:
         self._fusion = fusion
-        self._links = tuple(links)
+        self.links = tuple(links)
         self._names = _arguments(fusion)
         self._outputs = tuple(tv.name for tv in fusion.outputs)
         self._copies: Executable | None = None
-        self.backend = self._links[0].run.backend
+        self.backend = self.links[0].run.backend
         self.schedule = schedule
         known = {*self._names, *(name for link in links for name in link.outputs)}
         views = dict.fromkeys(name for link in links for name in link.arguments if name not in known)
@@ -69,17 +71,17 @@ class Chain(Executable):
     @property
     def certificates(self) -> tuple[Certificate, ...]:
         """What was proved of each of ``kernels``."""
-        return tuple(c for link in self._links for c in link.run.certificates)
+        return tuple(c for link in self.links for c in link.run.certificates)
 
     def _only(self, what: str) -> Executable:
-        if len(self._links) == 1:
-            return self._links[0].run
+        if len(self.links) == 1:
+            return self.links[0].run
         raise LaunchError(kernel=self._fusion.name, reason=f"it runs {len(self.kernels)} kernels, each of which has a {what}", help=f"use {what}s")
 
     @property
     def kernels(self) -> tuple[Kernel, ...]:
         """The kernels of a call, in the order in which they run."""
-        return tuple(kernel for link in self._links for kernel in link.run.kernels)
+        return tuple(kernel for link in self.links for kernel in link.run.kernels)
 
     def __call__(self, *args: Any, out: Any = None, stream: Any = None, seed: int = 0) -> tuple[Any, ...]:
         """Run them. See :meth:`Executable.__call__`.
@@ -89,9 +91,9 @@ class Chain(Executable):
         """
         sizes = self._sizes(args)
         values: dict[str, Any] = dict(zip(self._names, args, strict=True))
-        last = self._links[-1]
+        last = self.links[-1]
         is_direct = last.outputs == self._outputs
-        for link in self._links:
+        for link in self.links:
             given = out if is_direct and link is last else None
             for name in link.arguments:
                 if name not in values:
@@ -138,7 +140,7 @@ class Chain(Executable):
         return InputError(index=self._names.index(name), fusion=self._fusion.name, reason=reason, notes=error.notes, help=error.help)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Chain, (self._fusion, self._links, self.schedule)
+        return Chain, (self._fusion, self.links, self.schedule)
 
     def __repr__(self) -> str:
         return f"Chain({self._fusion.name!r}, {len(self.kernels)} kernels, backend={self.backend!r})"
@@ -147,6 +149,14 @@ class Chain(Executable):
 def link(part: Fusion, run: Executable) -> Link:
     """What ``run`` computes, if ``part`` says so."""
     return Link(run, _arguments(part), tuple(tv.name for tv in part.outputs))
+
+
+def planned(fusion: Fusion, found: Plan, make: Callable[..., Executable]) -> Executable:
+    """The executable of an automatic schedule of ``fusion``. ``make(fusion, schedule=...)`` makes that of one kernel."""
+    runs = [make(step.fusion, schedule=step.schedule) for step in found.steps]
+    if not found.is_cut:
+        return runs[0]
+    return Chain(copy_fusion(fusion)[0], [link(step.fusion, run) for step, run in zip(found.steps, runs, strict=True)], found)
 
 
 def _arguments(fusion: Fusion) -> tuple[str, ...]:

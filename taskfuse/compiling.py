@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Literal
 
-from taskfuse.chain import Chain, link
+from taskfuse.chain import Chain, link, planned
 from taskfuse.errors import UnsupportedError
 from taskfuse.executable import Executable, one_kernel
 from taskfuse.ir.fusion import Fusion, as_fusion
@@ -14,9 +14,9 @@ from taskfuse.kir import Kernel
 from taskfuse.location import caller
 from taskfuse.lowering import LoweringOptions
 from taskfuse.options import Backend
-from taskfuse.schedule.copy import copy_fusion
 from taskfuse.schedule.cut import Cut
 from taskfuse.schedulers.segments import plan
+from taskfuse.specialization import specialized
 
 
 def compile(
@@ -25,6 +25,7 @@ def compile(
     *,
     schedule: Literal["auto"] | None = "auto",
     sizes: Mapping[str, int] | None = None,
+    specialize: bool = True,
     arch: str | None = None,
     fast_math: bool = False,
     debug: bool = False,
@@ -45,6 +46,8 @@ def compile(
             GPU; ``"sim"``: in the simulator.
         schedule: ``None`` takes a fusion as it is, even without any scheduling call.
         sizes: values of the fusion's dimensions that the cost models of automatic schedules assume; the kernels run with all.
+        specialize: schedule automatically again, at a call, for what its extents have that others lack (docs/automatic.md); false: the kernels for
+            all extents run all calls.
         arch: target of the machine code, such as ``"sm_90a"``; by default that of the GPU.
         fast_math: approximate division, square root and functions; subnormals become zero.
         debug: bound every wait and report it by :class:`HangError` if it takes too long; a call then waits for its kernel.
@@ -66,14 +69,12 @@ def compile(
     match fusion:
         case Cut(fusion=whole, parts=parts):
             extents = [{name: size for name, size in (sizes or {}).items() if name in part.dims} for part in parts]
-            again = partial(compile, backend=backend, schedule=schedule, arch=arch, fast_math=fast_math, debug=debug, unsafe=unsafe, options=options)
+            settings = {"specialize": specialize, "arch": arch, "fast_math": fast_math, "debug": debug, "unsafe": unsafe, "options": options}
+            again = partial(compile, backend=backend, schedule=schedule, **settings)
             return Chain(whole, [link(part, again(part, sizes=own)) for part, own in zip(parts, extents, strict=True)])
         case Fusion() if schedule == "auto" and fusion.outputs and not fusion.has_schedule:
-            found = plan(fusion, sizes=sizes)
-            runs = [make(step.fusion, schedule=step.schedule) for step in found.steps]
-            if not found.is_cut:
-                return runs[0]
-            return Chain(copy_fusion(fusion)[0], [link(step.fusion, run) for step, run in zip(found.steps, runs, strict=True)], found)
+            run = planned(fusion, plan(fusion, sizes=sizes), make)
+            return specialized(fusion, make, run, sizes) if specialize and fusion.dims else run
         case Kernel():
             return make(fusion)
         case _:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, get_args
 
 import numpy as np
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from taskfuse.cuda.signature import Source
     from taskfuse.proving import Proof
     from taskfuse.schedulers.schedule import Schedule
+    from taskfuse.specialization import Specialization
 
 BACKENDS: Final[tuple[Backend, ...]] = get_args(Backend)
 
@@ -88,6 +90,22 @@ class Executable:
     def certificates(self) -> tuple[Certificate, ...]:
         """What was proved of each of ``kernels``."""
         return (self.certificate,)
+
+    @property
+    def specializations(self) -> tuple[Specialization, ...]:
+        """What was made so far for calls of certain extents (docs/automatic.md)."""
+        return ()
+
+    def at(self, sizes: Mapping[str, int]) -> Executable:
+        """What runs calls of given extents: this executable, unless it is specialized for them (docs/automatic.md).
+
+        Args:
+            sizes: the value of every dimension of the fusion.
+
+        Raises:
+            UnsupportedError: sizes that the fusion does not have.
+        """
+        return self
 
     def __call__(self, *args: Any, out: Any = None, stream: Any = None, seed: int = 0) -> tuple[Any, ...]:
         """Run it.

@@ -37,6 +37,7 @@ LAYERS = {
     "executable": 6,
     "chain": 6,
     "handing": 6,
+    "specialization": 6,
     "compiling": 6,
     "kernel_readers": 6,
     "proving": 6,

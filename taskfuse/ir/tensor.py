@@ -393,6 +393,15 @@ class TensorView:
         """Split a reduction: a new tensor reduces the loop axes ``axes``, this one the other reduction axes. Returns the new tensor."""
         return scheduling().rfactor(self, axes)
 
+    def chunk_scan(self, extent: int) -> tuple[TensorView, TensorView, TensorView, TensorView, TensorView]:
+        """Split a scan: chunks of ``extent`` elements are scanned side by side, then their totals; this tensor joins each element with the sum before
+        its chunk.
+
+        Returns the new tensors ``terms, local, totals, sums, before``: what is scanned, by chunks; the scan of each chunk; its last element; the scan of
+        these, which may be split again; the sum before each chunk. None has a schedule. Sums of floats are rounded in another order.
+        """
+        return scheduling().chunk_scan(self, extent)
+
     def recompute(self, readers: Sequence[TensorView]) -> tuple[TensorView, ...]:
         """Compute what ``readers`` read of this tensor in their own loops: a new tensor for each index at which they read.
 

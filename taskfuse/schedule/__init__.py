@@ -4,7 +4,7 @@ Every call checks the schedule that it would make before it changes anything, an
 """
 
 from taskfuse.ir.calls import bind_scheduling
-from taskfuse.schedule import atoms, caching, duplicate, fragments, inlining, memory, propagate, recompute, rfactor, scatter, transforms
+from taskfuse.schedule import atoms, caching, chunk, duplicate, fragments, inlining, memory, propagate, recompute, rfactor, scatter, transforms
 from taskfuse.schedule import parallelize as binding
 
 
@@ -24,6 +24,7 @@ class _Calls:
     cache_fork = staticmethod(caching.cache_fork)
     duplicate = staticmethod(duplicate.duplicate)
     rfactor = staticmethod(rfactor.rfactor)
+    chunk_scan = staticmethod(chunk.chunk_scan)
     recompute = staticmethod(recompute.recompute)
     scatter = staticmethod(scatter.scatter)
     set_memory_type = staticmethod(memory.set_memory_type)

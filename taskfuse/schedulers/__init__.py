@@ -12,6 +12,7 @@ from taskfuse.schedulers.pointwise import PointwiseConfig, pointwise
 from taskfuse.schedulers.propose import partition
 from taskfuse.schedulers.reduction import reduction
 from taskfuse.schedulers.rows import RowConfig
+from taskfuse.schedulers.scan import ScanConfig, scan
 from taskfuse.schedulers.schedule import Chosen, Option, Schedule
 from taskfuse.schedulers.tiled import TiledConfig, tiled
 from taskfuse.schedulers.transpose import TransposeConfig, transpose
@@ -29,6 +30,7 @@ __all__ = [
     "Option",
     "PointwiseConfig",
     "RowConfig",
+    "ScanConfig",
     "Schedule",
     "TiledConfig",
     "TransposeConfig",
@@ -41,6 +43,7 @@ __all__ = [
     "normalization",
     "pointwise",
     "reduction",
+    "scan",
     "tiled",
     "transpose",
     "tune",

@@ -15,11 +15,12 @@ from taskfuse.schedulers.matmul import matmul
 from taskfuse.schedulers.normalization import normalization
 from taskfuse.schedulers.pointwise import pointwise
 from taskfuse.schedulers.reduction import reduction
+from taskfuse.schedulers.scan import scan
 from taskfuse.schedulers.schedule import Chosen, Scheduler, Sizes
 from taskfuse.schedulers.tiled import tiled
 from taskfuse.schedulers.transpose import transpose
 
-SCHEDULERS: Final[tuple[Scheduler, ...]] = (matmul, tiled, reduction, normalization, cat, transpose, pointwise, fallback)
+SCHEDULERS: Final[tuple[Scheduler, ...]] = (matmul, tiled, reduction, normalization, scan, cat, transpose, pointwise, fallback)
 """Those that know most of a fusion first; the last takes what the others refuse."""
 
 

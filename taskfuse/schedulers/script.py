@@ -68,6 +68,11 @@ class Script:
         call = f"{self.on(tv).name}.recompute({self.spell(list(readers))})"
         return self._made(tv.recompute(readers), call)
 
+    def chunk_scan(self, tv: TensorView, extent: int) -> tuple[TensorView, ...]:
+        """:meth:`TensorView.chunk_scan`."""
+        call = f"{self.on(tv).name}.chunk_scan({extent})"
+        return self._made(tv.chunk_scan(extent), call)
+
     def scatter(self, tv: TensorView) -> tuple[TensorView, ...]:
         """:meth:`TensorView.scatter`."""
         return self._made(tv.scatter(), f"{self.on(tv).name}.scatter()")

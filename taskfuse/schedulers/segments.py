@@ -7,7 +7,7 @@ those first between which the most bytes go. Pieces stay convex: what leaves one
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from taskfuse.errors import UnsupportedError
@@ -21,6 +21,7 @@ from taskfuse.schedule.cut import piece
 from taskfuse.schedulers.auto import auto
 from taskfuse.schedulers.elementwise import is_aligned
 from taskfuse.schedulers.machine import DRAM_BYTES_PER_US, LAUNCH_US, VECTOR_BYTES
+from taskfuse.schedulers.scan import LONG, chunk_long_rows
 from taskfuse.schedulers.schedule import Chosen, Sizes
 
 SLACK = 1.5
@@ -54,12 +55,14 @@ class Plan:
         steps: the kernels.
         crossing: the tensors that go from one to another through memory, and their bytes.
         whole: why it is not the kernel that takes it whole; empty if it is.
+        chunked: scans that are split before the fusion is cut.
     """
 
     name: str
     steps: tuple[Step, ...]
     crossing: tuple[tuple[str, float], ...] = ()
     whole: str = ""
+    chunked: tuple[str, ...] = ()
 
     @property
     def is_cut(self) -> bool:
@@ -83,7 +86,8 @@ class Plan:
             return self.steps[0].schedule.code
         pieces, views = _lists([s.tensors for s in self.steps]), _lists([s.views for s in self.steps])
         taken = f", views={views}" if any(s.views for s in self.steps) else ""
-        lines = ["import taskfuse as tf", "", f"cut = tf.cut(fusion, {pieces}{taken})"]
+        chunked = [f"fusion.tensor({name!r}).chunk_scan({LONG})" for name in self.chunked]
+        lines = ["import taskfuse as tf", "", *chunked, f"cut = tf.cut(fusion, {pieces}{taken})"]
         for k, step in enumerate(self.steps):
             lines += [f"fusion = cut.parts[{k}]", *step.schedule.code.splitlines()]
         return "\n".join(lines) + "\n"
@@ -93,6 +97,7 @@ class Plan:
         if not self.is_cut:
             return self.steps[0].schedule.explain()
         lines = [f"{len(self.steps)} kernel{'s' if len(self.steps) > 1 else ''}, {self.us:.1f} us expected; {self.whole}"]
+        lines += [f"{name} is scanned in chunks of {LONG}: a row may be longer than what a block holds" for name in self.chunked]
         lines += [f"cut at {name}: {size / 1e6:.1f} MB" for name, size in self.crossing]
         for step in self.steps:
             taken = f" of the views {', '.join(step.views)}" if step.views else ""
@@ -117,6 +122,9 @@ def plan(fusion: Fusion, *, sizes: Mapping[str, int] | None = None) -> Plan:
     """
     extent = Sizes(fusion, sizes)
     whole, _ = copy_fusion(fusion)
+    chunked = chunk_long_rows(whole)
+    if chunked:
+        fusion, _ = copy_fusion(whole)
     reason = "no scheduler takes it whole"
     one = None
     try:
@@ -128,7 +136,7 @@ def plan(fusion: Fusion, *, sizes: Mapping[str, int] | None = None) -> Plan:
     except UnsupportedError:
         if len(needed(fusion)) == 1 and not _rows_of(fusion, [e.output for e in needed(fusion)]):
             raise
-    several = _Search(fusion, sizes).plan(reason)
+    several = replace(_Search(fusion, sizes).plan(reason), chunked=chunked)
     return several if one is None or several.us < one.us else one
 
 

@@ -1,0 +1,270 @@
+"""Specializations: one fusion of symbolic extents, scheduled again for what the extents of a call have in common.
+
+An automatic schedule for all extents has to do without vectors where a row may have any length, cannot keep such a row in registers, and assumes
+sizes. The extents of a call say more. What is taken from them are *facts*: each is a :class:`~taskfuse.ir.fusion.Dim`, as a user could have
+declared it. A specialization is the fusion with these dimensions, scheduled and proved like any other. There are few: facts are coarse, and facts
+for which the schedulers make the same calls share a kernel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import gcd, lcm, log2, prod
+from threading import Lock
+from typing import TYPE_CHECKING, Any, Final
+
+from taskfuse.chain import planned
+from taskfuse.errors import FusionError, InputError, UnsupportedError
+from taskfuse.executable import Executable
+from taskfuse.ir.arguments import bind_shapes
+from taskfuse.ir.expr import Reduction
+from taskfuse.ir.fusion import Dim, Fusion
+from taskfuse.ir.scalar import const, sym
+from taskfuse.kir import Kernel
+from taskfuse.location import caller
+from taskfuse.schedule.copy import Renaming, copy_fusion, embed
+from taskfuse.schedulers.machine import DRAM_BYTES_PER_US, LAUNCH_US, VECTOR_BYTES
+from taskfuse.schedulers.schedule import Sizes
+from taskfuse.schedulers.segments import Plan, plan
+
+if TYPE_CHECKING:
+    from taskfuse.check import Certificate
+
+MOST: Final = 32
+"""Sets of facts for which a fusion is scheduled. Calls with other facts run what there is."""
+SHAPES: Final = 4096
+"""Shapes of which it is remembered what runs them."""
+SMALL: Final = 1 / 64
+"""Of the time of a launch: calls whose bytes take less at the speed of the memory have nothing to gain."""
+GAIN: Final = 0.9
+"""A kernel for one length of reduced rows takes at most so much of the time of one for many lengths, by the cost models, or is not made."""
+
+Facts = tuple[Dim, ...]
+Make = Callable[..., Executable]
+"""``make(fusion, schedule=...)``: the executable of a scheduled fusion."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Specialization:
+    """What some calls run.
+
+    Attributes:
+        facts: what it takes for granted of each dimension.
+        sizes: extents that its schedule was chosen for; it runs with all that the facts allow.
+        run: it, with the ``schedule`` that was made for these facts.
+    """
+
+    facts: Facts
+    sizes: Mapping[str, int]
+    run: Executable
+
+    def holds(self, extents: Mapping[str, int]) -> bool:
+        """True if the facts do."""
+        return all(_is_value(d, extents[d.name]) for d in self.facts)
+
+    def suits(self, extents: Mapping[str, int]) -> tuple[int, int, float]:
+        """Greater for one that has more to build on, constants before divisors; then for one that was chosen for sizes closer to ``extents``."""
+        distance = sum(abs(log2(max(size, 1) / max(extents[name], 1))) for name, size in self.sizes.items())
+        return sum(d.min == d.max for d in self.facts), prod(d.multiple_of for d in self.facts), -distance
+
+    def __str__(self) -> str:
+        return f"{', '.join(map(str, self.facts))}; chosen for {', '.join(f'{name}={size}' for name, size in self.sizes.items())}"
+
+
+class Specialized(Executable):
+    """An automatically scheduled fusion of symbolic extents, as one function.
+
+    ``schedule``, ``kernels`` and ``certificates`` are those for all extents that the fusion allows; :attr:`specializations` has the others.
+
+    Args:
+        fusion: unscheduled; kept, and not changed.
+        make: makes executables.
+        base: what computes it for all extents, with the dimensions of ``fusion`` as facts.
+        scheduled: the specialization for each set of facts; ``None``: one for each length of its reduced rows.
+    """
+
+    __slots__ = ("_aligned", "_base", "_fusion", "_inputs", "_lock", "_make", "_reduced", "_runs", "_scheduled", "_width")
+
+    def __init__(self, fusion: Fusion, make: Make, base: Specialization, scheduled: Mapping[Facts, Specialization | None] | None = None) -> None:
+        self.backend = base.run.backend
+        self.schedule = base.run.schedule
+        self._fusion = fusion
+        self._make = make
+        self._base = base
+        self._scheduled = dict(scheduled or {})
+        self._inputs = len(fusion.inputs)
+        self._runs: dict[Hashable, Executable] = {}  # by shapes; replaced, not emptied: others may read it
+        self._lock = Lock()
+        # neighbors in memory lie along last axes: vectors need a divisor of their extents
+        memory = (*fusion.inputs, *fusion.outputs)
+        self._aligned = frozenset[str]().union(*(tv.shape[-1].free for tv in memory if tv.ndim))
+        self._width = VECTOR_BYTES // min(tv.dtype.itemsize for tv in memory)
+        reductions = [e.output for e in fusion.exprs() if isinstance(e, Reduction)]
+        self._reduced = frozenset[str]().union(*(a.extent.free for tv in reductions for a in tv.root if a.is_reduction))
+
+    @property
+    def kernel(self) -> Kernel:
+        return self._base.run.kernel
+
+    @property
+    def kernels(self) -> tuple[Kernel, ...]:
+        """The kernels for all extents, in the order in which they run."""
+        return self._base.run.kernels
+
+    @property
+    def certificate(self) -> Certificate:
+        return self._base.run.certificate
+
+    @property
+    def certificates(self) -> tuple[Certificate, ...]:
+        """What was proved of each of ``kernels``."""
+        return self._base.run.certificates
+
+    @property
+    def specializations(self) -> tuple[Specialization, ...]:
+        """Those made so far, the first one first."""
+        with self._lock:
+            return tuple(s for s in dict.fromkeys(self._known()) if s is not self._base)
+
+    def at(self, sizes: Mapping[str, int]) -> Executable:
+        """See :meth:`Executable.at`."""
+        dims = self._fusion.dims
+        strange = next(iter(sorted(sizes.keys() ^ dims.keys())), None)
+        if strange is not None:
+            raise self._refuse(f"'{strange}' is {'not given' if strange in dims else 'no dimension of it'}")
+        for name, d in dims.items():
+            if not _is_value(d, sizes[name]):
+                raise self._refuse(f"{name} is {sizes[name]}, and the fusion says {d}")
+        return self._at(sizes)
+
+    def _refuse(self, reason: str) -> UnsupportedError:
+        help = f"give all of its dimensions: {', '.join(self._fusion.dims)}"
+        return UnsupportedError(what=f"a specialization of fusion '{self._fusion.name}'", reason=reason, help=help, location=caller())
+
+    def __call__(self, *args: Any, **options: Any) -> tuple[Any, ...]:
+        """Run what suits the shapes. See :meth:`Executable.__call__`. Shapes with new facts are scheduled, proved and compiled for first."""
+        shapes: Hashable = ()
+        try:
+            for array in args[: self._inputs]:
+                shapes = shapes, array.shape
+            run = self._runs[shapes]
+        except (KeyError, AttributeError, TypeError):  # new shapes; no shape; a shape of a type of its own
+            run = self._run_of(args, shapes)
+        return run(*args, **options)
+
+    def _run_of(self, args: Sequence[Any], key: Hashable) -> Executable:
+        """What runs arrays of new shapes, remembered by ``key``. Arrays that do not fit go where the error is made."""
+        try:
+            shapes = [tuple(int(n) for n in array.shape) for array in args[: self._inputs]]
+            extents = bind_shapes(self._fusion, shapes)
+        except (AttributeError, TypeError, ValueError, InputError, FusionError):
+            return self._base.run
+        run = self._at(extents)
+        with self._lock:
+            if len(self._runs) >= SHAPES:
+                self._runs = {}
+            self._runs[key] = run
+        return run
+
+    def _at(self, extents: Mapping[str, int]) -> Executable:
+        extent = Sizes(self._fusion, extents)
+        moved = sum(extent.elements(tv) * tv.dtype.itemsize for tv in (*self._fusion.inputs, *self._fusion.outputs))
+        if moved < SMALL * LAUNCH_US * DRAM_BYTES_PER_US:
+            return self._base.run
+        facts = self._facts(extents)
+        exact = tuple(replace(d, min=extents[d.name], max=extents[d.name], multiple_of=1) if d.name in self._reduced else d for d in facts)
+        with self._lock:
+            found = self._scheduled.get(exact) or self._scheduled.get(facts)
+            if found is None:
+                found = self._schedule(facts, exact, extents) if len(self._scheduled) < MOST else self._closest(extents)
+            return found.run
+
+    def _facts(self, extents: Mapping[str, int]) -> Facts:
+        """The divisors that vectors may use, and bounds that are powers of two."""
+
+        def fact(d: Dim) -> Dim:
+            size = extents[d.name]
+            bound = 1 << max(size - 1, 0).bit_length()
+            multiple = lcm(d.multiple_of, gcd(size, self._width)) if d.name in self._aligned else d.multiple_of
+            return Dim(d.name, d.min, bound if d.max is None else min(bound, d.max), multiple)
+
+        return tuple(fact(d) for d in self._fusion.dims.values())
+
+    def _schedule(self, facts: Facts, exact: Facts, extents: Mapping[str, int]) -> Specialization:
+        """The specialization for new facts. The cost models hear the length of reduced rows, and the greatest value of other extents."""
+        sizes = {d.name: extents[d.name] if d.name in self._reduced or d.max is None else d.max for d in facts}
+        key, chosen = facts, None
+        if facts not in self._scheduled:  # else it is known that rows of one length gain
+            chosen = self._plan(facts, sizes)
+        if exact != facts:
+            constant = self._plan(exact, sizes)
+            if chosen is None or constant.us <= GAIN * chosen.us:
+                self._scheduled[facts] = None
+                key, chosen = exact, constant
+        assert chosen is not None
+        self._scheduled[key] = found = self._same(chosen, extents) or self._made(key, chosen, sizes)
+        return found
+
+    def _plan(self, facts: Facts, sizes: Mapping[str, int]) -> Plan:
+        part = narrowed(self._fusion, facts)
+        return plan(part, sizes={name: size for name, size in sizes.items() if name in part.dims})
+
+    def _same(self, chosen: Plan, extents: Mapping[str, int]) -> Specialization | None:
+        """One that has the same schedule, and whose facts hold."""
+        return next((s for s in self._known() if s.run.schedule is not None and s.run.schedule.code == chosen.code and s.holds(extents)), None)
+
+    def _made(self, facts: Facts, chosen: Plan, sizes: Mapping[str, int]) -> Specialization:
+        """A new one, of as few facts as give the same schedule, so that more calls run it."""
+        declared = self._fusion.dims
+
+        def unbounded(d: Dim) -> Dim:
+            return d if d.min == d.max else replace(d, max=declared[d.name].max)
+
+        fewer = tuple(map(unbounded, facts))
+        found = self._plan(fewer, sizes)
+        if found.code == chosen.code:
+            facts, chosen = fewer, found
+        for k, d in enumerate(facts):
+            for weaker in (declared[d.name], unbounded(d)):
+                if d.min == d.max or weaker == d:
+                    break
+                fewer = (*facts[:k], weaker, *facts[k + 1 :])
+                found = self._plan(fewer, sizes)
+                if found.code == chosen.code:
+                    facts, chosen = fewer, found
+                    break
+        return Specialization(facts, sizes, planned(narrowed(self._fusion, facts), chosen, self._make))
+
+    def _closest(self, extents: Mapping[str, int]) -> Specialization:
+        """The one that has most to build on, of those whose facts hold."""
+        return max((s for s in self._known() if s.holds(extents)), key=lambda s: s.suits(extents))
+
+    def _known(self) -> tuple[Specialization, ...]:
+        return (self._base, *(s for s in self._scheduled.values() if s is not None))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        with self._lock:
+            return Specialized, (self._fusion, self._make, self._base, dict(self._scheduled))
+
+    def __repr__(self) -> str:
+        return f"Specialized({self._fusion.name!r}, {len(self.specializations)} specializations, backend={self.backend!r})"
+
+
+def specialized(fusion: Fusion, make: Make, run: Executable, sizes: Mapping[str, int] | None) -> Specialized:
+    """``run``, which is ``fusion`` for all extents, scheduled for ``sizes``; and specialized from now on."""
+    extent = Sizes(fusion, sizes)
+    base = Specialization(tuple(fusion.dims.values()), {name: extent(sym(name)) for name in fusion.dims}, run)
+    return Specialized(copy_fusion(fusion)[0], make, base)
+
+
+def narrowed(fusion: Fusion, facts: Facts) -> Fusion:
+    """A copy of ``fusion`` whose dimensions are those of ``facts``; those of one value are constants."""
+    new = Fusion(fusion.name)
+    new.dims.update((d.name, d) for d in facts if d.min != d.max)
+    embed(fusion, new, Renaming(symbols={d.name: const(d.min) for d in facts if d.min == d.max}))
+    return new
+
+
+def _is_value(d: Dim, size: int) -> bool:
+    return size >= d.min and (d.max is None or size <= d.max) and size % d.multiple_of == 0
