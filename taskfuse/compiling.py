@@ -16,6 +16,7 @@ from taskfuse.lowering import LoweringOptions
 from taskfuse.options import Backend
 from taskfuse.schedule.copy import copy_fusion
 from taskfuse.schedule.cut import Cut
+from taskfuse.schedulers.schedule import Sizes
 from taskfuse.schedulers.segments import plan
 
 
@@ -53,8 +54,8 @@ def compile(
 
     Raises:
         ProofError: the kernel may deadlock or race; the notes are a counterexample, or say what is outside the model.
-        UnsupportedError: what is no fusion, cut or kernel; a backend or a choice of ``schedule`` that does not exist; ``sizes`` of what is no dimension;
-            or an op that has no automatic schedule.
+        UnsupportedError: what is no fusion, cut or kernel; a backend or a choice of ``schedule`` that does not exist; ``sizes`` of what is no dimension
+            or no extent; or an op that has no automatic schedule.
         LoweringError: see :func:`lower`.
         VerifyError: a kernel that breaks a rule of kernel IR.
         OptionError: an environment variable of taskfuse that it does not know.
@@ -65,6 +66,7 @@ def compile(
     make = partial(one_kernel, backend=backend, arch=arch, fast_math=fast_math, debug=debug, unsafe=unsafe, options=options)
     match fusion:
         case Cut(fusion=whole, parts=parts):
+            Sizes(whole, sizes)
             extents = [{name: size for name, size in (sizes or {}).items() if name in part.dims} for part in parts]
             again = partial(compile, backend=backend, schedule=schedule, arch=arch, fast_math=fast_math, debug=debug, unsafe=unsafe, options=options)
             return Chain(whole, [link(part, again(part, sizes=own)) for part, own in zip(parts, extents, strict=True)])

@@ -26,8 +26,9 @@ from taskfuse.schedule.scatter import is_concatenation
 from taskfuse.schedulers.elementwise import align, ancestors, needed, recompute_all, stored, work
 from taskfuse.schedulers.fallback import separate
 from taskfuse.schedulers.machine import VECTOR_BYTES
+from taskfuse.schedulers.parameters import Parameters
 from taskfuse.schedulers.pointwise import PointwiseConfig, check, choose, schedule
-from taskfuse.schedulers.schedule import Chosen, Option, Sizes, check_call, refuse
+from taskfuse.schedulers.schedule import Chosen, Option, Sizes, check_call, refuse, tries_parameters
 from taskfuse.schedulers.script import Script
 
 
@@ -47,7 +48,7 @@ CROWDED = {Form.BLOCKS: 1.0, Form.WARPS: 1.05, Form.THREADS: 2.0}
 
 
 @dataclass(frozen=True, slots=True)
-class CatConfig:
+class CatConfig(Parameters):
     """The parameters of a schedule of concatenations.
 
     Attributes:
@@ -59,6 +60,7 @@ class CatConfig:
     loops: PointwiseConfig | None = None
 
 
+@tries_parameters
 def cat(fusion: Fusion, config: CatConfig | None = None, *, sizes: Mapping[str, int] | None = None) -> Chosen:
     """Schedule elementwise functions with a concatenation, or several of the same parts, in the form that the cost model says is fastest.
 

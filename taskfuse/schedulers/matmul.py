@@ -14,7 +14,7 @@ from taskfuse.schedulers.contraction import Product, find, unsupported
 from taskfuse.schedulers.cost import Estimate, Problem, estimate, rank
 from taskfuse.schedulers.loads import told
 from taskfuse.schedulers.machine import SMS
-from taskfuse.schedulers.schedule import Sizes, check_call
+from taskfuse.schedulers.schedule import Sizes, check_call, tries_parameters
 from taskfuse.schedulers.script import Script
 from taskfuse.schedulers.warp_specialized import WarpSpecialized
 
@@ -78,6 +78,7 @@ def _warpgroups(config: MatmulConfig) -> str:
     return f"{config.warpgroups} warpgroups {'that take turns' if config.takes_turns else 'that share them'}"
 
 
+@tries_parameters
 def matmul(fusion: Fusion, config: MatmulConfig | None = None, *, sizes: Mapping[str, int] | None = None, sms: int = SMS, tf32: bool = False) -> MatmulSchedule:
     """Schedule a fusion with one matrix product and an elementwise epilogue: a persistent, warp-specialized kernel for Hopper (sm_90a).
 

@@ -9,10 +9,11 @@ from taskfuse.schedulers.machine import SMS
 from taskfuse.schedulers.phases import Phases
 from taskfuse.schedulers.reduction import RowSchedule, schedule
 from taskfuse.schedulers.rows import RowConfig
-from taskfuse.schedulers.schedule import check_call
+from taskfuse.schedulers.schedule import check_call, tries_parameters
 from taskfuse.schedulers.space import find
 
 
+@tries_parameters
 def normalization(fusion: Fusion, config: RowConfig | None = None, *, sizes: Mapping[str, int] | None = None, sms: int = SMS) -> RowSchedule:
     """Schedule a fusion whose reductions all reduce the same axes: softmax, layer_norm, rms_norm, a norm of a sum, several norms, mean and variance.
 

@@ -15,7 +15,7 @@ from taskfuse.schedulers.machine import SMS
 from taskfuse.schedulers.phases import Keep, Phases
 from taskfuse.schedulers.row_cost import RowEstimate, RowProblem, estimate, rank
 from taskfuse.schedulers.rows import RowConfig, Rows, check
-from taskfuse.schedulers.schedule import Sizes, check_call
+from taskfuse.schedulers.schedule import Sizes, check_call, tries_parameters
 from taskfuse.schedulers.script import Script
 from taskfuse.schedulers.space import Space, find, unsupported
 
@@ -67,6 +67,7 @@ def _described(c: RowConfig) -> str:
     return f"{c.threads} threads per row, {c.rows} rows per block{blocks}, {c.unroll} vectors at once, {c.keep.value} kept"
 
 
+@tries_parameters
 def reduction(fusion: Fusion, config: RowConfig | None = None, *, sizes: Mapping[str, int] | None = None, sms: int = SMS) -> RowSchedule:
     """Schedule a fusion whose reductions all reduce the same axes and do not depend on one another's results element by element.
 

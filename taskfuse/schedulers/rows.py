@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from taskfuse.errors import UnsupportedError
 from taskfuse.ir import atoms
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.scalar import Const, ceildiv, simplify
@@ -19,9 +18,9 @@ from taskfuse.ir.storage import has_code
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import MemoryType
 from taskfuse.ir.types import ParallelType as P
-from taskfuse.kir.limits import MAX_THREADS
-from taskfuse.location import caller
+from taskfuse.kir.limits import MAX_GRID, MAX_THREADS
 from taskfuse.schedulers.machine import VECTOR_BYTES
+from taskfuse.schedulers.parameters import Parameters
 from taskfuse.schedulers.phases import Keep, Phases
 from taskfuse.schedulers.script import Script
 from taskfuse.schedulers.space import Space, unsupported
@@ -31,7 +30,7 @@ ASYNC_BYTES = (4, 8, 16)
 
 
 @dataclass(frozen=True, slots=True)
-class RowConfig:
+class RowConfig(Parameters):
     """How rows are computed.
 
     Attributes:
@@ -49,15 +48,11 @@ class RowConfig:
     keep: Keep = Keep.NOTHING
 
     def __post_init__(self) -> None:
-        for name in ("threads", "rows", "unroll", "blocks"):
-            if getattr(self, name) < 1:
-                raise self.error(f"{name} is {getattr(self, name)}", "use a positive number")
+        self.check_fields()
         if self.threads * self.rows > MAX_THREADS:
             raise self.error(f"{self.threads} threads for each of {self.rows} rows", f"a block has at most {MAX_THREADS} threads")
-
-    def error(self, reason: str, help: str) -> UnsupportedError:
-        """The error of parameters that make no schedule."""
-        return UnsupportedError(what="this RowConfig", reason=reason, help=help, location=caller())
+        if self.blocks > MAX_GRID[1]:
+            raise self.error(f"{self.blocks} blocks of each row", f"a grid has at most {MAX_GRID[1]} along y")
 
 
 def check(fusion: Fusion, space: Space, config: RowConfig) -> None:

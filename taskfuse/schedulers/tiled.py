@@ -26,7 +26,8 @@ from taskfuse.ir.types import ParallelType as P
 from taskfuse.schedule import layouts
 from taskfuse.schedulers.elementwise import divides, is_aligned, needed, registers
 from taskfuse.schedulers.machine import CLOCK_MHZ, DRAM_BYTES_PER_US, LANES, LAUNCH_US, SMS
-from taskfuse.schedulers.schedule import Chosen, ShapedOption, Sizes, check_call, refuse
+from taskfuse.schedulers.parameters import Parameters
+from taskfuse.schedulers.schedule import Chosen, ShapedOption, Sizes, check_call, refuse, tries_parameters
 from taskfuse.schedulers.script import Recorded, Script, Spelled
 
 SIDE = 16
@@ -41,7 +42,7 @@ LEAST = 16
 
 
 @dataclass(frozen=True, slots=True)
-class TiledConfig:
+class TiledConfig(Parameters):
     """The parameters of a tiled schedule.
 
     Attributes:
@@ -91,6 +92,7 @@ class _Problem:
     vector: int
 
 
+@tries_parameters
 def tiled(fusion: Fusion, config: TiledConfig | None = None, *, sizes: Mapping[str, int] | None = None) -> Chosen:
     """Schedule one contraction of two inputs, of any dtypes, and what is elementwise behind it.
 
