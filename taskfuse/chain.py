@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from taskfuse import ops
-from taskfuse.errors import InputError, LaunchError
+from taskfuse.errors import InputError, LaunchError, OutputError
 from taskfuse.executable import Executable, one_kernel
 from taskfuse.ir.arguments import bind_shapes
 from taskfuse.ir.fusion import Fusion
 from taskfuse.kir import Kernel
+from taskfuse.schedule.copy import Renaming, embed
 from taskfuse.schedulers.fallback import fallback
 
 if TYPE_CHECKING:
@@ -90,7 +91,7 @@ class Chain(Executable):
             given = out if is_direct and link is last else None
             try:
                 made = link.run(*[values[name] for name in link.arguments], out=given, stream=stream, seed=seed)
-            except InputError as error:
+            except (InputError, OutputError) as error:
                 raise self._named(error, link) from None
             values.update(zip(link.outputs, made, strict=True))
         results = tuple(values[name] for name in self._outputs)
@@ -111,13 +112,15 @@ class Chain(Executable):
         if len(known) == len(shapes):
             bind_shapes(self._fusion, known)
 
-    def _named(self, error: InputError, link: Link) -> InputError:
-        """The error about an argument of one kernel, as one about an argument of the call."""
+    def _named(self, error: InputError | OutputError, link: Link) -> InputError | OutputError:
+        """The error about an argument or an output of one kernel, as one of the call. What goes between kernels is neither."""
+        own, of_call = (link.arguments, self._names) if isinstance(error, InputError) else (link.outputs, self._outputs)
         index = error.fields["index"]
-        if not isinstance(index, int) or index >= len(link.arguments) or link.arguments[index] not in self._names:
-            return error
-        position = self._names.index(link.arguments[index])
-        return InputError(index=position, fusion=self._fusion.name, reason=error.fields["reason"], notes=error.notes, help=error.help)
+        if own != of_call:
+            if not isinstance(index, int) or index >= len(own) or own[index] not in of_call:
+                return error
+            index = of_call.index(own[index])
+        return type(error)(index=index, fusion=self._fusion.name, reason=error.fields["reason"], notes=error.notes, help=error.help)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Chain, (self._fusion, self._links, self.schedule)
@@ -136,10 +139,16 @@ def _arguments(fusion: Fusion) -> tuple[str, ...]:
 
 
 def _copies(fusion: Fusion, backend: Backend) -> Executable:
-    """Copies of arrays of the shapes and dtypes of the outputs."""
-    with Fusion(fusion.name) as copies:
+    """Copies of arrays of the shapes and dtypes of the outputs, with their names."""
+    longest, names = max((tv.name for tv in fusion.outputs), key=len), dict[str, str]()
+    with Fusion(fusion.name) as unnamed:
         for k, tv in enumerate(fusion.outputs):
-            source = ops.define_tensor([ops.dim(f"n{k}_{d}", min=0) for d in range(tv.ndim)], dtype=tv.dtype, name=f"result{k}")
-            copies.add_output(ops.copy(source))
+            source = ops.define_tensor([ops.dim(f"n{k}_{d}", min=0) for d in range(tv.ndim)], dtype=tv.dtype, name=f"{longest}_{k}")
+            copy = ops.copy(source)
+            unnamed.add_output(copy)
+            names[copy.name] = tv.name
+    copies = Fusion(fusion.name)
+    copies.dims.update(unnamed.dims)
+    embed(unnamed, copies, Renaming(values=names))
     fallback(copies)
     return one_kernel(copies, backend)

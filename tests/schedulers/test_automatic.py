@@ -9,7 +9,7 @@ import pytest
 
 import taskfuse as tf
 from taskfuse.check import verify
-from taskfuse.errors import TaskfuseError, UnsupportedError
+from taskfuse.errors import OutputError, TaskfuseError, UnsupportedError
 from taskfuse.ir.evaluate import evaluate
 from taskfuse.ir.values import RING
 from taskfuse.kir.arguments import bind_symbols
@@ -345,6 +345,9 @@ FAULTS: list[tuple[Callable[[tf.Executable], Any], str]] = [
         lambda run: run(ARGUMENTS[0], ARGUMENTS[1].astype(np.float64), 2.0),
         "input 1 of fusion 'scores': 'b' has dtype float64, not float32\nhelp: pass it converted to float32",
     ),
+    (lambda run: run(*ARGUMENTS, out=array(30, 20)), "output 1 of fusion 'scores': out= has 1 arrays; there are 2 outputs\nhelp: the outputs are: {0}, {1}"),
+    (lambda run: run(*ARGUMENTS, out=(array(30, 20), array(1))), "output 1 of fusion 'scores': '{1}' has shape [], the array [1]"),
+    (lambda run: run(*ARGUMENTS, out=(3, array())), "output 0 of fusion 'scores': a int is no NumPy array, as the inputs are"),
 ]
 
 
@@ -353,7 +356,25 @@ def test_errors_of_several_kernels_name_the_arguments_of_the_call(call: Callable
     run = several()
     with pytest.raises(TaskfuseError) as caught:
         call(run)
-    assert str(caught.value) == text.replace("3 kernels", f"{len(run.kernels)} kernels")
+    outputs = [tv.name for tv in softmax().outputs]
+    assert str(caught.value) == text.replace("3 kernels", f"{len(run.kernels)} kernels").format(*outputs)
+
+
+def test_errors_of_the_last_of_several_kernels() -> None:
+    """It makes all outputs, so that it gets ``out=``, and is one of the kernels all the same."""
+    with tf.Fusion("scores") as fusion:
+        x = tf.define_tensor(["N", "M"], name="x")
+        y = tf.exp(x)
+        fusion.add_output(y.sum(1).reshape("N", 1) * y.T.sum(1))
+    run, name, x = tf.compile(fusion, unsafe=True), fusion.outputs[0].name, array(5, 5)
+    assert len(run.kernels) > 1
+    for out, text in (
+        (array(5, 6), f"0 of fusion 'scores': '{name}' has shape [5, 5], the array [5, 6]"),
+        ((x, x), f"1 of fusion 'scores': out= has 2 arrays; there are 1 outputs\nhelp: the outputs are: {name}"),
+    ):
+        with pytest.raises(OutputError) as caught:
+            run(x, out=out)
+        assert str(caught.value) == f"output {text}"
 
 
 def test_a_fusion_may_be_taken_as_it_is() -> None:
