@@ -268,7 +268,12 @@ class Work:
     def us(self, vector_bytes: int) -> float:
         """Microseconds, if a thread loads and stores so many bytes at a time: what takes longer of memory and arithmetic, and the launch."""
         memory = (self.loaded + self.stored) / (DRAM_BYTES_PER_US * EFFICIENCY[vector_bytes])
-        return LAUNCH_US + max(memory, self.instructions / (SMS * LANES * CLOCK_MHZ))
+        return LAUNCH_US + max(memory, self.busy_us)
+
+    @property
+    def busy_us(self) -> float:
+        """Microseconds of the arithmetic alone, on all lanes."""
+        return self.instructions / (SMS * LANES * CLOCK_MHZ)
 
 
 def work(fusion: Fusion, extent: Sizes, turned: bool = False, apart: bool = False) -> Work:

@@ -17,12 +17,12 @@ from taskfuse.ir.tensor import TensorView
 from taskfuse.schedule.copy import copy_fusion
 from taskfuse.schedule.cut import computed, piece
 from taskfuse.schedulers.auto import AutoSchedule, auto
-from taskfuse.schedulers.elementwise import is_aligned
+from taskfuse.schedulers.elementwise import is_aligned, work
 from taskfuse.schedulers.machine import DRAM_BYTES_PER_US, LAUNCH_US
 from taskfuse.schedulers.schedule import Candidate, Sizes
 
 SLACK = 1.5
-"""A kernel that takes no more than so many times as long as its bytes is not cut."""
+"""A kernel that takes no more than so many times as long as its bytes, or its arithmetic, is not cut."""
 Piece = frozenset[TensorView]
 
 
@@ -122,13 +122,18 @@ def plan(fusion: Fusion, *, sizes: Mapping[str, int] | None = None) -> Plan:
         found = auto(whole, sizes=sizes)
         one = Plan(fusion.name, (Step(whole, found, tuple(tv.name for tv in computed(fusion))),))
         reason = f"as one kernel {found.us:.1f} us ({found.scheduler})"
-        if found.us <= SLACK * (LAUNCH_US + _bytes(fusion, extent) / DRAM_BYTES_PER_US):
+        if found.us <= SLACK * _least(fusion, extent):
             return one
     except UnsupportedError:
         if len(computed(fusion)) == 1:
             raise
     several = _Search(fusion, sizes).plan(reason)
     return several if one is None or several.us < one.us else one
+
+
+def _least(fusion: Fusion, extent: Sizes) -> float:
+    """Microseconds that no cut takes less than: one launch, and the bytes of inputs and outputs, or each tensor computed once."""
+    return LAUNCH_US + max(_bytes(fusion, extent) / DRAM_BYTES_PER_US, work(fusion, extent).busy_us)
 
 
 def _bytes(fusion: Fusion, extent: Sizes) -> float:
@@ -145,7 +150,10 @@ class _Search:
         self.tensors = computed(fusion)
         self.place = {tv: k for k, tv in enumerate(self.tensors)}
         self.reads = {tv: self._read_by(tv) for tv in self.tensors}
+        self.readers = {tv: frozenset(r for r in self.tensors if tv in self.reads[r]) for tv in self.tensors}
         self._steps: dict[Piece, Step | None] = {}
+        self._sizes: dict[TensorView, float] = {}
+        self._through: dict[Piece, frozenset[TensorView]] = {}
 
     def plan(self, reason: str) -> Plan:
         """The pieces that the search ends with."""
@@ -183,9 +191,9 @@ class _Search:
             if isinstance(expr, Assemble):
                 join([tv for tv in made_from(self.fusion, expr.output) if tv in joined])
         for tv in self.tensors:
-            readers = [r for r in self.tensors if tv in self.reads[r]]
-            if len(readers) == 1 and not tv.is_output and self._is_simple(tv, readers[0]):
-                join([tv, readers[0]])
+            readers = self.readers[tv]
+            if len(readers) == 1 and not tv.is_output and self._is_simple(tv, *readers):
+                join([tv, *readers])
         return list(dict.fromkeys(joined.values()))
 
     def _is_simple(self, tv: TensorView, reader: TensorView) -> bool:
@@ -207,8 +215,10 @@ class _Search:
 
     def _touched(self, p: Piece) -> frozenset[TensorView]:
         """What goes into a piece or comes out of it through memory."""
-        read = {t for tv in p for t in self.reads[tv]}
-        return frozenset((read - p) | {tv for tv in p if tv.is_output or any(tv in self.reads[r] for r in self.tensors if r not in p)})
+        if p not in self._through:
+            read = {t for tv in p for t in self.reads[tv]}
+            self._through[p] = frozenset((read - p) | {tv for tv in p if tv.is_output or not self.readers[tv] <= p})
+        return self._through[p]
 
     def _gains(self, pieces: Sequence[Piece], a: Piece, b: Piece) -> bool:
         if not self._is_convex(pieces, a | b):
@@ -279,4 +289,6 @@ class _Search:
         return tuple((tv.name, self._size(tv)) for tv in found)
 
     def _size(self, tv: TensorView) -> float:
-        return float(self.extent.elements(tv) * tv.dtype.itemsize)
+        if tv not in self._sizes:
+            self._sizes[tv] = float(self.extent.elements(tv) * tv.dtype.itemsize)
+        return self._sizes[tv]

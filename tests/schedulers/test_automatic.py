@@ -13,7 +13,8 @@ from taskfuse.errors import OutputError, TaskfuseError, UnsupportedError
 from taskfuse.ir.evaluate import evaluate
 from taskfuse.ir.values import RING
 from taskfuse.kir.arguments import bind_symbols
-from taskfuse.schedulers import CatConfig, Form, PointwiseConfig, TransposeConfig
+from taskfuse.schedulers import CatConfig, Form, PointwiseConfig, TransposeConfig, segments
+from taskfuse.schedulers.machine import DRAM_BYTES_PER_US
 from taskfuse.schedulers.segments import Plan, plan
 from taskfuse.sim import simulate
 from taskfuse.testing.case import Case, Outcome
@@ -176,6 +177,19 @@ def test_recomputation_that_multiplies_is_cut() -> None:
     with pytest.raises(UnsupportedError, match="needs what it reads at too many points"):
         tf.schedulers.pointwise(fusion)
     assert len(plan(fusion).steps) > 1
+
+
+def test_what_takes_as_long_as_its_arithmetic_is_not_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Many functions of few bytes: no search for cuts begins."""
+    monkeypatch.setattr(segments, "_Search", None)
+    with tf.Fusion("diamonds") as fusion:
+        x = tf.define_tensor(["N", 64], name="x")
+        for _ in range(30):
+            x = tf.sin(x) + tf.cos(x)
+        fusion.add_output(x)
+    found = plan(fusion)
+    assert found.us > 5 * (2 * 4096 * 64 * 4 / DRAM_BYTES_PER_US)
+    assert not found.is_cut
 
 
 @pytest.mark.parametrize("dtype", [tf.float32, tf.bfloat16])
