@@ -88,6 +88,11 @@ def relation(body: str, block: str = "(32, 4, 1)", shape: str = "64") -> Relatio
         ("FOR i in 0..2:\n  s[32*i + threadIdx.x] = copy(1.0)", {"i", "threadIdx.x"}),
         ("FOR i in 0..2:\n  s[i + threadIdx.x] = copy(1.0)", set[str]()),
         ("s[16*(threadIdx.x//16) + xor(threadIdx.x % 16, threadIdx.y)] = copy(1.0)", set[str]()),
+        (
+            "IF threadIdx.y >= 1:\n  s[8*(threadIdx.x % 8) + xor(threadIdx.x % 8, threadIdx.y - 1)] = copy(1.0)",
+            {"threadIdx.y"},
+        ),  # a swizzle of what stands behind others
+        ("s[8*(threadIdx.x % 8) + xor(threadIdx.x % 7, threadIdx.y)] = copy(1.0)", set[str]()),
         # an inner index of 2*i + t < 23: more than 23 by its parts, but not together
         ("FOR i in 0..12:\n  IF 2*i + threadIdx.y % 2 < 23:\n    s[23*threadIdx.x + 2*i + threadIdx.y % 2] = copy(1.0)", {"i", "threadIdx.x"}),
         ("FOR i in 0..12:\n  IF 2*i + threadIdx.y % 2 < 24:\n    s[23*threadIdx.x + 2*i + threadIdx.y % 2] = copy(1.0)", set[str]()),
