@@ -55,7 +55,7 @@ def compile(
     Raises:
         ProofError: the kernel may deadlock or race; the notes are a counterexample, or say what is outside the model.
         UnsupportedError: what is no fusion, cut or kernel; a backend or a choice of ``schedule`` that does not exist; ``sizes`` of what is no dimension
-            or no extent; or an op that has no automatic schedule.
+            or no extent; no outputs; or an op that has no automatic schedule.
         LoweringError: see :func:`lower`.
         VerifyError: a kernel that breaks a rule of kernel IR.
         OptionError: an environment variable of taskfuse that it does not know.
@@ -70,7 +70,7 @@ def compile(
             extents = [{name: size for name, size in (sizes or {}).items() if name in part.dims} for part in parts]
             again = partial(compile, backend=backend, schedule=schedule, arch=arch, fast_math=fast_math, debug=debug, unsafe=unsafe, options=options)
             return Chain(whole, [link(part, again(part, sizes=own)) for part, own in zip(parts, extents, strict=True)])
-        case Fusion() if schedule == "auto" and fusion.outputs and not fusion.has_schedule:
+        case Fusion() if schedule == "auto" and not fusion.has_schedule:
             found = plan(fusion, sizes=sizes)
             runs = [make(step.fusion, schedule=step.schedule) for step in found.steps]
             if not found.is_cut:

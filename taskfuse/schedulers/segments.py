@@ -112,7 +112,7 @@ def plan(fusion: Fusion, *, sizes: Mapping[str, int] | None = None) -> Plan:
         sizes: values of its dimensions for cost models; 4096, within what is known, where there is none.
 
     Raises:
-        UnsupportedError: an op that no scheduler takes even alone; or ``sizes`` names no dimension of it.
+        UnsupportedError: no outputs; an op that no scheduler takes even alone; or ``sizes`` names no dimension of it.
     """
     extent = Sizes(fusion, sizes)
     whole, _ = copy_fusion(fusion)
@@ -125,7 +125,7 @@ def plan(fusion: Fusion, *, sizes: Mapping[str, int] | None = None) -> Plan:
         if found.us <= SLACK * _least(fusion, extent):
             return one
     except UnsupportedError:
-        if len(computed(fusion)) == 1:
+        if len(computed(fusion)) <= 1:
             raise
     several = _Search(fusion, sizes).plan(reason)
     return several if one is None or several.us < one.us else one

@@ -6,8 +6,8 @@ from taskfuse.check.accesses import Uses
 from taskfuse.check.program import Program
 from taskfuse.check.ranges import Ranges
 from taskfuse.check.relation import Relation
-from taskfuse.check.threads import Threads
-from taskfuse.ir.scalar import Expr, parse_expr, to_text
+from taskfuse.check.threads import Threads, box_count
+from taskfuse.ir.scalar import Expr, const, parse_expr, to_text
 from taskfuse.kir import Kernel, parse_kernel
 
 
@@ -60,6 +60,14 @@ def test_counts(block: str, conditions: str, count: str) -> None:
     found = t.count(tuple(getattr(condition, "args", (condition,))))
     assert found is not None
     assert to_text(found) == count
+
+
+def test_more_points_than_can_be_enumerated() -> None:
+    extents, names = {"blockIdx.x": const(10**12), "blockIdx.y": const(3)}, ("blockIdx.x", "blockIdx.y")
+    context = threads("(32, 1, 1)").context
+    found = box_count((e("blockIdx.x < 7000000"), e("blockIdx.y >= 1")), extents, names, context)
+    assert found is const(14_000_000)
+    assert box_count((e("blockIdx.x < blockIdx.y"),), extents, names, context) is None
 
 
 def test_warps() -> None:
