@@ -346,9 +346,9 @@ class _Tiled:
     def _epilogue(self, acc: TensorView, behind: Sequence[TensorView]) -> None:
         script, heads, stored = self.script, self.heads, self._stored()
         script.comment("the rest is unrolled; it shares the loops that it can")
-        script.on(acc).inline_at(heads)
         self._unroll(acc, self.steps + 2, 1)
         for tv in behind:
             self._unroll(tv, heads + 2, stored if tv.is_output else 1)
         if inner := [tv for tv in behind if not tv.is_output]:
             script.inline_most(inner)
+        script.on(acc).inline_at(heads)  # after what reads it: two of these have its loops in common only if they are inlined into one another

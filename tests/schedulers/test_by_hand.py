@@ -6,6 +6,7 @@ import copy
 import pickle
 import re
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -129,3 +130,29 @@ def test_rings_deeper_than_what_may_be_unfinished() -> None:
     kernel = tf.lower(fusion)
     kernel.verify().require()
     np.testing.assert_allclose(kernel.simulate(x[:20, :24], y[:24])[0], wanted, rtol=1e-5, atol=1e-6)
+
+
+def silu(y: tf.TensorView) -> list[tf.TensorView]:
+    return [y * tf.sigmoid(y)]
+
+
+def several(y: tf.TensorView) -> list[tf.TensorView]:
+    z = tf.sin(y)
+    return [y, z, tf.cos(z) + y]
+
+
+@pytest.mark.parametrize("behind", [silu, several])
+@pytest.mark.parametrize(("dtype", "scheduler"), [(tf.bfloat16, tf.schedulers.matmul), (tf.float32, tf.schedulers.tiled)], ids=["matmul", "tiled"])
+def test_products_that_are_read_at_several_depths(dtype: tf.DType, scheduler: Any, behind: Callable[[tf.TensorView], list[tf.TensorView]]) -> None:
+    """What is computed from a product is read together with the product."""
+    with tf.Fusion("gated") as fusion:
+        a, b = tf.define_tensor([64, 64], dtype=dtype, name="a"), tf.define_tensor([64, 64], dtype=dtype, name="b")
+        for tv in behind(tf.matmul(a, b, dtype=tf.float32)):
+            fusion.add_output(tv)
+    args = [x.astype(dtype.numpy) for x in np.random.default_rng(0).uniform(-0.5, 0.5, (2, 64, 64))]
+    wanted = fusion.evaluate(*args)
+    scheduler(fusion)
+    kernel = tf.lower(fusion)
+    kernel.verify().require()
+    for found, w in zip(kernel.simulate(*args), wanted, strict=True):
+        np.testing.assert_allclose(found, w, rtol=1e-5, atol=1e-6)
