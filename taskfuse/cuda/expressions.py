@@ -270,3 +270,15 @@ def hash_values(values: tuple[int, ...]) -> int:
     for v in values:
         found = (found * 1000003 + v) & 0xFFFFFFFF
     return found
+
+
+def once(make: Callable[[], Facts]) -> Callable[[], Facts]:
+    """``make``, called when its result is first needed and never again."""
+    known: list[Facts] = []
+
+    def get() -> Facts:
+        if not known:
+            known.append(make())
+        return known[0]
+
+    return get

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from taskfuse.cuda import instructions as ptx
 from taskfuse.cuda.c_types import c_type
 from taskfuse.cuda.cluster_instructions import cluster_index
-from taskfuse.cuda.expressions import Divisors, Indices
+from taskfuse.cuda.expressions import Divisors, Indices, once
 from taskfuse.cuda.names import Names
 from taskfuse.cuda.ranges import INT32, kernel_ranges
 from taskfuse.cuda.signature import (
@@ -26,11 +26,13 @@ from taskfuse.cuda.signature import (
     TensorMapArgument,
     WorkspaceArgument,
 )
-from taskfuse.cuda.statements import INDENT, Scope, Statements, once
+from taskfuse.cuda.statements import Statements
 from taskfuse.cuda.storage import Place, elements, shared_layout
+from taskfuse.cuda.synchronization import Synchronization
 from taskfuse.cuda.text import Helper, closure
 from taskfuse.cuda.variant import Form, Variant
 from taskfuse.cuda.widths import fits
+from taskfuse.cuda.writer import INDENT, Scope, Writer
 from taskfuse.ir.scalar import ONE, Const, Expr, const, sym
 from taskfuse.ir.types import BLOCK_TYPES, THREAD_TYPES, MemoryType
 from taskfuse.kir import Kernel, accesses, walk
@@ -138,8 +140,9 @@ class _Emitter:
             parameters.append("Report* report")
             self.helpers.add(ptx.REPORT)
 
-        statements = Statements(kernel, self.names, places, mbarriers, counters, self.helpers, self.fast_math, self.debug, self.divisors.uniform, self.chaos)
-        statements.body(kernel.body, Scope(self.indices, (), 1, set()))
+        writer = Writer(kernel, self.names, places, mbarriers, self.helpers)
+        synchronization = Synchronization(writer, counters, self.debug)
+        Statements(writer, synchronization, self.fast_math, self.divisors.uniform, self.chaos).body(kernel.body, Scope(self.indices, (), 1, set()))
         integers, texts = self._integers()
         arguments += integers
         parameters += texts
@@ -149,14 +152,14 @@ class _Emitter:
             kernel=kernel,
             variant=self.variant,
             name=self.function,
-            text=self._text(helpers, parameters, head, statements.lines),
+            text=self._text(helpers, parameters, head, writer.lines),
             arguments=tuple(arguments),
             shared_bytes=layout.bytes,
             cooperative=self.cooperative,
             arch=max([80, *(h.arch for h in helpers)] + [90] * (kernel.cluster != (ONE, ONE, ONE))),
             feature_arch=any(isinstance(s, Wgmma | SetMaxNReg) for s in walk(kernel)),
             debug=self.debug,
-            waits=tuple(statements.waits),
+            waits=tuple(synchronization.waits),
         )
 
     def _tensors(self) -> tuple[dict[str, Place], list[Argument], list[str]]:

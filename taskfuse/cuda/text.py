@@ -44,3 +44,15 @@ def closure(helpers: Iterable[Helper]) -> tuple[Helper, ...]:
     for helper in sorted(helpers, key=lambda h: h.name):
         visit(helper)
     return tuple(found)
+
+
+def bare(text: str) -> str:
+    """``text`` without the parentheses around the whole."""
+    if not (text.startswith("(") and text.endswith(")")):
+        return text
+    depth = 0
+    for i, c in enumerate(text):
+        depth += (c == "(") - (c == ")")
+        if depth == 0:
+            return text[1:-1] if i == len(text) - 1 else text
+    return text

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import product
 
-from taskfuse.ir.scalar import Const, Expr, const
+from taskfuse.ir.scalar import Const, Expr, const, sym
 from taskfuse.ir.types import CLUSTER_TYPES, ParallelType
 from taskfuse.kir.nodes import Arrive, Barrier, BarrierScope, Dim3, Stmt, TmaLoad
 
@@ -46,6 +46,17 @@ def peers(place: Int3, cluster: Int3, across: tuple[ParallelType, ...]) -> tuple
     """
     axes = [range(n) if p in across else (i,) for i, n, p in zip(place, cluster, CLUSTER_TYPES, strict=True)]
     return tuple(x + cluster[0] * (y + cluster[1] * z) for z, y, x in product(axes[2], axes[1], axes[0]))
+
+
+def ranks(cluster: Dim3, across: tuple[ParallelType, ...]) -> tuple[Expr, tuple[int, ...]]:
+    """The ranks of the blocks that a block reaches across some types: the first one, in its indices, and the distances of all from it.
+
+    The extents of the cluster are constants, as the verifier asks where anything reaches across it.
+    """
+    shape = constant_shape(cluster)
+    assert shape is not None
+    x, y, z = (const(0) if p in across or n == 1 else sym(p.index_name) for p, n in zip(CLUSTER_TYPES, shape, strict=True))
+    return x + shape[0] * (y + shape[1] * z), peers((0, 0, 0), shape, across)
 
 
 def needs_cluster(stmt: Stmt) -> bool:

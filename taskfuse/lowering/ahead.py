@@ -20,15 +20,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from taskfuse.ir.atoms import Completion
 from taskfuse.ir.scalar import Expr, Facts, const, lt, sym
 from taskfuse.ir.storage import storage_uses
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import MemoryType
 from taskfuse.kir.atom_rules import MAX_PENDING
 from taskfuse.kir.nodes import BarrierSlot, Commit, Expect, Queue, Retire, TmaLoad, Wait
-from taskfuse.lowering.channels import Channels, has_copies_of_threads
-from taskfuse.lowering.completion import queue_of
+from taskfuse.lowering.channels import Channels
+from taskfuse.lowering.completion import has_copies_of_threads, is_transfer, queue_of
 from taskfuse.lowering.domains import refused
 from taskfuse.lowering.plan import PDispatch, PGuard, PLoop, PNode, PStmt, PSync, children, moved, selected, statements
 from taskfuse.lowering.statements import Statements
@@ -59,7 +58,7 @@ class Ahead:
     @property
     def full(self) -> str | None:
         """The mbarriers at which bulk copies complete, if some fill it."""
-        return f"{self.cursor}.full" if any(_is_transfer(tv) for tv in self.tensors) else None
+        return f"{self.cursor}.full" if any(is_transfer(tv) for tv in self.tensors) else None
 
     @property
     def slot(self) -> str:
@@ -87,7 +86,7 @@ def fill_ahead(plan: list[PNode], rings: Mapping[TensorView, Loop], st: Statemen
         if not obstacle:
             groups.setdefault((loop, local), []).append(tv)
             filled[tv] = made
-        elif _is_transfer(tv):
+        elif is_transfer(tv):
             reason = f"a bulk load completes at a barrier, and in one role that takes a ring which is filled ahead: {obstacle}"
             raise refused(tv, reason, f"make {tv.name} a boundary of a vertical group")
         elif local:
@@ -127,7 +126,7 @@ def _closure(tv: TensorView, nest: Loop, loop: PLoop, everything: list[PStmt], s
                     return made, f"{t.name} reads {buffer}, which the same loop makes"
                 made.add(u)
                 new.append(u)
-    if st.indexer.environment(tv).again:
+    if st.indexer.environments.of(tv).again:
         return made, "its copies write an element more than once"
     written = {a.buffer for s in inside if s.tv in made for a in s.writes}
     for s in everything:
@@ -178,13 +177,9 @@ def _expected(ahead: Ahead, full: str, fills: list[PStmt], st: Statements) -> PS
     for s in loads:
         assert isinstance(s.stmt, TmaLoad)
         s.stmt = replace(s.stmt, barrier=BarrierSlot(full, s.stmt.barrier.slot))
-    total = sum(fill_bytes(st, tv, ahead.loop.loop, loads) for tv in ahead.tensors if _is_transfer(tv))
+    total = sum(fill_bytes(st, tv, ahead.loop.loop, loads) for tv in ahead.tensors if is_transfer(tv))
     expect = Expect(BarrierSlot(full, sym(f"{first.tv.name}.ring.slot")), const(total))
     return PStmt(first.tv, first.task, expect, first.guards, first.facts, (), ())
-
-
-def _is_transfer(tv: TensorView) -> bool:
-    return tv.schedule.atom is not None and tv.schedule.atom.completion is Completion.BYTES
 
 
 def _drop(nodes: list[PNode], tensors: set[TensorView]) -> None:

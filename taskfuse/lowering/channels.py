@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from taskfuse.errors import LoweringError
-from taskfuse.ir.atoms import Completion
 from taskfuse.ir.expr import Assemble
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.scalar import Const, Expr, const, eq, ge, is_multiple, lt, maximum, prove, select, simplify, substitute, sym
@@ -22,6 +21,7 @@ from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import BLOCK_TYPES, GRID_TYPES, THREAD_TYPES, MemoryType, ParallelType
 from taskfuse.kir.limits import WARP
 from taskfuse.lowering.clusters import is_multicast, shared_types
+from taskfuse.lowering.completion import has_copies_of_threads, is_transfer
 from taskfuse.lowering.dispatch import has_copies
 from taskfuse.lowering.domains import digit_values, digits, product
 from taskfuse.lowering.regions import Regions, hardware_index
@@ -108,7 +108,7 @@ class Channel:
     @property
     def transfers(self) -> list[TensorView]:
         """The tensors that an asynchronous engine fills: it completes bytes at the barrier."""
-        return [tv for tv in self.tensors if tv.schedule.atom is not None and tv.schedule.atom.completion is Completion.BYTES]
+        return [tv for tv in self.tensors if is_transfer(tv)]
 
     @property
     def stores(self) -> list[TensorView]:
@@ -119,11 +119,6 @@ class Channel:
     def is_filled_by_threads(self) -> bool:
         """True if the producer's threads arrive, and so must wait; not if the copy engine alone fills the slots."""
         return bool(self.stores or self.copies)
-
-
-def has_copies_of_threads(tv: TensorView) -> bool:
-    """True if asynchronous copies of each thread make ``tv``, which are done when the thread has retired them, or at an arrival of it."""
-    return tv.schedule.atom is not None and tv.schedule.atom.completion is Completion.ARRIVAL
 
 
 def boundary(tree: Tree, fusion: Fusion, tv: TensorView) -> Group | None:

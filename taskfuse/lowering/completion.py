@@ -1,4 +1,4 @@
-"""Batches of asynchronous atoms: where they open and close, and what is waited for before their operands change.
+"""How asynchronous atoms complete, and the batches of those that do so in order: where they open and close, and what is waited for.
 
 An atom of a FIFO completion reads its operands, and writes its result, at any time until its batch is retired (PTX ISA, "Asynchronous
 operations"). So each batch is committed after its last instruction; before a slot that it reads is given back, or written again by the same
@@ -19,6 +19,20 @@ _BEFORE: dict[Queue, tuple[Stmt, ...]] = {Queue.WGMMA: (WgmmaFence(),), Queue.BU
 """What opens a batch: register accesses come before the instructions of wgmma (PTX ISA, "wgmma.fence")."""
 _FINISH_READING = frozenset({Queue.BULK})
 """The queues that tell reading from finishing."""
+
+
+RETIRE_COPIES = (Commit(Queue.COPY), Retire(Queue.COPY, 0))
+"""All asynchronous copies that the thread has issued are done."""
+
+
+def has_copies_of_threads(tv: TensorView) -> bool:
+    """True if asynchronous copies of each thread make ``tv``, which are done when the thread has retired them, or at an arrival of it."""
+    return tv.schedule.atom is not None and tv.schedule.atom.completion is Completion.ARRIVAL
+
+
+def is_transfer(tv: TensorView) -> bool:
+    """True if bulk copies make ``tv``, whose bytes complete at a barrier."""
+    return tv.schedule.atom is not None and tv.schedule.atom.completion is Completion.BYTES
 
 
 def queue_of(tv: TensorView) -> Queue | None:

@@ -6,24 +6,21 @@ holds a reader; copies next to each other share one. Copies into a channel need 
 are retired some trips later (:mod:`taskfuse.lowering.ahead`).
 
 Copies that are done later are in no order. Guards let them write each element once, as far as loops have a first index at which to write it
-(:mod:`taskfuse.lowering.indexing`); in a loop that writes elements again there is a retire in each iteration, whoever reads them.
+(:mod:`taskfuse.lowering.guards`); in a loop that writes elements again there is a retire in each iteration, whoever reads them.
 """
 
 from __future__ import annotations
 
 from itertools import pairwise
 
-from taskfuse.kir.nodes import Commit, Queue, Retire
 from taskfuse.lowering.ahead import Ahead
-from taskfuse.lowering.channels import Channels, has_copies_of_threads
+from taskfuse.lowering.channels import Channels
+from taskfuse.lowering.completion import RETIRE_COPIES, has_copies_of_threads
 from taskfuse.lowering.indexing import Indexer
 from taskfuse.lowering.plan import PLoop, PNode, PStmt, PSync, children, statements
 
 _Place = tuple[list[PNode], int]
 _Path = list[_Place]
-
-RETIRE_COPIES = (Commit(Queue.COPY), Retire(Queue.COPY, 0))
-"""All copies that the thread has issued are done."""
 
 
 def retire_copies(plan: list[PNode], indexer: Indexer, channels: Channels, ahead: list[Ahead]) -> None:
@@ -31,7 +28,7 @@ def retire_copies(plan: list[PNode], indexer: Indexer, channels: Channels, ahead
     pending = {tv for a in ahead for tv in a.tensors}
     for copy in [s for s in statements(plan) if has_copies_of_threads(s.tv) and s.tv not in pending]:
         path = _path(plan, copy)
-        place = _repeated(path, indexer.environment(copy.tv).again) or (_read(path, copy) if channels.channel(copy.tv) is None else None)
+        place = _repeated(path, indexer.environments.of(copy.tv).again) or (_read(path, copy) if channels.channel(copy.tv) is None else None)
         if place is None:
             continue
         block, k = place

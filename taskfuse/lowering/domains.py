@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from taskfuse.errors import LoweringError
-from taskfuse.ir.axes import Axis, Rasterize, axis
-from taskfuse.ir.scalar import Expr, Facts, const, simplify
+from taskfuse.ir.axes import Axis, Rasterize, Split, axis
+from taskfuse.ir.scalar import Expr, Facts, const, eq, lt, prove, simplify
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import THREAD_TYPES, ParallelType
 from taskfuse.kir.limits import WARP, WARPGROUP
@@ -92,6 +92,17 @@ def digit_values(axes: tuple[Axis, ...], base: Expr, facts: Facts) -> dict[Axis,
         value = base // stride
         values[a] = simplify(value if k == 0 else value % a.extent, facts)
     return values
+
+
+def divides(t: Split, facts: Facts) -> bool:
+    """True if a split leaves no remainder, so that it makes no index out of range."""
+    return prove(eq(t.outer.extent * t.inner.extent, t.source.extent), facts)
+
+
+def bound(value: Expr, extent: Expr, facts: Facts) -> list[Expr]:
+    """The condition that an index is below an extent; none if it always is."""
+    cond = lt(simplify(value, facts), extent)
+    return [] if prove(cond, facts) else [cond]
 
 
 def refused(tv: TensorView, what: str, help: str) -> LoweringError:

@@ -35,9 +35,17 @@ from taskfuse.kir.nodes import (
     Stmt,
     Wait,
 )
-from taskfuse.lowering.channels import Channel, Channels, Endpoint, Turns, has_copies_of_threads
-from taskfuse.lowering.completion import close_batch, drain_at_exit, open_batch, queue_of, queues, retire_reads
-from taskfuse.lowering.copies import RETIRE_COPIES
+from taskfuse.lowering.channels import Channel, Channels, Endpoint, Turns
+from taskfuse.lowering.completion import (
+    RETIRE_COPIES,
+    close_batch,
+    drain_at_exit,
+    has_copies_of_threads,
+    open_batch,
+    queue_of,
+    queues,
+    retire_reads,
+)
 from taskfuse.lowering.plan import PBind, PDispatch, PLoop, PNode, PScope, PStmt, PSync, children, statements
 from taskfuse.lowering.regions import Regions, hardware_index
 from taskfuse.lowering.semaphores import acquire, release

@@ -66,7 +66,7 @@ def lower(fusion: Fusion, options: LoweringOptions = DEFAULT) -> Kernel:
     order = sequencer.sequence()
     regions = Regions(fusion, sequencer.tree)
     indexer = Indexer(fusion, sequencer.tree, sequencer.joins, regions)
-    channels = Channels(fusion, sequencer.tree, regions, sequencer.joins.path, order, indexer.trips)
+    channels = Channels(fusion, sequencer.tree, regions, sequencer.joins.path, order, indexer.environments.work.trips)
     channels.check_memory(indexer.memory)
     rings = Rings(indexer, channels)
     indexer.slot, indexer.full = rings.slot, rings.full

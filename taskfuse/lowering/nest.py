@@ -215,12 +215,14 @@ class NestBuilder:
             return body
         if ptype.is_bound:
             return [PBind(self._bound_index(tv, axis, ptype), ptype, axis.extent, body)]
-        return [PLoop(self.indexer.loop_name(loop), self.indexer.trips(loop, axis.extent, tv), ptype is ParallelType.Unroll, body, loop)]
+        environments = self.indexer.environments
+        trips = environments.work.trips(loop, axis.extent, tv)
+        return [PLoop(environments.variables.name(loop), trips, ptype is ParallelType.Unroll, body, loop)]
 
     def _bound_index(self, tv: TensorView, axis: Axis, ptype: ParallelType) -> Expr:
         task = self.tree.place[tv]
         index = hardware_index(ptype) - self.regions.region(task, ptype).start
-        value = self.indexer.environment(tv).values[axis]
+        value = self.indexer.environments.of(tv).values[axis]
         return simplify(substitute(value, {base_name(ptype, task): index}), self.regions.facts)
 
     # -- scopes ---------------------------------------------------------------------------------------------------------------------
@@ -281,9 +283,9 @@ class NestBuilder:
             if not tv.schedule.ptype(a).is_loop or accumulates(expr, a):
                 continue
             if d < first:
-                names[a] = sym(self.indexer.loop_name(loop))
+                names[a] = self.indexer.environments.variables.symbol(loop)
             else:
-                name = f"{self.indexer.loop_name(loop)}{mark}"
+                name = f"{self.indexer.environments.variables.name(loop)}{mark}"
                 names[a] = sym(name)
                 fresh.append((name, a))
         return names, _Wrap(tuple(fresh), tv)

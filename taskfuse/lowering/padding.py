@@ -1,15 +1,16 @@
-"""Which copies write zeros past the end of a tensor, so that atoms that compute whole tiles add nothing there.
+"""Which copies write zeros past the end of a tensor, so that what computes whole tiles adds nothing there.
 
-An atom that covers its tile reads all of it, also where the tensor ends inside (:class:`taskfuse.ir.atoms.Bounds`). The copy engine fills such
-places; copies of threads do it where a split's tail has room in Shared memory: ``cp.async`` by its own form, a plain copy by a choice
-between the element and 0. What is computed on the way is not padded: a function of 0 need not be 0.
+An atom that covers its tile reads all of it, also where the tensor ends inside (:class:`taskfuse.ir.atoms.Bounds`); sums of threads may
+(:mod:`taskfuse.lowering.tails`). The copy engine fills such places; copies of threads do it where a split's tail has room in Shared memory:
+``cp.async`` by its own form, a plain copy by a choice between the element and 0. What is computed on the way is not padded: a function of 0 need
+not be 0.
 """
 
 from __future__ import annotations
 
 from taskfuse.ir.atoms import Bounds
 from taskfuse.ir.elementwise import ELEMENTWISE
-from taskfuse.ir.expr import MathExpr, Pointwise, Read, View
+from taskfuse.ir.expr import MathExpr, Pointwise, Read, Reduction, View
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.storage import storage_operands, storage_uses
 from taskfuse.ir.tensor import TensorView
@@ -24,7 +25,7 @@ def pads(fusion: Fusion, tv: TensorView) -> bool:
     expr = fusion.definition(tv)
     if tv.schedule.memory is not MemoryType.Shared or expr is None or not is_copy(expr):
         return False
-    return covered(fusion, tv)
+    return covered(fusion, tv) or _is_summed(fusion, tv)
 
 
 def covered(fusion: Fusion, tv: TensorView) -> bool:
@@ -42,6 +43,20 @@ def is_zero_past_the_end(fusion: Fusion, tv: TensorView) -> bool:
         assert expr is not None
         return all(is_zero_past_the_end(fusion, o.tensor) for o in storage_operands(fusion, expr) if isinstance(o, Read))
     return atom.bounds is Bounds.FILL
+
+
+def is_sum(expr: MathExpr) -> bool:
+    """True for a sum, or a sum of products, to which zeros add nothing."""
+    return isinstance(expr, Reduction) and expr.combine.op is ELEMENTWISE["add"] and expr.body in (ELEMENTWISE["copy"], ELEMENTWISE["mul"])
+
+
+def _is_summed(fusion: Fusion, tv: TensorView) -> bool:
+    """True if sums take ``tv``, directly or from copies in registers."""
+    uses = storage_uses(fusion, tv)
+    if any(map(is_sum, uses)):
+        return True
+    copies = [use.output for use in uses if is_copy(use) and not use.output.is_output]
+    return any(copy.schedule.memory is not MemoryType.Shared and _is_summed(fusion, copy) for copy in copies)
 
 
 def is_copy(expr: MathExpr) -> bool:

@@ -12,8 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from taskfuse.ir.axes import Axis
-from taskfuse.ir.scalar import Expr, Facts, Sym, substitute
+from taskfuse.ir.scalar import Expr, Facts, Sym, substitute, sym
 from taskfuse.ir.tasks import Group, Node, Task
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import ParallelType
@@ -205,31 +204,16 @@ def is_base(name: str) -> bool:
     return name.startswith("at.")
 
 
-@dataclass(frozen=True, slots=True)
-class Environment:
-    """The indices around one tensor's code, in local form.
+class LoopVariables:
+    """The variables of loops with code, numbered in the order in which they are asked for."""
 
-    Attributes:
-        values: axis -> index, for loop axes and all axes that follow from them.
-        facts: ranges of the symbols in ``values``, guards included.
-        guards: conditions under which the code runs.
-        work: those of ``guards`` that say that there is a piece of work at all.
-        tails: those of ``guards`` that cut off the remainder of a split, if the tensor's code writes zeros there (:mod:`taskfuse.lowering.padding`).
-        beyond: what is known without them (``None`` where it does not).
-        anywhere: what is known without any of ``guards`` but ``work``.
-        again: the variables of loops in which an asynchronous copy writes the same elements again, for all that ``guards`` say.
-    """
+    def __init__(self) -> None:
+        self._names: dict[Loop, str] = {}
 
-    values: dict[Axis, Expr]
-    facts: Facts
-    guards: tuple[Expr, ...]
-    work: tuple[Expr, ...] = ()
-    tails: tuple[Expr, ...] = ()
-    beyond: Facts | None = None
-    anywhere: Facts | None = None
-    again: frozenset[str] = frozenset()
+    def name(self, loop: Loop) -> str:
+        """The variable of a loop."""
+        return self._names.setdefault(loop, f"i{len(self._names)}")
 
-    def unguarded(self) -> Environment:
-        """The environment of code that runs wherever there is work: nothing may be simplified by guards that it does not have."""
-        assert self.anywhere is not None
-        return Environment(self.values, self.anywhere, self.work, self.work)
+    def symbol(self, loop: Loop) -> Expr:
+        """The variable of a loop, as an expression."""
+        return sym(self.name(loop))

@@ -19,8 +19,9 @@ from taskfuse.ir.types import INDEX_TYPES, THREAD_TYPES, MemoryType, ParallelTyp
 from taskfuse.kir.limits import MAX_THREADS
 from taskfuse.kir.nodes import Access, Compute, Immediate, Shuffle
 from taskfuse.lowering.domains import digit_values, digits, product
+from taskfuse.lowering.environments import Environment
 from taskfuse.lowering.lanes import WarpReduction, warp_reduction
-from taskfuse.lowering.plan import Environment, PLoop, PNode, base_name
+from taskfuse.lowering.plan import PLoop, PNode, base_name
 from taskfuse.lowering.statements import Statements
 
 COPY = ELEMENTWISE["copy"]
@@ -129,7 +130,7 @@ def _element(statements: Statements, tv: TensorView, env: Environment) -> tuple[
 
 
 def _outside(statements: Statements, tv: TensorView, loops: dict[Axis, Expr]) -> Environment:
-    return statements.indexer.variant(tv, loops, MemoryType.Local, outside=True)
+    return statements.indexer.environments.variant(tv, loops, MemoryType.Local, outside=True)
 
 
 def _accumulator(statements: Statements, tv: TensorView, env: Environment) -> Access:

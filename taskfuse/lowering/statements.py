@@ -15,7 +15,7 @@ from taskfuse.ir.atoms import Bounds, Completion, Instruction
 from taskfuse.ir.axes import Axis
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.expr import Assemble, Gather, IndexValue, Literal, MathExpr, Pointwise, Read, Reduction, ScalarRead, Scan, Select, View
-from taskfuse.ir.scalar import FALSE, TRUE, Expr, and_, const, ge, lt, prove, simplify, substitute, sym
+from taskfuse.ir.scalar import FALSE, TRUE, Expr, and_, const, ge, prove, simplify, substitute, sym
 from taskfuse.ir.storage import storage_operands, storage_uses
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import MemoryType
@@ -41,11 +41,13 @@ from taskfuse.kir.nodes import (
 from taskfuse.lowering.bulk import NoBulkCopyError, derive
 from taskfuse.lowering.clusters import Part, part
 from taskfuse.lowering.domains import refused
+from taskfuse.lowering.environments import Environment
 from taskfuse.lowering.fragments import atom_symbols, result
 from taskfuse.lowering.indexing import Indexer
-from taskfuse.lowering.padding import covered
-from taskfuse.lowering.plan import Environment, PLoop, PNode, PStmt
+from taskfuse.lowering.padding import covered, pads
+from taskfuse.lowering.plan import PLoop, PNode, PStmt
 from taskfuse.lowering.scans import carried_axes
+from taskfuse.lowering.tails import Tails
 
 COPY = ELEMENTWISE["copy"]
 
@@ -74,6 +76,7 @@ class Statements:
         self.maps: dict[str, TensorMapParam] = {}
         self.alignments: dict[str, int] = {}
         self.transfers: dict[TensorView, int] = {}
+        self.tails = Tails(indexer)
         self._total: dict[TensorView, bool] = {}
 
     def definition(self, tv: TensorView) -> MathExpr:
@@ -102,7 +105,7 @@ class Statements:
             case ScalarRead():
                 return ScalarValue(operand.scalar.name), TRUE
             case IndexValue():
-                return IndexOf(simplify(substitute(operand.index, self.indexer.point(tv, env)), env.facts)), TRUE
+                return IndexOf(simplify(substitute(operand.index, self.indexer.environments.point(tv, env)), env.facts)), TRUE
 
     def operands(self, tv: TensorView, env: Environment) -> tuple[list[Operand], list[Expr]]:
         """The operands of a tensor's expression, and the condition of each under which it exists."""
@@ -147,7 +150,7 @@ class Statements:
             return self._next_total(tv, expr)
         if not isinstance(expr, Reduction):
             return self.plain(tv)
-        env = self.indexer.reading_environment(tv)
+        env = self.tails.widened(tv, self.indexer.environments.reading(tv))
         operands, valid = self.operands(tv, env)
         out = self.indexer.write(tv, env, MemoryType.Local, self.accumulator(tv))
         guards = env.guards + tuple(c for c in valid if c is not TRUE)
@@ -164,7 +167,7 @@ class Statements:
 
     def _next_total(self, tv: TensorView, expr: Scan) -> list[PStmt]:
         """One step of a scan: the total so far, and the element that it is."""
-        env = self.indexer.environment(tv)
+        env = self.indexer.environments.of(tv)
         ((operand,), _) = self.operands(tv, env)
         total = Access(self.accumulator(tv), tuple(env.values[a] for a in carried_axes(expr)))
         step = Compute(total, expr.combine.op, (total, operand), tv.dtype.compute, expr.location)
@@ -173,9 +176,8 @@ class Statements:
 
     def plain(self, tv: TensorView) -> list[PStmt]:
         """The statement of an elementwise expression, element by element."""
-        env, expr = self.indexer.environment(tv), self.definition(tv)
-        if self._is_total(tv):
-            env = env.unguarded()
+        env, expr = self.indexer.environments.of(tv), self.definition(tv)
+        env = env.unguarded() if self._is_total(tv) else self.tails.widened(tv, env)
         out = self.indexer.write(tv, env)
         operands, valid = self.operands(tv, env)
         match expr:
@@ -190,7 +192,7 @@ class Statements:
                 stmt = self.gather(tv, expr, out, operands)
             case Assemble() | Reduction() | Scan():
                 raise AssertionError("no plain code")
-        valid, wide = self.past_the_end(tv, env, 1, {})
+        valid, wide = self.past_the_end(tv, env)
         if valid is not TRUE:
             cases = Case(valid, operands[0]), Case(TRUE, Immediate(0 if not tv.dtype.is_bool else False, tv.dtype))
             return [self.statement(tv, Choose(self.indexer.write(tv, wide), "pad", cases, expr.location), wide, wide.guards)]
@@ -200,12 +202,8 @@ class Statements:
             made.insert(0, self.statement(tv, fill, env, ()))
         return made
 
-    def past_the_end(self, tv: TensorView, env: Environment, width: int, first: Mapping[str, Expr]) -> tuple[Expr, Environment]:
+    def past_the_end(self, tv: TensorView, env: Environment) -> tuple[Expr, Environment]:
         """Where the elements that a copy brings exist, and the environment in which it runs: it pads the tail of a split with zeros.
-
-        Args:
-            width: elements of one access.
-            first: the point of the atom's axes where an access begins.
 
         Returns:
             ``TRUE`` and ``env`` if it pads nothing: there is no tail, or no room for one.
@@ -213,15 +211,10 @@ class Statements:
         Raises:
             LoweringError: an atom computes whole tiles of ``tv``, and there is no room.
         """
-        if not env.tails or env.beyond is None:
+        if not env.tails or not pads(self.fusion, tv):
             return TRUE, env
-        wide = Environment(env.values, env.beyond, tuple(g for g in env.guards if g not in env.tails))
-        index = [simplify(substitute(e, first), env.beyond) for e in self.indexer.write(tv, wide).index]
-        kept = self.indexer.kept_axes(tv)
-        own = index[len(index) - len(kept) :]
-        ends = [*own[:-1], *(e + (width - 1) for e in own[-1:])]
-        if all(prove(ge(e, 0), env.beyond) and prove(lt(end, a.extent), env.beyond) for e, end, a in zip(own, ends, kept, strict=True)):
-            return and_(*env.tails), wide
+        if self.tails.has_room(tv):
+            return and_(*env.tails), env.past_the_end()
         if covered(self.fusion, tv):
             reason = f"an atom computes whole tiles of it, and past {' and '.join(map(str, env.tails))} it has no room for zeros"
             raise refused(tv, reason, "inline it into the loop over its tiles")
@@ -230,7 +223,7 @@ class Statements:
     def gather(self, tv: TensorView, expr: Gather, out: Access, operands: Sequence[Operand], width: int = 1) -> kir.Gather:
         """The statement of a gather: elements at an index that the other operands say."""
         source, *values = (o for o in operands if isinstance(o, Access))
-        symbols = self.indexer.value_symbols(tv)
+        symbols = self.indexer.environments.value_symbols(tv)
         found = (kir.Found(str(symbols[k]), value, extent) for k, (value, extent) in enumerate(zip(values, expr.extents, strict=True)))
         return kir.Gather(out, source, tuple(found), width, expr.location)
 
@@ -276,7 +269,8 @@ class Statements:
         if not self.fills(tv):
             return []
         assert isinstance(expr, Reduction)
-        env = self.indexer.variant(tv, loops, MemoryType.Local, outside=True)
+        env = self.indexer.environments.variant(tv, loops, MemoryType.Local, outside=True)
+        env = self.tails.widened(tv, env)
         out = self.indexer.write(tv, env, MemoryType.Local, self.accumulator(tv))
         value = (Immediate(expr.init.value, expr.init.dtype),)
         if tv.schedule.atom is None or not tv.schedule.atom.spreads:
@@ -289,7 +283,7 @@ class Statements:
 
     def store(self, tv: TensorView, loops: dict[Axis, Expr]) -> PStmt:
         """The result of a reduction stored from its accumulator, at the first index of what replicates it."""
-        env = self.indexer.variant(tv, loops, self.indexer.memory[tv], outside=True)
+        env = self.indexer.environments.variant(tv, loops, self.indexer.memory[tv], outside=True)
         source = Access(self.accumulator(tv), tuple(env.values[a] for a in self.indexer.kept_axes(tv, MemoryType.Local)))
         return self.statement(tv, Compute(self.indexer.write(tv, env), COPY, (source,), tv.dtype, self.definition(tv).location), env, env.guards)
 
@@ -307,7 +301,7 @@ class Statements:
         """One bulk tensor copy between an argument and Shared memory."""
         atom = tv.schedule.atom
         assert atom is not None
-        env = self.indexer.environment(tv)
+        env = self.indexer.environments.of(tv)
         out, source = self.indexer.write(tv, env), self.operands(tv, env)[0][0]
         assert isinstance(source, Access)
         loads = atom.completion is Completion.BYTES

@@ -17,9 +17,10 @@ from taskfuse.ir.types import THREAD_TYPES, MemoryType
 from taskfuse.kir.limits import WARP
 from taskfuse.kir.nodes import Access, Descriptor, LdMatrix, Mma, StMatrix, Wgmma
 from taskfuse.lowering.domains import owner_digits, product, refused
+from taskfuse.lowering.environments import Environment
 from taskfuse.lowering.fragments import Held, atom_symbols, factor, operand, result
 from taskfuse.lowering.matrix import NoDescriptorError, derive
-from taskfuse.lowering.plan import Environment, PStmt, base_name
+from taskfuse.lowering.plan import PStmt, base_name
 from taskfuse.lowering.statements import Statements
 
 TIDX = THREAD_TYPES[0]
@@ -85,7 +86,7 @@ def stmatrix(st: Statements, tv: TensorView) -> list[PStmt]:
 
 def _contraction(st: Statements, tv: TensorView) -> tuple[Environment, Access, list[tuple[Read, Access]]]:
     """The environment of a contraction, its accumulators, and its factors: the one with the rows of the result, the one with its columns."""
-    env = st.indexer.reading_environment(tv)
+    env = st.indexer.environments.reading(tv)
     _check_lanes(st, tv, env)
     acc = st.indexer.write(tv, env, MemoryType.Local, st.accumulator(tv))
     if st.indexer.memory[tv] is not MemoryType.Local or st.accumulator(tv) != tv.name:
@@ -108,7 +109,7 @@ def _moved(st: Statements, tv: TensorView, to: MemoryType, of: MemoryType) -> tu
     """The environment of a copy of a tile of matrices, and its two sides."""
     atom = tv.schedule.atom
     assert atom is not None
-    env = st.indexer.environment(tv)
+    env = st.indexer.environments.of(tv)
     _check_lanes(st, tv, env)
     out = st.indexer.write(tv, env)
     (read,) = (o for o in storage_operands(st.fusion, st.definition(tv)) if isinstance(o, Read))

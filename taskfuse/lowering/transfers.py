@@ -25,7 +25,7 @@ def fill_bytes(st: Statements, tv: TensorView, loop: Loop | None, issued: list[P
     trips = 1
     for inner, a in zip(paths[at:], tv.loop[at:], strict=True):
         if tv.schedule.ptype(a).is_loop:
-            extent = indexer.trips(inner, simplify(a.extent, regions.facts), tv)
+            extent = indexer.environments.work.trips(inner, simplify(a.extent, regions.facts), tv)
             if not isinstance(extent, Const):
                 raise LoweringError(
                     what=tv.name,

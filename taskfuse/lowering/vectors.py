@@ -10,9 +10,10 @@ from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import MemoryType
 from taskfuse.kir.nodes import Access, AsyncCopy, Operand, VectorCopy
 from taskfuse.lowering.domains import product, refused
+from taskfuse.lowering.environments import Environment
 from taskfuse.lowering.fragments import ATOM
 from taskfuse.lowering.padding import is_copy
-from taskfuse.lowering.plan import Environment, PStmt
+from taskfuse.lowering.plan import PStmt
 from taskfuse.lowering.statements import Statements
 
 
@@ -22,7 +23,7 @@ def vector_copy(st: Statements, tv: TensorView) -> list[PStmt]:
     width = int(str(axis.extent))
     if width == 1:
         return st.plain(tv)
-    env = st.indexer.environment(tv)
+    env = st.tails.widened(tv, st.indexer.environments.of(tv))
     operands, expr = st.operands(tv, env)[0], st.definition(tv)
     out, source = st.indexer.write(tv, env), operands[0]
     if not (is_copy(expr) or isinstance(expr, Gather)) or not isinstance(source, Access):
@@ -45,7 +46,7 @@ def async_copy(st: Statements, tv: TensorView) -> list[PStmt]:
     """One asynchronous copy. Where a tail of a split has room in Shared memory, it is filled with zeros; else the copy is guarded."""
     atom = tv.schedule.atom
     assert atom is not None
-    env = st.indexer.environment(tv)
+    env = st.indexer.environments.of(tv)
     out, source = st.indexer.write(tv, env), st.operands(tv, env)[0][0]
     assert isinstance(source, Access)
     origin = st.source(tv)
@@ -62,7 +63,7 @@ def async_copy(st: Statements, tv: TensorView) -> list[PStmt]:
         env = _whole(st, tv, env, out, source, width.value)
     at = {ATOM: const(0)}
     env = replace(env, tails=tuple(substitute(g, at) for g in env.tails), guards=tuple(substitute(g, at) for g in env.guards))
-    valid, env = st.past_the_end(tv, env, width.value, at)
+    valid, env = st.past_the_end(tv, env)
     stmt = AsyncCopy(_first(st.indexer.write(tv, env), env.facts), _first(source, env.facts), width.value, valid, st.definition(tv).location)
     return [st.statement(tv, stmt, env, env.guards)]
 

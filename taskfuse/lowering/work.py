@@ -8,19 +8,20 @@ its guards: all of them must come to each of its barriers.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 
-from taskfuse.ir.axes import Axis, Split
+from taskfuse.ir.axes import Axis, Rasterize, Split
 from taskfuse.ir.expr import Reduction
 from taskfuse.ir.fusion import Fusion
-from taskfuse.ir.scalar import Expr, ceildiv, eq, prove, simplify
+from taskfuse.ir.scalar import Expr, and_, ceildiv, select, simplify
 from taskfuse.ir.storage import storage_uses
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import BLOCK_TYPES, GRID_TYPES, MemoryType, ParallelType
-from taskfuse.lowering.domains import digit_values, digits
+from taskfuse.lowering.domains import backward, bound, digit_values, digits, divides
+from taskfuse.lowering.plan import LoopVariables
 from taskfuse.lowering.regions import Regions, hardware_index
-from taskfuse.schedule.joins import Loop
+from taskfuse.schedule.joins import Joins, Loop
 from taskfuse.schedule.order import Tree
 
 
@@ -35,42 +36,88 @@ class _Split:
 
 
 class WorkLoops:
-    """Which loops of a fusion are work loops.
+    """Which loops of a fusion are work loops, and what that says of the indices of the code inside of them.
 
-    Args:
-        indexes_registers: whether code of a tensor finds registers by the index of a loop, which therefore unrolls: its trips are a constant.
+    There are none until :meth:`find` has looked for them, which takes memory types.
     """
 
-    def __init__(
-        self,
-        fusion: Fusion,
-        tree: Tree,
-        regions: Regions,
-        memory: dict[TensorView, MemoryType],
-        loops: Iterable[Loop],
-        indexes_registers: Callable[[TensorView, Loop], bool],
-    ) -> None:
+    def __init__(self, fusion: Fusion, tree: Tree, joins: Joins, regions: Regions, variables: LoopVariables) -> None:
         self._fusion = fusion
         self._tree = tree
+        self._joins = joins
         self._regions = regions
-        self._memory = memory
-        self._indexes_registers = indexes_registers
-        loops = list(loops)
-        self._distributing = {loop for loop in loops if self._is_distributed(loop)}
-        self._cuts = {cut for loop in self._distributing if (cut := self._cut(loop, loops)) is not None}
-        self._trips = {loop: trips for loop in loops if (trips := self._find(loop)) is not None}
+        self._variables = variables
+        self._distributing: set[Loop] = set()
+        self._cuts: set[Loop] = set()
+        self._trips: dict[Loop, Expr] = {}
 
-    def trips(self, loop: Loop) -> Expr | None:
-        """The trips of a work loop, in hardware indices; ``None``: it is none, and its trips are its extent."""
-        return self._trips.get(loop)
+    def find(self, memory: dict[TensorView, MemoryType], indexes_registers: Callable[[TensorView, Loop], bool]) -> None:
+        """Find them.
 
-    def distributes(self, loop: Loop) -> bool:
-        """True if a loop hands out pieces of work: it is Serial in some tensors, and in others thread indices take an iteration each."""
-        return loop in self._distributing
+        Args:
+            indexes_registers: whether code of a tensor finds registers by the index of a loop, which therefore unrolls: its trips are a constant.
+        """
+        loops = list(self._joins.loops)
+        distributing = {loop for loop in loops if self._is_distributed(loop)}
+        cuts = {cut for loop in distributing if (cut := self._cut(loop, loops)) is not None}
+        trips = {loop: trips for loop in loops if (trips := self._bounded_trips(loop, memory, indexes_registers)) is not None}
+        self._distributing, self._cuts, self._trips = distributing, cuts, trips
 
-    def is_cut(self, loop: Loop) -> bool:
-        """True if a loop inside of a distributing one runs no trips where the piece of work is empty."""
-        return loop in self._cuts
+    # -- what it says of code -------------------------------------------------------------------------------------------------------
+
+    def trips(self, loop: Loop, extent: Expr, tv: TensorView) -> Expr:
+        """The trips of a loop of an extent around code of ``tv``, in hardware indices and the variables of loops around it."""
+        if loop in self._trips:
+            return self._trips[loop]
+        if loop not in self._cuts:
+            return extent
+        facts = self._regions.facts
+        values: dict[Axis, Expr] = {}
+        for a, other in self._around(tv):
+            ptype = tv.schedule.ptype(a)
+            if ptype.is_loop:
+                values[a] = self._variables.symbol(other)
+                facts = facts.with_range(str(values[a]), 0, a.extent - 1)
+            elif ptype.is_bound:
+                index = hardware_index(ptype) - self._regions.region(self._tree.place[tv], ptype).start
+                values[a] = digit_values(digits(tv, ptype), simplify(index, facts), facts)[a]
+        values = backward(tv, values)
+        rest = [c for t in self.whole(tv, values) for c in bound(values[t.source], t.source.extent, facts)]
+        return simplify(select(and_(*rest), extent, 0), facts) if rest else extent
+
+    def bounded(self, tv: TensorView, loops: dict[Axis, Expr]) -> list[Split]:
+        """The splits whose remainder is cut off by the bound of a work loop."""
+        found: list[Split] = []
+        for a, loop in self._around(tv):
+            if a in loops and loop in self._trips and loops[a] is self._variables.symbol(loop) and (t := self._split(tv, a)) is not None:
+                found.append(t)
+        return found
+
+    def whole(self, tv: TensorView, values: dict[Axis, Expr]) -> list[Split]:
+        """The splits with a remainder of an axis of work, where a loop that distributes it leaves some of the last pieces empty."""
+        if not any(loop in self._distributing for _, loop in self._around(tv)):
+            return []
+        made = {a for t in tv.schedule.transforms if isinstance(t, Rasterize) for a in t.outputs}
+        implied: set[Axis] = set()  # an index within its axis makes the outer index of a split one within the outer axis
+        found: list[Split] = []
+        for t in tv.schedule.transforms:
+            if isinstance(t, Split) and t.source in made:
+                made.update(t.outputs)
+                if t.source in values and not divides(t, self._regions.facts):
+                    if t.source not in implied:
+                        found.append(t)
+                    implied.add(t.outer)
+        return found
+
+    def is_cut(self, tv: TensorView, loops: dict[Axis, Expr]) -> bool:
+        """True inside of a loop that runs no trips for an empty piece of work."""
+        return any(a in loops and loop in self._cuts and loops[a] is self._variables.symbol(loop) for a, loop in self._around(tv))
+
+    def _around(self, tv: TensorView) -> list[tuple[Axis, Loop]]:
+        """The loop axes of a tensor with code, and the loops that they are."""
+        return list(zip(tv.loop, self._joins.path[tv], strict=True)) if tv in self._joins.path else []
+
+    # -- how they are found ---------------------------------------------------------------------------------------------------------
 
     def _is_distributed(self, loop: Loop) -> bool:
         types = {tv.schedule.ptype(a) for tv, a in loop.axes.items()}
@@ -82,21 +129,23 @@ class WorkLoops:
         coded = [x for x in inside if all(tv.schedule.ptype(a) is ParallelType.Serial for tv, a in x.axes.items())]
         return min(coded, key=lambda x: x.depth, default=None)
 
-    def split(self, tv: TensorView, axis: Axis) -> Split | None:
+    def _split(self, tv: TensorView, axis: Axis) -> Split | None:
         """The split with a remainder whose outer axis is ``axis`` and whose inner axis is bound to a block index."""
         if tv.schedule.ptype(axis) is not ParallelType.Serial:
             return None
         for t in tv.schedule.transforms:
             if isinstance(t, Split) and t.outer is axis:
-                remainder = not prove(eq(t.outer.extent * t.inner.extent, t.source.extent), self._regions.facts)
-                return t if remainder and t.inner in tv.loop and tv.schedule.ptype(t.inner) in BLOCK_TYPES else None
+                return t if not divides(t, self._regions.facts) and t.inner in tv.loop and tv.schedule.ptype(t.inner) in BLOCK_TYPES else None
         return None
 
-    def _find(self, loop: Loop) -> Expr | None:
+    def _bounded_trips(self, loop: Loop, memory: dict[TensorView, MemoryType], indexes_registers: Callable[[TensorView, Loop], bool]) -> Expr | None:
+        """The trips of a work loop, in hardware indices; ``None``: it is none, and its trips are its extent."""
         found: set[_Split] = set()
         for tv, axis in loop.axes.items():
-            t = self.split(tv, axis)
-            if t is None or self._meets_blocks(tv, loop) or self._indexes_registers(tv, loop) or (t.source.is_foreign and self._is_read_outside(tv, loop)):
+            t = self._split(tv, axis)
+            if t is None or self._meets_blocks(tv, loop, memory[tv]) or indexes_registers(tv, loop):
+                return None
+            if t.source.is_foreign and self._is_read_outside(tv, loop):
                 return None
             p = tv.schedule.ptype(t.inner)
             base = hardware_index(p) - self._regions.region(self._tree.place[tv], p).start
@@ -111,9 +160,9 @@ class WorkLoops:
         """True if code outside of a loop reads ``tv``: if ``tv`` itself lacks the axis of work, also in blocks that have none."""
         return any(use.output not in loop.axes for use in storage_uses(self._fusion, tv))
 
-    def _meets_blocks(self, tv: TensorView, loop: Loop) -> bool:
+    def _meets_blocks(self, tv: TensorView, loop: Loop, memory: MemoryType) -> bool:
         """True if code of ``tv`` may wait for other blocks in a loop, whose trips would be others; for a reader behind the loop they wait there."""
-        if self._memory[tv] is MemoryType.Global and any(use.output in loop.axes for use in storage_uses(self._fusion, tv)):
+        if memory is MemoryType.Global and any(use.output in loop.axes for use in storage_uses(self._fusion, tv)):
             return True
         reduces = isinstance(self._fusion.definition(tv), Reduction)
         return reduces and any(a.is_reduction for p in GRID_TYPES for a in digits(tv, p))

@@ -74,6 +74,7 @@ class FakeDriver(Driver):
     capturing: bool = False
     sync_error: bool = False
     addresses: dict[int, int] = field(default_factory=dict)
+    strict: list[bool] = field(default_factory=list)
 
     def launch(self, function: int, config: int, parameters: int) -> Callable[[], int]:
         return lambda: self._launch(function, config, parameters)

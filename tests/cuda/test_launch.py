@@ -88,6 +88,7 @@ def driver(monkeypatch: pytest.MonkeyPatch) -> FakeDriver:
     found = FakeDriver(devices=(GPU, SECOND))
 
     def compiled(text: str, name: str, options: CompileOptions, settings: object, *, strict: bool) -> Binary:
+        found.strict.append(strict)
         return Binary(text.encode(), "", None, ())
 
     def emitted(*args: Any) -> Source:
@@ -789,6 +790,9 @@ def test_architectures(driver: FakeDriver, torch: FakeTorch) -> None:
     case = Case(gemm, driver)
     case.run((tensor(128, 64, dtype="bfloat16"), tensor(128, 64, dtype="bfloat16")))
     assert case.archs == ["sm_90a"]
+    assert driver.strict == [False, False, True]  # it counts on its registers
+    Case(gemm, driver, lenient=True).run((tensor(128, 64, dtype="bfloat16"), tensor(128, 64, dtype="bfloat16")))
+    assert driver.strict == [False, False, True, False]
     driver.devices = (GPU._replace(arch=100),)
     assert Case(gemm, driver).error(tensor(128, 64, dtype="bfloat16"), tensor(128, 64, dtype="bfloat16")) == (
         "kernel 'gemm' cannot be launched: it has instructions of sm_90a alone; fake GPU is sm_100"

@@ -5,6 +5,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="needs torch")
 
 import taskfuse as tf
+from taskfuse.errors import RegisterError, TaskfuseWarning
 from taskfuse.schedulers import MatmulConfig, MatmulKind
 from tests.gpu.device import poisoned, to_numpy, to_torch
 from tests.schedulers.products import EXACT, Product, fitted, operands
@@ -43,7 +44,7 @@ TYPES = (
 )
 KINDS = {
     "shared": MatmulConfig(128, 128, stages=5),
-    "turns": MatmulConfig(128, 128, stages=4, kind=MatmulKind.PINGPONG),
+    "turns": MatmulConfig(128, 64, stages=4, kind=MatmulKind.PINGPONG),
     "clusters": MatmulConfig(128, 256, stages=3, cluster=2),
 }
 EIGHT_BITS = 2.0**-10
@@ -83,6 +84,24 @@ def test_parameters(config: MatmulConfig | None) -> None:
 @pytest.mark.parametrize("product", TYPES, ids=lambda p: f"{p.dtype} {p.out}")
 def test_types(product: Product, config: MatmulConfig | None) -> None:
     run(product, config, {"M": 1100, "N": 1424, "K": 592})
+
+
+@pytest.mark.usefixtures("hopper")
+def test_what_spills_does_not_run_unasked() -> None:
+    """Three roles that multiply have 160 registers a thread; 192 x 192 takes 96 of them for accumulators, and an epilogue with inputs the rest."""
+    sizes = {"M": 384, "N": 384, "K": 256}
+    product = Product("residual bias", out=tf.float32)
+    fusion = product.fusion()
+    tf.schedulers.matmul(fusion, MatmulConfig(192, 192, warpgroups=3, stages=3))
+    args = operands(fusion, sizes)
+    given = [to_torch(a) for a in args]
+    for _ in range(2):
+        with pytest.raises(RegisterError, match=r"kernel 'product' for sm_90a: registers spill to local memory: \d+ bytes stored"):
+            tf.compile(fusion, backend="cuda")(*given)
+    out = poisoned((384, 384), tf.float32)
+    with pytest.warns(TaskfuseWarning, match="registers spill"):
+        tf.compile(fusion, backend="cuda", unsafe=True)(*given, out=out)
+    product.check(fusion, [to_numpy(out)], args, EXACT)
 
 
 @pytest.mark.usefixtures("hopper")

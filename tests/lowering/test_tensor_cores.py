@@ -235,7 +235,7 @@ def test_registers_that_are_computed_without_a_guard_are_not_named_by_it(monkeyp
 
     def checked(self: Statements, tv: TensorView) -> list[PStmt]:
         nonlocal dropped
-        made, guards = plain(self, tv), set(self.indexer.environment(tv).guards)
+        made, guards = plain(self, tv), set(self.indexer.environments.of(tv).guards)
         for s in made:
             dropped += len(guards - set(s.guards))
             assert not (guards - set(s.guards)) & s.facts.known

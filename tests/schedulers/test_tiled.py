@@ -67,8 +67,8 @@ def test_full_precision_is_asked_first_after_tensor_cores() -> None:
     fusion = product(4096, 4096, 4096)
     found = tf.schedulers.auto(fusion)
     assert found.scheduler == "tiled"
-    assert found.config == TiledConfig(8, 8, stages=2)
-    assert found.explain().startswith("tiled 4096 x 4096 x 4096: chosen: tiles of 128 x 128 x 16, 2 in the ring, 8 x 8 elements of a thread")
+    assert found.config == TiledConfig(8, 4)
+    assert found.explain().startswith("tiled 4096 x 4096 x 4096: chosen: tiles of 128 x 64 x 32, 2 in the ring, 8 x 4 elements of a thread")
     assert "WGMMA" not in str(tf.lower(fusion))
 
 

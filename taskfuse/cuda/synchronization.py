@@ -1,0 +1,218 @@
+"""Statements by which threads and asynchronous engines wait for each other: barriers, semaphores, queues, cursors."""
+
+from __future__ import annotations
+
+from taskfuse.cuda import cluster_instructions as cluster
+from taskfuse.cuda import instructions as ptx
+from taskfuse.cuda import matrices, semaphores
+from taskfuse.cuda.debug import WaitPoint
+from taskfuse.cuda.expressions import Level
+from taskfuse.cuda.ranges import cursor_ranges
+from taskfuse.cuda.storage import row_major
+from taskfuse.cuda.writer import Scope, Writer
+from taskfuse.errors import UnsupportedError
+from taskfuse.ir.scalar import ONE, Const, Expr, const, eq, prove
+from taskfuse.kir import expressions, walk
+from taskfuse.kir.clusters import ranks
+from taskfuse.kir.limits import MAX_THREADS, WARP, launch_registers
+from taskfuse.kir.nodes import (
+    Acquire,
+    Advance,
+    Arrive,
+    ArriveAsync,
+    Barrier,
+    BarrierScope,
+    Commit,
+    CursorInit,
+    Expect,
+    FenceInit,
+    FenceProxyAsync,
+    InitBarrier,
+    Queue,
+    Release,
+    Retire,
+    SemaphoreSlot,
+    SetMaxNReg,
+    Wait,
+    WgmmaFence,
+)
+
+SyncStmt = (
+    Barrier
+    | InitBarrier
+    | FenceInit
+    | Arrive
+    | ArriveAsync
+    | Expect
+    | Wait
+    | Release
+    | Acquire
+    | CursorInit
+    | Advance
+    | Commit
+    | Retire
+    | FenceProxyAsync
+    | WgmmaFence
+    | SetMaxNReg
+)
+_COMMITS = {Queue.WGMMA: matrices.WGMMA_COMMIT, Queue.BULK: ptx.BULK_COMMIT, Queue.COPY: ptx.COPY_COMMIT}
+_WAITS = {Queue.WGMMA: matrices.WGMMA_WAIT, Queue.BULK: ptx.BULK_WAIT, Queue.COPY: ptx.COPY_WAIT}
+
+
+class Synchronization:
+    """Prints the synchronization of one kernel.
+
+    Args:
+        counters: texts of the addresses of counters.
+        debug: bounded waits.
+
+    Attributes:
+        waits: the waits of a debug build.
+    """
+
+    def __init__(self, writer: Writer, counters: dict[str, str], debug: bool) -> None:
+        kernel = writer.kernel
+        self._writer = writer
+        self._counters = counters
+        self._debug = debug
+        self._semaphores = {s.name: s for s in kernel.semaphores}
+        self._slots: dict[str, int] = {}
+        self._phased = {n.removesuffix(".phase") for s in walk(kernel) for e in expressions(s) for n in e.free if n.endswith(".phase")}
+        self.waits: list[WaitPoint] = []
+
+    def print(self, stmt: SyncStmt, scope: Scope) -> None:
+        """One statement."""
+        w = self._writer
+        match stmt:
+            case Barrier():
+                self._barrier(stmt, scope)
+            case InitBarrier(barrier=slot, count=count):
+                w.call(scope, ptx.INIT, w.slot(slot, scope), scope.indices.text(count))
+            case FenceInit():
+                w.call(scope, ptx.FENCE_INIT)
+            case Arrive(barrier=slot, across=()):
+                w.call(scope, ptx.ARRIVE, w.slot(slot, scope))
+            case Arrive(barrier=slot, across=across):
+                first, others = ranks(w.kernel.cluster, across)
+                for other in others:
+                    w.call(scope, cluster.ARRIVE_AT, w.slot(slot, scope), scope.indices.text(first + other))
+            case ArriveAsync(barrier=slot):
+                w.call(scope, ptx.ARRIVE_ASYNC, w.slot(slot, scope))
+            case Expect(barrier=slot, bytes=size):
+                w.call(scope, ptx.EXPECT, w.slot(slot, scope), scope.indices.text(size))
+            case Wait():
+                self._wait(stmt, scope)
+            case Release(semaphore=slot):
+                w.call(scope, semaphores.RELEASE, self._counter(slot, scope))
+            case Acquire():
+                self._acquire(stmt, scope)
+            case CursorInit():
+                self._cursor(stmt, scope)
+            case Advance():
+                self._advance(stmt, scope)
+            case Commit(queue=queue):
+                w.call(scope, _COMMITS[queue])
+            case Retire(queue=queue, pending=pending, read_only=read_only):
+                w.call(scope, ptx.BULK_WAIT_READ if read_only else _WAITS[queue], template=f"<{pending}>")
+            case FenceProxyAsync():
+                w.call(scope, ptx.FENCE_PROXY)
+            case WgmmaFence():
+                w.call(scope, matrices.WGMMA_FENCE)
+            case SetMaxNReg(registers=count):
+                w.call(scope, ptx.set_registers(count, self._launch_registers()))
+
+    def _barrier(self, stmt: Barrier, scope: Scope) -> None:
+        w = self._writer
+        if stmt.note:
+            w.line(scope, f"// {stmt.note}")
+        match stmt.scope:
+            case BarrierScope.BLOCK:
+                w.line(scope, "__syncthreads();")
+            case BarrierScope.WARP:
+                whole = stmt.threads is const(WARP) or stmt.threads is self._threads()
+                if not whole:
+                    raise UnsupportedError(
+                        what=f"a warp barrier of {stmt.threads} threads", reason="its lanes are not known", help="let whole warps meet, or use an mbarrier"
+                    )
+                w.line(scope, "__syncwarp();")
+            case BarrierScope.NAMED:
+                assert stmt.id is not None
+                w.call(scope, ptx.NAMED, scope.indices.text(stmt.id), scope.indices.text(stmt.threads))
+            case BarrierScope.CLUSTER:
+                w.call(scope, cluster.CLUSTER_BARRIER)
+            case BarrierScope.GRID:
+                self._grid_barrier(stmt, scope)
+
+    def _grid_barrier(self, stmt: Barrier, scope: Scope) -> None:
+        w = self._writer
+        assert stmt.counter is not None
+        x, y, z = w.kernel.grid
+        counter = self._counters[stmt.counter]
+        report = ("report", str(self._point(stmt.counter, scope))) if self._debug else ()
+        if prove(eq(stmt.threads, x * y * z * self._threads()), scope.indices.facts()):
+            w.call(scope, ptx.GRID_BLOCKS_BOUNDED if self._debug else ptx.GRID_BLOCKS, counter, *report)
+        else:
+            threads = scope.indices.text(stmt.threads)
+            w.call(scope, ptx.GRID_THREADS_BOUNDED if self._debug else ptx.GRID_THREADS, counter, threads, *report)
+
+    def _threads(self) -> Expr:
+        x, y, z = self._writer.kernel.block
+        return x * y * z
+
+    def _launch_registers(self) -> int:
+        threads = self._threads()
+        return launch_registers((threads.value if isinstance(threads, Const) else MAX_THREADS) * self._writer.kernel.residents)
+
+    # -- waits ----------------------------------------------------------------------------------------------------------------------
+
+    def _point(self, barrier: str, scope: Scope) -> int:
+        self.waits.append(WaitPoint(scope.path, barrier))
+        return len(self.waits) - 1
+
+    def _wait(self, stmt: Wait, scope: Scope) -> None:
+        w = self._writer
+        arguments = [w.slot(stmt.barrier, scope), scope.indices.text(stmt.parity)]
+        if self._debug:
+            point = self._point(stmt.barrier.name, scope)
+            w.call(scope, ptx.BOUNDED_WAIT, *arguments, "report", str(point), scope.indices.text(stmt.barrier.slot))
+        else:
+            w.call(scope, ptx.WAIT, *arguments)
+
+    def _counter(self, slot: SemaphoreSlot, scope: Scope) -> str:
+        return f"&{self._writer.names[slot.name]}[{row_major(slot.index, self._semaphores[slot.name].shape, scope.indices)}]"
+
+    def _acquire(self, stmt: Acquire, scope: Scope) -> None:
+        w = self._writer
+        slot, indices = stmt.semaphore, scope.indices
+        arguments = [self._counter(slot, scope), indices.text(self._semaphores[slot.name].count), indices.text(stmt.phases)]
+        if self._debug:
+            self.waits.append(WaitPoint(scope.path, slot.name, "phase"))
+            w.call(scope, semaphores.BOUNDED_ACQUIRE, *arguments, "report", str(len(self.waits) - 1), indices.text(slot.index[-1]))
+        else:
+            w.call(scope, semaphores.ACQUIRE, *arguments)
+
+    # -- cursors --------------------------------------------------------------------------------------------------------------------
+
+    def _cursor(self, stmt: CursorInit, scope: Scope) -> None:
+        w = self._writer
+        slot, parity = w.names[f"{stmt.name}.slot"], w.names[f"{stmt.name}.parity"]
+        kind = "" if stmt.name in scope.cursors else "int "
+        scope.cursors.add(stmt.name)
+        self._slots[stmt.name] = stmt.slots
+        phase = f", {w.names[f'{stmt.name}.phase']} = 0" if stmt.name in self._phased else ""
+        w.line(scope, f"{kind}{slot} = {stmt.slot}, {parity} = {stmt.parity}{phase};")
+        scope.indices.ranges = scope.indices.ranges.child(cursor_ranges(stmt))
+
+    def _advance(self, stmt: Advance, scope: Scope) -> None:
+        w = self._writer
+        slot, parity = w.names[f"{stmt.cursor}.slot"], w.names[f"{stmt.cursor}.parity"]
+        slots = self._slots[stmt.cursor]
+        phase = w.names[f"{stmt.cursor}.phase"] if stmt.cursor in self._phased else ""
+        if slots == 1:
+            moved = f", {phase} += {scope.indices.text(stmt.count)}" if phase else ""
+            w.line(scope, f"{parity} ^= {scope.indices.text(stmt.count, Level.BIT_AND)}{'' if stmt.count is ONE else ' & 1'}{moved};")
+        elif stmt.count is ONE:
+            w.line(scope, f"if (++{slot} == {slots}) {slot} = 0, {parity} ^= 1{f', ++{phase}' if phase else ''};")
+        else:
+            w.line(scope, f"{slot} += {scope.indices.text(stmt.count)};")
+            w.line(scope, f"{parity} ^= {slot} / {slots} & 1, {f'{phase} += {slot} / {slots}, ' if phase else ''}{slot} %= {slots};")

@@ -1,0 +1,224 @@
+"""Environments: the indices around a tensor's code, what is known of them, and the guards under which it runs (docs/loop-nests.md)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from taskfuse.ir.axes import Axis, Rasterize, Resize, Split, is_map_symbol, value_symbol
+from taskfuse.ir.expr import Gather, Read, Reduction
+from taskfuse.ir.fusion import Fusion
+from taskfuse.ir.scalar import Expr, Facts, const, eq, ge, lt, prove, simplify, sym
+from taskfuse.ir.tensor import TensorView
+from taskfuse.ir.types import INDEX_TYPES, MemoryType
+from taskfuse.lowering.completion import has_copies_of_threads
+from taskfuse.lowering.domains import backward, bound, digit_values, digits, divides, forward, product
+from taskfuse.lowering.fragments import atom_symbols
+from taskfuse.lowering.guards import first_of_others, remainder, with_merged
+from taskfuse.lowering.plan import LoopVariables, base_name
+from taskfuse.lowering.regions import Regions
+from taskfuse.lowering.work import WorkLoops
+from taskfuse.schedule.joins import Joins
+from taskfuse.schedule.order import Tree
+
+
+@dataclass(frozen=True, slots=True)
+class Environment:
+    """The indices around one tensor's code, in local form.
+
+    Attributes:
+        values: axis -> index, for loop axes and all axes that follow from them.
+        facts: ranges of the symbols in ``values``, guards included.
+        guards: conditions under which the code runs.
+        work: those of ``guards`` that say that there is a piece of work at all.
+        tails: those of ``guards`` that cut off the remainder of a split; some code runs there, too (:mod:`taskfuse.lowering.padding`).
+        beyond: what is known without them.
+        anywhere: what is known without any of ``guards`` but ``work``.
+        again: the variables of loops in which an asynchronous copy writes the same elements again, for all that ``guards`` say.
+    """
+
+    values: dict[Axis, Expr]
+    facts: Facts
+    guards: tuple[Expr, ...]
+    work: tuple[Expr, ...] = ()
+    tails: tuple[Expr, ...] = ()
+    beyond: Facts | None = None
+    anywhere: Facts | None = None
+    again: frozenset[str] = frozenset()
+
+    def past_the_end(self) -> Environment:
+        """The environment of code that runs in the tails of splits, too: nothing may be simplified by their guards."""
+        assert self.beyond is not None
+        return Environment(self.values, self.beyond, tuple(g for g in self.guards if g not in self.tails))
+
+    def unguarded(self) -> Environment:
+        """The environment of code that runs wherever there is work: nothing may be simplified by guards that it does not have."""
+        assert self.anywhere is not None
+        return Environment(self.values, self.anywhere, self.work, self.work)
+
+
+class Environments:
+    """The environments of all tensors of a fusion, for one order of its nest.
+
+    Attributes:
+        memory: tensor -> where it lives, as far as that is known.
+        variables: the variables of loops with code.
+        work: the loops whose trips the block index decides.
+    """
+
+    def __init__(self, fusion: Fusion, tree: Tree, joins: Joins, regions: Regions) -> None:
+        self.fusion = fusion
+        self.tree = tree
+        self.joins = joins
+        self.regions = regions
+        self.memory: dict[TensorView, MemoryType] = {}
+        self.variables = LoopVariables()
+        self.work = WorkLoops(fusion, tree, joins, regions, self.variables)
+        self._known: dict[TensorView, Environment] = {}
+        self._accumulating: dict[TensorView, Environment] = {}
+
+    def forget(self) -> None:
+        """Make all environments anew: those so far guard what work loops now bound."""
+        self._known.clear()
+        self._accumulating.clear()
+
+    def of(self, tv: TensorView) -> Environment:
+        """The indices around the code of ``tv`` in its own memory type."""
+        known = self._known.get(tv)
+        if known is None:
+            known = self._build(tv, self.loop_symbols(tv), self.memory.get(tv))
+            if tv in self.memory:
+                self._known[tv] = known
+        return known
+
+    def reading(self, tv: TensorView) -> Environment:
+        """The indices where the expression of ``tv`` reads its operands: a reduction accumulates in Local memory, whatever its result lives in."""
+        if not isinstance(self.fusion.definition(tv), Reduction):
+            return self.of(tv)
+        known = self._accumulating.get(tv)
+        if known is None:
+            known = self._accumulating[tv] = self.variant(tv, self.loop_symbols(tv), MemoryType.Local)
+        return known
+
+    def variant(self, tv: TensorView, names: dict[Axis, Expr], memory: MemoryType, outside: bool = False) -> Environment:
+        """The environment with other loop variables (axes absent from ``names`` have none) and another memory type.
+
+        ``outside``: outside of the reduction loops, on every index that shares an accumulator (for memory that is not private to a
+        reduced index type: on the first index of its digit).
+        """
+        return self._build(tv, names, memory, outside)
+
+    def loop_symbols(self, tv: TensorView) -> dict[Axis, Expr]:
+        """The loop variables around the code of ``tv``."""
+        return {a: self.variables.symbol(loop) for a, loop in zip(tv.loop, self.joins.path[tv], strict=True)}
+
+    def point(self, tv: TensorView, env: Environment) -> dict[str, Expr]:
+        """The symbols of an op map at the place of an environment."""
+        return {f"i{k}": env.values[a] for k, a in enumerate(tv.root) if a in env.values} | {
+            str(value_symbol(k)): s for k, s in enumerate(self.value_symbols(tv))
+        }
+
+    def value_symbols(self, tv: TensorView) -> tuple[Expr, ...]:
+        """The symbols of the values that a gather reads, in its statement."""
+        expr = self.fusion.definition(tv)
+        return tuple(sym(f"{tv.name}.v{k}") for k in range(len(expr.extents))) if isinstance(expr, Gather) else ()
+
+    def _build(self, tv: TensorView, loops: dict[Axis, Expr], memory: MemoryType | None, outside: bool = False) -> Environment:
+        start, facts, guards = self._of_loop_axes(tv, loops, memory, outside)
+        values = backward(tv, start)
+        around = [self.variables.name(loop) for loop in self.joins.path[tv]] if has_copies_of_threads(tv) else []
+        first, again = first_of_others(tv, values, memory, facts, around)
+        guards += first
+        bounded = self.work.bounded(tv, loops)
+        for t in bounded:
+            if t.source in values and not t.source.is_foreign:
+                facts = facts.with_assumption(lt(values[t.source], t.source.extent))
+        whole, early = self.work.whole(tv, values), list[Expr]()
+        implied = {t.outer for t in whole}
+        cut = self.work.is_cut(tv, loops)
+        for t in whole:
+            rest = bound(values[t.source], t.source.extent, facts)
+            early += [] if cut else rest
+            for condition in rest:
+                facts = facts.with_assumption(condition)
+        inside = with_merged(tv, start, values, facts)
+        if all(a in values for a in tv.logical):
+            for a, v in forward(tv, tuple(values[a] for a in tv.logical), facts).items():
+                values.setdefault(a, v)
+        tails: list[Expr] = []
+        for t in tv.schedule.transforms:
+            match t:
+                case Split() if t in bounded or t in whole or (whole and t.source in implied):
+                    pass
+                case Split(source=source) if source.is_foreign or (outside and source.is_reduction):
+                    pass
+                case Split(source=source) if source in values and not divides(t, self.regions.facts):
+                    rest = remainder(self.fusion, tv, source, values[source], facts, inside)
+                    tails += rest
+                    guards += rest
+                case Rasterize() if t.has_holes:
+                    for source in t.sources:
+                        if source in values and not (source.is_foreign or (outside and source.is_reduction)):
+                            guards += bound(values[source], source.extent, facts)
+                case Resize(source=source) if source in values:
+                    guards += bound(values[source], source.extent, facts)
+                    if not prove(ge(values[source], 0), facts):
+                        guards.append(ge(simplify(values[source], facts), 0))
+                case _:
+                    pass
+        # The indices are simplified without the guards: which axes storage keeps must not depend on what guards cut off.
+        guards = early + guards
+        values = {a: simplify(v, facts) for a, v in values.items()}
+        beyond = anywhere = facts
+        for guard in early:
+            anywhere = anywhere.with_assumption(guard)
+        for guard in guards:
+            facts = facts.with_assumption(guard)
+            if guard not in tails:
+                beyond = beyond.with_assumption(guard)
+        return Environment(values, facts, tuple(dict.fromkeys(guards)), tuple(early), tuple(dict.fromkeys(tails)), beyond, anywhere, again)
+
+    def _of_loop_axes(self, tv: TensorView, loops: dict[Axis, Expr], memory: MemoryType | None, outside: bool) -> tuple[dict[Axis, Expr], Facts, list[Expr]]:
+        """The indices of the loop axes, in loop variables, points of an atom and indices of threads and blocks; what is known of these; their guards."""
+        task = self.tree.place[tv]
+        facts: Facts = self.regions.facts
+        values: dict[Axis, Expr] = {}
+        guards: list[Expr] = []
+        atoms = atom_symbols(tv)
+        for a in tv.loop:
+            ptype = tv.schedule.ptype(a)
+            if ptype.is_loop and a in loops:
+                values[a] = loops[a]
+                facts = facts.with_range(str(loops[a]), 0, a.extent - 1)
+            elif a in atoms:
+                values[a] = sym(atoms[a])
+                facts = facts.with_range(atoms[a], 0, a.extent - 1)
+        for p in INDEX_TYPES:
+            region = self.regions.region(task, p)
+            own = digits(tv, p)
+            name = base_name(p, task)
+            private = memory is None or memory.is_private_to(p)
+            if outside and own and all(a.is_reduction for a in own):
+                facts = facts.with_range(name, 0, simplify(region.extent - 1, self.regions.facts))
+                if not private and region.extent is not const(1):
+                    guards.append(eq(sym(name), 0))
+            elif own:
+                extent = product(own)
+                facts = facts.with_range(name, 0, simplify(extent - 1, self.regions.facts))
+                if not prove(lt(region.extent - 1, extent), self.regions.facts):
+                    guards.append(lt(sym(name), extent))
+                for a, value in digit_values(own, sym(name), facts).items():
+                    values[a] = value
+                    if (a.is_foreign or (outside and a.is_reduction)) and not private:
+                        guards.append(eq(value, 0))
+            elif private:
+                facts = facts.with_range(name, 0, simplify(region.extent - 1, self.regions.facts))
+            else:
+                facts = facts.with_range(name, 0, 0)
+                if region.extent is not const(1):
+                    guards.append(eq(sym(name), 0))
+        return values, facts, guards
+
+
+def has_values(read: Read) -> bool:
+    """True if the index of a read depends on data: it has symbols of values."""
+    return any(is_map_symbol(name) and name[0] == "v" for e in read.index for name in e.free)

@@ -1,0 +1,156 @@
+"""Where tensors live: the memory type that the readers of each need.
+
+The owner of an element follows from the allocation domain; writer, owner and reader are functions element -> thread, compared as index
+expressions, never as parallel types (docs/loop-nests.md).
+"""
+
+from __future__ import annotations
+
+from taskfuse.errors import UnsupportedError
+from taskfuse.ir.expr import Assemble, MathExpr, Read, Reduction, Scan
+from taskfuse.ir.scalar import Expr, Facts, const, eq, ge, lt, prove, simplify, substitute, sym
+from taskfuse.ir.storage import has_code, storage_operands, storage_uses
+from taskfuse.ir.tensor import TensorView
+from taskfuse.ir.types import INDEX_TYPES, THREAD_TYPES, MemoryType, ParallelType
+from taskfuse.lowering.domains import ancestors, digit_values, digits, forward, owner_digits, product, refused
+from taskfuse.lowering.environments import Environments, has_values
+from taskfuse.lowering.fragments import operand
+from taskfuse.lowering.plan import base_name
+from taskfuse.lowering.regions import Span
+from taskfuse.lowering.scans import check_scan, first_accumulated
+
+ZERO = const(0)
+
+
+def find_memory(environments: Environments) -> None:
+    """Set the memory type of every tensor with storage: readers first, for what they read must be where they find it.
+
+    Raises:
+        LoweringError: a memory type set by hand does not serve the readers, or the loops would accumulate an element more than once.
+        UnsupportedError: the readers need Shared memory of other blocks of the cluster.
+    """
+    fusion, memory = environments.fusion, environments.memory
+    exprs = fusion.exprs()
+    parts = {part.tensor for expr in exprs if isinstance(expr, Assemble) for part in expr.parts}
+    for tv in fusion.inputs:
+        memory[tv] = MemoryType.Global
+    for expr in reversed(exprs):
+        tv = expr.output
+        if isinstance(expr, Assemble) or tv.is_output or tv in parts:
+            memory[tv] = MemoryType.Global
+        elif has_code(fusion, expr):
+            memory[tv] = _follow(environments, tv)
+            _check_mixed(tv, memory[tv])
+        if isinstance(expr, Scan):
+            check_scan(expr)
+        if isinstance(expr, Reduction | Scan):
+            _check_accumulation(tv, expr, environments.regions.facts)
+
+
+def _check_accumulation(tv: TensorView, expr: Reduction | Scan, facts: Facts) -> None:
+    """A loop over a foreign axis inside of the loops that accumulate would accumulate every element again in each of its trips."""
+    what = "reduction" if isinstance(expr, Reduction) else "scan"
+    for p in INDEX_TYPES:
+        own = digits(tv, p)
+        if len(own) > 1 and any(a.is_reduction and not prove(ge(a.extent, 1), facts) for a in own):
+            raise refused(
+                tv,
+                f"a reduction axis that shares {p.value} with another axis may be empty",
+                "declare its extent with tf.dim(..., min=1), or bind the axes to different index types",
+            )
+    first = first_accumulated(expr)
+    for a in () if first is None else tv.loop[first:]:
+        if any(x.is_foreign for x in ancestors(tv, (a,))) and tv.schedule.ptype(a).is_loop:
+            raise refused(
+                tv,
+                f"loop axis {tv.loop.index(a)} runs over an axis of a consumer inside of the {what}: each element would be accumulated more than once",
+                f"reorder that axis before the {what} axes, or do not merge it with one",
+            )
+
+
+def _check_mixed(tv: TensorView, memory: MemoryType) -> None:
+    """An index of an axis that mixes own and foreign ones neither computes the tensor's element alone nor replicates it."""
+    for a in tv.loop:
+        p = tv.schedule.ptype(a)
+        if p.is_bound and not memory.is_private_to(p) and not a.is_foreign and any(x.is_foreign for x in ancestors(tv, (a,))):
+            raise refused(
+                tv,
+                f"axis {tv.loop.index(a)} merges own axes with a consumer's and is bound to {p.value}, which shares {memory.value} memory",
+                "bind the axis in Local memory only, or do not merge what the tensor lacks",
+            )
+
+
+def _follow(environments: Environments, tv: TensorView) -> MemoryType:
+    """The memory type that the readers of ``tv`` need, or the explicit one if it serves them."""
+    given = tv.schedule.memory
+    needed = MemoryType.Local
+    why = ""
+    for use in storage_uses(environments.fusion, tv):
+        if not has_code(environments.fusion, use):
+            continue
+        for read in storage_operands(environments.fusion, use):
+            if isinstance(read, Read) and read.tensor is tv:
+                if needed is MemoryType.Local and has_values(read):
+                    needed, why = MemoryType.Shared, f"{use.output.name} reads it at an index that it computes: registers have no addresses"
+                for p in INDEX_TYPES:
+                    if _crosses(environments, tv, use, read, p):
+                        if p.is_cluster and given is not MemoryType.Global:
+                            raise UnsupportedError(
+                                what=f"Shared memory of a cluster for {tv.name}",
+                                reason=f"{use.output.name} reads elements of {tv.name} that other indices of {p.value} make",
+                                help="set_memory_type(Global), or bind the axes alike",
+                                location=tv.location,
+                            )
+                        reached = MemoryType.Shared if p.is_thread else MemoryType.Global
+                        if needed is MemoryType.Local or reached is MemoryType.Global:
+                            needed, why = reached, f"{use.output.name} reads elements of {tv.name} that other indices of {p.value} make"
+    if given is None:
+        return needed
+    order = (MemoryType.Local, MemoryType.Shared, MemoryType.Global)
+    if order.index(given) < order.index(needed):
+        raise refused(tv, f"it is set to {given.value}, but {why}", f"set_memory_type({needed.value}), leave it unset, or bind the axes alike")
+    return given
+
+
+def _crosses(environments: Environments, tv: TensorView, use: MathExpr, read: Read, p: ParallelType) -> bool:
+    """True if a value of ``tv`` in memory private to ``p`` would not be where ``use`` reads it."""
+    consumer = use.output
+    task, other = environments.tree.place[tv], environments.tree.place[consumer]
+    mine, theirs = environments.regions.region(task, p), environments.regions.region(other, p)
+    own = owner_digits(tv, p)
+    if not own and not digits(consumer, p) and mine == theirs:
+        return False
+    env = environments.reading(consumer)
+    base = sym(base_name(p, other))
+    index = theirs.start + _lane(consumer, read, p, base)
+    kept = [a for a in own if not a.is_reduction]
+    if not kept:
+        reach = Span(mine.start, mine.extent)
+        return not (prove(ge(index, reach.start), env.facts) and prove(lt(index, reach.start + reach.extent), env.facts))
+    values = forward(tv, _logical(environments, consumer, read), env.facts)
+    shared = list(zip(tv.loop, consumer.loop, strict=False))[: tv.schedule.inline]
+    values.update((a, env.values[b]) for a, b in shared if b in env.values)  # a shared loop has one index, also where the map back has none
+    if len(kept) == len(own) and all(a in values for a in own):
+        total = ZERO
+        for k, a in enumerate(own):
+            total = total + values[a] * product(own[k + 1 :])
+        return not prove(eq(total + mine.start, index), env.facts)
+    delta = index - mine.start
+    if not (prove(ge(delta, 0), env.facts) and prove(lt(delta, product(own)), env.facts)):
+        return True
+    for a, value in digit_values(own, delta, env.facts).items():
+        if not a.is_reduction and not a.is_foreign and not (a in values and prove(eq(values[a], value), env.facts)):
+            return True
+    return any(a.is_reduction for a in own) and not prove(eq(theirs.start, mine.start), env.facts)
+
+
+def _lane(consumer: TensorView, read: Read, p: ParallelType, base: Expr) -> Expr:
+    """The index that reads registers: the thread's own, or the lane that an atom takes the element from."""
+    held = operand(consumer, read) if p is THREAD_TYPES[0] else None
+    return base if held is None else base // held.fragment.threads * held.fragment.threads + held.lane()
+
+
+def _logical(environments: Environments, consumer: TensorView, read: Read) -> tuple[Expr, ...]:
+    env = environments.reading(consumer)
+    point = environments.point(consumer, env)
+    return tuple(simplify(substitute(e, point), env.facts) for e in read.index)
