@@ -18,8 +18,8 @@ from reporting import machine, parser, publish
 
 import taskfuse as tf
 from taskfuse import ParallelType as P
+from taskfuse.cuda.abi import CONFIG
 from taskfuse.cuda.arrays import kinds
-from taskfuse.cuda.driver import CONFIG
 from taskfuse.cuda.nvrtc import CompileOptions, compile_cubin
 
 ROUNDS = 61

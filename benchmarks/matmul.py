@@ -119,7 +119,7 @@ def build(job: Job) -> Built:
     schedule = tf.schedulers.matmul(fusion, job.config)
     kernel = tf.lower(fusion)
     kernel.cubin(fast_math=job.fast_math)
-    return Built(kernel, schedule.config, schedule.estimate.us)
+    return Built(kernel, schedule.config, schedule.us)
 
 
 def candidates(job: Job) -> list[Job]:

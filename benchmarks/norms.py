@@ -20,7 +20,7 @@ import torch
 from reporting import in_turn, parser, publish
 
 import taskfuse as tf
-from taskfuse.schedulers import RowConfig, RowSchedule
+from taskfuse.schedulers import Chosen, RowConfig
 
 SIZES = ((8192, 4096), (16384, 1024), (2048, 16384))
 ROTATED_BYTES = 200 * 2**20
@@ -66,7 +66,7 @@ NORMS = (
 )
 
 
-def build(norm: Norm, rows: int, columns: int, config: RowConfig | None = None) -> tuple[tf.Kernel, RowSchedule]:
+def build(norm: Norm, rows: int, columns: int, config: RowConfig | None = None) -> tuple[tf.Kernel, Chosen[RowConfig]]:
     """The kernel, its machine code made."""
     with tf.Fusion(norm.name) as fusion:
         x = tf.define_tensor([rows, columns], dtype=tf.bfloat16, name="x")

@@ -7,124 +7,34 @@ arguments were prepared costs less than through any binding.
 from __future__ import annotations
 
 import ctypes
-import struct
 import sys
 import threading
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
-from enum import Enum
 from functools import cache, partial
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
+from taskfuse.cuda.abi import (
+    ATTRIBUTE,
+    CAPTURE_RELAXED,
+    CLUSTER_DIMENSION,
+    CONFIG,
+    EVENT_DEFAULT,
+    EVENT_DISABLE_TIMING,
+    L2_PROMOTION_128B,
+    MEMHOSTALLOC_DEVICEMAP,
+    MEMHOSTALLOC_PORTABLE,
+    POINTER_DEVICE_ORDINAL,
+    PROTOTYPES,
+    SWIZZLES,
+    DeviceAttribute,
+    FunctionAttribute,
+    MapType,
+)
 from taskfuse.errors import CudaError, CudaUnavailableError
 
 Launch = Callable[[], int]
 """A launch whose arguments are prepared. The result is that of cuLaunchKernelEx, not checked."""
-
-CONFIG: Final = struct.Struct("<7I4xQQI4x")
-"""CUlaunchConfig: grid[3], block[3], bytes of Shared memory, stream, address of the attributes, their number."""
-ATTRIBUTE: Final = struct.Struct("<I4x3I52x")
-"""CUlaunchAttribute: id, value."""
-COOPERATIVE, CLUSTER_DIMENSION = 2, 4  # CUlaunchAttributeID
-
-
-class DeviceAttribute(Enum):
-    """CUdevice_attribute: those that are asked for."""
-
-    MAX_THREADS_PER_BLOCK = 1
-    MAX_BLOCK_DIM_X = 2
-    MAX_BLOCK_DIM_Y = 3
-    MAX_BLOCK_DIM_Z = 4
-    MAX_GRID_DIM_X = 5
-    MAX_GRID_DIM_Y = 6
-    MAX_GRID_DIM_Z = 7
-    MULTIPROCESSOR_COUNT = 16
-    COMPUTE_CAPABILITY_MAJOR = 75
-    COMPUTE_CAPABILITY_MINOR = 76
-    COOPERATIVE_LAUNCH = 95
-    MAX_SHARED_MEMORY_PER_BLOCK_OPTIN = 97
-
-
-class FunctionAttribute(Enum):
-    """CUfunction_attribute: those that are asked for or set."""
-
-    MAX_THREADS_PER_BLOCK = 0
-    SHARED_SIZE_BYTES = 1
-    MAX_DYNAMIC_SHARED_SIZE_BYTES = 8
-    NON_PORTABLE_CLUSTER_SIZE_ALLOWED = 14
-
-
-class MapType(Enum):
-    """CUtensorMapDataType: element types of tensor maps."""
-
-    UINT8 = 0
-    UINT16 = 1
-    UINT32 = 2
-    INT32 = 3
-    UINT64 = 4
-    INT64 = 5
-    FLOAT16 = 6
-    FLOAT32 = 7
-    FLOAT64 = 8
-    BFLOAT16 = 9
-
-
-SWIZZLES: Final = {0: 0, 32: 1, 64: 2, 128: 3}
-"""CUtensorMapSwizzle by bytes."""
-L2_PROMOTION_128B: Final = 2  # CUtensorMapL2promotion
-POINTER_DEVICE_ORDINAL: Final = 9  # CUpointer_attribute
-EVENT_DEFAULT, EVENT_DISABLE_TIMING = 0, 2  # CUevent_flags
-CAPTURE_RELAXED: Final = 2  # CUstreamCaptureMode: what other threads and streams do does not matter
-MEMHOSTALLOC_PORTABLE, MEMHOSTALLOC_DEVICEMAP = 1, 2
-
-_int, _uint, _size, _pointer, _text = ctypes.c_int, ctypes.c_uint, ctypes.c_size_t, ctypes.c_void_p, ctypes.c_char_p
-_PROTOTYPES: Final[dict[str, tuple[type[Any], ...]]] = {
-    "cuInit": (_uint,),
-    "cuDriverGetVersion": (_pointer,),
-    "cuGetErrorName": (_int, _pointer),
-    "cuGetErrorString": (_int, _pointer),
-    "cuDeviceGetCount": (_pointer,),
-    "cuDeviceGet": (_pointer, _int),
-    "cuDeviceGetName": (_pointer, _int, _int),
-    "cuDeviceGetAttribute": (_pointer, _int, _int),
-    "cuDevicePrimaryCtxRetain": (_pointer, _int),
-    "cuCtxGetCurrent": (_pointer,),
-    "cuCtxGetDevice": (_pointer,),
-    "cuCtxPushCurrent_v2": (_pointer,),
-    "cuCtxPopCurrent_v2": (_pointer,),
-    "cuModuleLoadData": (_pointer, _text),
-    "cuModuleGetFunction": (_pointer, _pointer, _text),
-    "cuFuncGetAttribute": (_pointer, _int, _pointer),
-    "cuFuncSetAttribute": (_pointer, _int, _int),
-    "cuOccupancyMaxActiveBlocksPerMultiprocessor": (_pointer, _pointer, _int, _size),
-    "cuOccupancyMaxActiveClusters": (_pointer, _pointer, _pointer),
-    "cuLaunchKernelEx": (_pointer, _pointer, _pointer, _pointer),
-    "cuTensorMapEncodeTiled": (_pointer, _int, _uint, _pointer, *(_pointer,) * 4, _int, _int, _int, _int),
-    "cuTensorMapReplaceAddress": (_pointer, _pointer),
-    "cuMemsetD8Async": (_pointer, ctypes.c_ubyte, _size, _pointer),
-    "cuMemAllocAsync": (_pointer, _size, _pointer),
-    "cuMemFreeAsync": (_pointer, _pointer),
-    "cuMemHostAlloc": (_pointer, _size, _uint),
-    "cuMemcpyHtoDAsync_v2": (_pointer, _pointer, _size, _pointer),
-    "cuMemcpyDtoHAsync_v2": (_pointer, _pointer, _size, _pointer),
-    "cuPointerGetAttribute": (_pointer, _int, _pointer),
-    "cuStreamCreate": (_pointer, _uint),
-    "cuStreamSynchronize": (_pointer,),
-    "cuStreamWaitEvent": (_pointer, _pointer, _uint),
-    "cuStreamIsCapturing": (_pointer, _pointer),
-    "cuEventCreate": (_pointer, _uint),
-    "cuEventRecord": (_pointer, _pointer),
-    "cuEventSynchronize": (_pointer,),
-    "cuEventElapsedTime": (_pointer, _pointer, _pointer),
-    "cuEventDestroy_v2": (_pointer,),
-    "cuStreamBeginCapture_v2": (_pointer, _int),
-    "cuStreamEndCapture": (_pointer, _pointer),
-    "cuGraphInstantiateWithFlags": (_pointer, _pointer, ctypes.c_ulonglong),
-    "cuGraphDestroy": (_pointer,),
-    "cuGraphLaunch": (_pointer, _pointer),
-    "cuGraphExecDestroy": (_pointer,),
-}
-"""The types of the parameters of the calls, all of which return a CUresult. Handles, and addresses on the GPU, are pointers."""
 
 
 class Device(NamedTuple):
@@ -172,7 +82,7 @@ class Driver:
     """The driver of this process. Methods raise :class:`CudaError`; those that take a stream take its handle.
 
     Args:
-        library: libcuda, initialized; its functions take what :data:`_PROTOTYPES` says.
+        library: libcuda, initialized; its functions take what :data:`~taskfuse.cuda.abi.PROTOTYPES` says.
     """
 
     def __init__(self, library: ctypes.CDLL) -> None:
@@ -183,8 +93,8 @@ class Driver:
         self._shared: dict[int, int] = {}
         self._functions: dict[tuple[int, str, bytes], Function] = {}
         # without types of parameters: for prepared arguments, which need no conversion
-        self._prepared_launch: Any = ctypes.CFUNCTYPE(_int)(("cuLaunchKernelEx", library))
-        self._prepared_get_context: Any = ctypes.PYFUNCTYPE(_int)(("cuCtxGetCurrent", library))
+        self._prepared_launch: Any = ctypes.CFUNCTYPE(ctypes.c_int)(("cuLaunchKernelEx", library))
+        self._prepared_get_context: Any = ctypes.PYFUNCTYPE(ctypes.c_int)(("cuCtxGetCurrent", library))
 
     # -- the path of every launch ---------------------------------------------------------------------------------------------------------
 
@@ -374,7 +284,7 @@ class Driver:
 
     def is_capturing(self, stream: int) -> bool:
         """True while ``stream`` records a CUDA graph."""
-        found = _int()
+        found = ctypes.c_int()
         self._call("cuStreamIsCapturing", stream, ctypes.byref(found))
         return found.value != 0
 
@@ -427,19 +337,19 @@ class Driver:
 
     def _integer(self, name: str, *args: object) -> int:
         """The 32-bit integer that a call stores where its first parameter says."""
-        found = _int()
+        found = ctypes.c_int()
         self._call(name, ctypes.byref(found), *args)
         return found.value
 
     def _handle_behind(self, name: str, *args: object) -> int:
         """The handle that a call stores where its last parameter says."""
-        found = _pointer()
+        found = ctypes.c_void_p()
         self._call(name, *args, ctypes.byref(found))
         return found.value or 0
 
     def _handle(self, name: str, *args: object) -> int:
         """The handle or address that a call stores where its first parameter says; 0: none."""
-        found = _pointer()
+        found = ctypes.c_void_p()
         self._call(name, ctypes.byref(found), *args)
         return found.value or 0
 
@@ -460,7 +370,7 @@ def _load() -> ctypes.CDLL:
         library = ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
     except OSError as error:
         raise CudaUnavailableError(what="the CUDA driver", reason="libcuda is not on this machine", help=help) from error
-    for name, types in _PROTOTYPES.items():
+    for name, types in PROTOTYPES.items():
         try:
             getattr(library, name).argtypes = types
         except AttributeError as error:
@@ -470,7 +380,7 @@ def _load() -> ctypes.CDLL:
     if status:
         said = _said(library, "cuGetErrorName", status) or f"CUresult {status}"
         raise CudaUnavailableError(what="a GPU", reason=f"the driver does not start: {said}", help=help)
-    count = _int()
+    count = ctypes.c_int()
     if library.cuDeviceGetCount(ctypes.byref(count)) or not count.value:
         raise CudaUnavailableError(what="a GPU", reason="the driver finds none", help=help)
     return library
@@ -478,7 +388,7 @@ def _load() -> ctypes.CDLL:
 
 def _said(library: ctypes.CDLL, name: str, code: int) -> str:
     """What the driver says of a result; nothing if it does not know it."""
-    found = _text()
+    found = ctypes.c_char_p()
     getattr(library, name)(code, ctypes.byref(found))
     return (found.value or b"").decode()
 

@@ -17,7 +17,8 @@ import struct
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from taskfuse.cuda.driver import ATTRIBUTE, CLUSTER_DIMENSION, CONFIG, COOPERATIVE, Driver
+from taskfuse.cuda.abi import ATTRIBUTE, CLUSTER_DIMENSION, CONFIG, COOPERATIVE
+from taskfuse.cuda.driver import Driver
 from taskfuse.cuda.shape import LaunchShape
 from taskfuse.cuda.tensormap import MAP_ALIGNMENT
 

@@ -15,12 +15,14 @@ from typing import Any
 import numpy as np
 
 from taskfuse.cuda.arrays import ArrayView, Kind, Kinds, Unfit, is_on_host, numpy_dtype, stream_handle
+from taskfuse.cuda.code import Code, OnCompile
 from taskfuse.cuda.debug import REPORT_BYTES, empty_report, read_report
 from taskfuse.cuda.device_array import DeviceArray
 from taskfuse.cuda.frame import STREAM_WORD, Frame, MapSlot
 from taskfuse.cuda.layout import Layout, row_major
 from taskfuse.cuda.outputs import check_host_outputs, check_overlaps, outputs_given, store
-from taskfuse.cuda.plan import NEW_ARRAY, Admit, OnCompile, Plan, Planner, Workspace
+from taskfuse.cuda.plan import Plan, Workspace
+from taskfuse.cuda.planner import NEW_ARRAY, Admit, Planner
 from taskfuse.dtypes import DType, DTypeKind, float32, float64
 from taskfuse.errors import CudaError, HangError, InputError, LaunchError, OutputError
 from taskfuse.ir.arguments import scalar_argument
@@ -100,7 +102,7 @@ class Launcher:
         self._driver = driver = kinds.driver
         self._kinds = kinds
         self.probes = kinds.probes
-        self._planner = Planner(kernel, driver, arch, fast_math, debug, lenient, on_compile, admit)
+        self._planner = Planner(kernel, driver, Code(kernel, driver, arch, fast_math, debug, lenient, on_compile), admit)
         self._plans = Plans()
         params = wanted(kernel)
         self._count = len(params)

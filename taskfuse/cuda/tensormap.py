@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from taskfuse.cuda.abi import MapType
 from taskfuse.cuda.arrays import ArrayView
-from taskfuse.cuda.driver import Driver, MapType
+from taskfuse.cuda.driver import Driver
 from taskfuse.dtypes import DType, bfloat16, float16, float32, float64, int32, int64
 from taskfuse.errors import LaunchError
 from taskfuse.kir import Kernel

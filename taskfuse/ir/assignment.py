@@ -7,7 +7,8 @@ from graphlib import CycleError, TopologicalSorter
 
 from taskfuse.ir.expr import reads
 from taskfuse.ir.fusion import Fusion
-from taskfuse.ir.tasks import Group, Node, Task, behind_views
+from taskfuse.ir.task_tree import behind_views
+from taskfuse.ir.tasks import Group, Node, Task
 from taskfuse.ir.tensor import TensorView
 
 

@@ -9,7 +9,10 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from enum import Enum
+from typing import TypeGuard
 
+from taskfuse.ir.elementwise import COMBINES, ELEMENTWISE, Combine, Elementwise
+from taskfuse.ir.expr import MathExpr, Reduction
 from taskfuse.ir.types import ParallelType
 
 
@@ -57,10 +60,14 @@ class Instruction(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Contraction:
-    """What a tensor-core atom computes: a reduction of ``combine`` over ``body``, for its last axis; the names are those of the op tables."""
+    """What a tensor-core atom computes: a reduction of ``body`` by ``combine``, along its last axis."""
 
-    combine: str
-    body: str
+    combine: Combine
+    body: Elementwise
+
+    def is_made_by(self, expr: MathExpr | None) -> TypeGuard[Reduction]:
+        """True if ``expr`` computes it."""
+        return isinstance(expr, Reduction) and expr.combine is self.combine and expr.body is self.body
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +133,7 @@ STMATRIX_X4 = Atom("stmatrix_x4", Instruction.STMATRIX, (2, 2), _P.Mma, 32, 512,
 # A warp loads such a tile into registers (PTX ISA, "ldmatrix").
 LDMATRIX_X4 = Atom("ldmatrix_x4", Instruction.LDMATRIX, (2, 2), _P.Mma, 32, 512, True, Completion.IMMEDIATE, Bounds.COVER, True, tile=(16, 16), spreads=True)
 
-SUM_OF_PRODUCTS = Contraction("add", "mul")
+SUM_OF_PRODUCTS = Contraction(COMBINES["add"], ELEMENTWISE["mul"])
 WGMMA_ROWS = 64
 MMA_ROWS, MMA_COLUMNS = 16, 8
 

@@ -215,6 +215,11 @@ def iteration_symbol(position: int) -> Expr:
     return sym(f"i{position}")
 
 
+def iteration_point(rank: int) -> tuple[Expr, ...]:
+    """The point at which an op map of so many root axes is: ``(i0, i1, ...)``."""
+    return tuple(map(iteration_symbol, range(rank)))
+
+
 def value_symbol(position: int) -> Expr:
     """The symbol that the op map of a gather uses for the value at ``position`` among those that it reads: ``v0``, ``v1``, ..."""
     return sym(f"v{position}")

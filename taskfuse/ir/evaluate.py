@@ -18,7 +18,7 @@ from taskfuse.dtypes import DType, int64
 from taskfuse.ir.arguments import Argument, bind_symbols, check_count, scalar_argument
 from taskfuse.ir.axes import Axis, Rasterize, iteration_position, iteration_symbol, value_symbol
 from taskfuse.ir.elementwise import COMBINES, ELEMENTWISE
-from taskfuse.ir.expr import Assemble, Gather, IndexValue, Literal, MathExpr, Operand, Pointwise, Read, Reduction, ScalarRead, Scan, Select, View
+from taskfuse.ir.expr import Assemble, Gather, IndexValue, Literal, MathExpr, Operand, Pointwise, Read, Reduction, ScalarRead, Scan, Select, View, operand_dtype
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.scalar import Expr
 from taskfuse.ir.scalar import evaluate as evaluate_expr
@@ -92,7 +92,7 @@ class _Reference:
     # -- expressions ----------------------------------------------------------------------------------------------------------------
 
     def pointwise(self, expr: Pointwise, space: tuple[int, ...]) -> Array:
-        dtypes = [self.dtype(o) for o in expr.operands]
+        dtypes = [operand_dtype(o) for o in expr.operands]
         out = expr.output.dtype
         args = [self.operand(o, space) for o in expr.operands]
         return np.broadcast_to(self.values.apply(expr.op, args, dtypes, expr.op.compute_dtype(dtypes, out), out), space)
@@ -116,7 +116,7 @@ class _Reference:
                 case IndexValue():
                     result[points] = self.values.cast(np.asarray(evaluate_expr(operand.index, here), np.int64), int64, expr.output.dtype)
                 case Literal() | ScalarRead():
-                    result[points] = self.values.cast(self.operand(operand, ()), self.dtype(operand), expr.output.dtype)
+                    result[points] = self.values.cast(self.operand(operand, ()), operand_dtype(operand), expr.output.dtype)
             free[points] = False
         return result.reshape(space)
 
@@ -150,7 +150,7 @@ class _Reference:
     def reduction(self, expr: Reduction, space: tuple[int, ...]) -> Array:
         out = expr.output
         wide = out.dtype.compute
-        dtypes = [self.dtype(o) for o in expr.operands]
+        dtypes = [operand_dtype(o) for o in expr.operands]
         args = [self.operand(o, space) for o in expr.operands]
         axes = tuple(k for k, a in enumerate(out.root) if a.is_reduction)
         plain = out.logical == tuple(a for a in out.root if not a.is_reduction)
@@ -172,7 +172,7 @@ class _Reference:
     def scan(self, expr: Scan, space: tuple[int, ...]) -> Array:
         (operand,) = expr.operands
         wide = expr.output.dtype.compute
-        terms = np.broadcast_to(self.values.cast(self.operand(operand, space), self.dtype(operand), wide), space)
+        terms = np.broadcast_to(self.values.cast(self.operand(operand, space), operand_dtype(operand), wide), space)
         return self.values.cast(self.values.accumulate(expr.combine, terms, expr.axis, wide), wide, expr.output.dtype)
 
     def product(self, a: Array, b: Array, space: tuple[int, ...], axes: tuple[int, ...], dtype: DType) -> Array | None:
@@ -215,17 +215,6 @@ class _Reference:
         return table.reshape(*shape, -1 if table.size else 0), (len(shape),)
 
     # -- operands -------------------------------------------------------------------------------------------------------------------
-
-    def dtype(self, operand: Operand) -> DType:
-        match operand:
-            case Read():
-                return operand.tensor.dtype
-            case Literal():
-                return operand.dtype
-            case ScalarRead():
-                return operand.scalar.dtype
-            case IndexValue():
-                return int64
 
     def operand(self, operand: Operand, space: tuple[int, ...]) -> Array:
         """The values of an operand over the iteration space: one dimension per root axis, of extent 1 where it does not vary."""

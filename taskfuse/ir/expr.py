@@ -8,11 +8,12 @@ that of :class:`Gather`: it also has symbols ``v0, v1, ...`` for values that it 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from taskfuse.dtypes import DType
-from taskfuse.ir.elementwise import Combine, Elementwise
+from taskfuse.dtypes import DType, int64
+from taskfuse.ir.elementwise import ELEMENTWISE, Combine, Elementwise
 from taskfuse.ir.scalar import TRUE, Expr
 from taskfuse.location import Location
 
@@ -54,7 +55,9 @@ class IndexValue:
     index: Expr
 
 
-Operand = Read | Literal | ScalarRead | IndexValue
+Leaf = Literal | ScalarRead | IndexValue
+"""An operand that reads no tensor."""
+Operand = Read | Leaf
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -162,3 +165,88 @@ MathExpr = Pointwise | Select | Reduction | View | Assemble | Gather | Scan
 def reads(expr: MathExpr) -> tuple[Read, ...]:
     """The operands of ``expr`` that are tensors."""
     return tuple(o for o in expr.operands if isinstance(o, Read))
+
+
+def operand_dtype(operand: Operand) -> DType:
+    """The dtype of an operand's values."""
+    match operand:
+        case Read():
+            return operand.tensor.dtype
+        case Literal():
+            return operand.dtype
+        case ScalarRead():
+            return operand.scalar.dtype
+        case IndexValue():
+            return int64
+
+
+def is_copy(expr: MathExpr) -> bool:
+    """True if ``expr`` gives elements of one tensor as they are."""
+    match expr:
+        case View():
+            return True
+        case Pointwise(op=op, operands=(Read(),)):
+            return op is ELEMENTWISE["copy"]
+        case _:
+            return False
+
+
+def map_exprs(expr: MathExpr) -> Iterator[Expr]:
+    """The integer expressions in the op map of ``expr``."""
+    for operand in expr.operands:
+        match operand:
+            case Read():
+                yield from operand.index
+                yield operand.valid
+            case IndexValue():
+                yield operand.index
+            case Literal() | ScalarRead():
+                pass
+    match expr:
+        case Assemble():
+            for place in expr.places:
+                yield from place
+        case Gather():
+            yield from expr.extents
+        case _:
+            pass
+
+
+def _same_leaf(leaf: Leaf) -> Leaf:
+    return leaf
+
+
+def _same_index(index: Expr) -> Expr:
+    return index
+
+
+def rebuilt(
+    expr: MathExpr,
+    read: Callable[[Read], Read],
+    *,
+    leaf: Callable[[Leaf], Leaf] = _same_leaf,
+    index: Callable[[Expr], Expr] = _same_index,
+    output: TensorView | None = None,
+) -> MathExpr:
+    """``expr`` with other parts in the place of its own.
+
+    Args:
+        read: what is read instead.
+        leaf: what stands for an operand that reads no tensor.
+        index: what stands for the integer expressions outside of the operands: places in an assembly, extents that values of a gather count in.
+        output: what it defines; ``None``: what ``expr`` does.
+    """
+
+    def operand(o: Operand) -> Operand:
+        return read(o) if isinstance(o, Read) else leaf(o)
+
+    made = expr.output if output is None else output
+    match expr:
+        case View():
+            return replace(expr, output=made, operand=read(expr.operand))
+        case Assemble():
+            return replace(expr, output=made, parts=tuple(map(read, expr.parts)), places=tuple(tuple(map(index, place)) for place in expr.places))
+        case Gather():
+            return replace(expr, output=made, operands=tuple(map(operand, expr.operands)), extents=tuple(map(index, expr.extents)))
+        case Pointwise() | Select() | Reduction() | Scan():
+            return replace(expr, output=made, operands=tuple(map(operand, expr.operands)))

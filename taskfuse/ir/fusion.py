@@ -15,10 +15,12 @@ from numpy.typing import NDArray
 from taskfuse.dtypes import DType
 from taskfuse.errors import FusionError, UnsupportedError
 from taskfuse.ir.axes import Axis, AxisKind
+from taskfuse.ir.calls import scheduling
 from taskfuse.ir.expr import MathExpr, View, reads
 from taskfuse.ir.scalar import Expr, Facts
-from taskfuse.ir.tasks import Group, Node, Task, TaskTree
-from taskfuse.ir.tensor import Scalar, TensorView, scheduling
+from taskfuse.ir.task_tree import TaskTree
+from taskfuse.ir.tasks import Group, Node, Task
+from taskfuse.ir.tensor import Scalar, TensorView
 from taskfuse.location import Location, caller
 
 if TYPE_CHECKING:

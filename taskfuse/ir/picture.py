@@ -7,7 +7,7 @@ from taskfuse.ir.assignment import assign
 from taskfuse.ir.expr import Assemble, Gather, MathExpr, Pointwise, Reduction, Scan, Select, View
 from taskfuse.ir.fusion import Fusion, shape_text
 from taskfuse.ir.layout import Box, arrange, route
-from taskfuse.ir.storage import storage_reads
+from taskfuse.ir.storage import producers
 from taskfuse.ir.tasks import Group, Node, Task
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import GroupKind
@@ -50,7 +50,7 @@ class _Picture:
         alone = not claimed  # without tasks the picture is of the tensors
         pieces = [self.leaf[tv] for tvs in rest.values() for tv in tvs] if alone else [self._task(task, tvs) for task, tvs in rest.items()]
         root = Box(text_width(_KEY, FONT - 1) + 2 * _BORDER, 0.0, [*(self.leaf[tv] for tv in shown if tv.is_input), *claimed, *pieces])
-        edges = {(r.tensor, tv): None for tv in shown if (e := fusion.definition(tv)) is not None for r in storage_reads(fusion, e) if r.tensor in self.leaf}
+        edges = {(p, tv): None for tv in shown for p in producers(fusion, tv) if p in self.leaf}
         arrange(root, [(self.leaf[a], self.leaf[b]) for a, b in edges])
         drawing.width, drawing.height = root.width, root.height + _LINE_HEIGHT + _BORDER
         drawing.text(_BORDER, 16, f"fusion {fusion.name}", bold=True)
@@ -87,8 +87,7 @@ class _Picture:
 
     def _first_read(self, tv: TensorView) -> int:
         """Tensors that do not depend on each other stand in the order of what they read, so that edges cross less."""
-        expr = self.fusion.definition(tv)
-        return min((r.tensor.id for r in storage_reads(self.fusion, expr)), default=tv.id) if expr is not None else tv.id
+        return min((p.id for p in producers(self.fusion, tv)), default=tv.id)
 
     def _frames(self, box: Box) -> None:
         """The frames of a node and of those in it, outer ones below."""

@@ -13,7 +13,23 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from taskfuse.dtypes import DType
 from taskfuse.errors import FusionError
 from taskfuse.ir.axes import Axis, AxisKind, Rasterize, Transform, is_map_symbol, iteration_symbol, value_symbol
-from taskfuse.ir.expr import Assemble, Gather, IndexValue, Literal, MathExpr, Operand, Pointwise, Read, Reduction, ScalarRead, Scan, Select, View, reads
+from taskfuse.ir.expr import (
+    Assemble,
+    Gather,
+    IndexValue,
+    Literal,
+    MathExpr,
+    Operand,
+    Pointwise,
+    Read,
+    Reduction,
+    ScalarRead,
+    Scan,
+    Select,
+    View,
+    map_exprs,
+    reads,
+)
 from taskfuse.ir.fusion import Dim, Fusion
 from taskfuse.ir.scalar import TRUE, Expr, free_symbols
 from taskfuse.ir.syntax import INDEX, KIND_WORDS, RESERVED, ClauseWord, Keyword, arguments_of, default_outputs
@@ -103,7 +119,8 @@ class _Printer:
             yield text if d.multiple_of == known.multiple_of else f"{text} multiple_of {d.multiple_of}"
         used: dict[str, None] = {}
         for tv in self.fusion.tensors():
-            for e in (*(a.extent for a in tv.root), *tv.shape, *_map_exprs(self.fusion.definition(tv))):
+            expr = self.fusion.definition(tv)
+            for e in (*(a.extent for a in tv.root), *tv.shape, *(() if expr is None else map_exprs(expr))):
                 used.update(dict.fromkeys(sorted(free_symbols(e))))
         yield from (name for name in used if name not in dims and not is_map_symbol(name))
 
@@ -252,26 +269,6 @@ class _Printer:
 
 def _budget(node: Node) -> str:
     return "" if node.budget is None else f" registers {node.budget or 'chosen'}"
-
-
-def _map_exprs(expr: MathExpr | None) -> Iterator[Expr]:
-    """The expressions in an op map."""
-    if expr is None:
-        return
-    for operand in expr.operands:
-        match operand:
-            case Read():
-                yield from operand.index
-                yield operand.valid
-            case IndexValue():
-                yield operand.index
-            case Literal() | ScalarRead():
-                pass
-    if isinstance(expr, Assemble):
-        for place in expr.places:
-            yield from place
-    if isinstance(expr, Gather):
-        yield from expr.extents
 
 
 def _operand(operand: Operand, space: int, dtype: DType) -> str:

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from taskfuse.ir.axes import iteration_symbol
-from taskfuse.ir.expr import Assemble, Gather, MathExpr, Operand, Read, View
+from taskfuse.ir.axes import iteration_point
+from taskfuse.ir.expr import Assemble, Gather, MathExpr, Operand, Read, View, rebuilt
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.scalar import Expr, and_, substitute
 from taskfuse.ir.tensor import TensorView
@@ -39,6 +39,29 @@ def storage_operands(fusion: Fusion, expr: MathExpr) -> tuple[Operand, ...]:
 def storage_reads(fusion: Fusion, expr: MathExpr) -> tuple[Read, ...]:
     """The resolved tensor operands of ``expr``."""
     return tuple(o for o in storage_operands(fusion, expr) if isinstance(o, Read))
+
+
+def reads_of(fusion: Fusion, tv: TensorView) -> tuple[Read, ...]:
+    """The resolved tensor operands of the definition of ``tv``; none for an input."""
+    expr = fusion.definition(tv)
+    return () if expr is None else storage_reads(fusion, expr)
+
+
+def producers(fusion: Fusion, tv: TensorView) -> tuple[TensorView, ...]:
+    """The storage tensors that the definition of ``tv`` reads, each once; none for an input."""
+    return tuple(dict.fromkeys(read.tensor for read in reads_of(fusion, tv)))
+
+
+def needed(fusion: Fusion) -> tuple[MathExpr, ...]:
+    """The code that the outputs need, producers first."""
+    found: set[TensorView] = set()
+    stack = list(fusion.outputs)
+    while stack:
+        tv = stack.pop()
+        if tv not in found:
+            found.add(tv)
+            stack += producers(fusion, tv)
+    return tuple(e for e in fusion.exprs() if e.output in found and has_code(fusion, e))
 
 
 def table(fusion: Fusion, expr: MathExpr) -> TensorView | None:
@@ -73,37 +96,18 @@ def made_from(fusion: Fusion, tv: TensorView) -> tuple[TensorView, ...]:
 
 def with_reads(expr: MathExpr, old: TensorView, new: TensorView) -> MathExpr:
     """``expr`` with each direct read of ``old`` replaced by a read of ``new`` at the same index."""
-
-    def swap(operand: Operand) -> Operand:
-        return Read(new, operand.index, operand.valid) if isinstance(operand, Read) and operand.tensor is old else operand
-
-    match expr:
-        case View():
-            operand = swap(expr.operand)
-            assert isinstance(operand, Read)
-            return replace(expr, operand=operand)
-        case Assemble():
-            parts = tuple(swap(p) for p in expr.parts)
-            return replace(expr, parts=tuple(p for p in parts if isinstance(p, Read)))
-        case _:
-            return replace(expr, operands=tuple(swap(o) for o in expr.operands))
+    return rebuilt(expr, lambda read: replace(read, tensor=new) if read.tensor is old else read)
 
 
 def with_reads_at(fusion: Fusion, expr: MathExpr, old: TensorView, new: Mapping[tuple[tuple[Expr, ...], Expr], TensorView]) -> MathExpr:
     """``expr``, no assembly, with its storage reads of ``old`` replaced: at (index, valid) by reads of ``new[index, valid]`` at its own point."""
     assert not isinstance(expr, Assemble)
 
-    def swap(operand: Operand) -> Operand:
-        if not isinstance(operand, Read):
-            return operand
+    def swap(operand: Read) -> Read:
         read = resolve(fusion, operand)
         if read.tensor is not old:
             return operand
         tensor = new[read.index, read.valid]
-        return Read(tensor, tuple(iteration_symbol(k) for k in range(tensor.ndim)), read.valid)
+        return Read(tensor, iteration_point(tensor.ndim), read.valid)
 
-    if isinstance(expr, View):
-        operand = swap(expr.operand)
-        assert isinstance(operand, Read)
-        return replace(expr, operand=operand)
-    return replace(expr, operands=tuple(swap(o) for o in expr.operands))
+    return rebuilt(expr, swap)

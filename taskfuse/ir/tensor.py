@@ -1,19 +1,19 @@
 """Tensors (TensorViews) and run-time scalars of a fusion.
 
 A :class:`TensorView` holds the math (dtype, root and logical axes, definition) and points to its :class:`TensorSchedule`, which holds
-everything that scheduling calls decide. Operators and scheduling calls live in the layers above; they plug themselves in through the
-two protocols at the end of this file when they are imported.
+everything that scheduling calls decide. Operators and scheduling calls live in the layers above (:mod:`taskfuse.ir.calls`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar, NoReturn, Protocol, SupportsIndex
+from typing import TYPE_CHECKING, ClassVar, NoReturn, SupportsIndex
 
 from taskfuse.dtypes import DType
 from taskfuse.errors import FusionError, ScheduleError
 from taskfuse.ir.axes import Axis, Transform
+from taskfuse.ir.calls import AllocationLayout, TileOrder, operators, scheduling
 from taskfuse.ir.scalar import Expr, IntLike
 from taskfuse.ir.types import MemoryType, ParallelType
 from taskfuse.location import Location, caller
@@ -168,134 +168,134 @@ class TensorView:
         )
 
     def __add__(self, other: Value) -> TensorView:
-        return _operators().binary("add", self, other)
+        return operators().binary("add", self, other)
 
     def __radd__(self, other: Value) -> TensorView:
-        return _operators().binary("add", other, self)
+        return operators().binary("add", other, self)
 
     def __sub__(self, other: Value) -> TensorView:
-        return _operators().binary("sub", self, other)
+        return operators().binary("sub", self, other)
 
     def __rsub__(self, other: Value) -> TensorView:
-        return _operators().binary("sub", other, self)
+        return operators().binary("sub", other, self)
 
     def __mul__(self, other: Value) -> TensorView:
-        return _operators().binary("mul", self, other)
+        return operators().binary("mul", self, other)
 
     def __rmul__(self, other: Value) -> TensorView:
-        return _operators().binary("mul", other, self)
+        return operators().binary("mul", other, self)
 
     def __truediv__(self, other: Value) -> TensorView:
-        return _operators().binary("div", self, other)
+        return operators().binary("div", self, other)
 
     def __rtruediv__(self, other: Value) -> TensorView:
-        return _operators().binary("div", other, self)
+        return operators().binary("div", other, self)
 
     def __floordiv__(self, other: Value) -> TensorView:
-        return _operators().binary("floor_divide", self, other)
+        return operators().binary("floor_divide", self, other)
 
     def __rfloordiv__(self, other: Value) -> TensorView:
-        return _operators().binary("floor_divide", other, self)
+        return operators().binary("floor_divide", other, self)
 
     def __mod__(self, other: Value) -> TensorView:
-        return _operators().binary("remainder", self, other)
+        return operators().binary("remainder", self, other)
 
     def __rmod__(self, other: Value) -> TensorView:
-        return _operators().binary("remainder", other, self)
+        return operators().binary("remainder", other, self)
 
     def __pow__(self, other: Value) -> TensorView:
-        return _operators().binary("pow", self, other)
+        return operators().binary("pow", self, other)
 
     def __rpow__(self, other: Value) -> TensorView:
-        return _operators().binary("pow", other, self)
+        return operators().binary("pow", other, self)
 
     def __and__(self, other: Value) -> TensorView:
-        return _operators().binary("bitwise_and", self, other)
+        return operators().binary("bitwise_and", self, other)
 
     def __rand__(self, other: Value) -> TensorView:
-        return _operators().binary("bitwise_and", other, self)
+        return operators().binary("bitwise_and", other, self)
 
     def __or__(self, other: Value) -> TensorView:
-        return _operators().binary("bitwise_or", self, other)
+        return operators().binary("bitwise_or", self, other)
 
     def __ror__(self, other: Value) -> TensorView:
-        return _operators().binary("bitwise_or", other, self)
+        return operators().binary("bitwise_or", other, self)
 
     def __xor__(self, other: Value) -> TensorView:
-        return _operators().binary("bitwise_xor", self, other)
+        return operators().binary("bitwise_xor", self, other)
 
     def __rxor__(self, other: Value) -> TensorView:
-        return _operators().binary("bitwise_xor", other, self)
+        return operators().binary("bitwise_xor", other, self)
 
     def __lshift__(self, other: Value) -> TensorView:
-        return _operators().binary("left_shift", self, other)
+        return operators().binary("left_shift", self, other)
 
     def __rshift__(self, other: Value) -> TensorView:
-        return _operators().binary("right_shift", self, other)
+        return operators().binary("right_shift", self, other)
 
     def __lt__(self, other: Value) -> TensorView:
-        return _operators().binary("lt", self, other)
+        return operators().binary("lt", self, other)
 
     def __le__(self, other: Value) -> TensorView:
-        return _operators().binary("le", self, other)
+        return operators().binary("le", self, other)
 
     def __gt__(self, other: Value) -> TensorView:
-        return _operators().binary("gt", self, other)
+        return operators().binary("gt", self, other)
 
     def __ge__(self, other: Value) -> TensorView:
-        return _operators().binary("ge", self, other)
+        return operators().binary("ge", self, other)
 
     def __matmul__(self, other: TensorView) -> TensorView:
-        return _operators().matmul(self, other)
+        return operators().matmul(self, other)
 
     def __neg__(self) -> TensorView:
-        return _operators().unary("neg", self)
+        return operators().unary("neg", self)
 
     def __abs__(self) -> TensorView:
-        return _operators().unary("abs", self)
+        return operators().unary("abs", self)
 
     def __invert__(self) -> TensorView:
-        return _operators().unary("bitwise_not", self)
+        return operators().unary("bitwise_not", self)
 
     def __getitem__(self, key: object) -> TensorView:
-        return _operators().getitem(self, key)
+        return operators().getitem(self, key)
 
     @property
     def T(self) -> TensorView:
         """All axes reversed: a view."""
-        return _operators().permute(self, tuple(reversed(range(self.ndim))))
+        return operators().permute(self, tuple(reversed(range(self.ndim))))
 
     def permute(self, *dims: int) -> TensorView:
         """The axes in the given order: a view."""
-        return _operators().permute(self, dims)
+        return operators().permute(self, dims)
 
     def reshape(self, *shape: IntLike | str) -> TensorView:
         """The elements in row-major order in another shape (one extent may be -1): a view."""
-        return _operators().reshape(self, shape)
+        return operators().reshape(self, shape)
 
     def astype(self, dtype: DType) -> TensorView:
         """The elements converted to ``dtype``."""
-        return _operators().cast(self, dtype)
+        return operators().cast(self, dtype)
 
     def sum(self, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> TensorView:
         """The sum over ``axis`` (all axes if ``None``)."""
-        return _operators().reduce("sum", self, axis, keepdims)
+        return operators().reduce("sum", self, axis, keepdims)
 
     def prod(self, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> TensorView:
         """The product over ``axis``."""
-        return _operators().reduce("prod", self, axis, keepdims)
+        return operators().reduce("prod", self, axis, keepdims)
 
     def max(self, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> TensorView:
         """The maximum over ``axis``."""
-        return _operators().reduce("max", self, axis, keepdims)
+        return operators().reduce("max", self, axis, keepdims)
 
     def min(self, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> TensorView:
         """The minimum over ``axis``."""
-        return _operators().reduce("min", self, axis, keepdims)
+        return operators().reduce("min", self, axis, keepdims)
 
     def mean(self, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> TensorView:
         """The arithmetic mean over ``axis``."""
-        return _operators().reduce("mean", self, axis, keepdims)
+        return operators().reduce("mean", self, axis, keepdims)
 
     # -- the schedule ---------------------------------------------------------------------------------------------------------------
 
@@ -331,22 +331,22 @@ class TensorView:
         A split that does not divide makes a predicate. Raises :class:`ScheduleError` if the axis is bound, left of an inline position,
         or ``factor`` is not positive. Returns the tensor itself.
         """
-        _scheduling().split(self, axis, factor, inner)
+        scheduling().split(self, axis, factor, inner)
         return self
 
     def merge(self, outer: int, inner: int | None = None) -> TensorView:
         """Merge two loop axes into one at position ``outer``; ``inner`` (default: the next axis) runs fastest. Returns the tensor itself."""
-        _scheduling().merge(self, outer, inner)
+        scheduling().merge(self, outer, inner)
         return self
 
     def reorder(self, order: dict[int, int] | Sequence[int]) -> TensorView:
         """Reorder loop axes: ``{old: new}``, or the full list of old positions in their new order. Returns the tensor itself."""
-        _scheduling().reorder(self, order)
+        scheduling().reorder(self, order)
         return self
 
     def swizzle(self, x: int, y: int) -> TensorView:
         """XOR-swizzle loop axis ``y`` by loop axis ``x``: y' = y ^ x, equal constant power-of-two extents. Returns the tensor itself."""
-        _scheduling().swizzle(self, x, y)
+        scheduling().swizzle(self, x, y)
         return self
 
     def rasterize(self, axes: Sequence[int], maps: Sequence[Expr] | TileOrder, extent: IntLike | None = None) -> TensorView:
@@ -361,36 +361,33 @@ class TensorView:
         Raises:
             ScheduleError: the maps do not visit every tile once, for the axes' constant extents or for sample values of the dimensions.
         """
-        _scheduling().rasterize(self, axes, maps, extent)
+        scheduling().rasterize(self, axes, maps, extent)
         return self
 
     def inline_at(self, position: int) -> TensorView:
         """Share the ``position`` outermost loops with every consumer. Raises :class:`ScheduleError` with the reason if that is not legal."""
-        _scheduling().inline_at(self, position)
+        scheduling().inline_at(self, position)
         return self
 
     def cache_after(self) -> TensorView:
         """A new tensor that copies this one and that all its readers read instead. Returns the new tensor."""
-        return _scheduling().cache_after(self)
+        return scheduling().cache_after(self)
 
-    def cache_before(self, readers: bool = False) -> TensorView:
-        """A new tensor that takes over this one's definition; this one becomes its copy. Returns the new tensor.
+    def cache_before(self) -> TensorView:
+        """A new tensor that takes over this one's definition; this one becomes its copy. Returns the new tensor."""
+        return scheduling().cache_before(self)
 
-        With ``readers``, what reads this tensor reads the new one instead, as where an output is needed in registers, too.
-        """
-        return _scheduling().cache_before(self, readers)
+    def cache_fork(self) -> TensorView:
+        """For an output, or a part of one, that is read: as ``cache_before``, and what reads this tensor reads the new one. Returns the new tensor."""
+        return scheduling().cache_fork(self)
 
     def duplicate(self, readers: Sequence[TensorView]) -> TensorView:
         """A new tensor with this one's definition, which ``readers`` (some of its readers) read instead. Returns the new tensor."""
-        return _scheduling().duplicate(self, readers)
-
-    def cache_fork(self) -> TensorView:
-        """A new tensor that copies this output and is the output in its place; readers go on reading this one. Returns the new tensor."""
-        return _scheduling().cache_fork(self)
+        return scheduling().duplicate(self, readers)
 
     def rfactor(self, axes: Sequence[int]) -> TensorView:
         """Split a reduction: a new tensor reduces the loop axes ``axes``, this one the other reduction axes. Returns the new tensor."""
-        return _scheduling().rfactor(self, axes)
+        return scheduling().rfactor(self, axes)
 
     def recompute(self, readers: Sequence[TensorView]) -> tuple[TensorView, ...]:
         """Compute what ``readers`` read of this tensor in their own loops: a new tensor for each index at which they read.
@@ -399,7 +396,7 @@ class TensorView:
         again; inputs and reductions before this one are read where they are, and of an input the new tensor is a copy. What nothing reads any more leaves the
         fusion. Returns the new tensors, in the order in which they are read.
         """
-        return _scheduling().recompute(self, readers)
+        return scheduling().recompute(self, readers)
 
     def scatter(self) -> tuple[TensorView, ...]:
         """Take a concatenation apart: each part goes by itself through all that is computed elementwise from it, and is stored as a slice.
@@ -407,32 +404,32 @@ class TensorView:
         The outputs among these tensors are then assembled of their parts (the scatter form of ``tf.cat``), which is no code; the others leave the
         fusion. Returns those parts, output by output, in their order.
         """
-        return _scheduling().scatter(self)
+        return scheduling().scatter(self)
 
     def set_memory_type(self, memory: MemoryType) -> TensorView:
         """Where the tensor lives. Inputs and outputs are Global. Returns the tensor itself."""
-        _scheduling().set_memory_type(self, memory)
+        scheduling().set_memory_type(self, memory)
         return self
 
     def set_allocation_domain(self, axes: Sequence[Axis] | AllocationLayout) -> TensorView:
         """Where an element lives: axes derived from the logical domain, outermost first, or a layout that makes them. Returns the tensor itself."""
-        _scheduling().set_allocation_domain(self, axes)
+        scheduling().set_allocation_domain(self, axes)
         return self
 
     def set_atom(self, atom: Atom, axes: Sequence[int]) -> TensorView:
         """Execute the loop axes ``axes`` by one instruction. Returns the tensor itself."""
-        _scheduling().set_atom(self, atom, axes)
+        scheduling().set_atom(self, atom, axes)
         return self
 
     def circular_buffer(self, stages: int) -> TensorView:
         """Give the tensor a ring of ``stages`` slots. Returns the tensor itself."""
-        _scheduling().circular_buffer(self, stages)
+        scheduling().circular_buffer(self, stages)
         return self
 
     def in_flight(self, batches: int) -> TensorView:
         """Let ``batches`` batches of the tensor's asynchronous atom be unfinished when the next one is issued: it gives its operands' slots
         back so many iterations late. Returns the tensor itself."""
-        _scheduling().in_flight(self, batches)
+        scheduling().in_flight(self, batches)
         return self
 
     def fragment(self, axes: Sequence[int]) -> TensorView:
@@ -442,7 +439,7 @@ class TensorView:
         [m/16: TIDx, m%8: TIDx, n%8/2: TIDx, n/8, m%16/8, n%2] (PTX ISA, "Matrix Fragments for wgmma.mma_async.m64nNk16"). Returns the tensor
         itself.
         """
-        _scheduling().fragment(self, axes)
+        scheduling().fragment(self, axes)
         return self
 
     def propagate(self, targets: Sequence[TensorView], upto: int | None = None) -> TensorView:
@@ -450,7 +447,7 @@ class TensorView:
 
         An axis that a target lacks is foreign there. Returns the tensor itself.
         """
-        _scheduling().propagate(self, targets, upto)
+        scheduling().propagate(self, targets, upto)
         return self
 
 
@@ -471,89 +468,8 @@ class AxisRef:
 
     def parallelize(self, ptype: ParallelType) -> AxisRef:
         """Bind the axis to what executes it. Returns the axis itself."""
-        _scheduling().parallelize(self.tensor, self.axis, ptype)
+        scheduling().parallelize(self.tensor, self.axis, ptype)
         return self
 
 
 Value = TensorView | Scalar | int | float | bool
-
-
-class AllocationLayout(Protocol):
-    """Makes an allocation domain for a tensor (``tf.layouts``)."""
-
-    def __call__(self, tensor: TensorView) -> tuple[Axis, ...]: ...
-
-
-class TileOrder(Protocol):
-    """Makes the backward maps of a work axis (``tf.tiles``)."""
-
-    def maps(self, extents: Sequence[Expr]) -> Sequence[Expr]:
-        """One expression over the symbol ``w`` per tile axis, from the axes' extents."""
-        ...
-
-
-class OperatorCalls(Protocol):
-    """The ops behind the operators of :class:`TensorView` (implemented in ``taskfuse.ops.operators``)."""
-
-    def unary(self, op: str, x: TensorView) -> TensorView: ...
-    def binary(self, op: str, a: Value, b: Value) -> TensorView: ...
-    def matmul(self, a: TensorView, b: TensorView) -> TensorView: ...
-    def getitem(self, x: TensorView, key: object) -> TensorView: ...
-    def permute(self, x: TensorView, dims: Sequence[int]) -> TensorView: ...
-    def reshape(self, x: TensorView, shape: Sequence[IntLike | str]) -> TensorView: ...
-    def cast(self, x: TensorView, dtype: DType) -> TensorView: ...
-    def reduce(self, op: str, x: TensorView, axis: int | Sequence[int] | None, keepdims: bool) -> TensorView: ...
-
-
-class SchedulingCalls(Protocol):
-    """The scheduling calls behind the methods of :class:`TensorView` (implemented in ``taskfuse.schedule``)."""
-
-    def split(self, tv: TensorView, axis: int, factor: IntLike, inner: bool) -> None: ...
-    def merge(self, tv: TensorView, outer: int, inner: int | None) -> None: ...
-    def reorder(self, tv: TensorView, order: dict[int, int] | Sequence[int]) -> None: ...
-    def swizzle(self, tv: TensorView, x: int, y: int) -> None: ...
-    def rasterize(self, tv: TensorView, axes: Sequence[int], maps: Sequence[Expr] | TileOrder, extent: IntLike | None) -> None: ...
-    def parallelize(self, tv: TensorView, axis: Axis, ptype: ParallelType) -> None: ...
-    def inline_at(self, tv: TensorView, position: int) -> None: ...
-    def inline_most(self, fusion: Fusion, tensors: Sequence[TensorView] | None) -> None: ...
-    def cache_after(self, tv: TensorView) -> TensorView: ...
-    def cache_before(self, tv: TensorView, readers: bool) -> TensorView: ...
-    def cache_fork(self, tv: TensorView) -> TensorView: ...
-    def duplicate(self, tv: TensorView, readers: Sequence[TensorView]) -> TensorView: ...
-    def rfactor(self, tv: TensorView, axes: Sequence[int]) -> TensorView: ...
-    def recompute(self, tv: TensorView, readers: Sequence[TensorView]) -> tuple[TensorView, ...]: ...
-    def scatter(self, tv: TensorView) -> tuple[TensorView, ...]: ...
-    def set_memory_type(self, tv: TensorView, memory: MemoryType) -> None: ...
-    def set_allocation_domain(self, tv: TensorView, axes: Sequence[Axis] | AllocationLayout) -> None: ...
-    def set_atom(self, tv: TensorView, atom: Atom, axes: Sequence[int]) -> None: ...
-    def circular_buffer(self, tv: TensorView, stages: int) -> None: ...
-    def in_flight(self, tv: TensorView, batches: int) -> None: ...
-    def fragment(self, tv: TensorView, axes: Sequence[int]) -> None: ...
-    def propagate(self, tv: TensorView, targets: Sequence[TensorView], upto: int | None) -> None: ...
-
-
-_bound_operators: list[OperatorCalls] = []
-_bound_scheduling: list[SchedulingCalls] = []
-
-
-def bind_operators(calls: OperatorCalls) -> None:
-    """Plug in the ops behind the operators; called once, by ``taskfuse.ops``."""
-    _bound_operators[:] = [calls]
-
-
-def bind_scheduling(calls: SchedulingCalls) -> None:
-    """Plug in the scheduling calls; called once, by ``taskfuse.schedule``."""
-    _bound_scheduling[:] = [calls]
-
-
-def _operators() -> OperatorCalls:
-    return _bound_operators[0]
-
-
-def _scheduling() -> SchedulingCalls:
-    return _bound_scheduling[0]
-
-
-def scheduling() -> SchedulingCalls:
-    """The scheduling calls, for :class:`~taskfuse.ir.fusion.Fusion`."""
-    return _scheduling()

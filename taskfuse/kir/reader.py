@@ -1,4 +1,4 @@
-"""A position in the tokens of a kernel's text, with the small readers that both halves of the parser use."""
+"""The small readers of a kernel's text that all parts of its parser use."""
 
 from __future__ import annotations
 
@@ -9,55 +9,15 @@ from typing import TypeVar
 
 from taskfuse.dtypes import DTYPES, DType
 from taskfuse.errors import ParseError
-from taskfuse.ir.scalar import Expr, Token, TokenKind, parse_tokens, tokenize
+from taskfuse.ir.reader import TokenReader
+from taskfuse.ir.scalar import Expr, Token, TokenKind
 from taskfuse.kir.words import KEYWORDS, RESERVED, VALUES, Keyword
 
 T = TypeVar("T")
 
 
-class Reader:
-    """The tokens and the position of the next one.
-
-    Attributes:
-        lines: the text, for comments, which are no tokens.
-    """
-
-    def __init__(self, text: str) -> None:
-        self.lines = text.split("\n")
-        self.tokens = tokenize(text)
-        self.position = 0
-        self.skip_lines()
-
-    @property
-    def token(self) -> Token:
-        """The next token."""
-        return self.tokens[self.position]
-
-    def fail(self, expected: str) -> ParseError:
-        """The error for a next token that is not what the grammar has here."""
-        return self.token.error(f"expected {expected}, found {self.token}")
-
-    def advance(self) -> Token:
-        """Take the next token."""
-        token = self.token
-        self.position += 1
-        return token
-
-    def at(self, text: str) -> bool:
-        """True if the next token is this word or punctuation."""
-        return self.token.text == text
-
-    def take(self, text: str) -> bool:
-        """Take the next token if it is this word or punctuation."""
-        if self.at(text):
-            self.position += 1
-            return True
-        return False
-
-    def expect(self, text: str) -> None:
-        """Take this word or punctuation."""
-        if not self.take(text):
-            raise self.fail(f"'{text}'")
+class Reader(TokenReader):
+    """The tokens of a kernel's text."""
 
     def keyword(self) -> Keyword | None:
         """The keyword that the next token is, or begins with (``WGMMA.m64n64k16.bfloat16``); not taken."""
@@ -79,19 +39,12 @@ class Reader:
     def integer(self) -> int:
         """Take an integer with its sign."""
         sign = -1 if self.take("-") else 1
-        if self.token.kind is not TokenKind.INT:
-            raise self.fail("an integer")
-        return sign * int(self.advance().text, 0)
+        return sign * super().integer()
 
     def number(self, word: str) -> int:
         """Take a word and an integer: ``width 4``."""
         self.expect(word)
         return self.integer()
-
-    def expression(self) -> Expr:
-        """Take the longest expression."""
-        e, self.position = parse_tokens(self.tokens, self.position)
-        return e
 
     def sequence(self, item: Callable[[], T], close: str) -> tuple[T, ...]:
         """Take items between commas, up to and with the closing punctuation."""
@@ -119,7 +72,7 @@ class Reader:
         value: int | float | bool
         match token.kind:
             case TokenKind.INT:
-                value = int(token.text, 0)
+                value = token.integer
             case TokenKind.FLOAT:
                 value = float(token.text)
             case TokenKind.NAME if token.text in VALUES:
@@ -134,23 +87,6 @@ class Reader:
     def at_literal(self) -> bool:
         """True if a constant begins here."""
         return self.token.kind in (TokenKind.INT, TokenKind.FLOAT) or self.at("-") or self.token.text in VALUES
-
-    def at_line_end(self) -> bool:
-        """True if nothing but a comment is left in the line."""
-        return self.token.kind in (TokenKind.NEWLINE, TokenKind.END)
-
-    def end_line(self) -> str | None:
-        """Take the end of the line and the empty lines after it. Gives the line's comment, if there is one."""
-        if not self.at_line_end():
-            raise self.fail("the end of the line")
-        comment = self.lines[self.token.line - 1].partition("#")[2].strip()
-        self.skip_lines()
-        return comment or None
-
-    def skip_lines(self) -> None:
-        """Take empty lines."""
-        while self.token.kind is TokenKind.NEWLINE:
-            self.position += 1
 
 
 def known(token: Token, name: str, names: dict[str, T], what: str) -> T:

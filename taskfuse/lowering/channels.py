@@ -7,59 +7,26 @@ loop form one channel: a ring of ``stages`` slots with a ``full`` and an ``empty
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import pairwise
 
 from taskfuse.errors import LoweringError
 from taskfuse.ir.expr import Assemble
 from taskfuse.ir.fusion import Fusion
-from taskfuse.ir.scalar import Const, Expr, const, eq, ge, is_multiple, lt, maximum, prove, select, simplify, substitute, sym
+from taskfuse.ir.scalar import Const, Expr, const, eq, is_multiple, maximum, prove, simplify, sym
 from taskfuse.ir.storage import has_code, made_from, storage_uses
 from taskfuse.ir.tasks import Group, Node, Task
 from taskfuse.ir.tensor import TensorView
-from taskfuse.ir.types import BLOCK_TYPES, GRID_TYPES, THREAD_TYPES, MemoryType, ParallelType
+from taskfuse.ir.types import BLOCK_TYPES, GRID_TYPES, MemoryType, ParallelType
 from taskfuse.kir.limits import WARP
 from taskfuse.lowering.clusters import is_multicast, shared_types
 from taskfuse.lowering.completion import has_copies_of_threads, is_transfer
 from taskfuse.lowering.dispatch import has_copies
-from taskfuse.lowering.domains import digit_values, digits, product
-from taskfuse.lowering.regions import Regions, hardware_index
+from taskfuse.lowering.regions import Regions
 from taskfuse.lowering.ring_instances import check_between_blocks, own_rings
+from taskfuse.lowering.turns import Trips, Turns, check_bindings, find_turns
 from taskfuse.schedule.joins import Loop
 from taskfuse.schedule.order import Item, Tree, is_vertical, positions
-
-
-@dataclass(slots=True, eq=False)
-class Turns:
-    """How the instances of a consumer share a distributed channel: each reads its own slots and advances past the others'.
-
-    Attributes:
-        loop: the distributing loop: Serial in the producer, bound in the consumer.
-        ptype: what the loop is bound to in the consumer.
-        outer: the innermost loop with code outside of the distributing one, or ``None``.
-        instance: which instance a thread belongs to, in hardware indices.
-        count: number of instances.
-        depth: number of loops of slots inside of the distributing one.
-        before, after: slots of the instances before and after this one in one iteration of ``outer``.
-        width: threads with consecutive linear ids that are one instance's, at least.
-        threads: threads of one instance.
-        guard: which threads of the endpoint's region are in an instance; ``None``: all.
-        late: pass the turn after all of the consumer's code of an iteration (``take_turns``).
-    """
-
-    loop: Loop
-    ptype: ParallelType
-    outer: Loop | None
-    instance: Expr
-    count: Expr
-    depth: int
-    before: Expr
-    after: Expr
-    width: Expr
-    threads: Expr
-    guard: Expr | None
-    late: bool
 
 
 @dataclass(slots=True, eq=False)
@@ -148,7 +115,7 @@ class Channels:
         regions: Regions,
         paths: dict[TensorView, tuple[Loop, ...]],
         order: tuple[Item, ...],
-        trips: Callable[[Loop, Expr, TensorView], Expr],
+        trips: Trips,
     ) -> None:
         self.fusion = fusion
         self._trips = trips
@@ -210,7 +177,7 @@ class Channels:
         shared = paths[tv][: tv.schedule.inline]
         source = self._descend(mine, {tv}, shared, serial, paths)[0]
         ends = [e for m, touched in members.items() for e in self._descend(m, touched, shared, serial, paths)]
-        self._check_bindings(tv, users, paths)
+        check_bindings(tv, users, paths)
         between_blocks = group.ptype in BLOCK_TYPES
         if between_blocks:
             check_between_blocks(tv, serial, users)
@@ -219,7 +186,7 @@ class Channels:
                 self._check_blocks(tv, source, end)
         instances = own_rings(self.regions, tv, users, [source, *ends], paths[tv][: tv.schedule.inline]) if between_blocks else ()
         loop = serial[-1] if serial else None
-        turns = [self._turns(serial, e, {u for u in users if e in self.tree.path(u)}) for e in ends]
+        turns = [find_turns(self.fusion, self.regions, self._trips, serial, e, {u for u in users if e in self.tree.path(u)}) for e in ends]
         key = (group, source, tuple(ends), loop, tuple(None if t is None else t.loop for t in turns), instances)
         channel = found.get(key)
         across = shared_types(self.regions, source, tv) if is_multicast(tv) else ()
@@ -241,64 +208,6 @@ class Channels:
         depth = min(tv.schedule.inline for tv in tensors)
         uses = (self._positions[u.output][depth] for tv in tensors for u in storage_uses(self.fusion, tv) if has_code(self.fusion, u))
         return max(self._positions[tv][depth] for tv in tensors) < min(uses)
-
-    def _turns(self, serial: list[Loop], node: Node, users: set[TensorView]) -> Turns | None:
-        """How a consumer shares the channel, if an axis that is Serial in the producer is thread-bound there."""
-        bound = [loop for loop in serial if any(u.schedule.ptype(loop.axes[u]).is_bound for u in users)]
-        if not bound:
-            return None
-        at = bound[0]
-        user = min(users, key=lambda u: u.id)
-        ptype = user.schedule.ptype(at.axes[user])
-        help = "bind the axis of all of the consumer's tensors to one thread index type, and to the whole of the consumer's extent"
-        if len(bound) > 1 or not ptype.is_thread or any(u.schedule.ptype(at.axes[u]) is not ptype for u in users):
-            raise LoweringError(
-                what=user.name,
-                reason=f"axis {at.depth} is Serial in its producer and not bound alike in all of its readers",
-                help=help,
-                location=user.location,
-            )
-        region = self.regions.region(node, ptype)
-        own = digits(user, ptype)
-        count = simplify(maximum(at.axes[user].extent, 1), self.regions.facts)
-        threads = simplify(maximum(self.regions.count(node) // region.extent * product(own) // count, 1), self.regions.facts)
-        index = hardware_index(ptype) - region.start
-        guard = None if prove(eq(product(own), region.extent), self.regions.facts) else lt(index, product(own))
-        values = digit_values(own, index, self.regions.facts.with_assumption(ge(hardware_index(ptype), region.start)))
-        trips = const(1)
-        for loop in serial[serial.index(at) + 1 :]:
-            trips = trips * self._trips(loop, loop.axes[user].extent, user)
-        outer = serial[serial.index(at) - 1] if at is not serial[0] else None
-        late = any(g.turns is not None and g.turns in at.axes.values() for g in self.fusion.tasks.groups())
-        width = product(own[own.index(at.axes[user]) + 1 :])
-        for p in THREAD_TYPES[: THREAD_TYPES.index(ptype)]:
-            width = width * self.regions.launch[p]
-        instance = values[at.axes[user]]
-        before, after = instance * trips, (count - 1 - instance) * trips
-        if ptype.index_name in trips.free:  # how many slots an instance takes depends on which it is
-            if not isinstance(count, Const):
-                raise LoweringError(
-                    what=user.name, reason=f"{count} instances share a ring and take unequal numbers of slots", help="their number is a constant"
-                )
-            place = region.start + product(own[own.index(at.axes[user]) + 1 :])
-            each = [simplify(substitute(trips, {ptype.index_name: region.start + (place - region.start) * v}), self.regions.facts) for v in range(count.value)]
-            before = sum((select(ge(instance, v + 1), t, 0) for v, t in enumerate(each[:-1])), const(0))
-            after = sum((select(lt(instance, v), t, 0) for v, t in enumerate(each) if v), const(0))
-        return Turns(at, ptype, outer, instance, count, len(serial) - serial.index(at) - 1, simplify(before), simplify(after), width, threads, guard, late)
-
-    def _check_bindings(self, tv: TensorView, users: list[TensorView], paths: dict[TensorView, tuple[Loop, ...]]) -> None:
-        """A loop that roles share is bound alike in both, or has code in the producer and is thread-bound in the consumer (distributed)."""
-        for loop, a in zip(paths[tv], tv.loop[: tv.schedule.inline], strict=False):
-            mine = tv.schedule.ptype(a)
-            for u in users:
-                theirs = u.schedule.ptype(loop.axes[u])
-                if mine is not theirs and not (mine.is_loop and (theirs.is_loop or theirs.is_thread)):
-                    raise LoweringError(
-                        what=tv.name,
-                        reason=f"it shares a loop with {u.name}, but its axis {loop.depth} is {mine.value} and that of {u.name} is {theirs.value}",
-                        help=f"bind both alike, or inline {tv.name} at {loop.depth} or less",
-                        location=tv.location,
-                    )
 
     def _check_blocks(self, tv: TensorView, source: Node, end: Node) -> None:
         """A ring is one block's: both ends run in the same blocks."""

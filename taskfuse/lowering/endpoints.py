@@ -6,14 +6,11 @@ of every guard and dispatch below the endpoint, so that trips, waits and arrival
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import replace
-
 from taskfuse.errors import LoweringError
 from taskfuse.ir.expr import Read, Scan
-from taskfuse.ir.scalar import Expr, and_, const, eq, ge, is_multiple, minimum, select, simplify, sym, xor
+from taskfuse.ir.scalar import and_, const, eq, ge, is_multiple, minimum, select, simplify, sym, xor
 from taskfuse.ir.storage import storage_operands
-from taskfuse.ir.tasks import Group, Node, Task
+from taskfuse.ir.tasks import Task
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import THREAD_TYPES, MemoryType, ParallelType
 from taskfuse.kir.limits import WARP
@@ -35,7 +32,7 @@ from taskfuse.kir.nodes import (
     Stmt,
     Wait,
 )
-from taskfuse.lowering.channels import Channel, Channels, Endpoint, Turns
+from taskfuse.lowering.channels import Channel, Channels, Endpoint
 from taskfuse.lowering.completion import (
     RETIRE_COPIES,
     close_batch,
@@ -46,16 +43,16 @@ from taskfuse.lowering.completion import (
     queues,
     retire_reads,
 )
-from taskfuse.lowering.plan import PBind, PDispatch, PLoop, PNode, PScope, PStmt, PSync, children, statements
-from taskfuse.lowering.regions import Regions, hardware_index
+from taskfuse.lowering.places import Touch, frame, leaves, level_blocks, loop_of, span
+from taskfuse.lowering.plan import PLoop, PNode, PStmt, PSync, statements
+from taskfuse.lowering.regions import hardware_index, linear_thread
 from taskfuse.lowering.semaphores import acquire, release
 from taskfuse.lowering.statements import Statements
 from taskfuse.lowering.transfers import fill_bytes
+from taskfuse.lowering.turns import Turns
 from taskfuse.schedule.joins import Loop
-from taskfuse.schedule.order import Tree
 
 ONE = const(1)
-_Touch = Callable[[PStmt], bool]
 
 
 class Endpoints:
@@ -78,9 +75,9 @@ class Endpoints:
 
         To be asked when all barriers are in. Raises :class:`LoweringError`.
         """
-        flat = list(_flat(plan))
+        order = list(leaves(plan))
         for take, give, end in self.held:
-            inside = flat[flat.index(take) : flat.index(give)]
+            inside = order[order.index(take) : order.index(give)]
             turns = end.turns
             if turns is None:
                 continue
@@ -115,23 +112,23 @@ class Endpoints:
                     location=tv.location,
                 )
 
-    def _fills(self, ch: Channel) -> _Touch:
+    def _fills(self, ch: Channel) -> Touch:
         """What belongs to a fill: all code of the tensors, but for the totals of scans, which outlive it."""
         made = set(ch.tensors)
         totals = {self.statements.accumulator(tv) for tv in made if isinstance(self.statements.definition(tv), Scan)}
         return lambda s: s.tv in made and not any(w.buffer in totals for w in s.writes)
 
-    def _endpoint(self, plan: list[PNode], ch: Channel, end: Endpoint, wait: str, arrive: str, touches: _Touch, parity: int) -> None:
+    def _endpoint(self, plan: list[PNode], ch: Channel, end: Endpoint, wait: str, arrive: str, touches: Touch, parity: int) -> None:
         c = end.cursor
         slot = sym(f"{c}.slot")
         level = end.turns.outer if end.turns is not None and end.turns.loop is ch.loop else ch.loop
-        first, last = self._span(_level_blocks(plan, end.node, level), touches, end.turns is not None)
-        issued = [s for blocks in _level_blocks(plan, end.node, level) for n in blocks for s in _below(n) if touches(s)]
+        first, last = span(level_blocks(plan, end.node, level), touches, end.turns is not None)
+        issued = [s for blocks in level_blocks(plan, end.node, level) for n in blocks for s in statements([n]) if touches(s)]
         if ch.is_between_blocks:
             copied = [PSync(RETIRE_COPIES)] if end is not ch.producer and any(has_copies_of_threads(s.tv) for s in issued) else []
             last[0][last[1] + 1 : last[1] + 1] = [*copied, *release(self.regions, ch, end), PSync((Advance(c, const(1)),))]
             first[0][first[1] : first[1]] = acquire(self.regions, ch, end)
-            _frame(plan, ch.group, end.node, self.tree).insert(0, PSync((CursorInit(c, ch.stages, 0, parity),)))
+            frame(plan, ch.group, end.node, self.tree).insert(0, PSync((CursorInit(c, ch.stages, 0, parity),)))
             return
         batches = {} if end is ch.producer else queues(issued)
         lag = min(batches.values(), default=0)
@@ -149,7 +146,7 @@ class Endpoints:
         first[0][first[1] : first[1]] = start
         for queue in batches:
             self._check_registers(ch, [s for s in issued if queue_of(s.tv) is queue])
-            users = [k for k, n in enumerate(first[0]) if any(queue_of(s.tv) is queue for s in _below(n))]
+            users = [k for k, n in enumerate(first[0]) if any(queue_of(s.tv) is queue for s in statements([n]))]
             open_batch(first[0], users[0], queue)
             drain_at_exit(plan, issued[0], queue)
         inits = [CursorInit(c, ch.stages, 0, parity)]
@@ -158,7 +155,7 @@ class Endpoints:
         if end.turns is not None:
             inits.append(CursorInit(f"{c}.turn", 1, 0, 0))
             self._take_turns(plan, end, end.turns, touches, ch.loop)
-        _frame(plan, ch.group, end.node, self.tree).insert(0, PSync(tuple(inits)))
+        frame(plan, ch.group, end.node, self.tree).insert(0, PSync(tuple(inits)))
 
     def _check_registers(self, ch: Channel, issued: list[PStmt]) -> None:
         """Operands in registers of a batch are written again only after the batch is retired. Raises :class:`LoweringError`."""
@@ -192,7 +189,7 @@ class Endpoints:
             return
         behind = _behind(end)
         give = (*self._give(ch, end, BarrierSlot(slot.name, sym(f"{behind}.slot"))), Advance(behind, ONE))
-        around = _loop_of(plan, end.node, ch.loop)
+        around = loop_of(plan, end.node, ch.loop)
         if around is None or lag >= ch.stages:
             raise LoweringError(
                 what=ch.subject,
@@ -247,24 +244,12 @@ class Endpoints:
     def _reads(self, tv: TensorView) -> list[Read]:
         return [o for o in storage_operands(self.statements.fusion, self.statements.definition(tv)) if isinstance(o, Read)]
 
-    def _span(self, blocks: list[list[PNode]], touches: _Touch, inside: bool) -> tuple[tuple[list[PNode], int], tuple[list[PNode], int]]:
-        """The first and the last use in some blocks; ``inside``: inside of the bound loops that hold all uses."""
-        places = [(block, k) for block in blocks for k, n in enumerate(block) if any(touches(s) for s in _below(n))]
-        if inside and len(places) == 1 and isinstance(bind := places[0][0][places[0][1]], PBind):
-            return self._span([bind.body], touches, inside)
-        if not places:
-            raise AssertionError("an endpoint touches its channel nowhere")
-        for block in blocks:
-            _isolate(block, touches)
-        places = [(block, k) for block in blocks for k, n in enumerate(block) if any(touches(s) for s in _below(n))]
-        return places[0], places[-1]
-
-    def _take_turns(self, plan: list[PNode], end: Endpoint, turns: Turns, touches: _Touch, loop: Loop | None) -> None:
+    def _take_turns(self, plan: list[PNode], end: Endpoint, turns: Turns, touches: Touch, loop: Loop | None) -> None:
         """Advance to the instance's own slots and wait for its turn; pass the turn on and advance past the others'."""
         c = end.cursor
         w = turns.instance
         slot = f"{c}.turn"
-        first, last = self._span(_level_blocks(plan, end.node, turns.outer), touches, True)
+        first, last = span(level_blocks(plan, end.node, turns.outer), touches, True)
         parity = xor(sym(f"{slot}.parity"), select(eq(w, 0), 1, 0))
         follow = simplify((w + 1) % turns.count, self.regions.facts)
         passing = self.arrive(end, BarrierSlot(f"{c}.turns", follow))
@@ -300,143 +285,7 @@ def _behind(end: Endpoint) -> str:
     return f"{end.cursor}.r"
 
 
-def _loop_of(plan: list[PNode], node: Node, loop: Loop | None) -> tuple[list[PNode], PLoop] | None:
-    """The copy of a loop in a node's code, and the block that it stands in; ``None`` if there is no such copy, or several."""
-    found: list[tuple[list[PNode], PLoop]] = []
-
-    def visit(body: list[PNode]) -> None:
-        for n in body:
-            if isinstance(n, PLoop) and n.loop is loop:
-                found.append((body, n))
-            else:
-                for block in children(n):
-                    visit(block)
-
-    for scope in _scopes(plan, node):
-        visit(scope.body)
-    return found[0] if len(found) == 1 else None
-
-
-def _flat(nodes: list[PNode]) -> Iterator[PSync | PStmt]:
-    """All synchronization and all statements below some nodes, in the order of the text."""
-    for n in nodes:
-        if isinstance(n, PSync | PStmt):
-            yield n
-        for block in children(n):
-            yield from _flat(block)
-
-
 def _sync(end: Endpoint, *stmts: Stmt) -> PSync:
     """Statements of an endpoint, executed by the threads of its instances."""
     guard = None if end.turns is None else end.turns.guard
     return PSync(stmts if guard is None else (If((Branch(guard, stmts),)),))
-
-
-def _isolate(block: list[PNode], touches: _Touch) -> None:
-    """Cut scopes and bound loops in two where loops, dispatches or waits stand before the first use or after the last one in them.
-
-    A wait must come after all that the total order puts before the first use, an arrival before all that comes after the last one; both
-    stand outside of the scopes below the endpoint, so the scopes are cut.
-    """
-    for first in (True, False):
-        used = [k for k, n in enumerate(block) if any(touches(s) for s in _below(n))]
-        if used:
-            k = used[0] if first else used[-1]
-            block[k : k + 1] = _cut(block[k], touches, first)
-
-
-def _cut(node: PNode, touches: _Touch, first: bool) -> list[PNode]:
-    if not isinstance(node, (PBind, PScope)):
-        return [node]
-    body = node.body
-    used = [k for k, n in enumerate(body) if any(touches(s) for s in _below(n))]
-    k = used[0] if first else used[-1]
-    pieces = _cut(body[k], touches, first)
-    body[k : k + 1] = pieces
-    at = k + len(pieces) - 1 if first else k + 1
-    rest = body[:at] if first else body[at:]
-    if not any(_has_structure(n) for n in rest):
-        return [node]
-    return [replace(node, body=body[:at]), replace(node, body=body[at:])]
-
-
-def _has_structure(node: PNode) -> bool:
-    match node:
-        case PStmt():
-            return False
-        case PBind() | PScope():
-            return any(_has_structure(n) for n in node.body)
-        case _:
-            return True
-
-
-def linear_thread(regions: Regions) -> Expr:
-    """The linear thread id x + Dx * (y + Dy * z)."""
-    x, y, z = (hardware_index(p) for p in THREAD_TYPES)
-    return x + regions.launch[THREAD_TYPES[0]] * (y + regions.launch[THREAD_TYPES[1]] * z)
-
-
-def _below(node: PNode) -> list[PStmt]:
-    return list(statements([node]))
-
-
-def _scopes(nodes: list[PNode], wanted: Node) -> list[PScope]:
-    """The innermost scopes of a node, in order."""
-    found: list[PScope] = []
-    for n in nodes:
-        inner = [s for block in children(n) for s in _scopes(block, wanted)]
-        if isinstance(n, PDispatch):
-            inner = list[PScope]()
-            for m in n.members:
-                below = _scopes(m.body, wanted)
-                inner += below or ([m] if m.node is wanted else [])
-            found += inner
-        elif isinstance(n, PScope) and n.node is wanted:
-            found += inner or [n]
-        else:
-            found += inner
-    return found
-
-
-def _level_blocks(plan: list[PNode], node: Node, loop: Loop | None) -> list[list[PNode]]:
-    """The blocks of a node's code that one iteration of ``loop`` runs, in order: the loop's body, or the scopes if the loop stands outside."""
-    blocks: list[list[PNode]] = []
-
-    def inside(body: list[PNode]) -> list[list[PNode]]:
-        found: list[list[PNode]] = []
-        for n in body:
-            if isinstance(n, PLoop):
-                found += [n.body] if n.loop is loop else inside(n.body)
-            elif isinstance(n, (PBind, PScope)):
-                found += inside(n.body)
-            elif isinstance(n, PDispatch):
-                for m in n.members:
-                    found += inside(m.body)
-        return found
-
-    for scope in _scopes(plan, node):
-        blocks += (inside(scope.body) if loop is not None else []) or [scope.body]
-    return blocks
-
-
-def _frame(plan: list[PNode], group: Group, node: Node, tree: Tree) -> list[PNode]:
-    """Where the cursor of an endpoint starts: its role's code if that stands in one piece and under no loop, else the whole kernel's."""
-    role = node
-    while tree.parent[role] is not group:
-        role = tree.parent[role]
-    arms = list(_arms(plan, group, role, False))
-    return arms[0][0] if len(arms) == 1 and not arms[0][1] else plan
-
-
-def _arms(nodes: list[PNode], group: Group, role: Node, in_loop: bool) -> Iterator[tuple[list[PNode], bool]]:
-    """The code of a role of a vertical group: the arms of its dispatches, and whether they stand under a loop."""
-    for n in nodes:
-        if isinstance(n, PDispatch):
-            for m in n.members:
-                if n.group is group and m.node is role:
-                    yield m.body, in_loop
-                else:
-                    yield from _arms(m.body, group, role, in_loop)
-        else:
-            for block in children(n):
-                yield from _arms(block, group, role, in_loop or isinstance(n, PLoop))

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from taskfuse.ir.scalar import Expr, Facts, bounds, const, evaluate, is_multiple, simplify, substitute, sym
 from taskfuse.kir.nodes import Major
-from taskfuse.lowering.bulk import SWIZZLES, swizzled
+from taskfuse.lowering.box import SWIZZLES, swizzled
 
 GROUP = 8
 CORE_BYTES = 16

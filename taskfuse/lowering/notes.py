@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from taskfuse.ir.storage import has_code, storage_reads, storage_uses
+from taskfuse.ir.storage import has_code, producers, storage_uses
 from taskfuse.ir.tensor import TensorView
 from taskfuse.lowering.channels import Channels
 from taskfuse.lowering.indexing import Indexer
@@ -38,9 +38,7 @@ class Notes:
     def _entering(self, inside: set[TensorView]) -> list[TensorView]:
         found: dict[TensorView, None] = {}
         for tv in sorted(inside, key=lambda t: t.id):
-            expr = tv.definition
-            if expr is not None:
-                found.update((r.tensor, None) for r in storage_reads(self.indexer.fusion, expr) if r.tensor not in inside and not r.tensor.is_input)
+            found.update((p, None) for p in producers(self.indexer.fusion, tv) if p not in inside and not p.is_input)
         return list(found)
 
     def _leaving(self, inside: set[TensorView]) -> list[TensorView]:

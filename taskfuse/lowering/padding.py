@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from taskfuse.ir.atoms import Bounds
 from taskfuse.ir.elementwise import ELEMENTWISE
-from taskfuse.ir.expr import MathExpr, Pointwise, Read, Reduction, View
+from taskfuse.ir.expr import MathExpr, Read, Reduction, is_copy
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.storage import storage_operands, storage_uses
 from taskfuse.ir.tensor import TensorView
@@ -57,11 +57,6 @@ def _is_summed(fusion: Fusion, tv: TensorView) -> bool:
         return True
     copies = [use.output for use in uses if is_copy(use) and not use.output.is_output]
     return any(copy.schedule.memory is not MemoryType.Shared and _is_summed(fusion, copy) for copy in copies)
-
-
-def is_copy(expr: MathExpr) -> bool:
-    """True if ``expr`` gives each element as it is."""
-    return isinstance(expr, View) or (isinstance(expr, Pointwise) and expr.op is ELEMENTWISE["copy"])
 
 
 def _computes_whole_tiles(fusion: Fusion, tv: TensorView) -> bool:

@@ -11,15 +11,15 @@ from dataclasses import replace
 from typing import cast
 
 from taskfuse.errors import LoweringError, UnsupportedError
-from taskfuse.ir.axes import Axis, AxisKind, axis, iteration_symbol
-from taskfuse.ir.elementwise import ELEMENTWISE
-from taskfuse.ir.expr import Assemble, MathExpr, Pointwise, Read, View
+from taskfuse.ir.axes import Axis, AxisKind, axis
+from taskfuse.ir.expr import Assemble, MathExpr, Read, rebuilt
 from taskfuse.ir.fusion import Fusion
-from taskfuse.ir.storage import has_code, storage_operands
+from taskfuse.ir.storage import has_code, producers, resolve
 from taskfuse.ir.tasks import Group
 from taskfuse.ir.tensor import TensorSchedule, TensorView
 from taskfuse.ir.types import MemoryType
 from taskfuse.kir.words import RESERVED
+from taskfuse.schedule.caching import copy_of, join_task
 from taskfuse.schedule.copy import copy_fusion
 from taskfuse.schedule.order import Tree, complete, is_vertical
 from taskfuse.schedule.replay import replay
@@ -97,18 +97,10 @@ def _own_parts(fusion: Fusion) -> None:
             tv = part.tensor
             if tv.is_output or tv in taken:
                 tv = _copy(fusion, tv)
-                _join(tv, part.tensor)
+                join_task(tv, part.tensor)
             taken.add(tv)
             parts.append(Read(tv, part.index, part.valid))
         fusion.define(replace(expr, parts=tuple(parts)))
-
-
-def _join(copy: TensorView, tv: TensorView) -> None:
-    """Let a copy lie in the task of what it copies."""
-    if tv.task is not None:
-        tv.task.add(copy)
-    else:
-        copy.fusion.set_owner(copy, tv)
 
 
 def _separate(fusion: Fusion, tree: Tree, group: Group, tv: TensorView) -> bool:
@@ -122,7 +114,7 @@ def _separate(fusion: Fusion, tree: Tree, group: Group, tv: TensorView) -> bool:
     for expr in fusion.exprs():
         direct = isinstance(expr, Assemble) and any(p.tensor is tv for p in expr.parts)
         elsewhere = elsewhere or direct
-        if not has_code(fusion, expr) or not any(isinstance(o, Read) and o.tensor is tv for o in storage_operands(fusion, expr)):
+        if not has_code(fusion, expr) or tv not in producers(fusion, expr.output):
             continue
         other = tree.path(expr.output)
         if group in other and mine not in other:
@@ -136,7 +128,7 @@ def _separate(fusion: Fusion, tree: Tree, group: Group, tv: TensorView) -> bool:
         expr = fusion.definition(reader)
         assert expr is not None
         fusion.define(_reading(fusion, expr, tv, copy))
-    _join(copy, tv)
+    join_task(copy, tv)
     return True
 
 
@@ -173,19 +165,16 @@ def _copy(fusion: Fusion, tv: TensorView) -> TensorView:
     if memory is not None:
         tv.schedule.memory = None
         tv.schedule.allocation = None
-    fusion.define(Pointwise(copy, ELEMENTWISE["copy"], (Read(tv, tuple(iteration_symbol(k) for k in range(tv.ndim))),), tv.location))
+    fusion.define(copy_of(tv, copy))
     return copy
 
 
 def _reading(fusion: Fusion, expr: MathExpr, old: TensorView, new: TensorView) -> MathExpr:
-    """``expr`` with its storage reads of ``old`` replaced by reads of ``new``."""
-    operands = tuple(Read(new, o.index, o.valid) if isinstance(o, Read) and o.tensor is old else o for o in storage_operands(fusion, expr))
-    match expr:
-        case View():
-            operand = operands[0]
-            assert isinstance(operand, Read)
-            return replace(expr, operand=operand)
-        case Assemble():
-            raise AssertionError("an assembly has no code")
-        case _:
-            return replace(expr, operands=operands)
+    """``expr``, no assembly, with its storage reads of ``old`` replaced by reads of ``new``."""
+    assert not isinstance(expr, Assemble)
+
+    def swap(operand: Read) -> Read:
+        read = resolve(fusion, operand)
+        return replace(read, tensor=new) if read.tensor is old else read
+
+    return rebuilt(expr, swap)

@@ -288,3 +288,9 @@ class Regions:
 def hardware_index(ptype: ParallelType) -> Expr:
     """The symbol of an index type."""
     return sym(ptype.index_name)
+
+
+def linear_thread(regions: Regions) -> Expr:
+    """The linear thread id x + Dx * (y + Dy * z)."""
+    x, y, z = (hardware_index(p) for p in THREAD_TYPES)
+    return x + regions.launch[THREAD_TYPES[0]] * (y + regions.launch[THREAD_TYPES[1]] * z)

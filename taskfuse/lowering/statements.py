@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 
-from taskfuse.dtypes import DType, int64
-from taskfuse.ir.atoms import Bounds, Completion, Instruction
+from taskfuse.dtypes import DType
+from taskfuse.ir.atoms import Bounds, Instruction
 from taskfuse.ir.axes import Axis
 from taskfuse.ir.elementwise import ELEMENTWISE
-from taskfuse.ir.expr import Assemble, Gather, IndexValue, Literal, MathExpr, Pointwise, Read, Reduction, ScalarRead, Scan, Select, View
+from taskfuse.ir.expr import Assemble, Gather, IndexValue, Literal, MathExpr, Pointwise, Read, Reduction, ScalarRead, Scan, Select, View, operand_dtype
 from taskfuse.ir.scalar import FALSE, TRUE, Expr, and_, const, ge, prove, simplify, substitute, sym
 from taskfuse.ir.storage import storage_operands, storage_uses
 from taskfuse.ir.tensor import TensorView
@@ -23,7 +23,6 @@ from taskfuse.kir import nodes as kir
 from taskfuse.kir.nodes import (
     Access,
     AsyncCopy,
-    BarrierSlot,
     Case,
     Choose,
     Compute,
@@ -34,12 +33,8 @@ from taskfuse.kir.nodes import (
     Shuffle,
     Stmt,
     TensorMapParam,
-    TmaLoad,
-    TmaStore,
     VectorCopy,
 )
-from taskfuse.lowering.bulk import NoBulkCopyError, derive
-from taskfuse.lowering.clusters import Part, part
 from taskfuse.lowering.domains import refused
 from taskfuse.lowering.environments import Environment
 from taskfuse.lowering.fragments import atom_symbols, result
@@ -116,18 +111,7 @@ class Statements:
         """The dtype in which a pointwise op runs: that of its first tensor operand for comparisons and casts, else the result's."""
         expr = self.definition(tv)
         assert isinstance(expr, Pointwise)
-        return expr.op.compute_dtype(tuple(self._dtype(o) for o in expr.operands), tv.dtype)
-
-    def _dtype(self, operand: Read | Literal | ScalarRead | IndexValue) -> DType:
-        match operand:
-            case Read():
-                return operand.tensor.dtype
-            case Literal():
-                return operand.dtype
-            case ScalarRead():
-                return operand.scalar.dtype
-            case IndexValue():
-                return int64
+        return expr.op.compute_dtype(tuple(operand_dtype(o) for o in expr.operands), tv.dtype)
 
     # -- stages ---------------------------------------------------------------------------------------------------------------------
 
@@ -294,52 +278,6 @@ class Statements:
         source = next((t for t in self.fusion.tensors() if t.name == operand.buffer), None)
         ring = 0 if source is None or source not in self.indexer.tree.place else int(self.indexer.slot(source, self.indexer.tree.place[tv]) is not None)
         return Access(operand.buffer, operand.index[:ring] + (const(0),) * (len(operand.index) - ring))
-
-    # -- atoms ----------------------------------------------------------------------------------------------------------------------
-
-    def bulk_copy(self, tv: TensorView) -> list[PStmt]:
-        """One bulk tensor copy between an argument and Shared memory."""
-        atom = tv.schedule.atom
-        assert atom is not None
-        env = self.indexer.environments.of(tv)
-        out, source = self.indexer.write(tv, env), self.operands(tv, env)[0][0]
-        assert isinstance(source, Access)
-        loads = atom.completion is Completion.BYTES
-        inside = tv if loads else self.source(tv)
-        outside = self.source(tv) if loads else tv
-        shared, there = (out, source) if loads else (source, out)
-        if self.indexer.memory.get(inside) is not MemoryType.Shared or there.buffer != outside.name or not (outside.is_input or outside.is_output):
-            way = "from an input to Shared memory" if loads else "from Shared memory to an output"
-            raise refused(tv, f"the atom {atom.name} copies {way}", "cache_after() of an input and cache_before() of an output make such copies")
-        if not loads and storage_uses(self.fusion, tv):
-            reason = f"the atom {atom.name} writes {tv.name} later, and {next(iter(storage_uses(self.fusion, tv))).output.name} reads it again"
-            raise refused(tv, reason, f"let the readers take {inside.name}, or store a copy of {tv.name} in bulk")
-        if loads and any(tv.schedule.ptype(a).is_thread for a in tv.loop):
-            raise refused(tv, f"the atom {atom.name} is started by one thread", "bind none of its axes to a thread index")
-        atoms = {name: int(str(a.extent)) for a, name in atom_symbols(tv).items()}
-        share = Part(there.index, shared.index, atoms, (), 1)
-        if atom.multicast:
-            share = part(self.indexer.regions, tv, self.indexer.tree.place[tv], there.index, shared.index, atoms)
-        kept = tuple(a.extent for a in self.indexer.kept_axes(inside))
-        shape = (const(1),) * (len(shared.index) - len(kept)) + kept
-        try:
-            box = derive(share.coords, share.place, shape, tv.dtype.itemsize, share.atoms, env.facts)
-        except NoBulkCopyError as e:
-            raise refused(tv, f"the atom {atom.name} cannot make its copy: {e.reason}", e.help) from None
-        name = f"{tv.name}.map"
-        self.maps[name] = TensorMapParam(name, outside.name, box.box, box.swizzle)
-        self.alignments[inside.name] = max(self.alignments.get(inside.name, 1), box.align)
-        self.transfers[tv] = box.bytes * share.blocks
-        place = Access(shared.buffer, box.start)
-        full = self.indexer.full(inside)
-        if loads and full is None:
-            reason = "a bulk load completes at a barrier of a ring, and it has none"
-            raise refused(tv, reason, f"make {inside.name} a boundary of a vertical group, or a ring in a loop: circular_buffer")
-        if full is not None and loads:
-            stmt = TmaLoad(place, name, box.coords, BarrierSlot(full, shared.index[0]), share.across)
-        else:
-            stmt = TmaStore(name, box.coords, place)
-        return [PStmt(tv, self.indexer.tree.place[tv], stmt, env.guards, env.facts, (shared,) if loads else (), () if loads else (shared,))]
 
     def source(self, tv: TensorView) -> TensorView:
         """The tensor that a copy reads."""

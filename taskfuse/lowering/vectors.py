@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from taskfuse.ir.expr import Gather
+from taskfuse.ir.expr import Gather, is_copy
 from taskfuse.ir.scalar import Compare, CompareOp, Const, Expr, Facts, const, is_multiple, prove, simplify, substitute
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import MemoryType
@@ -12,7 +12,6 @@ from taskfuse.kir.nodes import Access, AsyncCopy, Operand, VectorCopy
 from taskfuse.lowering.domains import product, refused
 from taskfuse.lowering.environments import Environment
 from taskfuse.lowering.fragments import ATOM
-from taskfuse.lowering.padding import is_copy
 from taskfuse.lowering.plan import PStmt
 from taskfuse.lowering.statements import Statements
 

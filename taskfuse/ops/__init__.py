@@ -3,7 +3,7 @@
 Importing this package plugs the Python operators into tensors.
 """
 
-from taskfuse.ir.tensor import bind_operators
+from taskfuse.ir.calls import bind_operators
 from taskfuse.ops.argreduce import argmax, argmin
 from taskfuse.ops.composite import layer_norm, log_softmax, rms_norm, softmax
 from taskfuse.ops.create import arange, define_scalar, define_tensor, dim, full, full_like, iota, ones, ones_like, zeros, zeros_like

@@ -16,7 +16,7 @@ from taskfuse.ops.reduce import REDUCTIONS
 
 
 class Operators:
-    """The ops behind the operators: see :class:`~taskfuse.ir.tensor.OperatorCalls`."""
+    """The ops behind the operators: see :class:`~taskfuse.ir.calls.OperatorCalls`."""
 
     def unary(self, op: str, x: TensorView) -> TensorView:
         return pointwise(ELEMENTWISE[op], (x,))

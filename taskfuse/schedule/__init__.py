@@ -3,13 +3,13 @@
 Every call checks the schedule that it would make before it changes anything, and raises ScheduleError otherwise.
 """
 
-from taskfuse.ir.tensor import bind_scheduling
+from taskfuse.ir.calls import bind_scheduling
 from taskfuse.schedule import atoms, caching, duplicate, fragments, inlining, memory, propagate, recompute, rfactor, scatter, transforms
 from taskfuse.schedule import parallelize as binding
 
 
 class _Calls:
-    """Implements :class:`taskfuse.ir.tensor.SchedulingCalls`."""
+    """Implements :class:`taskfuse.ir.calls.SchedulingCalls`."""
 
     split = staticmethod(transforms.split)
     merge = staticmethod(transforms.merge)

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 from taskfuse.ir.atoms import SCALAR, Atom, Instruction
 from taskfuse.ir.axes import AxisKind
-from taskfuse.ir.elementwise import ELEMENTWISE
-from taskfuse.ir.expr import Gather, Pointwise, Read, Reduction, View
+from taskfuse.ir.expr import Gather, is_copy
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import ParallelType
 from taskfuse.schedule.call import Call, constant, described, inlined_producers, is_power_of_two
@@ -70,7 +69,8 @@ def cover(call: Call, atom: Atom, positions: tuple[int, ...]) -> None:
             f"{elements} element{'s' * (elements > 1)} of {tv.dtype.name} are less than the {atom.min_bytes} bytes of the atom {atom.name}",
             f"let it cover an axis of {least} or more",
         )
-    if atom.copies_only and not (_is_copy(tv) or (atom.instruction is Instruction.VECTOR and isinstance(tv.fusion.definition(tv), Gather))):
+    expr = tv.definition
+    if atom.copies_only and not (expr is None or is_copy(expr) or (atom.instruction is Instruction.VECTOR and isinstance(expr, Gather))):
         raise call.error(
             f"the atom {atom.name} copies, but the definition of {tv.name} computes", f"vectorize a copy: {tv.name}.cache_before() or cache_after()"
         )
@@ -84,11 +84,10 @@ def cover(call: Call, atom: Atom, positions: tuple[int, ...]) -> None:
 
 
 def _check_contraction(call: Call, atom: Atom) -> None:
-    expr = call.tv.fusion.definition(call.tv)
     row = atom.contraction
     assert row is not None
-    if not isinstance(expr, Reduction) or (expr.combine.name, expr.body.name) != (row.combine, row.body):
-        raise call.error(f"the atom {atom.name} computes a reduction by {row.combine} of {row.body}, and its definition is another")
+    if not row.is_made_by(call.tv.definition):
+        raise call.error(f"the atom {atom.name} computes a reduction by {row.combine.name} of {row.body.name}, and its definition is another")
 
 
 def uncover(tv: TensorView) -> None:
@@ -97,13 +96,3 @@ def uncover(tv: TensorView) -> None:
     for a in schedule.atom_axes:
         schedule.ptypes.pop(a, None)
     schedule.atom, schedule.atom_axes = None, ()
-
-
-def _is_copy(tv: TensorView) -> bool:
-    match tv.fusion.definition(tv):
-        case None | View():
-            return True
-        case Pointwise(op=op, operands=(Read(),)):
-            return op is ELEMENTWISE["copy"]
-        case _:
-            return False

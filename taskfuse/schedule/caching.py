@@ -1,13 +1,14 @@
-"""cache_after, cache_before, cache_fork: a copy of a tensor between it and its readers, between its definition and it, or in its place as an output."""
+"""cache_after, cache_before, cache_fork: a copy of a tensor between it and its readers, between its definition and it, or between both and it."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from taskfuse.errors import TaskError
-from taskfuse.ir.axes import Axis, axis, iteration_symbol
+from taskfuse.ir.axes import Axis, axis, iteration_point
 from taskfuse.ir.elementwise import ELEMENTWISE
-from taskfuse.ir.expr import Pointwise, Read
+from taskfuse.ir.expr import Assemble, MathExpr, Pointwise, Read
 from taskfuse.ir.storage import with_reads
 from taskfuse.ir.tensor import TensorSchedule, TensorView
 from taskfuse.location import caller
@@ -30,7 +31,7 @@ def cache_after(tv: TensorView) -> TensorView:
     call.check_not_inlined()
     fusion.check()
     copy = fusion.new_tensor([axis(e) for e in tv.shape], tv.dtype, location=caller(), origin=tv)
-    fusion.define(_copy_of(tv, copy))
+    fusion.define(copy_of(tv, copy))
     for use in uses:
         fusion.define(with_reads(use, tv, copy))
     if tv.is_input:
@@ -40,7 +41,7 @@ def cache_after(tv: TensorView) -> TensorView:
     return copy
 
 
-def cache_before(tv: TensorView, readers: bool = False) -> TensorView:
+def cache_before(tv: TensorView) -> TensorView:
     """See :meth:`TensorView.cache_before`. The new tensor takes over the schedule of the computation, ``tv`` keeps its memory.
 
     Without reductions, the loop transforms and their index types are replayed on ``tv``.
@@ -50,10 +51,32 @@ def cache_before(tv: TensorView, readers: bool = False) -> TensorView:
         TaskError: if a law of tasks and groups is broken.
     """
     call = Call("cache_before", tv)
-    fusion = tv.fusion
-    definition = fusion.definition(tv)
-    if definition is None:
+    if tv.definition is None:
         raise call.error("an input has no definition", f"{tv.name}.cache_after() copies it for its readers")
+    return _taken_over(call, ())
+
+
+def cache_fork(tv: TensorView) -> TensorView:
+    """See :meth:`TensorView.cache_fork`. Schedules, memory and task are as after :func:`cache_before`.
+
+    Raises:
+        ScheduleError: if ``tv`` is no output, nor part of one, nothing reads it, or it is inlined.
+        TaskError: if a law of tasks and groups is broken.
+    """
+    call = Call("cache_fork", tv)
+    readers = [use for use in tv.uses if not isinstance(use, Assemble)]
+    if tv.is_input or not (tv.is_output or len(readers) < len(tv.uses)):
+        raise call.error("it is no output")
+    if not readers:
+        raise call.error("nothing reads it", f"{tv.name}.cache_before() puts a copy in front of it")
+    return _taken_over(call, readers)
+
+
+def _taken_over(call: Call, readers: Sequence[MathExpr]) -> TensorView:
+    """A tensor with the definition and the schedule of the call's tensor, which becomes its copy; ``readers`` read the new one."""
+    tv, fusion = call.tv, call.tv.fusion
+    definition = fusion.definition(tv)
+    assert definition is not None
     call.check_not_inlined()
     fusion.check()
     old = tv.schedule
@@ -71,39 +94,17 @@ def cache_before(tv: TensorView, readers: bool = False) -> TensorView:
     ptypes = {mapping[a]: p for a, p in old.ptypes.items() if mapping.get(a) in present and not p.is_atom}
     tv.root, tv.logical = root, root
     tv.schedule = TensorSchedule(loop, transforms, ptypes, memory=old.memory, allocation=allocation, stages=old.stages)
-    uses = tv.uses if readers else ()
     fusion.define(replace(definition, output=new))
-    fusion.define(_copy_of(new, tv))
-    for use in uses:
+    fusion.define(copy_of(new, tv))
+    for use in readers:
         fusion.define(with_reads(use, tv, new))
     join_task(new, tv)
     return new
 
 
-def cache_fork(tv: TensorView) -> TensorView:
-    """See :meth:`TensorView.cache_fork`. The copy has no schedule yet; it joins the task of ``tv``.
-
-    Raises:
-        ScheduleError: if ``tv`` is no output, nothing reads it, or it is inlined.
-        TaskError: if a law of tasks and groups is broken.
-    """
-    call = Call("cache_fork", tv)
-    fusion = tv.fusion
-    if not tv.is_output:
-        raise call.error("it is no output")
-    if not tv.uses:
-        raise call.error("nothing reads it", f"{tv.name}.cache_before() puts a copy in front of it")
-    call.check_not_inlined()
-    fusion.check()
-    copy = fusion.new_tensor([axis(e) for e in tv.shape], tv.dtype, location=caller(), origin=tv)
-    fusion.define(_copy_of(tv, copy))
-    fusion.outputs[fusion.outputs.index(tv)] = copy
-    join_task(copy, tv)
-    return copy
-
-
-def _copy_of(source: TensorView, output: TensorView) -> Pointwise:
-    return Pointwise(output, ELEMENTWISE["copy"], (Read(source, tuple(iteration_symbol(k) for k in range(source.ndim))),), output.location)
+def copy_of(source: TensorView, output: TensorView) -> Pointwise:
+    """The expression that makes ``output`` a copy of ``source``."""
+    return Pointwise(output, ELEMENTWISE["copy"], (Read(source, iteration_point(source.ndim)),), output.location)
 
 
 def _starts(schedule: TensorSchedule) -> list[Axis]:

@@ -10,7 +10,7 @@ from taskfuse.errors import ScheduleError
 from taskfuse.ir.axes import Axis
 from taskfuse.ir.expr import Read
 from taskfuse.ir.scalar import ZERO, Const
-from taskfuse.ir.storage import has_code, resolve, storage_reads
+from taskfuse.ir.storage import has_code, producers, resolve
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import ParallelType
 from taskfuse.location import caller
@@ -112,8 +112,7 @@ def inlined_producers(tv: TensorView) -> tuple[TensorView, ...]:
     expr = tv.fusion.definition(tv)
     if expr is None or not has_code(tv.fusion, expr):
         return ()
-    found = dict.fromkeys(r.tensor for r in storage_reads(tv.fusion, expr))
-    return tuple(p for p in found if p.schedule.inline)
+    return tuple(p for p in producers(tv.fusion, tv) if p.schedule.inline)
 
 
 def storage_of(tv: TensorView) -> TensorView:

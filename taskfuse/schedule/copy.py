@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from taskfuse.ir.axes import Axis, Merge, Rasterize, Resize, Split, Swizzle, Transform
-from taskfuse.ir.expr import Assemble, IndexValue, MathExpr, Operand, Read, ScalarRead, View
+from taskfuse.ir.expr import IndexValue, Leaf, Literal, Read, ScalarRead, rebuilt
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.scalar import Expr, substitute
 from taskfuse.ir.tasks import Node
@@ -86,7 +86,7 @@ class _Copier:
         for tv in fusion.tensors():
             expr = fusion.definition(tv)
             if expr is not None:
-                new.define(self._expr(expr))
+                new.define(rebuilt(expr, self._read, leaf=self._leaf, index=self._scalar, output=tensors[tv]))
         for tv in fusion.tensors():
             owner = fusion.owner(tv)
             if owner is not None:
@@ -155,24 +155,11 @@ class _Copier:
     def _read(self, r: Read) -> Read:
         return Read(self._tensors[r.tensor], tuple(map(self._scalar, r.index)), self._scalar(r.valid))
 
-    def _operand(self, o: Operand) -> Operand:
+    def _leaf(self, o: Leaf) -> Leaf:
         match o:
-            case Read():
-                return self._read(o)
             case ScalarRead():
                 return ScalarRead(self._scalars[o.scalar])
             case IndexValue():
                 return IndexValue(self._scalar(o.index))
-            case _:
+            case Literal():
                 return o
-
-    def _expr(self, expr: MathExpr) -> MathExpr:
-        output = self._tensors[expr.output]
-        match expr:
-            case View():
-                return replace(expr, output=output, operand=self._read(expr.operand))
-            case Assemble():
-                places = tuple(tuple(map(self._scalar, place)) for place in expr.places)
-                return replace(expr, output=output, parts=tuple(map(self._read, expr.parts)), places=places)
-            case _:
-                return replace(expr, output=output, operands=tuple(map(self._operand, expr.operands)))

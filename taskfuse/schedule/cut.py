@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from taskfuse.errors import FusionError
-from taskfuse.ir.expr import Assemble, MathExpr, Operand, Read, ScalarRead, View
+from taskfuse.ir.expr import Assemble, Leaf, Read, ScalarRead, map_exprs, reads, rebuilt
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.scalar import Sym
-from taskfuse.ir.storage import has_code, made_from, resolve, storage_reads
+from taskfuse.ir.storage import made_from, needed, producers, resolve
 from taskfuse.ir.tensor import Scalar, TensorView
 from taskfuse.location import caller
 
@@ -50,7 +51,7 @@ def cut(fusion: Fusion, parts: Sequence[Sequence[TensorView | str]]) -> Cut:
                 raise _error(fusion, f"{tv!r} is no tensor of it", "name its tensors")
             if owner.setdefault(tv, number) != number:
                 raise _error(fusion, f"{tv.name} is in pieces {owner[tv]} and {number}", "name each tensor once")
-    code = computed(fusion)
+    code = [e.output for e in needed(fusion)]
     for tv in code:
         if tv not in owner:
             raise _error(fusion, f"{tv.name} is in no piece", "name every tensor that the outputs need and that is neither an input nor a view")
@@ -59,30 +60,17 @@ def cut(fusion: Fusion, parts: Sequence[Sequence[TensorView | str]]) -> Cut:
     return Cut(fusion, tuple(piece(fusion, pieces[number], f"{fusion.name}_{k}") for k, number in enumerate(order)))
 
 
-def computed(fusion: Fusion) -> tuple[TensorView, ...]:
-    """The tensors with code that the outputs need, producers first."""
-    found: set[TensorView] = set()
-    stack = list(fusion.outputs)
-    while stack:
-        tv = stack.pop()
-        expr = fusion.definition(tv)
-        if tv not in found and expr is not None:
-            found.add(tv)
-            stack += [read.tensor for read in storage_reads(fusion, expr)]
-    return tuple(e.output for e in fusion.exprs() if e.output in found and has_code(fusion, e))
-
-
 def piece(fusion: Fusion, tensors: Sequence[TensorView], name: str) -> Fusion:
     """The part of ``fusion`` that computes ``tensors``: it reads what they need and others make, and its outputs are what others need of it."""
     own = set(tensors)
-    exprs = [e for e in fusion.exprs() if e.output in own or (isinstance(e, Assemble) and own.issuperset(made_from(fusion, e.output)))]
+    chosen = (e for e in fusion.exprs() if e.output in own or (isinstance(e, Assemble) and own.issuperset(made_from(fusion, e.output))))
+    exprs = [rebuilt(e, partial(resolve, fusion)) for e in chosen]
     inside = {e.output for e in exprs}
-    read = dict.fromkeys(r.tensor for e in exprs for r in storage_reads(fusion, e) if r.tensor not in inside)
-    made = {e.output for e in exprs}
-    elsewhere = {r.tensor for e in fusion.exprs() if e.output not in inside and not fusion.is_view(e.output) for r in storage_reads(fusion, e)}
+    read = dict.fromkeys(r.tensor for e in exprs for r in reads(e) if r.tensor not in inside)
+    elsewhere = {tv for e in fusion.exprs() if e.output not in inside and not fusion.is_view(e.output) for tv in producers(fusion, e.output)}
     new = Fusion(name)
-    symbols = {s for tv in (*read, *made) for a in tv.root for s in a.extent.free}
-    symbols |= {s for e in exprs for o in e.operands if isinstance(o, Read) for i in resolve(fusion, o).index for s in i.free if s in fusion.dims}
+    symbols = {s for tv in (*read, *inside) for a in tv.root for s in a.extent.free}
+    symbols |= {s for e in exprs for i in map_exprs(e) for s in i.free if s in fusion.dims}
     bound = {a.extent.name for tv in read for a in tv.logical if isinstance(a.extent, Sym)}
     for tv in fusion.inputs:  # extents that no other input tells
         if missing := {a.extent.name for a in tv.logical if isinstance(a.extent, Sym)} & symbols - bound:
@@ -101,36 +89,19 @@ def piece(fusion: Fusion, tensors: Sequence[TensorView], name: str) -> Fusion:
     for scalar in fusion.scalars:
         if scalar in used:
             scalars[scalar] = new.add_scalar(scalar.name, scalar.dtype)
+
+    def moved(read: Read) -> Read:
+        return replace(read, tensor=tensors_of[read.tensor])
+
+    def leaf(operand: Leaf) -> Leaf:
+        return ScalarRead(scalars[operand.scalar]) if isinstance(operand, ScalarRead) else operand
+
     for e in exprs:
-        new.define(_moved(fusion, e, tensors_of, scalars))
+        new.define(rebuilt(e, moved, leaf=leaf, output=tensors_of[e.output]))
     for tv in fusion.tensors():
         if tv in inside and (tv in fusion.outputs or tv in elsewhere):
             new.add_output(tensors_of[tv])
     return new
-
-
-def _moved(fusion: Fusion, expr: MathExpr, tensors: dict[TensorView, TensorView], scalars: dict[Scalar, Scalar]) -> MathExpr:
-    def read(r: Read) -> Read:
-        found = resolve(fusion, r)
-        return Read(tensors[found.tensor], found.index, found.valid)
-
-    def operand(o: Operand) -> Operand:
-        match o:
-            case Read():
-                return read(o)
-            case ScalarRead():
-                return ScalarRead(scalars[o.scalar])
-            case _:
-                return o
-
-    output = tensors[expr.output]
-    match expr:
-        case View():
-            return replace(expr, output=output, operand=read(expr.operand))
-        case Assemble():
-            return replace(expr, output=output, parts=tuple(read(p) for p in expr.parts))
-        case _:
-            return replace(expr, output=output, operands=tuple(operand(o) for o in expr.operands))
 
 
 def _order(fusion: Fusion, pieces: Sequence[Sequence[TensorView]], owner: dict[TensorView, int]) -> list[int]:
@@ -138,10 +109,8 @@ def _order(fusion: Fusion, pieces: Sequence[Sequence[TensorView]], owner: dict[T
     needs: dict[int, set[int]] = {k: set() for k, piece in enumerate(pieces) if piece}
     for k in needs:
         for tv in pieces[k]:
-            expr = fusion.definition(tv)
-            assert expr is not None
-            for read in storage_reads(fusion, expr):
-                needs[k] |= {owner[t] for t in made_from(fusion, read.tensor) if not t.is_input} - {k}
+            for producer in producers(fusion, tv):
+                needs[k] |= {owner[t] for t in made_from(fusion, producer) if not t.is_input} - {k}
     order: list[int] = []
     while needs:
         ready = [k for k, before in needs.items() if before <= set(order)]

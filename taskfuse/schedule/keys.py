@@ -10,7 +10,7 @@ from __future__ import annotations
 from taskfuse.ir.axes import Axis, Merge, Rasterize, Resize, Split, Swizzle, Transform, iteration_position
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.scalar import Facts, const, is_multiple
-from taskfuse.ir.storage import has_code, storage_reads
+from taskfuse.ir.storage import has_code, reads_of
 from taskfuse.ir.tensor import TensorView
 
 Key = int
@@ -53,9 +53,7 @@ class Keys:
             self._join(a, a.source)
 
     def _join_reads(self, tv: TensorView) -> None:
-        expr = self.fusion.definition(tv)
-        assert expr is not None
-        for read in storage_reads(self.fusion, expr):
+        for read in reads_of(self.fusion, tv):
             for inner, index in zip(read.tensor.logical, read.index, strict=True):
                 position = iteration_position(index)
                 if position is not None and tv.root[position].extent is inner.extent:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from taskfuse.ir.axes import Axis
-from taskfuse.ir.tensor import AllocationLayout, TensorView
+from taskfuse.ir.calls import AllocationLayout
+from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import ParallelType
 from taskfuse.schedule.allocation import allocation
 from taskfuse.schedule.call import Call, constant, described

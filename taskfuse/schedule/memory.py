@@ -7,8 +7,9 @@ from typing import SupportsIndex
 
 from taskfuse.ir.atoms import Completion
 from taskfuse.ir.axes import Axis, Rasterize
+from taskfuse.ir.calls import AllocationLayout
 from taskfuse.ir.scalar import ONE
-from taskfuse.ir.tensor import AllocationLayout, TensorView
+from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import MemoryType
 from taskfuse.schedule.call import Call
 

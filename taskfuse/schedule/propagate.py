@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from taskfuse.ir.axes import Axis, AxisKind, Transform, axis, iteration_position
-from taskfuse.ir.expr import Read
 from taskfuse.ir.scalar import ge, prove
-from taskfuse.ir.storage import storage_reads
+from taskfuse.ir.storage import reads_of
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import ParallelType
 from taskfuse.schedule.call import Call, inlined_producers
@@ -124,15 +123,10 @@ def _direct(ref: TensorView, target: TensorView) -> dict[Axis, list[Axis]]:
     """Pairs of axes of ``ref`` and ``target`` that a read of one by the other identifies."""
     found: dict[Axis, list[Axis]] = {}
     for reader, read in ((ref, target), (target, ref)):
-        for r in _reads_of(reader, read):
+        for r in (r for r in reads_of(reader.fusion, reader) if r.tensor is read):
             for own, index in zip(read.logical, r.index, strict=True):
                 position = iteration_position(index)
                 if position is not None:
                     a, b = (reader.root[position], own) if reader is ref else (own, reader.root[position])
                     found.setdefault(a, []).append(b)
     return found
-
-
-def _reads_of(reader: TensorView, read: TensorView) -> list[Read]:
-    expr = reader.fusion.definition(reader)
-    return [] if expr is None else [r for r in storage_reads(reader.fusion, expr) if r.tensor is read]

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from taskfuse.ir.axes import Axis, axis, iteration_symbol
+from taskfuse.ir.axes import Axis, axis, iteration_point, iteration_symbol
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.expr import Assemble, Gather, IndexValue, Literal, MathExpr, Operand, Pointwise, Read, Reduction, Scan, Select, reads
 from taskfuse.ir.fusion import Fusion
@@ -71,7 +71,7 @@ class _Clones:
         self.reader = reader
         self.asked = asked
         self.fusion: Fusion = reader.fusion
-        self.here = tuple(iteration_symbol(k) for k in range(len(reader.root)))
+        self.here = iteration_point(len(reader.root))
         self._made: dict[tuple[TensorView, Point], TensorView] = {}
 
     def of(self, tv: TensorView, index: tuple[Expr, ...], valid: Expr) -> TensorView:
@@ -130,7 +130,7 @@ class _Clones:
             case Read():
                 read = resolve(self.fusion, operand)
                 moved = Read(read.tensor, tuple(substitute(e, at) for e in read.index), valid)
-                return moved if valid is TRUE else Read(self._padded(moved, reduction), tuple(iteration_symbol(k) for k in range(len(reduction.root))))
+                return moved if valid is TRUE else Read(self._padded(moved, reduction), iteration_point(len(reduction.root)))
             case IndexValue():
                 return IndexValue(substitute(operand.index, at))
             case _:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from taskfuse.ir.axes import Axis, AxisKind, axis, iteration_symbol
+from taskfuse.ir.axes import Axis, AxisKind, axis, iteration_point
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.expr import Literal, Read, Reduction
 from taskfuse.ir.tensor import TensorSchedule, TensorView
@@ -49,7 +49,7 @@ def rfactor(tv: TensorView, axes: Sequence[int]) -> TensorView:
     old.loop = [a for a in old.loop if a not in selected]
     for a in selected:
         old.ptypes.pop(a, None)
-    point = tuple(iteration_symbol(k) for k in range(len(tv.root)))
+    point = iteration_point(len(tv.root))
     fusion.define(Reduction(tv, definition.combine, ELEMENTWISE["copy"], (Read(producer, point),), definition.init, definition.location))
     join_task(producer, tv)
     return producer

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from taskfuse.ir.axes import Axis, axis, iteration_symbol
+from taskfuse.ir.axes import Axis, axis, iteration_point, iteration_symbol
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.expr import Assemble, IndexValue, Operand, Pointwise, Read, Select
 from taskfuse.ir.scalar import ONE, TRUE, ZERO, Expr, and_, eq, le, lt, substitute, wrap
@@ -74,7 +74,7 @@ def scatter(tv: TensorView) -> tuple[TensorView, ...]:
     stored: list[TensorView] = []
     for x in (tv, *readers):
         if x.is_output:
-            reads = tuple(Read(p, tuple(iteration_symbol(d) for d in range(p.ndim))) for p in made[x])
+            reads = tuple(Read(p, iteration_point(p.ndim)) for p in made[x])
             fusion.define(Assemble(x, reads, tuple(part.place for part in parts), location))
             stored += made[x]
     fusion.remove_unread([x for x in (tv, *readers) if not x.is_output])
@@ -155,7 +155,7 @@ def _reached(call: Call) -> list[TensorView] | str:
             if reader not in reached:
                 reached.add(reader)
                 stack.append(reader)
-    here = tuple(iteration_symbol(k) for k in range(len(tv.root)))
+    here = iteration_point(len(tv.root))
     order = [e for e in fusion.exprs() if e.output in reached and e.output is not tv]
     for expr in order:
         if any(r.tensor in reached and r.index != here for r in storage_reads(fusion, expr)):
@@ -169,7 +169,7 @@ def _operand(operand: Operand, part: _Part, number: int, made: dict[TensorView, 
             read = resolve(reader.fusion, operand)
             if read.tensor in made:
                 new = made[read.tensor][number]
-                return Read(new, tuple(iteration_symbol(d) for d in range(new.ndim)))
+                return Read(new, iteration_point(new.ndim))
             return Read(read.tensor, tuple(part.moved(e) for e in read.index))
         case IndexValue():
             return IndexValue(part.moved(operand.index))

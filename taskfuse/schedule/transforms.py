@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from taskfuse.ir.calls import TileOrder
 from taskfuse.ir.scalar import Expr, IntLike
-from taskfuse.ir.tensor import TensorView, TileOrder
+from taskfuse.ir.tensor import TensorView
 from taskfuse.schedule import domain
 from taskfuse.schedule.call import Call, described
 

@@ -1,34 +1,35 @@
 """Schedulers: calls that schedule a fusion of a kind, and say why so."""
 
 from taskfuse.ir.fusion import bind_partitioner
-from taskfuse.schedulers.auto import SCHEDULERS, AutoSchedule, auto
+from taskfuse.schedulers.auto import SCHEDULERS, auto
 from taskfuse.schedulers.cat import CatConfig, Form, cat
 from taskfuse.schedulers.config import MatmulConfig, MatmulKind
 from taskfuse.schedulers.fallback import FallbackConfig, fallback
-from taskfuse.schedulers.matmul import MatmulSchedule, matmul
+from taskfuse.schedulers.matmul import matmul
 from taskfuse.schedulers.normalization import normalization
 from taskfuse.schedulers.phases import Keep
 from taskfuse.schedulers.pointwise import PointwiseConfig, pointwise
 from taskfuse.schedulers.propose import partition
-from taskfuse.schedulers.reduction import RowSchedule, reduction
+from taskfuse.schedulers.reduction import reduction
 from taskfuse.schedulers.rows import RowConfig
+from taskfuse.schedulers.schedule import Chosen, Option, Schedule
 from taskfuse.schedulers.tiled import TiledConfig, tiled
 from taskfuse.schedulers.transpose import TransposeConfig, transpose
 from taskfuse.schedulers.tuning import Trial, Tuned, tune
 
 __all__ = [
     "SCHEDULERS",
-    "AutoSchedule",
     "CatConfig",
+    "Chosen",
     "FallbackConfig",
     "Form",
     "Keep",
     "MatmulConfig",
     "MatmulKind",
-    "MatmulSchedule",
+    "Option",
     "PointwiseConfig",
     "RowConfig",
-    "RowSchedule",
+    "Schedule",
     "TiledConfig",
     "TransposeConfig",
     "Trial",

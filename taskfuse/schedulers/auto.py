@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 from taskfuse.errors import UnsupportedError
@@ -15,7 +15,7 @@ from taskfuse.schedulers.matmul import matmul
 from taskfuse.schedulers.normalization import normalization
 from taskfuse.schedulers.pointwise import pointwise
 from taskfuse.schedulers.reduction import reduction
-from taskfuse.schedulers.schedule import Candidate, Schedule, Scheduler, Sizes
+from taskfuse.schedulers.schedule import Chosen, Scheduler, Sizes
 from taskfuse.schedulers.tiled import tiled
 from taskfuse.schedulers.transpose import transpose
 
@@ -23,49 +23,7 @@ SCHEDULERS: Final[tuple[Scheduler, ...]] = (matmul, tiled, reduction, normalizat
 """Those that know most of a fusion first; the last takes what the others refuse."""
 
 
-@dataclass(frozen=True, slots=True)
-class AutoSchedule:
-    """What :func:`auto` did.
-
-    Attributes:
-        chosen: what the scheduler says that took the fusion.
-        refused: those asked before it, and why they refused.
-    """
-
-    chosen: Schedule
-    refused: tuple[tuple[str, str], ...]
-
-    @property
-    def config(self) -> object:
-        """The parameters of that scheduler."""
-        return self.chosen.config
-
-    @property
-    def alternatives(self) -> Sequence[Candidate]:
-        """What that scheduler chose from."""
-        return self.chosen.alternatives
-
-    @property
-    def scheduler(self) -> str:
-        """Name of the scheduler that took the fusion."""
-        return self.chosen.scheduler
-
-    @property
-    def us(self) -> float:
-        """Microseconds that its cost model expects."""
-        return self.chosen.us
-
-    @property
-    def code(self) -> str:
-        """The scheduling calls, as Python that takes the unscheduled fusion as ``fusion``."""
-        return self.chosen.code
-
-    def explain(self) -> str:
-        """Why this schedule, and why not those of other schedulers."""
-        return "\n".join([self.chosen.explain(), *(f"not {name}: {reason}" for name, reason in self.refused)])
-
-
-def auto(fusion: Fusion, config: Any = None, *, sizes: Mapping[str, int] | None = None) -> AutoSchedule:
+def auto(fusion: Fusion, config: Any = None, *, sizes: Mapping[str, int] | None = None) -> Chosen[Any]:
     """Schedule a fusion by the first of :data:`SCHEDULERS` that takes it.
 
     Args:
@@ -85,7 +43,7 @@ def auto(fusion: Fusion, config: Any = None, *, sizes: Mapping[str, int] | None 
     refused: list[tuple[str, str]] = []
     for scheduler in SCHEDULERS:
         try:
-            return AutoSchedule(scheduler(fusion, config, sizes=sizes), tuple(refused))
+            return replace(scheduler(fusion, config, sizes=sizes), refused=tuple(refused))
         except UnsupportedError as error:
             refused.append((scheduler.__name__, str(error.fields["reason"])))
     raise UnsupportedError(

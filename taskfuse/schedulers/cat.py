@@ -18,12 +18,13 @@ from enum import Enum
 from taskfuse.ir.expr import Select
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.scalar import is_multiple
+from taskfuse.ir.storage import needed
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import ParallelType as P
 from taskfuse.kir.limits import WARP
 from taskfuse.schedule.copy import copy_fusion
 from taskfuse.schedule.scatter import is_concatenation
-from taskfuse.schedulers.elementwise import align, ancestors, needed, recompute_all, stored, work
+from taskfuse.schedulers.elementwise import align, ancestors, recompute_all, stored, work
 from taskfuse.schedulers.fallback import separate
 from taskfuse.schedulers.machine import VECTOR_BYTES
 from taskfuse.schedulers.parameters import Parameters
@@ -59,9 +60,14 @@ class CatConfig(Parameters):
     form: Form
     loops: PointwiseConfig | None = None
 
+    @property
+    def words(self) -> str:
+        """The parameters, for people."""
+        return f"{self.form.value}, {self.loops.words}" if self.loops else self.form.value
+
 
 @tries_parameters
-def cat(fusion: Fusion, config: CatConfig | None = None, *, sizes: Mapping[str, int] | None = None) -> Chosen:
+def cat(fusion: Fusion, config: CatConfig | None = None, *, sizes: Mapping[str, int] | None = None) -> Chosen[CatConfig]:
     """Schedule elementwise functions with a concatenation, or several of the same parts, in the form that the cost model says is fastest.
 
     Args:
@@ -81,8 +87,8 @@ def cat(fusion: Fusion, config: CatConfig | None = None, *, sizes: Mapping[str, 
         raise refuse(fusion, "cat", "no concatenation is read only elementwise, up to all outputs", "tf.schedulers.pointwise")
     options = tuple(sorted(_options(fusion, whole, extent), key=lambda option: option.us))
     found = options[0].config if config is None else config
-    us = next((o.us for o in options if o.config.form is found.form), None)
-    if us is None:
+    like = next((o for o in options if o.config.form is found.form), None)
+    if like is None:
         raise refuse(fusion, "cat", f"the parts of {whole.name} differ in shape, so they share no loop", "CatConfig(Form.BLOCKS) gives each its own")
     script = Script(fusion)
     if found.form is Form.GATHER:
@@ -91,9 +97,7 @@ def cat(fusion: Fusion, config: CatConfig | None = None, *, sizes: Mapping[str, 
         schedule(script, fusion.outputs, leaves, found.loops or choose(fusion, fusion.outputs[0], leaves, extent))
     else:
         _scattered(script, whole, found, extent)
-    rows = [f"{o.us:7.1f}  {o.config.form.value}" for o in options]
-    why = "\n".join([f"cat {whole.name}: {'given' if config else 'chosen'}: {found.form.value}", "", "     us  form", *rows])
-    return Chosen("cat", us, script.text, found, options, why)
+    return Chosen("cat", whole.name, replace(like, config=found), options, config is not None, script.text)
 
 
 def _concatenation(fusion: Fusion) -> TensorView | None:

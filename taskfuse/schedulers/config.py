@@ -90,6 +90,15 @@ class MatmulConfig(Parameters):
             raise self.error(f"in_flight = {self.in_flight} with {self.stages} stages", "use less than stages: a slot is given back when its batch has retired")
 
     @property
+    def words(self) -> str:
+        """The parameters, for people."""
+        groups = "1 warpgroup" if self.warpgroups == 1 else f"{self.warpgroups} warpgroups that {'take turns' if self.takes_turns else 'share them'}"
+        return (
+            f"tiles of {self.tile_m} x {self.tile_n} x {self.tile_k}, {groups}, {self.stages} stages, {self.in_flight} in flight, groups of {self.group}, "
+            f"{self.blocks} blocks{f' in clusters of {self.cluster}' if self.cluster > 1 else ''}"
+        )
+
+    @property
     def takes_turns(self) -> bool:
         """Whether the warpgroups take tiles in turns."""
         return self.kind is MatmulKind.PINGPONG

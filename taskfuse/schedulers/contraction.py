@@ -1,21 +1,20 @@
 """The contraction of a fusion, found by its structure: axes, operands, and the epilogue behind it.
 
-A reduction over one axis k of a body of two reads is a matrix product if the axes of its iteration space fall into those that only the one
-read uses, those that only the other uses, and those that both or neither use: rows m, columns n, and batch axes. Its combining function and
-body are compared with what the tensor-core atom computes; which op made it is never asked.
+What is a matrix product, with rows m, columns n and batch axes, is said by :mod:`taskfuse.ir.contraction`. Its combining function and body are
+compared with what the tensor-core atom computes; which op made it is never asked.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from taskfuse.errors import UnsupportedError
 from taskfuse.ir.atoms import SUM_OF_PRODUCTS
 from taskfuse.ir.axes import iteration_position
+from taskfuse.ir.contraction import factors
 from taskfuse.ir.expr import Pointwise, Read, Reduction, View
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.scalar import Const, Expr, const, ge, is_multiple, prove
-from taskfuse.ir.storage import has_code, storage_operands, storage_reads, storage_uses
+from taskfuse.ir.storage import has_code, producers, reads_of, storage_reads, storage_uses
 from taskfuse.ir.tensor import TensorView
 from taskfuse.schedulers.loads import copy_bytes, is_bulk
 from taskfuse.schedulers.schedule import refuse
@@ -24,11 +23,6 @@ NOWHERE, SEVERAL = -1, -2
 """The place of an axis that is none of the result's, and of one that is several: its tensor is read here so and there otherwise."""
 STAGED_ITEMSIZE = 2
 """Bytes of the elements that ``stmatrix`` stores."""
-
-
-def unsupported(fusion: Fusion, reason: str, help: str | None = None) -> UnsupportedError:
-    """The error of a fusion that the scheduler cannot take."""
-    return refuse(fusion, "matmul", reason, help)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,8 +127,7 @@ def find(fusion: Fusion) -> Product:
     """The contraction of ``fusion`` and its surroundings.
 
     Raises:
-        UnsupportedError: there is none or several, an operand is computed, rows or columns may be none, the epilogue is not elementwise, or the
-            fusion has a schedule already.
+        UnsupportedError: there is none or several, an operand is computed, rows or columns may be none, or the epilogue is not elementwise.
     """
     expr = _contraction(fusion)
     result = expr.output
@@ -143,28 +136,26 @@ def find(fusion: Fusion) -> Product:
     behind = [*(e.output for e in reductions), *finals]
     for tv in fusion.outputs:
         if tv not in places and tv not in behind:
-            raise unsupported(fusion, f"the output {tv.name} does not need the product", "leave it to a fusion of its own")
-    reads = [o for o in storage_operands(fusion, expr) if isinstance(o, Read)]
-    if len(reads) != 2:
-        raise unsupported(fusion, f"{result.name} multiplies a tensor by a number", "scale the product instead")
-    used = [{p for e in r.index if (p := iteration_position(e)) is not None} for r in reads]
-    (k,) = (p for p, a in enumerate(result.root) if a.is_reduction)
-    rows, columns = used[0] - used[1], used[1] - used[0]
-    if not rows or not columns or k not in used[0] & used[1]:
-        raise unsupported(fusion, f"{result.name} has no rows or no columns", "each factor needs an axis that the other lacks: reshape a vector to [1, K]")
-    for axis in (result.root[p] for p in sorted(rows | columns)):
+            raise refuse(fusion, "matmul", f"the output {tv.name} does not need the product", "leave it to a fusion of its own")
+    two = factors(fusion, expr)
+    if two is None:
+        raise refuse(fusion, "matmul", f"{result.name} multiplies a tensor by a number", "scale the product instead")
+    if not two.make_a_matrix:
+        raise refuse(fusion, "matmul", f"{result.name} has no rows or no columns", "each factor needs an axis that the other lacks: reshape a vector to [1, K]")
+    for axis in (result.root[p] for p in sorted(two.rows | two.columns)):
         if not prove(ge(axis.extent, 1), fusion.facts()):  # the factor that lacks it shares its loop
-            raise unsupported(fusion, f"the extent {axis.extent} of {result.name} may be 0", "declare it with tf.dim(..., min=1)")
+            raise refuse(fusion, "matmul", f"the extent {axis.extent} of {result.name} may be 0", "declare it with tf.dim(..., min=1)")
     stored = [tv for tv in fusion.outputs if tv is result or tv in epilogue]
     last = places[stored[0]].get(stored[0].ndim - 1) if stored else None
-    if last in rows or (last not in columns and max(rows) > max(columns)):
-        rows, columns, reads = columns, rows, reads[::-1]
-    m, n = max(rows), last if last in columns else max(columns)
-    a, b = _operand(fusion, expr, reads[0], m, k), _operand(fusion, expr, reads[1], n, k)
+    if last in two.rows or (last not in two.columns and max(two.rows) > max(two.columns)):
+        two = two.swapped()
+    (k,) = two.summed
+    m, n = max(two.rows), last if last in two.columns else max(two.columns)
+    a, b = _operand(fusion, expr, two.a, m, k), _operand(fusion, expr, two.b, n, k)
     if a.tensor is b.tensor:
-        raise unsupported(fusion, f"both factors are {a.tensor.name}", "define two inputs and pass the array twice")
+        raise refuse(fusion, "matmul", f"both factors are {a.tensor.name}", "define two inputs and pass the array twice")
     if a.tensor.dtype is not b.tensor.dtype:
-        raise unsupported(fusion, f"{a.tensor!r} and {b.tensor!r} have two dtypes", "convert one of them before")
+        raise refuse(fusion, "matmul", f"{a.tensor!r} and {b.tensor!r} have two dtypes", "convert one of them before")
     outputs = tuple(_output(fusion, tv, places[tv], result, n) for tv in stored)
     batch = tuple(p for p in range(len(result.root)) if p not in (m, n, k))
     reduced = tuple(_reduced_by(fusion, e, places, result, (m, n)) for e in reductions)
@@ -173,16 +164,14 @@ def find(fusion: Fusion) -> Product:
 
 
 def _contraction(fusion: Fusion) -> Reduction:
-    if fusion.has_schedule:
-        raise unsupported(fusion, "it has a schedule already", "call the scheduler first")
     found = [e for e in fusion.exprs() if isinstance(e, Reduction)]
-    products = [e for e in found if (e.combine.name, e.body.name) == (SUM_OF_PRODUCTS.combine, SUM_OF_PRODUCTS.body)]
+    products = [e for e in found if SUM_OF_PRODUCTS.is_made_by(e)]
     if not found or len(products) > 1:
-        raise unsupported(fusion, f"it takes one contraction, and there are {len(products)}", "give each contraction a fusion of its own")
+        raise refuse(fusion, "matmul", f"it takes one contraction, and there are {len(products)}", "give each contraction a fusion of its own")
     expr = products[0] if products else found[0]
     if not products or sum(a.is_reduction for a in expr.output.root) != 1:
         what = f"{expr.output.name} is a reduction by {expr.combine.name} of {expr.body.name}, no sum of products over one axis"
-        raise unsupported(fusion, what, "write the product as tf.matmul(a, b)")
+        raise refuse(fusion, "matmul", what, "write the product as tf.matmul(a, b)")
     return expr
 
 
@@ -200,26 +189,24 @@ def _behind(fusion: Fusion, result: TensorView) -> tuple[tuple[TensorView, ...],
         if isinstance(expr, Reduction) and not after and len(reads) == 1 and (reads[0] is result or reads[0] in epilogue):
             reductions.append(expr)
         elif not isinstance(expr, Pointwise | View):
-            raise unsupported(fusion, f"{tv.name} is not computed element by element", "leave it to a fusion of its own")
+            raise refuse(fusion, "matmul", f"{tv.name} is not computed element by element", "leave it to a fusion of its own")
         elif not after:
             epilogue.append(tv)
         else:
             whole = next((t for t in reads if t is result or t in epilogue), None)
             if whole is not None:
                 reason = f"{tv.name} reads {whole.name} and {after[0].name}, a reduction of all tiles, which are complete when their registers are gone"
-                raise unsupported(fusion, reason, f"leave {tv.name} to a fusion of its own")
+                raise refuse(fusion, "matmul", reason, f"leave {tv.name} to a fusion of its own")
             finals.append(tv)
     used = {t for tv in epilogue for t in _inputs_of(fusion, tv)}
     twice = next((t for tv in finals for t in _inputs_of(fusion, tv) if t in used), None)
     if twice is not None:
-        raise unsupported(fusion, f"{twice.name} is read by the epilogue and behind a reduction", "define two inputs and pass the array twice")
+        raise refuse(fusion, "matmul", f"{twice.name} is read by the epilogue and behind a reduction", "define two inputs and pass the array twice")
     return tuple(epilogue), tuple(reductions), tuple(finals)
 
 
 def _inputs_of(fusion: Fusion, tv: TensorView) -> list[TensorView]:
-    expr = fusion.definition(tv)
-    assert expr is not None
-    return [read.tensor for read in storage_reads(fusion, expr) if read.tensor.is_input]
+    return [p for p in producers(fusion, tv) if p.is_input]
 
 
 def _reduced_by(fusion: Fusion, expr: Reduction, places: dict[TensorView, dict[int, int]], result: TensorView, tile: tuple[int, int]) -> Reduced:
@@ -232,10 +219,12 @@ def _reduced_by(fusion: Fusion, expr: Reduction, places: dict[TensorView, dict[i
             found[position] = places[read.tensor][axis]
     tv = expr.output
     if len(found) != result.ndim or sorted(found) != list(range(len(tv.root))) or min(found.values()) < 0:
-        raise unsupported(fusion, f"{tv.name} reduces {read.tensor.name}, which does not have every axis of the product", "leave it to a fusion of its own")
+        raise refuse(
+            fusion, "matmul", f"{tv.name} reduces {read.tensor.name}, which does not have every axis of the product", "leave it to a fusion of its own"
+        )
     over = frozenset(found[position] for position, a in enumerate(tv.root) if a.is_reduction)
     if not over & set(tile):
-        raise unsupported(fusion, f"{tv.name} reduces batch axes, and neither rows nor columns", "leave it to a fusion of its own")
+        raise refuse(fusion, "matmul", f"{tv.name} reduces batch axes, and neither rows nor columns", "leave it to a fusion of its own")
     return Reduced(tv, tuple(found[position] for position in range(len(tv.root))), over)
 
 
@@ -243,16 +232,14 @@ def _check_finals(fusion: Fusion, finals: tuple[TensorView, ...], reductions: tu
     """What is computed from reductions has their axes, in their order: it shares their loops."""
     kept = {r.tensor: r.kept for r in reductions}
     for tv in finals:
-        expr = fusion.definition(tv)
-        assert expr is not None
-        for read in storage_reads(fusion, expr):
+        for read in reads_of(fusion, tv):
             if read.tensor.is_input:
                 continue
             mine = kept[read.tensor]
             wide = [position for position, a in enumerate(tv.root) if a.extent is not const(1)]  # a kept dimension of 1 changes nothing
             read_at = [iteration_position(e) for e, extent in zip(read.index, read.tensor.shape, strict=True) if extent is not const(1)]
             if read_at != wide or kept.setdefault(tv, mine) != mine:
-                raise unsupported(fusion, f"{tv.name} reads {read.tensor.name} along other axes than its own", "leave it to a fusion of its own")
+                raise refuse(fusion, "matmul", f"{tv.name} reads {read.tensor.name} along other axes than its own", "leave it to a fusion of its own")
 
 
 def _places(fusion: Fusion, result: TensorView, epilogue: tuple[TensorView, ...]) -> dict[TensorView, dict[int, int]]:
@@ -267,7 +254,7 @@ def _places(fusion: Fusion, result: TensorView, epilogue: tuple[TensorView, ...]
         for axis, e in enumerate(read.index):
             position = iteration_position(e)
             if position is None:
-                raise unsupported(fusion, f"{tv.name} reads {read.tensor.name} at {e}", "an epilogue reads each element of the product in its place")
+                raise refuse(fusion, "matmul", f"{tv.name} reads {read.tensor.name} at {e}", "an epilogue reads each element of the product in its place")
             found.setdefault(tv, {})[position] = found[read.tensor].get(axis, NOWHERE)
     flowed = set(found)
     for tv, read in reversed(_reads(fusion, epilogue)):
@@ -280,7 +267,7 @@ def _places(fusion: Fusion, result: TensorView, epilogue: tuple[TensorView, ...]
             places[axis] = place if places.get(axis, place) == place else SEVERAL
     for tv in epilogue:
         if SEVERAL in found.get(tv, {}).values():
-            raise unsupported(fusion, f"{tv.name} is read in two ways, such as at its place and transposed", "compute it twice")
+            raise refuse(fusion, "matmul", f"{tv.name} is read in two ways, such as at its place and transposed", "compute it twice")
     _check_exchanged(fusion, epilogue, found)
     return found
 
@@ -298,8 +285,9 @@ def _check_exchanged(fusion: Fusion, epilogue: tuple[TensorView, ...], places: d
         for tv, at in places.items():
             own = exchanged.intersection(at.values())
             if own and any(p < max(own) for p in exchanged - own):
-                raise unsupported(
+                raise refuse(
                     fusion,
+                    "matmul",
                     f"{source.name} is read in two ways, such as at its place and transposed, and {tv.name} lacks an axis that differs in them",
                     f"define two inputs and pass the array of {source.name} twice",
                 )
@@ -307,12 +295,7 @@ def _check_exchanged(fusion: Fusion, epilogue: tuple[TensorView, ...], places: d
 
 def _reads(fusion: Fusion, epilogue: tuple[TensorView, ...]) -> list[tuple[TensorView, Read]]:
     """What the epilogue reads, producers first."""
-    found: list[tuple[TensorView, Read]] = []
-    for tv in epilogue:
-        expr = fusion.definition(tv)
-        assert expr is not None
-        found += [(tv, read) for read in storage_reads(fusion, expr)]
-    return found
+    return [(tv, read) for tv in epilogue for read in reads_of(fusion, tv)]
 
 
 def _reduced(result: TensorView) -> int:
@@ -322,21 +305,23 @@ def _reduced(result: TensorView) -> int:
 def _operand(fusion: Fusion, expr: Reduction, read: Read, row: int, k: int) -> Operand:
     tv = read.tensor
     if not tv.is_input:
-        raise unsupported(fusion, f"the factor {tv.name} is computed", "compute it in a fusion of its own, or pass it as an input")
+        raise refuse(fusion, "matmul", f"the factor {tv.name} is computed", "compute it in a fusion of its own, or pass it as an input")
     if len(storage_uses(fusion, tv)) > 1:
-        raise unsupported(fusion, f"{tv.name} is read by more than the contraction", "define two inputs and pass the array twice")
+        raise refuse(fusion, "matmul", f"{tv.name} is read by more than the contraction", "define two inputs and pass the array twice")
     if any(iteration_position(e) is None and not isinstance(e, Const) for e in read.index):
-        raise unsupported(fusion, f"{expr.output.name} reads {tv.name} at [{', '.join(map(str, read.index))}]", "pass slices and reshaped arrays as inputs")
+        raise refuse(
+            fusion, "matmul", f"{expr.output.name} reads {tv.name} at [{', '.join(map(str, read.index))}]", "pass slices and reshaped arrays as inputs"
+        )
     last = iteration_position(read.index[-1])
     if last not in (row, k):
-        raise unsupported(fusion, f"the last axis of {tv.name} is a batch axis", "make rows, columns or k contiguous")
+        raise refuse(fusion, "matmul", f"the last axis of {tv.name} is a batch axis", "make rows, columns or k contiguous")
     facts = fusion.facts()
     return Operand(tv, last == k, is_bulk(tv, facts), copy_bytes(tv, facts))
 
 
 def _output(fusion: Fusion, tv: TensorView, places: dict[int, int], result: TensorView, n: int) -> Output:
     if tv.ndim != result.ndim or len(places) != result.ndim:
-        raise unsupported(fusion, f"the output {tv.name} does not have every axis of the product", "leave it to a fusion of its own")
+        raise refuse(fusion, "matmul", f"the output {tv.name} does not have every axis of the product", "leave it to a fusion of its own")
     row_major = places[tv.ndim - 1] == n
     facts = fusion.facts()
     bulk = row_major and tv.dtype.itemsize == STAGED_ITEMSIZE and is_bulk(tv, facts)

@@ -17,12 +17,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from math import ceil, prod
+from typing import ClassVar
 
 from taskfuse.ir.atoms import WGMMA_ROWS
 from taskfuse.kir.limits import SHARED_BYTES
 from taskfuse.schedulers.config import SPAN, STAGED_COLUMNS, MatmulConfig, MatmulKind
 from taskfuse.schedulers.loads import copy_cycles
 from taskfuse.schedulers.machine import CLOCK_MHZ, DRAM_BYTES_PER_US, SMS
+from taskfuse.schedulers.schedule import Option
 
 TENSOR_FLOP_PER_CYCLE = {4: 2048, 2: 4096, 1: 8192}
 """Dense multiply-adds of one multiprocessor, times 2, by the bytes of an element (NVIDIA H100 white paper: 989 TFLOP/s of bf16 at 1830 MHz;
@@ -149,21 +151,27 @@ class Problem:
 
 
 @dataclass(frozen=True, slots=True)
-class Estimate:
+class Estimate(Option[MatmulConfig]):
     """What the model says of one configuration.
 
     Attributes:
-        us: microseconds.
         waves: tiles of the block that has most.
         efficiency: tiles over what that many full waves hold.
         bound: what a step of k waits for.
     """
 
-    config: MatmulConfig
-    us: float
+    HEADING: ClassVar[str] = "tile       kind         warpgroups  cluster  stages  waves   full  bound"
+
     waves: int
     efficiency: float
     bound: str
+
+    @property
+    def row(self) -> str:
+        """It, in a table."""
+        c = self.config
+        shape = f"{c.tile_m:3} x {c.tile_n:<3}  {c.kind.value:11}  {c.warpgroups:10}  {c.cluster:7}  {c.stages:6}"
+        return f"{shape}  {self.waves:5}  {self.efficiency:5.0%}  {self.bound}"
 
 
 def estimate(problem: Problem, config: MatmulConfig) -> Estimate:

@@ -12,41 +12,23 @@ from dataclasses import dataclass
 from math import prod
 
 from taskfuse.ir.axes import iteration_position, iteration_symbol
-from taskfuse.ir.elementwise import ELEMENTWISE, DTypeRule
-from taskfuse.ir.expr import Assemble, Gather, Literal, MathExpr, Pointwise, Read, Select, View
+from taskfuse.ir.expr import Assemble, Gather, Literal, MathExpr, Pointwise, Read, Select, is_copy
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.scalar import TRUE, ZERO, Expr, Facts, is_multiple
-from taskfuse.ir.storage import has_code, made_from, storage_reads, storage_uses, table
+from taskfuse.ir.storage import has_code, made_from, needed, producers, storage_reads, storage_uses, table
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import MemoryType
 from taskfuse.ir.types import ParallelType as P
-from taskfuse.schedulers.machine import CLOCK_MHZ, DRAM_BYTES_PER_US, LANES, LAUNCH_US, SMS
+from taskfuse.schedulers.machine import CLOCK_MHZ, DRAM_BYTES_PER_US, FUNCTION_COST, FUNCTIONS, LANES, LAUNCH_US, SMS
 from taskfuse.schedulers.schedule import Sizes, refuse
 from taskfuse.schedulers.script import Script
 
-FUNCTION_COST = 16
-"""Instructions of a function that is no arithmetic, such as an exponential; arithmetic takes one. Assumed, not measured."""
-FUNCTIONS = (DTypeRule.FLOAT, DTypeRule.DIVIDE)
-"""The rules of what gives a float of anything."""
 MOST_NEW = 128
 """Tensors that recomputation may add: where concatenations or reductions of one another are read at several points, their number multiplies."""
 SECTOR_BYTES = 32
 """What the memory moves at least: a read whose neighbors lie elsewhere costs this."""
 EFFICIENCY = {16: 1.0, 8: 0.97, 4: 0.9, 2: 0.6, 1: 0.35}
 """Share of the bandwidth that loads of so many bytes reach. Assumed, not measured: it ranks schedules."""
-
-
-def needed(fusion: Fusion) -> tuple[MathExpr, ...]:
-    """The code that the outputs need, producers first."""
-    found: set[TensorView] = set()
-    stack = list(fusion.outputs)
-    while stack:
-        tv = stack.pop()
-        expr = fusion.definition(tv)
-        if tv not in found and expr is not None:
-            found.add(tv)
-            stack += [read.tensor for read in storage_reads(fusion, expr)]
-    return tuple(e for e in fusion.exprs() if e.output in found and has_code(fusion, e))
 
 
 def stored(fusion: Fusion) -> tuple[TensorView, ...]:
@@ -162,9 +144,9 @@ def check_new(fusion: Fusion, before: int, reader: TensorView) -> None:
 def _only_loads(fusion: Fusion, tv: TensorView) -> bool:
     """True if the code of ``tv`` is nothing but reads of Global tensors: a copy, or a choice among elements of inputs and constants."""
     expr = fusion.definition(tv)
-    if not (isinstance(expr, Select) or (isinstance(expr, Pointwise) and expr.op is ELEMENTWISE["copy"])):
+    if expr is None or not (isinstance(expr, Select) or is_copy(expr)):
         return False
-    return all(r.tensor.is_input for r in storage_reads(fusion, expr)) and all(isinstance(o, Read | Literal) for o in expr.operands)
+    return all(p.is_input for p in producers(fusion, tv)) and all(isinstance(o, Read | Literal) for o in expr.operands)
 
 
 def _leaf(fusion: Fusion, tv: TensorView) -> Leaf:
@@ -202,11 +184,9 @@ def ancestors(fusion: Fusion, tv: TensorView) -> list[TensorView]:
     found: dict[TensorView, None] = {}
     stack = [tv]
     while stack:
-        expr = fusion.definition(stack.pop())
-        if expr is not None:
-            new = [r.tensor for r in storage_reads(fusion, expr) if not r.tensor.is_input and r.tensor not in found]
-            found.update(dict.fromkeys(new))
-            stack += new
+        new = [p for p in producers(fusion, stack.pop()) if not p.is_input and p not in found]
+        found.update(dict.fromkeys(new))
+        stack += new
     return list(found)
 
 
@@ -215,8 +195,7 @@ def follow(script: Script, reader: TensorView, tensors: Sequence[TensorView]) ->
     left, stack = dict.fromkeys(tensors), [reader]
     while stack:
         tv = stack.pop()
-        expr = script.fusion.definition(tv)
-        found = [] if expr is None else list(dict.fromkeys(r.tensor for r in storage_reads(script.fusion, expr) if r.tensor in left))
+        found = [p for p in producers(script.fusion, tv) if p in left]
         if found:
             script.on(tv).propagate(found)
             script.parallelize_like(tv, found)
@@ -233,7 +212,7 @@ def registers(script: Script, outputs: Sequence[TensorView], loads: Sequence[Ten
         is_read = any(has_code(fusion, use) for use in storage_uses(fusion, out))
         if not (is_read or (vector > 1 and not _is_copy_of(fusion, out, loads))):
             continue
-        new = script.new(out, "cache_before", readers=True) if is_read else script.new(out, "cache_before")
+        new = script.new(out, "cache_fork" if is_read else "cache_before")
         if fusion.is_view(new):
             script.on(new).set_memory_type(MemoryType.Local)
 
@@ -247,9 +226,7 @@ def bind_vectors(script: Script, leaves: Sequence[Leaf], outputs: Sequence[Tenso
 
 def _is_copy_of(fusion: Fusion, tv: TensorView, loads: Sequence[TensorView]) -> bool:
     expr = fusion.definition(tv)
-    if not (isinstance(expr, View) or (isinstance(expr, Pointwise) and expr.op is ELEMENTWISE["copy"])):
-        return False
-    return all(isinstance(o, Read) for o in expr.operands) and all(r.tensor in loads for r in storage_reads(fusion, expr))
+    return expr is not None and is_copy(expr) and all(p in loads for p in producers(fusion, tv))
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,14 +13,14 @@ from math import prod
 from taskfuse.errors import UnsupportedError
 from taskfuse.ir.expr import Assemble, Gather, MathExpr, Read, Reduction, Scan
 from taskfuse.ir.fusion import Fusion
-from taskfuse.ir.storage import storage_reads, table
+from taskfuse.ir.storage import needed, reads_of, storage_reads, table
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import ParallelType as P
 from taskfuse.kir.limits import MAX_THREADS
 from taskfuse.schedule.copy import copy_fusion
-from taskfuse.schedulers.elementwise import ancestors, check_new, follow, is_aligned, needed, recompute_all, stored, work
+from taskfuse.schedulers.elementwise import ancestors, check_new, follow, is_aligned, recompute_all, stored, work
 from taskfuse.schedulers.parameters import Parameters
-from taskfuse.schedulers.schedule import Chosen, ShapedOption, Sizes, check_call, refuse, tries_parameters
+from taskfuse.schedulers.schedule import Chosen, Option, Sizes, check_call, refuse, tries_parameters
 from taskfuse.schedulers.script import Script
 
 SERIAL_US = 0.02
@@ -45,9 +45,14 @@ class FallbackConfig(Parameters):
         if self.threads > MAX_THREADS:
             raise self.error(f"{self.threads} threads", f"a block has at most {MAX_THREADS} threads")
 
+    @property
+    def words(self) -> str:
+        """The parameters, for people."""
+        return f"a thread for each element, {self.threads} in a block"
+
 
 @tries_parameters
-def fallback(fusion: Fusion, config: FallbackConfig | None = None, *, sizes: Mapping[str, int] | None = None) -> Chosen:
+def fallback(fusion: Fusion, config: FallbackConfig | None = None, *, sizes: Mapping[str, int] | None = None) -> Chosen[FallbackConfig]:
     """Schedule a fusion as one kernel; reductions that are read at other points than their own are done again for each, scans for each output.
 
     Args:
@@ -61,8 +66,6 @@ def fallback(fusion: Fusion, config: FallbackConfig | None = None, *, sizes: Map
     """
     check_call(fusion, "fallback", config, FallbackConfig)
     extent = Sizes(fusion, sizes)
-    if fusion.has_schedule:
-        raise refuse(fusion, "fallback", "it has a schedule already", "give it a fusion without scheduling calls")
     trial, _ = copy_fusion(fusion)
     recompute_all(Script(trial), trial)
     along = _check(trial)
@@ -82,14 +85,14 @@ def fallback(fusion: Fusion, config: FallbackConfig | None = None, *, sizes: Map
         follow(script, root, [tv for tv, r in owner.items() if r is root and tv is not root])
     if inner := [e.output for e in needed(fusion) if e.output not in stored(fusion)]:
         script.inline_most(inner)
-    why = f"fallback: a thread for each element of {', '.join(tv.name for tv in fusion.outputs)}, {steps:.0f} serial steps in each"
-    return Chosen("fallback", us, script.text, chosen, (ShapedOption(chosen, us, (chosen.threads, 1, 1)),), why)
+    option = Option(chosen, us, block=(chosen.threads, 1, 1))
+    problem = f"of {', '.join(tv.name for tv in fusion.outputs)}"
+    expected = f"{steps:.0f} serial step{'s' * (steps > 1)} in each thread"
+    return Chosen("fallback", problem, option, (option,), config is not None, script.text, expected)
 
 
 def _check(fusion: Fusion) -> dict[str, int]:
     """By the names of the outputs: the axis that a thread runs along, because it is that of a scan. Raises :class:`UnsupportedError`."""
-    if not fusion.outputs:
-        raise refuse(fusion, "fallback", "it has no outputs", "fusion.add_output(tensor)")
     roots = stored(fusion)
     along: dict[str, int] = {}
     for root in roots:
@@ -140,7 +143,7 @@ def _separate(script: Script, root: TensorView, roots: tuple[TensorView, ...], o
     stack = [root]
     while stack:
         reader = stack.pop()
-        reads = storage_reads(fusion, _definition(fusion, reader))
+        reads = reads_of(fusion, reader)
         for tv in dict.fromkeys(r.tensor for r in reads):
             here = all(is_aligned(r, reader) for r in reads if r.tensor is tv)
             if tv.is_input or (owner.get(tv) is root and tv is not root and here):

@@ -16,7 +16,7 @@ from taskfuse.kir.limits import MAX_THREADS, WARP
 from taskfuse.schedule.copy import copy_fusion
 from taskfuse.schedulers.auto import SCHEDULERS, auto
 from taskfuse.schedulers.gain import Gain, Load, gain, load
-from taskfuse.schedulers.schedule import Block, Shaped
+from taskfuse.schedulers.schedule import Block
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,8 +95,8 @@ class _Unscheduled:
         self.first = Member(copy, load(name, copy, sizes))
         self._scheduler = next(s for s in SCHEDULERS if s.__name__ == found.scheduler)
         self._made = {repr(found.config): self.first}
-        shaped = sorted((a for a in found.alternatives if isinstance(a, Shaped) and not a.meets_blocks), key=lambda a: a.us)
-        self._candidates = [(a.config, a.block) for a in shaped] or [(found.config, self.first.load.block)]
+        alone = [(a.config, a.block) for a in sorted(found.alternatives, key=lambda a: a.us) if a.block is not None and not a.meets_blocks]
+        self._candidates = alone or [(found.config, self.first.load.block)]
 
     def within(self, box: Block) -> Member | None:
         """The fastest candidate whose blocks fit ``box`` and do not wait for one another; ``None``: there is none."""

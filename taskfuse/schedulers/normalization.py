@@ -7,14 +7,14 @@ from collections.abc import Mapping
 from taskfuse.ir.fusion import Fusion
 from taskfuse.schedulers.machine import SMS
 from taskfuse.schedulers.phases import Phases
-from taskfuse.schedulers.reduction import RowSchedule, schedule
+from taskfuse.schedulers.reduction import schedule
 from taskfuse.schedulers.rows import RowConfig
-from taskfuse.schedulers.schedule import check_call, tries_parameters
+from taskfuse.schedulers.schedule import Chosen, check_call, tries_parameters
 from taskfuse.schedulers.space import find
 
 
 @tries_parameters
-def normalization(fusion: Fusion, config: RowConfig | None = None, *, sizes: Mapping[str, int] | None = None, sms: int = SMS) -> RowSchedule:
+def normalization(fusion: Fusion, config: RowConfig | None = None, *, sizes: Mapping[str, int] | None = None, sms: int = SMS) -> Chosen[RowConfig]:
     """Schedule a fusion whose reductions all reduce the same axes: softmax, layer_norm, rms_norm, a norm of a sum, several norms, mean and variance.
 
     A row is loaded once and kept in registers where it fits, else in Shared memory; a row that fits neither, or whose length is not known, is

@@ -11,17 +11,15 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import Enum
 
-from taskfuse.ir.elementwise import DTypeRule
 from taskfuse.ir.expr import MathExpr, Pointwise, Read, Reduction, View, reads
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.storage import resolve
 from taskfuse.ir.tensor import TensorView
+from taskfuse.schedulers.machine import FUNCTIONS
 from taskfuse.schedulers.space import Space
 
 CHEAP = 4
 """Instructions that may be spent to compute an element again rather than to keep it."""
-FUNCTIONS = (DTypeRule.FLOAT, DTypeRule.DIVIDE)
-"""Rules of elementwise functions that take many instructions: exponentials, roots, quotients."""
 
 
 class Keep(Enum):

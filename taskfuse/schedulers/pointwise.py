@@ -16,15 +16,15 @@ from taskfuse.ir.axes import iteration_symbol
 from taskfuse.ir.expr import Assemble, Pointwise, Read, Reduction, Select, View
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.scalar import Const
-from taskfuse.ir.storage import storage_reads
+from taskfuse.ir.storage import needed, storage_reads
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import ParallelType as P
 from taskfuse.kir.limits import MAX_THREADS
 from taskfuse.schedule.copy import copy_fusion
-from taskfuse.schedulers.elementwise import Leaf, align, ancestors, bind_vectors, cost, divides, follow, needed, recompute_all, registers, widest, work
+from taskfuse.schedulers.elementwise import Leaf, align, ancestors, bind_vectors, cost, divides, follow, recompute_all, registers, widest, work
 from taskfuse.schedulers.machine import VECTOR_BYTES
 from taskfuse.schedulers.parameters import Parameters
-from taskfuse.schedulers.schedule import Chosen, ShapedOption, Sizes, check_call, refuse, tries_parameters
+from taskfuse.schedulers.schedule import Chosen, Option, Sizes, check_call, refuse, tries_parameters
 from taskfuse.schedulers.script import Script
 
 INDICES = (P.BIDx, P.TIDy, P.TIDx)
@@ -67,9 +67,17 @@ class PointwiseConfig(Parameters):
         if self.columns * self.rows > MAX_THREADS:
             raise self.error(f"{self.columns} x {self.rows} threads", f"a block has at most {MAX_THREADS} threads")
 
+    @property
+    def words(self) -> str:
+        """The parameters, for people."""
+        return (
+            f"{'all axes as one, ' * self.flat}vectors of {self.vector}, blocks of {self.columns} x {self.rows} threads, "
+            f"{self.unroll * self.unroll_rows} vectors of each input under way per thread"
+        )
+
 
 @tries_parameters
-def pointwise(fusion: Fusion, config: PointwiseConfig | None = None, *, sizes: Mapping[str, int] | None = None) -> Chosen:
+def pointwise(fusion: Fusion, config: PointwiseConfig | None = None, *, sizes: Mapping[str, int] | None = None) -> Chosen[PointwiseConfig]:
     """Schedule elementwise functions whose outputs have one shape: one pass over it, each input loaded once per element.
 
     Args:
@@ -91,12 +99,6 @@ def pointwise(fusion: Fusion, config: PointwiseConfig | None = None, *, sizes: M
     schedule(script, fusion.outputs, leaves, chosen)
     shape = " x ".join(str(extent(e)) for e in fusion.outputs[0].shape)
     vector_bytes = min(VECTOR_BYTES, chosen.vector * widest(fusion, leaves))
-    why = (
-        f"pointwise {shape or 'scalar'}: {'given' if config else 'chosen'}: {'all axes as one, ' * chosen.flat}vectors of {chosen.vector}, "
-        f"blocks of {chosen.columns} x {chosen.rows} threads, "
-        f"{chosen.unroll * chosen.unroll_rows} vectors of each input under way per thread; "
-        f"{total.loaded / 1e6:.1f} MB loaded, {total.stored / 1e6:.1f} MB stored"
-    )
     us = total.us(vector_bytes)
     others = [
         replace(chosen, columns=columns, rows=rows, unroll=max(1, chosen.unroll * u // 2))
@@ -105,16 +107,13 @@ def pointwise(fusion: Fusion, config: PointwiseConfig | None = None, *, sizes: M
         if columns * rows <= MAX_THREADS
         for u in (2, 1, 4)
     ]
-    options = tuple(ShapedOption(c, us, (c.columns, c.rows, 1)) for c in dict.fromkeys((chosen, *others)))
-    return Chosen("pointwise", us, script.text, chosen, options, why)
+    options = tuple(Option(c, us, block=(c.columns, c.rows, 1)) for c in dict.fromkeys((chosen, *others)))
+    moved = f"{total.loaded / 1e6:.1f} MB loaded, {total.stored / 1e6:.1f} MB stored"
+    return Chosen("pointwise", shape or "scalar", options[0], options, config is not None, script.text, moved)
 
 
 def check(fusion: Fusion, kind: str) -> None:
     """Raises :class:`UnsupportedError` unless all code is elementwise, the outputs have one shape, and what they need is needed at few points."""
-    if fusion.has_schedule:
-        raise refuse(fusion, kind, "it has a schedule already", "give it a fusion without scheduling calls")
-    if not fusion.outputs:
-        raise refuse(fusion, kind, "it has no outputs", "fusion.add_output(tensor)")
     read = {r.tensor for e in needed(fusion) for r in storage_reads(fusion, e) if not r.tensor.is_input}
     for tv in dict.fromkeys((*fusion.outputs, *(e.output for e in needed(fusion)), *read)):
         expr = fusion.definition(tv)

@@ -17,7 +17,6 @@ from math import prod
 
 from taskfuse.errors import TaskError
 from taskfuse.ir.connectivity import components
-from taskfuse.ir.elementwise import DTypeRule
 from taskfuse.ir.expr import MathExpr, Pointwise, Reduction
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.scalar import TRUE
@@ -28,7 +27,7 @@ from taskfuse.location import caller
 from taskfuse.schedule.copy import copy_fusion
 from taskfuse.schedulers.cost import SHARED_BYTES_PER_CYCLE
 from taskfuse.schedulers.gain import BUSY_THREADS, TENSOR_BYTES_PER_CYCLE
-from taskfuse.schedulers.machine import CLOCK_MHZ, DRAM_BYTES_PER_US, LANES, SMS
+from taskfuse.schedulers.machine import CLOCK_MHZ, DRAM_BYTES_PER_US, FUNCTION_COST, FUNCTIONS, LANES, SMS
 from taskfuse.schedulers.partition import Body, Cut, Part, Partition, Refused
 from taskfuse.schedulers.schedule import Sizes
 
@@ -38,8 +37,6 @@ LEVELS = (ParallelType.TIDy, ParallelType.TIDz)
 """Of groups on threads within each other, from the innermost on; ``TIDx`` is left to the axes of tensors."""
 LEAST_REUSE = 16
 """How often each element of an operand is read where a role of its own is to bring it: rows, or columns, of the smallest tile."""
-FUNCTION_OPS = 16
-"""Instructions of a function that is no arithmetic, such as an exponential."""
 PAYS = 1.05
 """How much faster roles are expected to be where they are proposed."""
 INDEPENDENT = "parts that do not depend on each other"
@@ -194,7 +191,7 @@ class _Proposal:
     def _cost(self, tv: TensorView) -> int:
         """Instructions of one point of its expression."""
         expr = self.exprs[tv]
-        return FUNCTION_OPS if isinstance(expr, Pointwise) and expr.op.rule in (DTypeRule.FLOAT, DTypeRule.DIVIDE) else 1
+        return FUNCTION_COST if isinstance(expr, Pointwise) and expr.op.rule in FUNCTIONS else 1
 
     def _ops(self, tensors: Iterable[TensorView]) -> int:
         return sum(self._points(tv) * self._cost(tv) for tv in tensors)

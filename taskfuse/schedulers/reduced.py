@@ -15,6 +15,7 @@ from taskfuse.ir.scalar import const
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import MemoryType
 from taskfuse.ir.types import ParallelType as P
+from taskfuse.kir.limits import WARP
 from taskfuse.schedule import layouts
 from taskfuse.schedulers.config import MatmulConfig
 from taskfuse.schedulers.contraction import Reduced
@@ -22,7 +23,6 @@ from taskfuse.schedulers.script import Recorded, Script, Spelled
 
 WARP_ROWS = 16
 """Rows of a tile that a warp holds together."""
-LANES = 32
 FINISHING_WARPS = 4
 ROWMAJOR = Spelled(layouts.rowmajor(), "tf.layouts.rowmajor()")
 
@@ -135,7 +135,7 @@ class Parts:
         for _ in kept[1:]:
             call.merge(0)
         if kept:
-            call.split(0, LANES).split(0, self.config.blocks)
+            call.split(0, WARP).split(0, self.config.blocks)
         return bool(kept)
 
     def _spread_sums(self, reduced: Reduced) -> None:
@@ -147,7 +147,7 @@ class Parts:
         tile = first + sum(p in reduced.over for p in self.order[:-2])  # [batch.., m tile, warpgroup, (rows of 64,) warp, n tile], as far as they are reduced
         lanes = [tile + self._row_axes - 1] if over_m else []
         if over_n and not (is_spread and over_m):
-            call.split(-1, FINISHING_WARPS if is_spread else LANES)
+            call.split(-1, FINISHING_WARPS if is_spread else WARP)
             lanes.append(len(tv.loop) - 1)
         if is_spread:
             call.reorder({lanes[0]: 2})

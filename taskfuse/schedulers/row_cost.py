@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from math import ceil, log2
+from typing import ClassVar
 
 from taskfuse.cuda.occupancy import occupancy
 from taskfuse.cuda.resources import Resources
@@ -18,7 +19,7 @@ from taskfuse.kir.limits import MAX_THREADS, SHARED_BYTES, WARP
 from taskfuse.schedulers.machine import CLOCK_MHZ, DRAM_BYTES_PER_US, LANES, LAUNCH_US, SMS
 from taskfuse.schedulers.phases import Keep
 from taskfuse.schedulers.rows import RowConfig
-from taskfuse.schedulers.schedule import Block
+from taskfuse.schedulers.schedule import Option
 
 ARCH = "sm_90a"
 """The multiprocessor whose resident blocks are counted."""
@@ -113,28 +114,25 @@ class RowProblem:
 
 
 @dataclass(frozen=True, slots=True)
-class RowEstimate:
+class RowEstimate(Option[RowConfig]):
     """What the model says of one configuration.
 
     Attributes:
-        us: microseconds.
         registers: of a thread.
         residents: blocks of a multiprocessor at once.
         bound: what the kernel waits for.
-        block: threads of a block along x, y and z.
     """
 
-    config: RowConfig
-    us: float
+    HEADING: ClassVar[str] = "residents  bound         parameters"
+
     registers: int
     residents: int
     bound: str
-    block: Block
 
     @property
-    def meets_blocks(self) -> bool:
-        """True if blocks share a row."""
-        return self.config.blocks > 1
+    def row(self) -> str:
+        """It, in a table."""
+        return f"{self.residents:9}  {self.bound:12}  {self.config.words}"
 
 
 def registers(problem: RowProblem, config: RowConfig) -> int:
@@ -225,7 +223,7 @@ def estimate(problem: RowProblem, config: RowConfig) -> RowEstimate:
     bound = max(times, key=lambda name: times[name])
     us = LAUNCH_US + times[bound] + OTHERS * sum(t for name, t in times.items() if name != bound)
     block = (config.threads, config.rows, 1) if problem.is_inner else (config.rows, config.threads, 1)
-    return RowEstimate(config, us, registers(problem, config), held, bound, block)
+    return RowEstimate(config, us, registers(problem, config), held, bound, block=block, meets_blocks=config.blocks > 1)
 
 
 def _exchange(problem: RowProblem, config: RowConfig) -> float:

@@ -12,6 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from taskfuse.ir import atoms
+from taskfuse.ir.expr import Reduction
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.scalar import Const, ceildiv, simplify
 from taskfuse.ir.storage import has_code
@@ -19,14 +20,12 @@ from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import MemoryType
 from taskfuse.ir.types import ParallelType as P
 from taskfuse.kir.limits import MAX_GRID, MAX_THREADS
-from taskfuse.schedulers.machine import VECTOR_BYTES
+from taskfuse.schedulers.machine import ASYNC_BYTES, VECTOR_BYTES
 from taskfuse.schedulers.parameters import Parameters
 from taskfuse.schedulers.phases import Keep, Phases
+from taskfuse.schedulers.schedule import refuse
 from taskfuse.schedulers.script import Script
-from taskfuse.schedulers.space import Space, unsupported
-
-ASYNC_BYTES = (4, 8, 16)
-"""Bytes of an element, or of a vector, that ``cp.async`` copies."""
+from taskfuse.schedulers.space import Space
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +53,12 @@ class RowConfig(Parameters):
         if self.blocks > MAX_GRID[1]:
             raise self.error(f"{self.blocks} blocks of each row", f"a grid has at most {MAX_GRID[1]} along y")
 
+    @property
+    def words(self) -> str:
+        """The parameters, for people."""
+        blocks = f", {self.blocks} blocks per row" if self.blocks > 1 else ""
+        return f"{self.threads} threads per row, {self.rows} rows per block{blocks}, {self.unroll} vectors at once, {self.keep.value} kept"
+
 
 def check(fusion: Fusion, space: Space, config: RowConfig) -> None:
     """Check what depends on the fusion.
@@ -66,7 +71,7 @@ def check(fusion: Fusion, space: Space, config: RowConfig) -> None:
     vectors = simplify(ceildiv(space.extent(space.reduced), space.width if space.is_inner else 1), fusion.facts())
     if not isinstance(vectors, Const):
         what = f"a row of {space.extent(space.reduced)} elements is kept in registers"
-        raise unsupported(fusion, what, "give its extent as a constant, or keep=Keep.NOTHING")
+        raise refuse(fusion, "reduction", what, "give its extent as a constant, or keep=Keep.NOTHING")
     if vectors.value > config.threads * config.blocks * config.unroll:
         what = f"{config.blocks * config.threads} threads of a row hold {config.unroll} vectors each, and it has {vectors}"
         raise config.error(what, "use more threads, blocks or vectors")
@@ -102,12 +107,16 @@ class Rows:
     # -- tensors --------------------------------------------------------------------------------------------------------------------
 
     def _copies(self) -> None:
-        """Inputs are copied to registers, and from an output nobody reads."""
+        """Inputs are copied to registers, and from an output nobody reads: results of a row are kept for others, elements computed again."""
         self.script.comment("copies")
         self.loads = [self.script.new(x, "cache_after") for x in self.space.loads]
+        wide, self.forked = self.space.having(self.fusion, self.space.reduced), set[TensorView]()
         for out in self.fusion.outputs:
-            if out.uses:
+            if out.uses and out in wide and not isinstance(out.definition, Reduction):
                 self.script.duplicate(out, [use.output for use in out.uses])
+            elif out.uses:
+                self.script.new(out, "cache_fork")
+                self.forked.add(out)
 
     def _phases(self) -> None:
         """What later phases read again is kept, or computed again from what is."""
@@ -134,7 +143,8 @@ class Rows:
         contiguous = self.space.having(self.fusion, [self.space.contiguous]) if self.space.width > 1 else set[TensorView]()
         self.stores = [out for out in self.fusion.outputs if out in contiguous]
         for out in self.stores:
-            self.script.new(out, "cache_before")
+            if out not in self.forked:
+                self.script.new(out, "cache_before")
 
     # -- loops ----------------------------------------------------------------------------------------------------------------------
 

@@ -1,18 +1,18 @@
 """What all schedulers share: what they are told of the sizes, what they give back, and how one says that a fusion is not of its kind.
 
 A scheduler is a function ``scheduler(fusion, config=None, *, sizes=None)``. It changes ``fusion`` by public scheduling calls, written down by a
-:class:`~taskfuse.schedulers.script.Script`, and returns a :class:`Schedule`. A fusion that it does not take it leaves as it was, and raises
+:class:`~taskfuse.schedulers.script.Script`, and returns what it has :class:`Chosen`. A fusion that it does not take it leaves as it was, and raises
 :class:`~taskfuse.errors.UnsupportedError`; ``taskfuse/schedulers/auto.py`` then asks the next one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from functools import wraps
 from math import prod
 from numbers import Integral
-from typing import Any, Generic, Protocol, TypeVar, cast, runtime_checkable
+from typing import Any, ClassVar, Generic, Protocol, TypeVar, cast
 
 from taskfuse.errors import ScheduleError, UnsupportedError
 from taskfuse.ir.fusion import Fusion, as_fusion
@@ -29,56 +29,17 @@ Block = tuple[int, int, int]
 """Threads of a block along x, y and z."""
 
 
-class Candidate(Protocol):
-    """Parameters that a scheduler could take."""
+class Schedule(Protocol):
+    """How a fusion was scheduled: as one kernel (:class:`Chosen`) or as several (:class:`taskfuse.schedulers.segments.Plan`)."""
 
     @property
-    def config(self) -> object:
-        """They: a frozen dataclass, whose ``repr`` tells it from all others."""
+    def scheduler(self) -> str:
+        """Name of the scheduler in ``tf.schedulers``; ``"cut"`` of several kernels."""
         ...
 
     @property
     def us(self) -> float:
         """Microseconds that the cost model expects."""
-        ...
-
-
-@runtime_checkable
-class Shaped(Candidate, Protocol):
-    """A candidate that says before it is scheduled what the blocks of its kernel are."""
-
-    @property
-    def block(self) -> Block:
-        """Their threads."""
-        ...
-
-    @property
-    def meets_blocks(self) -> bool:
-        """They wait for one another."""
-        ...
-
-
-class Schedule(Protocol):
-    """What a scheduler did."""
-
-    @property
-    def config(self) -> object:
-        """Its parameters."""
-        ...
-
-    @property
-    def alternatives(self) -> Sequence[Candidate]:
-        """All parameters that it chose from, the fastest by the cost model first."""
-        ...
-
-    @property
-    def scheduler(self) -> str:
-        """Name of the scheduler in ``tf.schedulers``."""
-        ...
-
-    @property
-    def us(self) -> float:
-        """Microseconds that its cost model expects."""
         ...
 
     @property
@@ -91,48 +52,86 @@ class Schedule(Protocol):
         ...
 
 
-ConfigT = TypeVar("ConfigT", covariant=True)
+class Config(Protocol):
+    """Parameters of a scheduler: a frozen dataclass, whose ``repr`` tells it from all others."""
+
+    @property
+    def words(self) -> str:
+        """The parameters, for people."""
+        ...
+
+
+ConfigT = TypeVar("ConfigT", bound=Config, covariant=True)
 
 
 @dataclass(frozen=True, slots=True)
 class Option(Generic[ConfigT]):
-    """A :class:`Candidate`: parameters, and how long the cost model expects them to take."""
+    """Parameters that a scheduler could take, and what its cost model says of them.
+
+    Attributes:
+        config: they.
+        us: microseconds.
+        block: threads of a block along x, y and z, if that is known before the fusion is scheduled.
+        meets_blocks: the blocks wait for one another.
+    """
+
+    HEADING: ClassVar[str] = "parameters"
+    """The line above rows of a table."""
 
     config: ConfigT
     us: float
-
-
-@dataclass(frozen=True, slots=True)
-class ShapedOption(Option[ConfigT]):
-    """A :class:`Shaped` one, whose blocks run by themselves."""
-
-    block: Block
+    block: Block | None = field(default=None, kw_only=True)
+    meets_blocks: bool = field(default=False, kw_only=True)
 
     @property
-    def meets_blocks(self) -> bool:
-        """False."""
-        return False
+    def row(self) -> str:
+        """It, in a table."""
+        return self.config.words
 
 
 @dataclass(frozen=True, slots=True)
-class Chosen:
-    """A :class:`Schedule` that says itself in words why it was chosen.
+class Chosen(Generic[ConfigT]):
+    """What a scheduler did.
 
     Attributes:
-        scheduler, us, code, config, alternatives: see :class:`Schedule`.
-        why: what :meth:`explain` returns.
+        scheduler: its name in ``tf.schedulers``.
+        problem: what it was asked, with numbers for extents.
+        option: the parameters.
+        alternatives: all that it chose from, the fastest by the cost model first.
+        given: true if the caller gave the parameters.
+        code: the scheduling calls, as Python that takes the unscheduled fusion as ``fusion``.
+        expected: what the cost model expects.
+        notes: what is special about it, and what would make it faster.
+        refused: schedulers that were asked before, and why they did not take the fusion.
     """
 
     scheduler: str
-    us: float
+    problem: str
+    option: Option[ConfigT]
+    alternatives: tuple[Option[ConfigT], ...]
+    given: bool
     code: str
-    config: object
-    alternatives: tuple[Option[object], ...]
-    why: str
+    expected: str = ""
+    notes: tuple[str, ...] = ()
+    refused: tuple[tuple[str, str], ...] = ()
 
-    def explain(self) -> str:
-        """Why this schedule."""
-        return self.why
+    @property
+    def config(self) -> ConfigT:
+        """The parameters."""
+        return self.option.config
+
+    @property
+    def us(self) -> float:
+        """Microseconds that the cost model expects."""
+        return self.option.us
+
+    def explain(self, shown: int = 5) -> str:
+        """Why this schedule: the problem, the choice, the ``shown`` fastest candidates where the model tells them apart, who else was asked."""
+        lines = [f"{self.scheduler} {self.problem}: {'given' if self.given else 'chosen'}: {self.config.words}"]
+        lines += [line for line in (self.expected, *self.notes) if line]
+        if len({option.us for option in self.alternatives}) > 1:
+            lines += ["", f"     us  {self.option.HEADING}", *(f"{option.us:7.1f}  {option.row}" for option in self.alternatives[:shown])]
+        return "\n".join([*lines, *(f"not {name}: {reason}" for name, reason in self.refused)])
 
 
 class Scheduler(Protocol):
@@ -140,7 +139,7 @@ class Scheduler(Protocol):
 
     __name__: str
 
-    def __call__(self, fusion: Fusion, config: Any = None, *, sizes: Mapping[str, int] | None = None) -> Schedule: ...
+    def __call__(self, fusion: Fusion, config: Any = None, *, sizes: Mapping[str, int] | None = None) -> Chosen[Any]: ...
 
 
 def refuse(fusion: Fusion, kind: str, reason: str, help: str | None = None) -> UnsupportedError:
@@ -149,10 +148,18 @@ def refuse(fusion: Fusion, kind: str, reason: str, help: str | None = None) -> U
 
 
 def check_call(fusion: object, kind: str, config: object, wanted: type[object]) -> None:
-    """Raises :class:`UnsupportedError` for what is no fusion, and for parameters that are another scheduler's, or none at all."""
+    """What no scheduler takes.
+
+    Raises:
+        UnsupportedError: no fusion, one without outputs or with a schedule; parameters that are another scheduler's, or none at all.
+    """
     fusion = as_fusion(fusion, f"tf.schedulers.{kind}")
     if config is not None and not isinstance(config, wanted):
         raise refuse(fusion, kind, f"config is {config!r}, no {wanted.__name__}", f"give a tf.schedulers.{wanted.__name__}, or None")
+    if fusion.has_schedule:
+        raise refuse(fusion, kind, "it has a schedule already", "give it a fusion without scheduling calls")
+    if not fusion.outputs:
+        raise refuse(fusion, kind, "it has no outputs", "fusion.add_output(tensor)")
 
 
 SchedulerT = TypeVar("SchedulerT", bound=Callable[..., object])

@@ -69,12 +69,12 @@ class Script:
             self._variables[key] = text
         return self._variables[key]
 
-    def new(self, tv: TensorView, method: str, *args: object, **given: bool) -> TensorView:
+    def new(self, tv: TensorView, method: str, *args: object) -> TensorView:
         """A call that makes a tensor: ``cache_after``, ``cache_before``, ``cache_fork`` or ``rfactor``."""
         receiver = self.on(tv).name
-        made = cast("TensorView", getattr(tv, method)(*args, **given))
+        made = cast("TensorView", getattr(tv, method)(*args))
         self._known[made.name] = made
-        self._write(f"{self._variable(made)} = {receiver}.{method}({', '.join([*map(self.spell, args), *(f'{k}={v}' for k, v in given.items())])})")
+        self._write(f"{self._variable(made)} = {receiver}.{method}({', '.join(map(self.spell, args))})")
         return made
 
     def recompute(self, tv: TensorView, readers: Sequence[TensorView]) -> tuple[TensorView, ...]:

@@ -8,18 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from taskfuse.errors import UnsupportedError
 from taskfuse.ir.expr import Assemble, Pointwise, Select
 from taskfuse.ir.fusion import Fusion
-from taskfuse.ir.storage import made_from, storage_reads
+from taskfuse.ir.storage import made_from, needed, producers, storage_reads
 from taskfuse.ir.tensor import TensorView
 from taskfuse.schedule.copy import copy_fusion
-from taskfuse.schedule.cut import computed, piece
-from taskfuse.schedulers.auto import AutoSchedule, auto
+from taskfuse.schedule.cut import piece
+from taskfuse.schedulers.auto import auto
 from taskfuse.schedulers.elementwise import is_aligned, work
 from taskfuse.schedulers.machine import DRAM_BYTES_PER_US, LAUNCH_US
-from taskfuse.schedulers.schedule import Candidate, Sizes
+from taskfuse.schedulers.schedule import Chosen, Sizes
 
 SLACK = 1.5
 """A kernel that takes no more than so many times as long as its bytes, or its arithmetic, is not cut."""
@@ -37,7 +38,7 @@ class Step:
     """
 
     fusion: Fusion
-    schedule: AutoSchedule
+    schedule: Chosen[Any]
     tensors: tuple[str, ...]
 
 
@@ -66,16 +67,6 @@ class Plan:
     def scheduler(self) -> str:
         """Name of the scheduler, if there is one kernel."""
         return self.steps[0].schedule.scheduler if len(self.steps) == 1 else "cut"
-
-    @property
-    def config(self) -> object:
-        """The parameters of each scheduler."""
-        return tuple(step.schedule.config for step in self.steps)
-
-    @property
-    def alternatives(self) -> Sequence[Candidate]:
-        """None: a cut is chosen by the schedules of its pieces."""
-        return ()
 
     @property
     def us(self) -> float:
@@ -120,12 +111,12 @@ def plan(fusion: Fusion, *, sizes: Mapping[str, int] | None = None) -> Plan:
     one = None
     try:
         found = auto(whole, sizes=sizes)
-        one = Plan(fusion.name, (Step(whole, found, tuple(tv.name for tv in computed(fusion))),))
+        one = Plan(fusion.name, (Step(whole, found, tuple(e.output.name for e in needed(fusion))),))
         reason = f"as one kernel {found.us:.1f} us ({found.scheduler})"
         if found.us <= SLACK * _least(fusion, extent):
             return one
     except UnsupportedError:
-        if len(computed(fusion)) <= 1:
+        if len(needed(fusion)) <= 1:
             raise
     several = _Search(fusion, sizes).plan(reason)
     return several if one is None or several.us < one.us else one
@@ -147,7 +138,7 @@ class _Search:
         self.fusion = fusion
         self.sizes = sizes
         self.extent = Sizes(fusion, sizes)
-        self.tensors = computed(fusion)
+        self.tensors = tuple(e.output for e in needed(fusion))
         self.place = {tv: k for k, tv in enumerate(self.tensors)}
         self.reads = {tv: self._read_by(tv) for tv in self.tensors}
         self.readers = {tv: frozenset(r for r in self.tensors if tv in self.reads[r]) for tv in self.tensors}
@@ -173,10 +164,7 @@ class _Search:
         return Plan(self.fusion.name, self._named(steps), self._crossing(pieces), reason)
 
     def _read_by(self, tv: TensorView) -> tuple[TensorView, ...]:
-        expr = self.fusion.definition(tv)
-        assert expr is not None
-        read = dict.fromkeys(r.tensor for r in storage_reads(self.fusion, expr))
-        return tuple(dict.fromkeys(t for r in read for t in (r, *made_from(self.fusion, r))))
+        return tuple(dict.fromkeys(t for read in producers(self.fusion, tv) for t in (read, *made_from(self.fusion, read))))
 
     def _start(self) -> list[Piece]:
         """A piece for each tensor; those of one assembly together, and what is read once, at its reader's point, with its reader."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from taskfuse.errors import UnsupportedError
 from taskfuse.ir.axes import Axis, iteration_position
 from taskfuse.ir.expr import Assemble, MathExpr, Read, Reduction
 from taskfuse.ir.fusion import Fusion
@@ -19,11 +18,6 @@ from taskfuse.ir.tensor import TensorView
 from taskfuse.schedule.keys import Key, Keys
 from taskfuse.schedulers.machine import VECTOR_BYTES
 from taskfuse.schedulers.schedule import refuse
-
-
-def unsupported(fusion: Fusion, reason: str, help: str | None = None) -> UnsupportedError:
-    """The error of a fusion that the schedulers of reductions cannot take."""
-    return refuse(fusion, "reduction", reason, help)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,17 +70,15 @@ def find(fusion: Fusion) -> Space:
     """The space of ``fusion``.
 
     Raises:
-        UnsupportedError: it has a schedule or no reduction; reductions reduce different axes; a tensor has an axis that the others lack, or
+        UnsupportedError: it has no reduction; reductions reduce different axes; a tensor has an axis that the others lack, or
             one twice; or a computed tensor is read elsewhere than at its own place.
     """
-    if fusion.has_schedule:
-        raise unsupported(fusion, "it has a schedule already", "call the scheduler first")
     code = [e for e in fusion.exprs() if has_code(fusion, e)]
     if any(isinstance(e, Assemble) for e in fusion.exprs()):
-        raise unsupported(fusion, "it assembles a tensor of parts", "leave the concatenation to a fusion of its own")
+        raise refuse(fusion, "reduction", "it assembles a tensor of parts", "leave the concatenation to a fusion of its own")
     reductions = [e for e in code if isinstance(e, Reduction)]
     if not reductions:
-        raise unsupported(fusion, "it reduces nothing", "tf.schedulers.pointwise takes such fusions")
+        raise refuse(fusion, "reduction", "it reduces nothing", "tf.schedulers.pointwise takes such fusions")
     loads = _loads(fusion, code)
     keys = Keys(fusion)
     axes = {e.output: _axes(keys, e.output) for e in code}
@@ -95,11 +87,11 @@ def find(fusion: Fusion) -> Space:
     reference = next(tv for tv, own in axes.items() if own.keys() == space.keys())
     for tv, own in axes.items():
         if not own.keys() <= space.keys():
-            raise unsupported(fusion, f"{tv.name} has an axis that {reference.name} lacks", "leave it to a fusion of its own")
+            raise refuse(fusion, "reduction", f"{tv.name} has an axis that {reference.name} lacks", "leave it to a fusion of its own")
         if reduced & own.keys() and not reduced <= own.keys():
-            raise unsupported(fusion, f"{tv.name} has some of the reduced axes and lacks others", "broadcast it, or pass it with all of them")
+            raise refuse(fusion, "reduction", f"{tv.name} has some of the reduced axes and lacks others", "broadcast it, or pass it with all of them")
     if not reduced <= space.keys():
-        raise unsupported(fusion, f"{reference.name} lacks an axis that is reduced elsewhere", "leave it to a fusion of its own")
+        raise refuse(fusion, "reduction", f"{reference.name} lacks an axis that is reduced elsewhere", "leave it to a fusion of its own")
     order, memory = _memory_order(keys, fusion, axes, loads, space)
     single = [p for p, a in enumerate(reference.root) if a.extent is ONE]  # outermost, where they are in nobody's way
     kept = (*single, *(space[k] for k in order if k not in reduced))
@@ -116,7 +108,7 @@ def _axes(keys: Keys, tv: TensorView) -> dict[Key, int]:
         if a.extent is ONE:
             continue
         if keys.key(a) in found:
-            raise unsupported(tv.fusion, f"{tv.name} runs over one axis twice", "leave it to a fusion of its own")
+            raise refuse(tv.fusion, "reduction", f"{tv.name} runs over one axis twice", "leave it to a fusion of its own")
         found[keys.key(a)] = p
     return found
 
@@ -126,9 +118,9 @@ def _reduced(fusion: Fusion, keys: Keys, reductions: Sequence[Reduction]) -> set
     found = [{keys.key(a) for a in e.output.root if a.is_reduction and a.extent is not ONE} for e in reductions]
     for e, axes in zip(reductions, found, strict=True):
         if axes != found[0]:
-            raise unsupported(fusion, f"{reductions[0].output.name} and {e.output.name} reduce different axes", "give each its own fusion")
+            raise refuse(fusion, "reduction", f"{reductions[0].output.name} and {e.output.name} reduce different axes", "give each its own fusion")
         if any(a.is_reduction and a.extent is ONE for a in e.output.root) or not axes:
-            raise unsupported(fusion, f"{e.output.name} reduces an axis of extent 1", "reshape the axis away")
+            raise refuse(fusion, "reduction", f"{e.output.name} reduces an axis of extent 1", "reshape the axis away")
     return found[0]
 
 
@@ -141,7 +133,7 @@ def _loads(fusion: Fusion, code: Sequence[MathExpr]) -> tuple[TensorView, ...]:
                 continue
             if not read.tensor.is_input:
                 place = ", ".join(map(str, read.index))
-                raise unsupported(fusion, f"{expr.output.name} reads {read.tensor.name} at [{place}]", "shift or reshape inputs, not what is computed")
+                raise refuse(fusion, "reduction", f"{expr.output.name} reads {read.tensor.name} at [{place}]", "shift or reshape inputs, not what is computed")
             found.pop(read.tensor, None)
     return tuple(tv for tv in found if tv.uses)
 

@@ -16,25 +16,23 @@ from math import ceil, prod
 
 from taskfuse.ir import atoms
 from taskfuse.ir.axes import iteration_position
+from taskfuse.ir.contraction import factors
 from taskfuse.ir.expr import Pointwise, Read, Reduction, View
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.scalar import Const, ge, is_multiple, prove
-from taskfuse.ir.storage import storage_operands, storage_reads, storage_uses
+from taskfuse.ir.storage import needed, storage_reads, storage_uses
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import MemoryType
 from taskfuse.ir.types import ParallelType as P
 from taskfuse.schedule import layouts
-from taskfuse.schedulers.elementwise import divides, is_aligned, needed, registers
-from taskfuse.schedulers.machine import CLOCK_MHZ, DRAM_BYTES_PER_US, LANES, LAUNCH_US, SMS
+from taskfuse.schedulers.elementwise import divides, is_aligned, registers
+from taskfuse.schedulers.machine import ASYNC_BYTES, CLOCK_MHZ, DRAM_BYTES_PER_US, LANES, LAUNCH_US, SMS, VECTOR_BYTES
 from taskfuse.schedulers.parameters import Parameters
-from taskfuse.schedulers.schedule import Chosen, ShapedOption, Sizes, check_call, refuse, tries_parameters
+from taskfuse.schedulers.schedule import Chosen, Option, Sizes, check_call, refuse, tries_parameters
 from taskfuse.schedulers.script import Recorded, Script, Spelled
 
 SIDE = 16
 """Threads along the rows and along the columns of a tile."""
-VECTOR_BYTES = 16
-ASYNC_BYTES = (4, 8, 16)
-"""What ``cp.async`` copies."""
 EFFICIENCY = {(2, 2): 0.34, (2, 4): 0.41, (4, 2): 0.48, (4, 4): 0.63, (4, 8): 0.72, (8, 4): 0.76}
 """Share of the multiply-adds that threads issue which have so many rows and columns of the result, at 32 of k in a tile: the rest are loads of factors.
 Measured on an H200 with one to 62 blocks on a multiprocessor, which makes little difference; with 16 of k it is 5 to 10% less. 8 x 8 spill where two
@@ -60,6 +58,12 @@ class TiledConfig(Parameters):
     columns: int = 4
     depth: int = DEPTH
     stages: int = 2
+
+    @property
+    def words(self) -> str:
+        """The parameters, for people."""
+        tile = f"{SIDE * self.rows} x {SIDE * self.columns} x {self.depth}"
+        return f"tiles of {tile}, {self.stages} in the ring, {self.rows} x {self.columns} elements of a thread"
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +102,7 @@ class _Problem:
 
 
 @tries_parameters
-def tiled(fusion: Fusion, config: TiledConfig | None = None, *, sizes: Mapping[str, int] | None = None) -> Chosen:
+def tiled(fusion: Fusion, config: TiledConfig | None = None, *, sizes: Mapping[str, int] | None = None) -> Chosen[TiledConfig]:
     """Schedule one contraction of two inputs, of any dtypes, and what is elementwise behind it.
 
     Args:
@@ -115,51 +119,39 @@ def tiled(fusion: Fusion, config: TiledConfig | None = None, *, sizes: Mapping[s
     m, n, k = (extent(problem.result.root[p].extent) for p in (problem.m, problem.n, problem.k))
     if min(m, n) < LEAST:
         raise refuse(fusion, "tiled", f"it has {m} rows and {n} columns", "tf.schedulers.reduction")
-    options = tuple(sorted((ShapedOption(c, _us(problem, c, extent), (SIDE, SIDE, 1)) for c in _candidates(problem)), key=lambda option: option.us))
-    found = options[0].config if config is None else config
-    us = _us(problem, found, extent)
+    options = sorted((_option(problem, c, extent) for c in _candidates(problem)), key=lambda option: option.us)
+    chosen = options[0] if config is None else _option(problem, config, extent)
     script = Script(fusion)
-    _Tiled(script, problem, found).apply()
-    rows = [f"{o.us:7.1f}  {_described(o.config)}" for o in options]
+    _Tiled(script, problem, chosen.config).apply()
     batch = " x ".join(str(extent(problem.result.root[p].extent)) for p in problem.batch)
-    head = f"tiled {f'{batch} times ' if batch else ''}{m} x {n} x {k}: {'given' if config else 'chosen'}: {_described(found)}"
-    return Chosen("tiled", us, script.text, found, options, "\n".join([head, "", "     us  parameters", *rows]))
-
-
-def _described(c: TiledConfig) -> str:
-    return f"tiles of {SIDE * c.rows} x {SIDE * c.columns} x {c.depth}, {c.stages} in the ring, {c.rows} x {c.columns} elements of a thread"
+    size = f"{f'{batch} times ' if batch else ''}{m} x {n} x {k}"
+    return Chosen("tiled", size, chosen, tuple(options), config is not None, script.text)
 
 
 # -- the problem ------------------------------------------------------------------------------------------------------------------------
 
 
 def _find(fusion: Fusion) -> _Problem:
-    if fusion.has_schedule:
-        raise refuse(fusion, "tiled", "it has a schedule already", "give it a fusion without scheduling calls")
     expr = _contraction(fusion)
     result = expr.output
-    reads = [o for o in storage_operands(fusion, expr) if isinstance(o, Read)]
-    reduced = [p for p, a in enumerate(result.root) if a.is_reduction]
-    if len(reads) != 2 or reads[0].tensor is reads[1].tensor:
+    found = factors(fusion, expr)
+    if found is None or found.a.tensor is found.b.tensor:
         raise refuse(fusion, "tiled", f"{result.name} does not sum products of two tensors", "tf.schedulers.reduction")
-    for read in reads:
+    for read in (found.a, found.b):
         _check_factor(fusion, read, result)
-    used = [{p for e in r.index if (p := iteration_position(e)) is not None} for r in reads]
-    k = max(reduced)
-    rows, columns = used[0] - used[1], used[1] - used[0]
-    if not rows or not columns or not used[0] & used[1] >= set(reduced):
+    if not found.make_a_matrix:
         raise refuse(fusion, "tiled", f"{result.name} has no rows or no columns", "tf.schedulers.reduction")
-    if max(rows) > max(columns):
-        rows, columns, reads = columns, rows, reads[::-1]
+    if max(found.rows) > max(found.columns):
+        found = found.swapped()
     for a in result.root:
         if not prove(ge(a.extent, 1), fusion.facts()):
             raise refuse(fusion, "tiled", f"the extent {a.extent} may be 0", "declare it with tf.dim(..., min=1)")
-    m, n = max(rows), max(columns)
-    widest = max(tv.dtype.itemsize for tv in (result, *(r.tensor for r in reads), *fusion.outputs))
-    a, b = (_Factor(r.tensor, iteration_position(r.index[-1]) == k, _vector(fusion, r.tensor)) for r in reads)
-    return _Problem(
-        result, tuple(p for p in range(len(result.root)) if p not in (m, n, *reduced)), m, n, k, tuple(reduced[:-1]), a, b, min(4, VECTOR_BYTES // widest)
-    )
+    m, n = max(found.rows), max(found.columns)
+    *summed, k = found.summed
+    widest = max(tv.dtype.itemsize for tv in (result, found.a.tensor, found.b.tensor, *fusion.outputs))
+    a, b = (_Factor(r.tensor, iteration_position(r.index[-1]) == k, _vector(fusion, r.tensor)) for r in (found.a, found.b))
+    batch = tuple(p for p in range(len(result.root)) if p not in (m, n, *found.summed))
+    return _Problem(result, batch, m, n, k, tuple(summed), a, b, min(4, VECTOR_BYTES // widest))
 
 
 def _contraction(fusion: Fusion) -> Reduction:
@@ -213,8 +205,8 @@ def _candidates(problem: _Problem) -> list[TiledConfig]:
     return [TiledConfig(rows, columns) for rows, columns in EFFICIENCY if max(rows, columns) <= most]
 
 
-def _us(problem: _Problem, c: TiledConfig, extent: Sizes) -> float:
-    """Microseconds: whole waves of blocks at the rate of multiply-adds, or the bytes of factors and result, whichever takes longer."""
+def _option(problem: _Problem, c: TiledConfig, extent: Sizes) -> Option[TiledConfig]:
+    """Its time: whole waves of blocks at the rate of multiply-adds, or the bytes of factors and result, whichever takes longer."""
     space = problem.result.root
     m, n = (extent(space[p].extent) for p in (problem.m, problem.n))
     k = prod(extent(a.extent) for a in space if a.is_reduction)
@@ -223,7 +215,7 @@ def _us(problem: _Problem, c: TiledConfig, extent: Sizes) -> float:
     rate = LANES * CLOCK_MHZ * EFFICIENCY.get((c.rows, c.columns), EFFICIENCY[8, 4]) / (1 if problem.result.dtype.itemsize <= 4 else 2)
     busy = ceil(blocks / SMS) * SIDE * SIDE * c.rows * c.columns * k / rate
     moved = sum(extent.elements(tv) * tv.dtype.itemsize for tv in (problem.a.tensor, problem.b.tensor, problem.result))
-    return LAUNCH_US + max(busy, moved / DRAM_BYTES_PER_US)
+    return Option(c, LAUNCH_US + max(busy, moved / DRAM_BYTES_PER_US), block=(SIDE, SIDE, 1))
 
 
 # -- the schedule -----------------------------------------------------------------------------------------------------------------------
@@ -245,9 +237,10 @@ class _Tiled:
     def apply(self) -> None:
         script, problem = self.script, self.problem
         script.comment("factors in Shared memory and, from there, in registers; results in registers")
-        acc = script.new(problem.result, "cache_before") if problem.result.is_output else problem.result
+        result = problem.result
+        acc = script.new(result, "cache_fork" if result.uses else "cache_before") if result.is_output else result
         outputs = self.fusion.outputs
-        registers(script, [out for out in outputs if out is not problem.result], [], self._stored())
+        registers(script, [out for out in outputs if out is not result], [], self._stored())
         tiles = [script.new(f.tensor, "cache_after") for f in (problem.a, problem.b)]
         factors = [script.new(tile, "cache_after") for tile in tiles]
         behind = [e.output for e in needed(self.fusion) if e.output not in (acc, *tiles, *factors)]

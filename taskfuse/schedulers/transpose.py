@@ -13,17 +13,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from taskfuse.ir.fusion import Fusion
+from taskfuse.ir.storage import needed
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import MemoryType
 from taskfuse.ir.types import ParallelType as P
 from taskfuse.kir.limits import MAX_THREADS
 from taskfuse.schedule.allocation import allocation
 from taskfuse.schedule.copy import copy_fusion
-from taskfuse.schedulers.elementwise import Leaf, align, ancestors, bind_vectors, divides, follow, needed, registers, vector_fits, widest, work
+from taskfuse.schedulers.elementwise import Leaf, align, ancestors, bind_vectors, divides, follow, registers, vector_fits, widest, work
 from taskfuse.schedulers.machine import VECTOR_BYTES
 from taskfuse.schedulers.parameters import Parameters
 from taskfuse.schedulers.pointwise import check
-from taskfuse.schedulers.schedule import Chosen, ShapedOption, Sizes, check_call, refuse, tries_parameters
+from taskfuse.schedulers.schedule import Chosen, Option, Sizes, check_call, refuse, tries_parameters
 from taskfuse.schedulers.script import Script, Spelled
 
 CHUNKS = 8
@@ -56,9 +57,14 @@ class TransposeConfig(Parameters):
         if not least <= self.threads <= MAX_THREADS:
             raise self.error(f"{self.threads} threads", f"a row of a tile takes {least}, and a block has at most {MAX_THREADS}")
 
+    @property
+    def words(self) -> str:
+        """The parameters, for people."""
+        return f"tiles of {self.tile} x {self.tile} in Shared memory, {self.threads} threads, vectors of {self.turned} in and {self.vector} out"
+
 
 @tries_parameters
-def transpose(fusion: Fusion, config: TransposeConfig | None = None, *, sizes: Mapping[str, int] | None = None) -> Chosen:
+def transpose(fusion: Fusion, config: TransposeConfig | None = None, *, sizes: Mapping[str, int] | None = None) -> Chosen[TransposeConfig]:
     """Schedule elementwise functions of which an input is contiguous along another axis than the outputs are.
 
     Args:
@@ -85,12 +91,10 @@ def transpose(fusion: Fusion, config: TransposeConfig | None = None, *, sizes: M
     us = total.us(min(VECTOR_BYTES, min(chosen.vector, chosen.turned) * widest(fusion, leaves)))
     shape = " x ".join(str(extent(e)) for e in fusion.outputs[0].shape)
     turned = ", ".join(leaf.reads[0].tensor.name for leaf in tiles)
-    why = (
-        f"transpose {shape}: {'given' if config else 'chosen'}: axis {rows} of the outputs is the last of {turned}: "
-        f"tiles of {chosen.tile} x {chosen.tile} in Shared memory, {chosen.threads} threads, vectors of {chosen.turned} in and {chosen.vector} out"
-    )
     others = (chosen, *(replace(chosen, threads=t) for t in (128, 256, 512)))
-    return Chosen("transpose", us, script.text, chosen, tuple(ShapedOption(c, us, (c.threads, 1, 1)) for c in dict.fromkeys(others)), why)
+    options = tuple(Option(c, us, block=(c.threads, 1, 1)) for c in dict.fromkeys(others))
+    problem = f"{shape}, axis {rows} of the outputs is the last of {turned}"
+    return Chosen("transpose", problem, options[0], options, config is not None, script.text)
 
 
 def turned_axis(fusion: Fusion) -> int | None:

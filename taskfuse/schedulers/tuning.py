@@ -20,7 +20,7 @@ from taskfuse.location import caller
 from taskfuse.options import read_options
 from taskfuse.schedule.copy import copy_fusion
 from taskfuse.schedulers.auto import auto
-from taskfuse.schedulers.schedule import Schedule, Scheduler
+from taskfuse.schedulers.schedule import Chosen, Scheduler
 from taskfuse.version import VERSION
 
 SECONDS = 60.0
@@ -66,7 +66,7 @@ class Tuned:
     """
 
     fusion: Fusion
-    schedule: Schedule
+    schedule: Chosen[Any]
     trials: tuple[Trial, ...]
     left: int
 

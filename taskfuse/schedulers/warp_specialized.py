@@ -13,10 +13,12 @@ Everything is a public scheduling call; a :class:`~taskfuse.schedulers.script.Sc
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from taskfuse import tiles
 from taskfuse.ir import atoms
 from taskfuse.ir.atoms import WGMMA_ROWS
-from taskfuse.ir.storage import storage_reads
+from taskfuse.ir.storage import producers
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import MemoryType
 from taskfuse.ir.types import ParallelType as P
@@ -54,7 +56,6 @@ class WarpSpecialized:
         self.piece = self.head + self.shares_rows + self.splits_rows
         """The epilogue's loops are [head, (warpgroup,) (rows of 64,) piece, m64, n64]: this is the piece's."""
         self.tiles = Spelled(tiles.swizzle(config.group), f"tf.tiles.swizzle({config.group})")
-        self.parts = Parts(script, config, (*product.batch, product.m, product.n), self.tiles, product.reductions, product.finals)
 
     def apply(self) -> None:
         """Make the calls."""
@@ -66,21 +67,20 @@ class WarpSpecialized:
         self._tasks()
 
     def _copies(self) -> None:
-        script, product = self.script, self.product
+        script, fusion = self.script, self.script.fusion
         script.comment("copies: operands into Shared memory, outputs out of it or of registers")
-        self.sources = [(script.new(o.tensor, "cache_after"), o) for o in (product.a, product.b)]
+        self.sources = [(script.new(o.tensor, "cache_after"), o) for o in (self.product.a, self.product.b)]
+        product = self.product = self._forked()
         self.result = product.result
-        fusion = self.result.fusion
-        stored = {tv: script.new(tv, "cache_fork") if tv.uses else tv for tv in fusion.outputs}
-        self.parts.finals += tuple(copy for tv, copy in stored.items() if copy is not tv and tv in self.parts.finishing)
-        self.registers = [tv for tv in product.epilogue if stored.get(tv) is not tv and not fusion.is_view(tv)]  # an output that is no more may be a view
-        if any(self.result in _reads(r.tensor) for r in product.reductions):
+        self.parts = Parts(script, self.config, (*product.batch, product.m, product.n), self.tiles, product.reductions, product.finals)
+        self.registers = [tv for tv in product.epilogue if not tv.is_output and not fusion.is_view(tv)]  # what an output was computed by may be a view
+        if any(self.result in producers(fusion, r.tensor) for r in product.reductions):
             # a sum leaves out what lies past the end of the tensor, and no branch may stand around reads of accumulators
             self.registers.insert(0, script.new(self.result, "cache_after"))
         self.staged: list[tuple[TensorView, TensorView]] = []
         self.direct: list[tuple[TensorView, bool]] = []
         for out in product.outputs:
-            tv = stored[out.tensor]
+            tv = out.tensor
             if out.is_bulk:
                 staging = script.new(tv, "cache_before")
                 self.staged.append((staging, tv))
@@ -97,6 +97,20 @@ class WarpSpecialized:
         self.sides = [(script.new(side.tensor, "cache_after"), side.is_paired) for side in product.sides]
         for tv in (*(s for s, _ in self.sources), *(s for s, _ in self.staged)):
             script.on(tv).set_memory_type(MemoryType.Shared)
+
+    def _forked(self) -> Product:
+        """The product with the outputs that are read apart from what their readers read, which is computed in their place."""
+        product = self.product
+        forks = {tv: self.script.new(tv, "cache_fork") for tv in self.script.fusion.outputs if tv.uses}
+        reductions = tuple(replace(r, tensor=forks.get(r.tensor, r.tensor)) for r in product.reductions)
+        behind = {*product.finals, *(r.tensor for r in product.reductions)}
+        return replace(
+            product,
+            result=forks.get(product.result, product.result),
+            epilogue=tuple(forks.get(tv, tv) for tv in product.epilogue),
+            reductions=reductions,
+            finals=(*(forks.get(tv, tv) for tv in product.finals), *(tv for tv in forks if tv in behind)),
+        )
 
     def _tiles(self) -> None:
         """Tiles of the result, in the order of the work axis, over the blocks."""
@@ -206,7 +220,7 @@ class WarpSpecialized:
             script.on(tv).inline_at(self.head + 1)
         # what is stored is an array of a whole piece: reads of accumulators stand together, before all stores, or ptxas serializes wgmma
         stored = [*(s for s, _ in self.staged), *(t for t, _ in self.direct), *self.parts.tensors]
-        pieces = {r for s in stored for r in _reads(s)}
+        pieces = {r for s in stored for r in producers(script.fusion, s)}
         inside = p + 1 + FRAGMENT_AXES
         for tv in reversed(self.registers):
             script.on(tv).inline_at(p + 1 if tv in pieces else inside)
@@ -229,10 +243,3 @@ class WarpSpecialized:
         script.group([load, consumer.target], "roles").parallelize(P.TIDy)
         for node in (script.node(load), consumer):
             node.registers()
-
-
-def _reads(tv: TensorView) -> list[TensorView]:
-    """What the definition of ``tv`` reads: of views, the storage behind them."""
-    expr = tv.fusion.definition(tv)
-    assert expr is not None
-    return [read.tensor for read in storage_reads(tv.fusion, expr)]

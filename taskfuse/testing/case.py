@@ -17,7 +17,7 @@ from taskfuse.errors import LoweringError, TaskfuseError
 from taskfuse.ir.atoms import SCALAR
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.scalar import evaluate
-from taskfuse.ir.storage import storage_reads
+from taskfuse.ir.storage import producers
 from taskfuse.ir.tensor import AxisRef, TensorView
 from taskfuse.ir.types import BLOCK_TYPES, THREAD_TYPES, MemoryType, ParallelType
 from taskfuse.kir import Kernel
@@ -256,14 +256,13 @@ def _smaller_launches(recorder: Recorder) -> Iterator[None]:
 def _repairs(recorder: Recorder, tv: TensorView) -> Iterator[None]:
     """One step after another that makes ``tv`` easier to lower: memory that more threads share, fewer types, fewer shared loops."""
     fusion = recorder.fusion
-    definition = fusion.definition(tv)
-    producers = [] if definition is None else [r.tensor for r in storage_reads(fusion, definition) if not r.tensor.is_input]
+    made = [p for p in producers(fusion, tv) if not p.is_input]
     if tv.schedule.atom is not None:
         recorder.call(tv, "set_atom", SCALAR, [])
         yield
     if tv.schedule.memory is not MemoryType.Shared and recorder.attempt(tv, "set_memory_type", MemoryType.Shared) is not None:
         yield
-    moved = [p for p in dict.fromkeys(producers) if p.schedule.memory is None and recorder.attempt(p, "set_memory_type", MemoryType.Shared) is not None]
+    moved = [p for p in made if p.schedule.memory is None and recorder.attempt(p, "set_memory_type", MemoryType.Shared) is not None]
     if moved:
         yield
     blocks = [(x, a) for x in fusion.tensors() for a in x.loop if x.schedule.ptype(a) in BLOCK_TYPES]
@@ -271,7 +270,7 @@ def _repairs(recorder: Recorder, tv: TensorView) -> Iterator[None]:
         recorder.attempt(AxisRef(x, a), "parallelize", ParallelType.Serial)
     if blocks:
         yield
-    for x in (tv, *producers):
+    for x in (tv, *made):
         if x.schedule.inline:
             recorder.attempt(x, "inline_at", 0)
     yield

@@ -12,8 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from taskfuse.cuda.abi import ATTRIBUTE, CONFIG, MapType
 from taskfuse.cuda.dlpack import export_capsule
-from taskfuse.cuda.driver import ATTRIBUTE, CONFIG, Device, Driver, Function, MapType
+from taskfuse.cuda.driver import Device, Driver, Function
 from taskfuse.cuda.layout import row_major
 from taskfuse.dtypes import DType
 from taskfuse.errors import CudaError

@@ -10,8 +10,10 @@ from typing import Any
 
 import pytest
 
+from taskfuse.cuda import abi
 from taskfuse.cuda import driver as module
-from taskfuse.cuda.driver import ATTRIBUTE, CONFIG, SWIZZLES, DeviceAttribute, Driver, FunctionAttribute, MapType
+from taskfuse.cuda.abi import ATTRIBUTE, CONFIG, PROTOTYPES, SWIZZLES, DeviceAttribute, FunctionAttribute, MapType
+from taskfuse.cuda.driver import Driver
 from taskfuse.errors import CudaError, CudaUnavailableError
 
 HELP = '\nhelp: use backend="sim", or run on a machine with an NVIDIA GPU'
@@ -23,7 +25,7 @@ class Library:
     def __init__(self, missing: str = "", **calls: Callable[..., int]) -> None:
         self.called: list[tuple[Any, ...]] = []
         known = {"cuGetErrorName": said(b"CUDA_ERROR_NO_DEVICE"), "cuGetErrorString": said(b"no CUDA-capable device is detected")} | calls
-        for name in module._PROTOTYPES:
+        for name in PROTOTYPES:
             if name != missing:
                 setattr(self, name, self._call(name, known.get(name, lambda *args: 0)))
 
@@ -98,7 +100,7 @@ def test_errors_have_the_name_and_the_text_of_the_driver() -> None:
 def test_the_types_of_all_calls_are_known() -> None:
     with open(module.__file__, encoding="utf-8") as file:
         text = file.read()
-    assert [name for name in module._PROTOTYPES if text.count(f'"{name}"') + text.count(f".{name}(") < 2] == []
+    assert [name for name in PROTOTYPES if f'"{name}"' not in text and f".{name}(" not in text] == []
 
 
 def test_events_go_whatever_happens() -> None:
@@ -135,18 +137,18 @@ def test_numbers_are_those_of_the_header(header: Any) -> None:
         assert dtype.value == getattr(header.CUtensorMapDataType, f"CU_TENSOR_MAP_DATA_TYPE_{dtype.name}")
     for size, number in SWIZZLES.items():
         assert number == getattr(header.CUtensorMapSwizzle, f"CU_TENSOR_MAP_SWIZZLE_{f'{size}B' if size else 'NONE'}")
-    assert module.L2_PROMOTION_128B == header.CUtensorMapL2promotion.CU_TENSOR_MAP_L2_PROMOTION_L2_128B
+    assert abi.L2_PROMOTION_128B == header.CUtensorMapL2promotion.CU_TENSOR_MAP_L2_PROMOTION_L2_128B
     assert header.CUtensorMapInterleave.CU_TENSOR_MAP_INTERLEAVE_NONE == header.CUtensorMapFloatOOBfill.CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE == 0
-    assert module.POINTER_DEVICE_ORDINAL == header.CUpointer_attribute.CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
-    assert module.EVENT_DISABLE_TIMING == header.CUevent_flags.CU_EVENT_DISABLE_TIMING
-    assert (module.MEMHOSTALLOC_PORTABLE, module.MEMHOSTALLOC_DEVICEMAP) == (header.CU_MEMHOSTALLOC_PORTABLE, header.CU_MEMHOSTALLOC_DEVICEMAP)
-    assert module.COOPERATIVE == header.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_COOPERATIVE
-    assert module.CLUSTER_DIMENSION == header.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
+    assert abi.POINTER_DEVICE_ORDINAL == header.CUpointer_attribute.CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
+    assert abi.EVENT_DISABLE_TIMING == header.CUevent_flags.CU_EVENT_DISABLE_TIMING
+    assert (abi.MEMHOSTALLOC_PORTABLE, abi.MEMHOSTALLOC_DEVICEMAP) == (header.CU_MEMHOSTALLOC_PORTABLE, header.CU_MEMHOSTALLOC_DEVICEMAP)
+    assert abi.COOPERATIVE == header.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_COOPERATIVE
+    assert abi.CLUSTER_DIMENSION == header.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
     assert header.CUstreamCaptureStatus.CU_STREAM_CAPTURE_STATUS_NONE == 0
 
 
 def test_structures_are_those_of_the_header(header: Any) -> None:
-    attribute = ctypes.create_string_buffer(ATTRIBUTE.pack(module.CLUSTER_DIMENSION, 2, 3, 4), ATTRIBUTE.size)
+    attribute = ctypes.create_string_buffer(ATTRIBUTE.pack(abi.CLUSTER_DIMENSION, 2, 3, 4), ATTRIBUTE.size)
     packed = ctypes.create_string_buffer(CONFIG.pack(1, 2, 3, 4, 5, 6, 7, 8, ctypes.addressof(attribute), 1), CONFIG.size)
     config = header.CUlaunchConfig(_ptr=ctypes.addressof(packed))
     assert (config.gridDimX, config.gridDimY, config.gridDimZ) == (1, 2, 3)

@@ -11,15 +11,15 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from taskfuse.cuda import plan as planning
-from taskfuse.cuda import source
+from taskfuse.cuda import code, source
 from taskfuse.cuda.arrays import Kinds
 from taskfuse.cuda.debug import REPORT, empty_report
 from taskfuse.cuda.device_array import DeviceArray
 from taskfuse.cuda.dlpack import import_capsule
 from taskfuse.cuda.launch import Launcher, Plans
 from taskfuse.cuda.nvrtc import Binary, CompileOptions
-from taskfuse.cuda.plan import Plan, divisor_bytes
+from taskfuse.cuda.parameters import divisor_bytes
+from taskfuse.cuda.plan import Plan
 from taskfuse.cuda.signature import Source
 from taskfuse.cuda.variant import Form
 from taskfuse.dtypes import bfloat16, float32
@@ -96,8 +96,8 @@ def driver(monkeypatch: pytest.MonkeyPatch) -> FakeDriver:
         found.parameter_sizes = [size(a) for a in made.arguments]
         return made
 
-    monkeypatch.setattr(planning, "compiled", compiled)
-    monkeypatch.setattr(planning, "emitted", emitted)
+    monkeypatch.setattr(code, "compiled", compiled)
+    monkeypatch.setattr(code, "emitted", emitted)
     return found
 
 

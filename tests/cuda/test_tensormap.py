@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
+from taskfuse.cuda.abi import MapType
 from taskfuse.cuda.arrays import ArrayView
-from taskfuse.cuda.driver import MapType
 from taskfuse.cuda.layout import Layout
 from taskfuse.cuda.tensormap import encode, map_type
 from taskfuse.dtypes import DTYPES, DType, bfloat16, bool_, float8_e4m3, float32, int8, int16, uint32, uint64

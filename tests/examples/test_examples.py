@@ -4,6 +4,7 @@ Results are compared with NumPy in float64; bounds are in ulp: units in the last
 terms that make it where they may cancel.
 """
 
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -40,21 +41,6 @@ Array = npt.NDArray[Any]
 Expected = Sequence[tuple[Array, Array | None]]
 SEEDS = range(len(tf.Scheduler))
 BF16 = ml_dtypes.bfloat16
-EXAMPLES = (
-    block_roles,
-    cat,
-    founding,
-    gemm,
-    gemm_cluster,
-    gemm_multistage,
-    gemm_pingpong,
-    horizontal_fusion,
-    matmul,
-    nested_groups,
-    pipeline,
-    stream,
-    transpose,
-)
 
 
 def sigmoid(x: Array) -> Array:
@@ -151,6 +137,12 @@ class Case:
     high: float = 2
     dtypes: Sequence[npt.DTypeLike] = ()
 
+    @property
+    def module(self) -> ModuleType:
+        """The example."""
+        build = self.build.func if isinstance(self.build, partial) else self.build
+        return sys.modules[build.__module__]
+
     def arguments(self, shapes: Sequence[tuple[int, ...]]) -> list[Array]:
         rng = np.random.default_rng(0)
         dtypes = self.dtypes or [np.float32] * len(shapes)
@@ -180,6 +172,7 @@ CASES = (
     ),
     Case("gemm_multistage", gemm_multistage.build, product_expected, 0.02, [[(m, k), (n, k)] for m, n, k in [(40, 24, 192), (1, 8, 64)]], dtypes=(BF16, BF16)),
 )
+EXAMPLES = sorted({case.module for case in CASES}, key=lambda module: module.__name__)
 BY_NAME = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 
 

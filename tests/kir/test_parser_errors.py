@@ -149,3 +149,8 @@ def test_comments_and_empty_lines_are_free() -> None:
     text = HEADER + "# about\n\nIF N < 4:   # small\n  # inside\n\n  acc = neg(\n    x[0])  # dropped\nSYNC block  # why"
     kernel = parse_kernel(text)
     assert str(kernel) == HEADER + "IF N < 4:  # small\n  acc = neg(x[0])\nSYNC block  # why"
+
+
+def test_leading_zeros_count_for_nothing() -> None:
+    (buffer,) = (b for b in parse_kernel(HEADER.replace("align 128", "align 0128") + "y[007] = copy(01)").buffers if b.name == "s")
+    assert buffer.align == 128

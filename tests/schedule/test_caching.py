@@ -7,6 +7,7 @@ from taskfuse.dtypes import float32
 from taskfuse.ir.evaluate import evaluate
 from taskfuse.ir.expr import Pointwise, Reduction
 from taskfuse.ir.fusion import Fusion
+from taskfuse.ir.storage import made_from, producers
 from taskfuse.ir.types import MemoryType
 from taskfuse.ir.types import ParallelType as P
 from taskfuse.schedule.keys import Keys
@@ -132,7 +133,7 @@ def test_cache_before_keeps_the_allocation_and_foreign_axes() -> None:
 
 
 def test_fork_of_an_output_that_is_read() -> None:
-    """The copy is the output, the readers keep what they read."""
+    """The output keeps its name and its memory; its readers read what computes it."""
     with Fusion("f") as fusion:
         x = tf.define_tensor([4, 6], dtype=float32)
         a = tf.sin(x)
@@ -141,13 +142,34 @@ def test_fork_of_an_output_that_is_read() -> None:
         fusion.add_output(a)
     before = evaluate(fusion, [X])
     task = fusion.task([a, b])
+    a.split(1, 4).axis(0).parallelize(P.BIDx)
     c = a.cache_fork()
-    assert fusion.outputs == [b, c]
-    assert not a.is_output
-    assert [e.output for e in a.uses] == [b, c]
+    assert fusion.outputs == [b, a]
+    assert [e.output for e in c.uses] == [a, b]
+    assert a.uses == ()
+    assert (extents(a), extents(c)) == (["4", "2", "4"], ["4", "2", "4"])
+    assert [a.axis(0).ptype, c.axis(0).ptype] == [P.BIDx, P.BIDx]
     assert task.tensors == [a, b, c]
     for old, new in zip(before, evaluate(fusion, [X]), strict=True):
         assert (old == new).all()
+
+
+def test_fork_of_a_part_that_is_read() -> None:
+    """The part goes on being one: what others read lies in registers, not in the memory of the whole."""
+    with Fusion("f") as fusion:
+        x = tf.define_tensor([4, 6], dtype=float32)
+        a, b = tf.sin(x), tf.cos(x)
+        whole = tf.cat([a, b], dim=0, form="scatter")
+        d = tf.exp(tf.permute(a, (1, 0)))
+        fusion.add_output(whole)
+        fusion.add_output(d)
+    before = evaluate(fusion, [X])
+    c = a.cache_fork()
+    assert made_from(fusion, whole) == (a, b)
+    assert producers(fusion, d) == producers(fusion, a) == (c,)
+    for old, new in zip(before, evaluate(fusion, [X]), strict=True):
+        assert (old == new).all()
+    assert refused(lambda: b.cache_fork(), fusion) == "cache_fork(tv2): nothing reads it\nhelp: tv2.cache_before() puts a copy in front of it"
 
 
 def test_cache_of_the_parts_of_a_cat() -> None:
@@ -172,6 +194,7 @@ def test_refused() -> None:
         "cache_before(tv1): tv1 is inlined at 1\nhelp: call cache_before before inlining, or tv1.inline_at(0)"
     )
     assert refused(lambda: a.cache_fork(), a.fusion) == "cache_fork(tv1): it is no output"
+    assert refused(lambda: x.cache_fork(), a.fusion) == "cache_fork(tv0): it is no output"
     assert refused(lambda: b.cache_fork(), a.fusion) == "cache_fork(tv2): nothing reads it\nhelp: tv2.cache_before() puts a copy in front of it"
     with Fusion("g") as fusion:
         y = tf.define_tensor([4], dtype=float32)

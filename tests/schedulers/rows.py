@@ -85,7 +85,7 @@ def make(kind: Kind, shape: Shape, dtype: tf.DType = tf.bfloat16, axis: int = -1
     return fusion
 
 
-def scheduler(kind: Kind) -> Callable[..., tf.schedulers.RowSchedule]:
+def scheduler(kind: Kind) -> Callable[..., tf.schedulers.Chosen[RowConfig]]:
     return tf.schedulers.reduction if kind in SUMS else tf.schedulers.normalization
 
 

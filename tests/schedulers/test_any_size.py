@@ -133,6 +133,7 @@ def test_more_axes_than_the_copy_engine_takes() -> None:
         fusion.add_output(tf.matmul(a, swapped(b), dtype=tf.float32))
     schedule = tf.schedulers.matmul(fusion, SMALL)
     assert all("the copy engine takes 5 axes at most" in note for note in schedule.notes)
+    assert len(schedule.notes) == 2
     assert not any(tv.schedule.atom is not None and tv.schedule.atom.instruction is Instruction.TMA_LOAD for tv in fusion.tensors())
     args = operands(fusion, {"B0": 2, "B1": 1, "B2": 1, "B3": 2, "M": 3, "N": 5, "K": 8})
     (out,) = tf.lower(fusion).simulate(*args)

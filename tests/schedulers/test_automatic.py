@@ -433,3 +433,33 @@ def test_cuts_that_cannot_be() -> None:
         tf.cut(fusion, [["tv1"], ["tv1", "tv2", "tv3"]])
     with pytest.raises(TaskfuseError, match=r"the pieces \[tv1, tv3\] and \[tv2\] need each other"):
         tf.cut(fusion, [["tv1", "tv3"], ["tv2"]])
+
+
+def test_a_piece_has_the_extents_that_only_indices_speak_of() -> None:
+    with tf.Fusion("counted") as fusion:
+        x, y = tf.define_tensor(["K"], name="x"), tf.define_tensor([4], name="y")
+        total, k = x.sum(), x.shape[0]
+        fusion.add_output(total)
+        fusion.add_output(y * tf.cast(tf.arange(k, k + 4), tf.float32))
+    cut = tf.cut(fusion, [[total], [tv for tv in fusion.tensors() if tv is not total and not tv.is_input]])
+    assert [tv.name for tv in cut.parts[1].inputs] == ["x", "y"]
+    arrays = np.ones(5, np.float32), np.ones(4, np.float32)
+    for found, wanted in zip(tf.compile(cut)(*arrays), fusion.evaluate(*arrays), strict=True):
+        assert (found == wanted).all()
+
+
+def test_parts_that_others_read_stay_in_registers() -> None:
+    with tf.Fusion("both") as fusion:
+        x = tf.define_tensor([8, 64], name="x")
+        y = tf.cat([tf.sin(x), tf.cos(x)], 0)
+        fusion.add_output(y)
+        fusion.add_output(tf.exp(y))
+    x = np.linspace(-1, 1, 512, dtype=np.float32).reshape(8, 64)
+    expected = fusion.evaluate(x)
+    tf.schedulers.cat(fusion, tf.schedulers.CatConfig(tf.schedulers.Form.SHARED))
+    kernel = tf.lower(fusion)
+    assert kernel.verify().verdict.value == "proved"
+    assert "SYNC" not in str(kernel)
+    assert str(kernel).count("<- x[") == 1
+    for found, wanted in zip(kernel.simulate(x), expected, strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=1e-6)

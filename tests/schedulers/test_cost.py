@@ -113,13 +113,12 @@ def test_groups_follow_the_shape() -> None:
 
 def test_sizes_are_hints_for_symbols_and_explained() -> None:
     small = tf.schedulers.matmul(Product().fusion(), sizes={"M": 64, "N": 128, "K": 64})
-    assert small.problem == Problem(64, 128, 64)
+    assert small.alternatives == tuple(rank(Problem(64, 128, 64)))
     assert small.explain(2).splitlines()[0].startswith("matmul 64 x 128 x 64, operands of 2 bytes: chosen: tiles of 64 x 16 x 64, 1 warpgroup,")
     assert len(small.explain(2).splitlines()) == 6
     usual = tf.schedulers.matmul(Product(batch=("B",)).fusion(), MatmulConfig(), sizes={"B": 3})
-    assert usual.problem == Problem(4096, 4096, 4096, 3)
-    assert usual.given
-    assert "matmul 3 x 4096 x 4096 x 4096" in usual.explain()
+    assert usual.option == estimate(Problem(4096, 4096, 4096, 3), MatmulConfig())
+    assert usual.explain().startswith("matmul 3 x 4096 x 4096 x 4096, operands of 2 bytes: given: tiles of 128 x 256 x 64")
 
 
 def test_the_code_makes_the_same_kernel() -> None:

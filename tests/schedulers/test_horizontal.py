@@ -247,6 +247,21 @@ def test_names_never_meet() -> None:
 # -- sharing ----------------------------------------------------------------------------------------------------------------------------
 
 
+def test_extents_that_values_count_in_are_renamed() -> None:
+    def rows() -> tf.Fusion:
+        with tf.Fusion("rows") as fusion:
+            table, index = tf.define_tensor(["N", 4], name="x"), tf.define_tensor(["M"], dtype=tf.int32, name="y")
+            fusion.add_output(tf.take(table, index, axis=0))
+        return fusion
+
+    joined = tf.horizontal([rows(), rows()], force=True)
+    assert list(joined.dims) == ["rows_1_N", "rows_1_M", "rows_2_N", "rows_2_M"]
+    tables = numbers([(5, 4), (7, 4)])
+    arguments = [tables[0], np.array([0, 4, -1], np.int32), tables[1], np.array([6, -7], np.int32)]
+    for found, wanted in zip(proved(joined).simulate(*arguments), (tables[0][[0, 4, 4]], tables[1][[6, 0]]), strict=True):
+        assert (found == wanted).all()
+
+
 def test_a_shared_input_is_read_by_all() -> None:
     members = [softmax("M", 96), row_sum("R", 96), softmax(tf.dim("M", multiple_of=2), 96, "other")]
     joined = tf.horizontal(members, shared=["x"])

@@ -1,5 +1,6 @@
 """Schedules of normalizations: every kind, way to keep a row, dtype, axis and remainder, proved and compared with NumPy."""
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -7,9 +8,9 @@ from hypothesis import strategies as st
 import taskfuse as tf
 from taskfuse import MemoryType
 from taskfuse.kir import walk
-from taskfuse.kir.nodes import AsyncCopy, BarrierScope, VectorCopy
+from taskfuse.kir.nodes import AsyncCopy, BarrierScope, Shuffle, VectorCopy
 from taskfuse.schedulers import Keep, RowConfig
-from taskfuse.schedulers.row_cost import RowProblem, estimate
+from taskfuse.schedulers.row_cost import RowEstimate, RowProblem, estimate
 from tests.schedulers.rows import (
     NORMS,
     Kind,
@@ -151,8 +152,8 @@ def test_explain() -> None:
     text = schedule.explain(2)
     assert text.startswith("normalization of 8192 rows of 4096 elements, along vectors of 8, 3 phases: chosen: 128 threads per row")
     assert len(text.split("\n")) == 6
-    assert schedule.us == schedule.alternatives[0].us
-    assert tf.schedulers.normalization(make(softmax, (8192, 4096)), NOTHING).given
+    assert schedule.option == schedule.alternatives[0]
+    assert "3 phases: given: " in tf.schedulers.normalization(make(softmax, (8192, 4096)), NOTHING).explain()
 
 
 @pytest.mark.parametrize(("rows", "columns"), [(8192, 4096), (16384, 1024), (2048, 16384)])
@@ -161,9 +162,10 @@ def test_sizes_that_matter_do_not_spill(kind: Kind, rows: int, columns: int) -> 
     fusion = make(kind, (rows, columns))
     chosen = tf.schedulers.normalization(fusion)
     found = tf.lower(fusion).resources("sm_90a")
-    assert (found.compiled.spill_stores, found.blocks_per_multiprocessor) == (0, chosen.estimate.residents)
+    assert isinstance(chosen.option, RowEstimate)
+    assert (found.compiled.spill_stores, found.blocks_per_multiprocessor) == (0, chosen.option.residents)
     assert chosen.config.keep is Keep.REGISTERS
-    in_flight = chosen.estimate.residents * chosen.config.threads * chosen.config.rows * chosen.config.unroll * 16
+    in_flight = chosen.option.residents * chosen.config.threads * chosen.config.rows * chosen.config.unroll * 16
     assert in_flight >= 40 * 1024
 
 
@@ -204,3 +206,27 @@ def test_registers_are_given_within_partitions() -> None:
     fusion = make(softmax, (5, 8192))
     tf.schedulers.normalization(fusion, config)
     assert tf.lower(fusion).resources("sm_90").compiled.spill_stores == 0
+
+
+@pytest.mark.parametrize(("shape", "axis"), [((5, 256), 1), ((96, 8), 0)])
+def test_results_of_a_row_that_others_read_are_computed_once(shape: tuple[int, int], axis: int) -> None:
+    def kernel(*, saved: bool) -> tf.Kernel:
+        with tf.Fusion("saved") as fusion:
+            x = tf.define_tensor(shape, name="x")
+            top = tf.max(x, axis=axis, keepdims=True)
+            powers = tf.exp(x - top)
+            total = tf.log(tf.sum(powers, axis=axis, keepdims=True))
+            fusion.add_output(x - top - total)
+            for tv in (top, powers, total) if saved else ():
+                fusion.add_output(tv)
+        expected = fusion.evaluate(X := np.linspace(-1, 1, shape[0] * shape[1], dtype=np.float32).reshape(shape))
+        tf.schedulers.normalization(fusion, RowConfig(64, 1, 1, keep=Keep.REGISTERS) if axis else RowConfig(8, 8, 12, keep=Keep.REGISTERS))
+        found = tf.lower(fusion)
+        assert found.verify().verdict.value == "proved"
+        for out, wanted in zip(found.simulate(X), expected, strict=True):
+            np.testing.assert_allclose(out, wanted, rtol=1e-5, atol=1e-5)
+        return found
+
+    plain, saved = kernel(saved=False), kernel(saved=True)
+    assert barriers(saved) == barriers(plain)
+    assert sum(isinstance(s, Shuffle) for s in walk(saved)) == sum(isinstance(s, Shuffle) for s in walk(plain))

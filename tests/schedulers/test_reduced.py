@@ -12,6 +12,7 @@ import taskfuse as tf
 from taskfuse.check import Verdict
 from taskfuse.cuda.resources import Resources
 from taskfuse.errors import UnsupportedError
+from taskfuse.ir.storage import producers
 from taskfuse.ir.types import ParallelType as P
 from taskfuse.kir import walk
 from taskfuse.kir.nodes import Barrier, BarrierScope, Shuffle
@@ -100,12 +101,15 @@ def test_rows_are_joined_by_shuffles_and_blocks_by_one_barrier() -> None:
 def test_an_output_that_is_read_is_stored_once() -> None:
     """The reduction reads registers, not what has been stored."""
     fusion = fusion_of(lambda x: [y := tf.relu(x), tf.sum(y, axis=1)])
-    before = fusion.outputs[0]
+    stored, total = fusion.outputs
     tf.schedulers.matmul(fusion, SMALL)
-    stored = fusion.outputs[0]
-    assert stored is not before
+    assert fusion.outputs == [stored, total]
     assert not stored.uses
-    assert before.schedule.memory is None
+    (part,) = producers(fusion, total)
+    (computed,) = producers(fusion, part)
+    (register,) = producers(fusion, stored)
+    assert producers(fusion, register) == (computed,)
+    assert computed.schedule.memory is None
 
 
 def test_several_outputs_of_one_chain() -> None:

@@ -117,7 +117,7 @@ def test_what_cannot_be_lowered_is_refused_before_anything_changes() -> None:
 def test_a_fusion_with_a_schedule() -> None:
     fusion = make(total, (4, 64))
     tf.schedulers.reduction(fusion)
-    expected = "a reduction schedule of fusion 'total' is not supported: it has a schedule already\nhelp: call the scheduler first"
+    expected = "a reduction schedule of fusion 'total' is not supported: it has a schedule already\nhelp: give it a fusion without scheduling calls"
     assert refused(lambda: tf.schedulers.reduction(fusion)) == expected
 
 

@@ -104,3 +104,11 @@ REFUSED: list[tuple[Callable[[], Any], str]] = [
 def test_refusals(call: Callable[[], Any], reason: str) -> None:
     with pytest.raises(UnsupportedError, match=reason):
         call()
+
+
+def test_a_result_that_is_read_stays_in_registers() -> None:
+    with tf.Fusion("both") as fusion:
+        c = T([32, 32], name="a") @ T([32, 32], name="b")
+        fusion.add_output(tf.exp(c))
+        fusion.add_output(c)
+    assert "SYNC grid" not in check(fusion, TiledConfig(2, 2))

@@ -15,7 +15,7 @@ import taskfuse as tf
 from taskfuse import ParallelType as P
 from taskfuse.errors import UnsupportedError
 from taskfuse.executable import Executable
-from taskfuse.schedulers import MatmulConfig, Trial, Tuned, matmul, tune
+from taskfuse.schedulers import Chosen, MatmulConfig, Option, Trial, Tuned, matmul, tune
 from taskfuse.schedulers.script import Script
 
 TIMES = {32: 7.0, 64: 3.0, 128: 5.0, 256: 4.0}
@@ -28,26 +28,12 @@ class Threads:
 
     threads: int
 
-
-@dataclass(frozen=True)
-class Option:
-    config: Threads
-    us: float
+    @property
+    def words(self) -> str:
+        return f"{self.threads} threads"
 
 
-@dataclass(frozen=True)
-class Done:
-    config: Threads
-    alternatives: tuple[Option, ...]
-    us: float
-    code: str
-    scheduler: str = "by_threads"
-
-    def explain(self) -> str:
-        return repr(self.config)
-
-
-def by_threads(fusion: tf.Fusion, config: Threads | None = None, *, sizes: Mapping[str, int] | None = None) -> Done:
+def by_threads(fusion: tf.Fusion, config: Threads | None = None, *, sizes: Mapping[str, int] | None = None) -> Chosen[Threads]:
     """One axis over blocks and threads; the model takes more threads to be better."""
     options = tuple(Option(Threads(t), 1000.0 / t) for t in (256, 128, 64, 32))
     chosen = config or options[0].config
@@ -57,7 +43,7 @@ def by_threads(fusion: tf.Fusion, config: Threads | None = None, *, sizes: Mappi
     call = script.on(fusion.outputs[0]).split(0, chosen.threads)
     call.bind(0, P.BIDx)
     call.bind(1, P.TIDx)
-    return Done(chosen, options, 1000.0 / chosen.threads, script.text)
+    return Chosen("by_threads", fusion.name, Option(chosen, 1000.0 / chosen.threads), options, config is not None, script.text)
 
 
 class Clock:

@@ -276,7 +276,7 @@ class _Parser:
         match token.kind:
             case TokenKind.INT:
                 self.position += 1
-                return const(_integer(token))
+                return const(token.integer)
             case TokenKind.NAME:
                 self.position += 1
                 return self.call(token) if self.take("(") else sym(token.text)
@@ -319,9 +319,4 @@ class _Parser:
         if token.kind is not TokenKind.INT:
             raise token.error(f"expected an integer, found {token}")
         self.position += 1
-        return sign * _integer(token)
-
-
-def _integer(token: Token) -> int:
-    """The value of an integer token: decimal (leading zeros count for nothing) or hexadecimal."""
-    return int(token.text, 16) if token.text[:2].lower() == "0x" else int(token.text)
+        return sign * token.integer

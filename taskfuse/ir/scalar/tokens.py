@@ -33,6 +33,11 @@ class Token:
     def __str__(self) -> str:
         return f"'{self.text}'" if self.text.strip() else self.kind.value
 
+    @property
+    def integer(self) -> int:
+        """The value of a token of kind ``INT``: decimal (leading zeros count for nothing) or hexadecimal."""
+        return int(self.text, 16 if self.text[:2] in ("0x", "0X") else 10)
+
     def error(self, reason: str) -> ParseError:
         """A ``ParseError`` at this token."""
         return ParseError(line=self.line, column=self.column, reason=reason)

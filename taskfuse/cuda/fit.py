@@ -1,0 +1,84 @@
+"""Whether a GPU can run a launch: its shape against the limits of the device and of the loaded kernel."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from taskfuse.cuda.driver import Device, Driver, Function
+from taskfuse.cuda.shape import LaunchShape
+from taskfuse.cuda.signature import Source
+from taskfuse.errors import LaunchError
+from taskfuse.ir.scalar import Expr
+from taskfuse.kir import Kernel
+from taskfuse.kir.arguments import integer
+
+PLAIN_SHARED = 48 * 1024  # bytes of Shared memory that need no opting in
+PORTABLE_CLUSTER = 8  # blocks of a cluster that need no opting in
+
+
+def refused(kernel: Kernel, reason: str, help: str | None = None) -> LaunchError:
+    """The error for a launch that a GPU cannot run."""
+    return LaunchError(kernel=kernel.name, reason=reason, help=help)
+
+
+def launch_shape(kernel: Kernel, source: Source, symbols: Mapping[str, int]) -> LaunchShape:
+    """The launch shape for given extents. Raises :class:`LaunchError` if it has no value."""
+
+    def three(exprs: tuple[Expr, Expr, Expr]) -> tuple[int, int, int]:
+        x, y, z = (max(integer(e, symbols), 0) for e in exprs)
+        return x, y, z
+
+    try:
+        return LaunchShape(three(kernel.grid), three(kernel.block), three(kernel.cluster), integer(source.shared_bytes, symbols))
+    except (ZeroDivisionError, IndexError) as error:
+        raise refused(kernel, f"its launch shape has no value: {error}") from None
+
+
+def check_limits(kernel: Kernel, device: Device, shape: LaunchShape) -> None:
+    """A launch of this shape is within the limits of a device, whatever the kernel. Raises :class:`LaunchError`."""
+    if shape.threads > device.max_threads:
+        raise refused(kernel, f"{shape.threads} threads per block; a block of {device.name} has at most {device.max_threads}")
+    for axis, found, most in zip("xyz", shape.block, device.max_block, strict=True):
+        if found > most:
+            raise refused(kernel, f"{found} threads per block in {axis}; {device.name} has at most {most}")
+    for axis, found, most in zip("xyz", shape.grid, device.max_grid, strict=True):
+        if found > most:
+            help = "parallelize the longest axis with BIDx, or split it" if axis != "x" else None
+            raise refused(kernel, f"{found} blocks in {axis}; {device.name} has at most {most}", help)
+    for axis, found, size in zip("xyz", shape.grid, shape.cluster, strict=True):
+        if size < 1 or found % size:
+            raise refused(kernel, f"{found} blocks in {axis} are no whole clusters of {size}")
+
+
+def prepare(driver: Driver, kernel: Kernel, device: Device, function: Function, source: Source, shape: LaunchShape) -> None:
+    """Checks that need the loaded kernel, and its settings for launches of this shape. Raises :class:`LaunchError`."""
+    shared = shape.shared_bytes
+    if shape.threads > function.max_threads:
+        reason = f"{shape.threads} threads per block; its registers allow {function.max_threads}"
+        raise refused(kernel, reason, "give it fewer threads, or fewer values in registers")
+    if shared + function.static_shared > device.max_shared:
+        reason = f"{shared + function.static_shared} bytes of Shared memory per block; {device.name} has {device.max_shared}"
+        raise refused(kernel, reason, "use smaller tiles or fewer stages")
+    with driver.current(device):
+        if shared + function.static_shared > PLAIN_SHARED:
+            driver.allow_shared(function, shared)
+        blocks = math.prod(shape.cluster)
+        if blocks > 1:
+            if blocks > PORTABLE_CLUSTER:
+                driver.allow_large_clusters(function)
+            if not driver.resident_clusters(function, shape.grid, shape.block, shape.cluster, shared):
+                raise refused(kernel, f"{device.name} holds no cluster of {blocks} such blocks", "use smaller clusters, or blocks with less Shared memory")
+        if source.cooperative:
+            _check_resident(driver, kernel, device, function, shape)
+
+
+def _check_resident(driver: Driver, kernel: Kernel, device: Device, function: Function, shape: LaunchShape) -> None:
+    """Blocks that wait for each other are all resident at once."""
+    blocks = math.prod(shape.grid)
+    if not device.cooperative:
+        raise refused(kernel, f"its blocks wait for each other, and {device.name} does not launch cooperatively")
+    fitting = device.multiprocessors * driver.resident_blocks(function, shape.threads, shape.shared_bytes)
+    if blocks > fitting:
+        reason = f"its {blocks} blocks wait for each other, and {device.name} holds {fitting} of them at once"
+        raise refused(kernel, reason, "use fewer blocks, each with more work, or blocks with fewer threads or less Shared memory")

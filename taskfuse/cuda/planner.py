@@ -1,0 +1,170 @@
+"""Planning: arrays checked against a kernel, the variant that they allow, and all that its launches have in common (:mod:`taskfuse.cuda.plan`)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+
+from taskfuse.cuda.arrays import ArrayView, Kind, Maker, Unfit
+from taskfuse.cuda.code import Code
+from taskfuse.cuda.driver import Driver
+from taskfuse.cuda.fit import check_limits, launch_shape, prepare, refused
+from taskfuse.cuda.layout import Layout, alignment_of, row_major, vector_bytes_of
+from taskfuse.cuda.parameters import fill
+from taskfuse.cuda.plan import Plan
+from taskfuse.cuda.shape import LaunchShape
+from taskfuse.cuda.variant import Form, Variant
+from taskfuse.cuda.widths import fits
+from taskfuse.errors import InputError, LaunchError, OutputError
+from taskfuse.kir import Kernel, accesses, walk
+from taskfuse.kir.arguments import bind_symbols, check_rank, integer, wanted
+from taskfuse.kir.nodes import AsyncCopy, Gather, TensorParam, VectorCopy
+
+NEW_ARRAY = 1 << 20  # stands for the address of an array that the call will make: aligned like one
+
+Admit = Callable[[Mapping[str, int]], None]
+"""Called with the values of the extents; raises if the kernel is not to be launched with them."""
+
+
+class Planner:
+    """Makes the plans of one kernel.
+
+    Args:
+        kernel: a verified kernel.
+        code: its texts, compiled.
+        admit: asked before a plan is made, with the values of the extents.
+    """
+
+    def __init__(self, kernel: Kernel, driver: Driver, code: Code, admit: Admit | None = None) -> None:
+        self.kernel = kernel
+        self._driver = driver
+        self._code = code
+        self._admit = admit
+        self._tensors = [p for p in kernel.params if isinstance(p, TensorParam)]
+        self._inputs = [(index, p) for index, p in enumerate(wanted(kernel)) if isinstance(p, TensorParam)]
+        self._accessed = {a.buffer for s in walk(kernel) for side in accesses(s) for a in side}
+        self._vectors = _vectors(kernel)
+
+    def plan(self, kinds: Sequence[Kind], inputs: Sequence[ArrayView], outputs: Sequence[ArrayView] | None, device: int) -> Plan:
+        """The plan for arrays on ``device``.
+
+        Args:
+            kinds: the framework of each array; the first one's makes the outputs.
+            inputs: the inputs, in the order of the parameters.
+            outputs: the outputs; ``None``: the call makes them.
+
+        Raises:
+            InputError, OutputError: an array that does not fit its parameter.
+            LaunchError: the GPU cannot run the kernel so.
+            UnsupportedError, CudaCompileError, CudaError: its text cannot be made, compiled or loaded.
+        """
+        views = self._check_inputs(inputs, device)
+        try:
+            symbols = bind_symbols(self.kernel, {name: v.layout.shape for name, v in views.items()}, {})
+            shapes = {p.name: tuple(integer(e, symbols) for e in p.shape) for p in self._tensors}
+        except (ZeroDivisionError, IndexError) as error:
+            raise LaunchError(kernel=self.kernel.name, reason=f"an extent or a host parameter has no value: {error}") from None
+        if self._admit is not None:
+            self._admit(symbols)
+        kind = kinds[0]
+        makers: tuple[Maker, ...] = ()
+        if outputs is None:
+            makers = tuple(self._maker(kind, position, p, shapes[p.name], device) for position, p in enumerate(self.kernel.outputs))
+            outputs = [ArrayView(NEW_ARRAY, p.dtype, Layout.of(s := shapes[p.name], row_major(s), p.dtype.itemsize), device) for p in self.kernel.outputs]
+        else:
+            self._check_outputs(outputs, shapes, device)
+        views |= {p.name: v for p, v in zip(self.kernel.outputs, outputs, strict=True)}
+        self._check_alignment(views, len(inputs))
+
+        place = self._driver.device(device)
+        variant = self._variant(views, symbols)
+        source = self._code.source(variant)
+        shape = launch_shape(self.kernel, source, symbols)
+        order = [p.name for _, p in self._inputs] + [p.name for p in self.kernel.outputs]
+        plan = Plan(self._driver, kinds, place, source, makers, tuple(views[name].layout.byte_range for name in order))
+        if math.prod(shape.grid) * math.prod(shape.block) == 0:
+            self._check_nothing_to_do(shape, views)
+            return plan
+        check_limits(self.kernel, place, shape)
+        function = self._code.function(source, place)
+        prepare(self._driver, self.kernel, place, function, source, shape)
+        fill(self._driver, plan, function, shape, views, symbols, order)
+        return plan
+
+    def _maker(self, kind: Kind, index: int, param: TensorParam, shape: tuple[int, ...], device: int) -> Maker:
+        try:
+            return kind.maker(shape, param.dtype, device)
+        except Unfit as unfit:
+            raise OutputError(index=index, fusion=self.kernel.name, reason=unfit.reason, help=unfit.help) from None
+
+    def _variant(self, views: Mapping[str, ArrayView], symbols: Mapping[str, int]) -> Variant:
+        forms: list[Form] = []
+        wide = not fits(self.kernel, symbols)
+        for param in self._tensors:
+            view = views[param.name]
+            form = Form.DENSE  # what only TMA touches is described by its tensor map
+            if param.name in self._accessed:
+                form = view.layout.form(alignment_of(view.pointer), self._vectors.get(param.name, 0))
+                wide = wide or (form is not Form.DENSE and not view.layout.fits_int32)
+            forms.append(form)
+        return Variant(tuple(forms), wide)
+
+    # -- checks -------------------------------------------------------------------------------------------------------------------------
+
+    def _check_inputs(self, inputs: Sequence[ArrayView], device: int) -> dict[str, ArrayView]:
+        views: dict[str, ArrayView] = {}
+        for (index, param), view in zip(self._inputs, inputs, strict=True):
+            name = self.kernel.name
+            if view.device != device:
+                reason = f"'{param.name}' is on device {view.device}, other arrays are on device {device}"
+                raise InputError(index=index, fusion=name, reason=reason, help="move all arrays of a call to one device")
+            if view.dtype is not param.dtype:
+                reason = f"'{param.name}' has dtype {view.dtype}, not {param.dtype}"
+                raise InputError(index=index, fusion=name, reason=reason, help=f"pass it converted to {param.dtype}")
+            check_rank(self.kernel, index, param, len(view.layout.shape))
+            views[param.name] = view
+        return views
+
+    def _check_outputs(self, outputs: Sequence[ArrayView], shapes: Mapping[str, tuple[int, ...]], device: int) -> None:
+        for index, (param, view) in enumerate(zip(self.kernel.outputs, outputs, strict=True)):
+            reason, help = "", None
+            if view.device != device:
+                reason, help = f"it is on device {view.device}, other arrays are on device {device}", "move all arrays of a call to one device"
+            elif view.dtype is not param.dtype:
+                reason = f"'{param.name}' has dtype {param.dtype}, the array {view.dtype}"
+            elif view.layout.shape != shapes[param.name]:
+                reason = f"'{param.name}' has shape {list(shapes[param.name])}, the array {list(view.layout.shape)}"
+            elif view.layout.overlaps_itself:
+                reason = f"two of its elements have one address: shape {list(view.layout.shape)}, strides {list(view.layout.strides)}"
+                help = "pass an array that is no broadcast view"
+            if reason:
+                raise OutputError(index=index, fusion=self.kernel.name, reason=reason, help=help)
+
+    def _check_alignment(self, views: Mapping[str, ArrayView], inputs: int) -> None:
+        order = [*(p for _, p in self._inputs), *self.kernel.outputs]
+        for position, param in enumerate(order):
+            view = views[param.name]
+            if view.layout.is_empty or view.pointer % param.dtype.itemsize == 0:
+                continue
+            reason = f"'{param.name}' starts at an address that is no multiple of the {param.dtype.itemsize} bytes of its elements"
+            help = "pass an aligned copy"
+            if position < inputs:
+                raise InputError(index=self._inputs[position][0], fusion=self.kernel.name, reason=reason, help=help)
+            raise OutputError(index=position - inputs, fusion=self.kernel.name, reason=reason, help=help)
+
+    def _check_nothing_to_do(self, shape: LaunchShape, views: Mapping[str, ArrayView]) -> None:
+        for param in self.kernel.outputs:
+            if not views[param.name].layout.is_empty:
+                raise refused(self.kernel, f"it has no thread to write '{param.name}': {shape}")
+
+
+def _vectors(kernel: Kernel) -> dict[str, int]:
+    """What the address of each tensor must be a multiple of for its vectors and asynchronous copies."""
+    itemsizes = {p.name: p.dtype.itemsize for p in kernel.params if isinstance(p, TensorParam)}
+    found: dict[str, list[int]] = {}
+    for stmt in walk(kernel):
+        if isinstance(stmt, VectorCopy | AsyncCopy) or (isinstance(stmt, Gather) and stmt.width > 1):
+            for access in (stmt.out, stmt.source):
+                if access.buffer in itemsizes:
+                    found.setdefault(access.buffer, []).append(stmt.width * itemsizes[access.buffer])
+    return {name: vector_bytes_of(sizes) for name, sizes in found.items()}
