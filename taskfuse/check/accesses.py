@@ -1,7 +1,8 @@
 """What statements touch in memory that threads share.
 
 An access is a set of elements: one expression per axis, over loop variables, thread and block indices, cursors, and *element* symbols that run
-over what one instruction moves. An axis without an expression is touched as a whole.
+over what one instruction moves. An axis without an expression is touched as a whole. Element symbols have one name in all statements: they are looked
+at as those of two accesses, like loop variables and thread indices, and so equal accesses of two statements are equal expressions.
 """
 
 from __future__ import annotations
@@ -82,6 +83,7 @@ class Use:
         context: what holds where it happens.
         span: symbols of ``index`` that run over the elements of the instruction.
         number: position among all accesses of the kernel.
+        place: number of its index, of what is known where it happens and of the loops around it. Of two accesses these decide what they have in common.
         partners: with which others it is compared.
     """
 
@@ -93,6 +95,7 @@ class Use:
     engine: Engine
     context: Context
     number: int
+    place: int
     span: tuple[str, ...] = ()
     partners: Partners = Partners.ALL
 
@@ -135,6 +138,7 @@ class Uses:
             if b.memory is not MemoryType.Local:
                 self.memory[b.name] = b.memory
         self.all: list[Use] = []
+        self._places: dict[tuple[object, ...], int] = {}
         for node in program.leaves():
             self._collect(node)
         self.by_buffer: dict[str, list[Use]] = {}
@@ -154,7 +158,9 @@ class Uses:
     ) -> None:
         memory = self.memory.get(buffer)
         if memory is not None and not context.ranges.empty:
-            self.all.append(Use(node, buffer, memory, index, write, engine, context, len(self.all), span, partners))
+            where = buffer, index, context.conditions, context.knowledge, context.loops
+            place = self._places.setdefault(where, len(self._places))
+            self.all.append(Use(node, buffer, memory, index, write, engine, context, len(self.all), place, span, partners))
 
     def _operand(self, node: Node, operand: Operand, context: Context) -> None:
         if isinstance(operand, Access):
@@ -166,7 +172,7 @@ class Uses:
         if not isinstance(across, Const) or across.value % WARP:  # a warp has more than one row of the block
             self._add(node, access.buffer, (None,) * len(access.index), write, Engine.THREAD, node.context, (), partners)
             return
-        x, lane = sym(THREAD_NAMES[0]), sym(f"lane.n{node.number}")
+        x, lane = sym(THREAD_NAMES[0]), sym("element.lane")
         context = node.context.with_span(lane, (0, MATRIX_ROWS * matrices - 1))
         index = tuple(simplify(substitute(e, {THREAD_NAMES[0]: x // WARP * WARP + lane}), context.facts) for e in access.index)
         self._vector(
@@ -198,7 +204,7 @@ class Uses:
         if width == 1:
             self._add(node, access.buffer, access.index, write, engine, context, span, partners)
             return
-        element = sym(f"element.n{node.number}")
+        element = sym("element.0")
         spread = context.with_span(element, (0, width - 1))
         self._add(node, access.buffer, (*access.index[:-1], access.index[-1] + element), write, engine, spread, (*span, str(element)), partners)
 
@@ -269,7 +275,7 @@ class Uses:
         if box.tensor not in self.memory:
             return
         spread = node.context
-        names = tuple(f"element.n{node.number}.{k}" for k in range(len(coords)))
+        names = tuple(f"element.{k}" for k in range(len(coords)))
         for name, extent in zip(names, box.box, strict=True):
             spread = spread.with_span(sym(name), (0, extent - 1))
         self._add(node, box.tensor, tuple(c + sym(n) for c, n in zip(coords, names, strict=True)), write, engine, spread, names)

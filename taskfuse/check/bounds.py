@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from taskfuse.check.certificate import Layer, Obligation, Verdict
 from taskfuse.check.enumeration import extremes, named
 from taskfuse.check.knowledge import Knowledge
-from taskfuse.check.linear import Linear
+from taskfuse.check.linear import DEPTH, Linear
 from taskfuse.check.program import Context, Node, Program, conjuncts
 from taskfuse.ir.scalar import Expr, FloorDiv, Mod, Sum, ge, lt, not_, prove, sym
 from taskfuse.ir.types import MemoryType
@@ -43,33 +43,41 @@ def inside(program: Program) -> Iterator[Obligation]:
 
 def _within(e: Expr, last: Expr, extent: Expr, context: Context) -> bool:
     lo, _ = context.ranges.of(e)
-    gap, _ = context.ranges.of(extent - last)
-    below, above = lo is None or lo < 0, gap is None or gap <= 0
-    if (not below or _nonnegative(e, context)) and (not above or _less(last, extent, context)):
-        return True
-    found = extremes(e, context)
-    room = extremes(extent - last, context)
-    if found is not None and room is not None:
-        return found[0] >= 0 and room[0] > 0
-    simpler, wider = named(e, context)
     gap = extent - last
-    rest, widest = named(gap, context)
-    if simpler is e and rest is gap:
-        return False
-    low, high = wider.ranges.of(simpler)[0], widest.ranges.of(rest)[0]
-    return low is not None and low >= 0 and high is not None and high > 0
+    room, _ = context.ranges.of(gap)
+    below = (lo is None or lo < 0) and not _nonnegative(e, context)
+    above = (room is None or room <= 0) and not _less(last, extent, context)
+    if not (below or above) or _enumerated(e, gap, context):
+        return True
+    return not below and _linear(gap - 1, context)
 
 
 def _less(a: Expr, b: Expr, context: Context) -> bool:
-    knowledge, room = context.knowledge.about(b - a)
-    if Linear.of(knowledge).nonnegative(room - 1):
-        return True
-    return context.knowledge.proves(lt(a, b))
+    return _linear(b - a - 1, context, 1) or context.knowledge.proves(lt(a, b))
 
 
 def _nonnegative(e: Expr, context: Context) -> bool:
     knowledge, form = context.knowledge.about(e)
     return Linear.of(knowledge).nonnegative(form) or _by_parts(form, knowledge)
+
+
+def _linear(e: Expr, context: Context, depth: int = DEPTH) -> bool:
+    """True only if linear arithmetic finds that an expression is not negative. More than a depth of 1 takes long: what else may settle it goes first."""
+    knowledge, form = context.knowledge.about(e)
+    return Linear.of(knowledge).nonnegative(form, depth)
+
+
+def _enumerated(e: Expr, gap: Expr, context: Context) -> bool:
+    """True only if ``e >= 0`` and ``gap > 0`` for all values of their symbols, or of their divisions by symbols."""
+    found, room = extremes(e, context), extremes(gap, context)
+    if found is not None and room is not None:
+        return found[0] >= 0 and room[0] > 0
+    simpler, wider = named(e, context)
+    rest, widest = named(gap, context)
+    if simpler is e and rest is gap:
+        return False
+    low, high = wider.ranges.of(simpler)[0], widest.ranges.of(rest)[0]
+    return low is not None and low >= 0 and high is not None and high > 0
 
 
 def _by_parts(e: Expr, known: Knowledge) -> bool:

@@ -17,19 +17,21 @@ from taskfuse.kir.nodes import For
 
 Ints = NDArray[np.int64]
 INSTANCES = 1 << 15
-PAIRS = 1 << 18
 
 
 class Pairs:
-    """Pairs of threads that may touch one element, more than really do.
+    """Pairs of threads that may touch one element, more than really do: those of one *group*, whose instances of the two accesses have equal elements.
+
+    That all pairs agree on something is that each group does. So instances are compared with one of their group, and no pair is ever made.
 
     Attributes:
-        first, second: thread indices by name, of the axes that were enumerated; on the others both threads agree.
+        values: thread indices by name, of the axes that were enumerated, of all instances in groups of both accesses; on other axes both threads agree.
+        leaders: for each instance, one of its group.
     """
 
-    def __init__(self, first: dict[str, Ints], second: dict[str, Ints]) -> None:
-        self.first = first
-        self.second = second
+    def __init__(self, values: dict[str, Ints], leaders: Ints) -> None:
+        self.values = values
+        self.leaders = leaders
 
     @staticmethod
     def of(a: Use, b: Use, equal: frozenset[str], tables: dict[tuple[int, tuple[int, ...]], Table | None]) -> Pairs | None:
@@ -37,73 +39,72 @@ class Pairs:
         axes = tuple(
             k
             for k, (x, y) in enumerate(zip(a.index, b.index, strict=a.buffer == b.buffer))
-            if a.buffer == b.buffer and x is not None and y is not None and _countable(x, a.context.ranges) and _countable(y, b.context.ranges)
+            if a.buffer == b.buffer
+            and x is not None
+            and y is not None
+            and _countable(x, a.context.ranges)
+            and _countable(y, b.context.ranges)
+            and not (x is y and x.free <= equal)  # what all pairs agree on tells none from another
         )
         for u in (a, b):
-            if (u.number, axes) not in tables:
-                tables[u.number, axes] = Table.of(u, axes)
-        one, two = tables[a.number, axes], tables[b.number, axes]
+            if (u.place, axes) not in tables:
+                tables[u.place, axes] = Table.of(u, axes)
+        one, two = tables[a.place, axes], tables[b.place, axes]
         if one is None or two is None or one.names != two.names or not equal | set(one.names) >= THREADS:
             return None
-        names = one.names
         shared = tuple(sorted(equal & one.symbols.keys() & two.symbols.keys()))
         left, right = one.distinct(shared), two.distinct(shared)
+        both = np.concatenate([left, right], axis=1)
         size = len(one.elements) + len(shared)
-        if size == 0:
-            groups, rest = np.zeros(left.shape[1], np.int64), np.zeros(right.shape[1], np.int64)
-        else:
-            number = _numbers(np.concatenate([left[:size], right[:size]], axis=1))
-            groups, rest = number[: left.shape[1]], number[left.shape[1] :]
-        order = np.argsort(rest, kind="stable")
-        begin = np.searchsorted(rest[order], groups, "left")
-        counts = np.searchsorted(rest[order], groups, "right") - begin
-        total = int(counts.sum())
-        if total > PAIRS:
-            return None
-        i = np.repeat(np.arange(len(groups)), counts)
-        j = order[np.repeat(begin - np.cumsum(counts) + counts, counts) + np.arange(total)]
-        return Pairs({n: left[size + k, i] for k, n in enumerate(names)}, {n: right[size + k, j] for k, n in enumerate(names)})
+        elements, groups = np.unique(_numbers(both[:size]), return_inverse=True)
+        first, second = (np.bincount(side, minlength=len(elements)) > 0 for side in np.split(groups, [left.shape[1]]))
+        met = np.flatnonzero((first & second)[groups])
+        groups = groups[met]
+        leader = np.zeros(len(elements), np.int64)
+        leader[groups] = np.arange(len(met))
+        return Pairs({n: both[size + k, met] for k, n in enumerate(one.names)}, leader[groups])
 
     @property
     def empty(self) -> bool:
         """There is no such pair."""
-        return bool(self.first) and all(len(v) == 0 for v in self.first.values())
+        return bool(self.values) and not len(self.leaders)
 
     def one_thread(self, equal: frozenset[str]) -> bool:
         """True only if both threads are always the same one."""
-        return set(self.first) | equal >= THREADS and all(bool((self.first[n] == self.second[n]).all()) for n in self.first)
+        return set(self.values) | equal >= THREADS and all(map(self._equal, self.values.values()))
 
-    def agree(self, e: Expr, equal: frozenset[str]) -> bool:
+    def agree(self, e: Expr) -> bool:
         """True only if an expression has one value for both threads of each pair."""
-        if not e.free & THREADS <= set(self.first) | equal:
-            return False
-        if not e.free <= set(self.first):
-            return False
-        return bool((np.asarray(evaluate(e, self.first)) == np.asarray(evaluate(e, self.second))).all())
+        return e.free <= set(self.values) and self._equal(np.broadcast_to(np.asarray(evaluate(e, self.values)), self.leaders.shape))
 
     def one_warp(self, threads: Threads, equal: frozenset[str]) -> bool:
         """True only if both threads of each pair are always in one warp."""
-        rest = THREADS - set(self.first)
+        rest = THREADS - set(self.values)
         if any(n not in equal or (n not in threads.outer and threads.extents[n] is not const(1)) for n in rest):
             return False
-        strides = {n: e.value for n in self.first if isinstance(e := threads.strides[n], Const)}
-        moving = [n for n in self.first if not (self.first[n] == self.second[n]).all()]
-        if len(strides) < len(self.first) and (any(n not in strides for n in moving) or any(n not in strides and n not in threads.outer for n in self.first)):
+        strides = {n: e.value for n in self.values if isinstance(e := threads.strides[n], Const)}
+        moving = [n for n, v in self.values.items() if not self._equal(v)]
+        if len(strides) < len(self.values) and (any(n not in strides for n in moving) or any(n not in strides and n not in threads.outer for n in self.values)):
             return False
-        one, two = (sum((k * env[n] for n, k in strides.items()), start=np.zeros(1, np.int64)) for env in (self.first, self.second))
-        return bool((one // WARP == two // WARP).all())
+        return self._equal(sum((k * self.values[n] for n, k in strides.items()), start=np.zeros(self.leaders.shape, np.int64)) // WARP)
+
+    def _equal(self, values: Ints) -> bool:
+        """True only if each group has one value."""
+        return bool((values == values[self.leaders]).all())
 
 
 class Table:
     """All instances of an access.
 
     Attributes:
+        count: how many there are.
         elements: values of some axes of its index.
         symbols: values of the symbols.
         names: the thread indices among these.
     """
 
-    def __init__(self, elements: list[Ints], symbols: dict[str, Ints]) -> None:
+    def __init__(self, count: int, elements: list[Ints], symbols: dict[str, Ints]) -> None:
+        self.count = count
         self.elements = elements
         self.symbols = symbols
         self.names = tuple(n for n in THREAD_NAMES if n in symbols)
@@ -118,13 +119,14 @@ class Table:
         if env is None:
             return None
         count = len(next(iter(env.values()))) if env else 1
-        return Table([np.broadcast_to(np.asarray(evaluate(e, env), np.int64), (count,)) for e in index], env)
+        return Table(count, [np.broadcast_to(np.asarray(evaluate(e, env), np.int64), (count,)) for e in index], env)
 
     def distinct(self, shared: tuple[str, ...]) -> Ints:
         """Elements, some symbols and the thread indices, a row each, without equal columns."""
         found = self._distinct.get(shared)
         if found is None:
-            rows = np.stack([*self.elements, *(self.symbols[n] for n in (*shared, *self.names))])
+            columns = [*self.elements, *(self.symbols[n] for n in (*shared, *self.names))]
+            rows = np.array(columns, np.int64).reshape(len(columns), self.count)
             _, first = np.unique(_numbers(rows), return_index=True)
             found = self._distinct[shared] = rows[:, first]
         return found

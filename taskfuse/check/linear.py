@@ -3,6 +3,9 @@
 ``form <= -1`` is added to inequalities that hold, and atoms are eliminated one by one (Fourier-Motzkin, with constants rounded to what integers
 allow) until a contradiction is left. The inequalities are the bounds and conditions that are known and the definitions of quotients, remainders,
 minima and maxima. Products of atoms are atoms of their own; what is known of them are products of an inequality with factors that are not negative.
+
+Some of these have conditions, which are questions of their own, down to a *depth*; at a depth of 1, intervals alone answer them. A question is asked in
+rising order of what it costs: of one inequality, at a depth of 1, in full. Each way uses inequalities that hold, so any of them may say yes.
 """
 
 from __future__ import annotations
@@ -31,6 +34,8 @@ class Linear:
     def __init__(self, knowledge: Knowledge) -> None:
         self.ranges = knowledge.ranges
         self.facts = knowledge.facts
+        ends = ((e, *span) for e, span in self.facts.intervals.items() if not isinstance(e, Sym))  # conditions on one term
+        self._assumed = (*self.facts.forms, *(form for e, low, high in ends for form in _between(e, low, high)))
         self._known: dict[Expr, tuple[bool, int]] = {}
         self._greatest: dict[FloorDiv, int | None] = {}
 
@@ -80,7 +85,21 @@ class Linear:
                         rest = _times((*atom.factors[:i], *atom.factors[i + 1 :]))
                         if self._is_positive(rest, depth):
                             return all(self.nonnegative(form + (rest * arg - atom) * k, depth) for arg in least.args)
-        return _contradict((-form - 1, *self._inequalities(form, depth)))
+        taken = next((atom for atom, k in terms if k < 0), None)  # what bounds the form has a bound of this one
+        if taken is not None and any(self._at_least(form, e) for e in self._of(taken, 1)):
+            return True
+        tried: list[Expr] | None = None
+        for level in (1, depth) if depth == DEPTH else (depth,):
+            known = self._inequalities(form, level)
+            if known != tried and _contradict((-form - 1, *known)):
+                return True
+            tried = known
+        return False
+
+    def _at_least(self, form: Expr, e: Expr) -> bool:
+        """True only if constant bounds show that ``form >= e``."""
+        low, _ = self.ranges.of(form - e)
+        return low is not None and low >= 0
 
     def _inequalities(self, form: Expr, depth: int) -> list[Expr]:
         """What is known of the atoms of a form, and of theirs."""
@@ -88,15 +107,14 @@ class Linear:
         atoms: dict[Expr, None] = {}
         waiting = [form]
         while waiting and len(atoms) < ATOMS and len(found) < ROWS:
-            for term, _ in terms_of(waiting.pop(0))[0]:
-                for atom in term.factors if isinstance(term, Product) else (term,):
-                    if atom in atoms:
-                        continue
-                    atoms[atom] = None
-                    for e in self._of(atom, depth):
-                        if e not in found:
-                            found[e] = None
-                            waiting.append(e)
+            for atom in _atoms(waiting.pop(0)):
+                if atom in atoms:
+                    continue
+                atoms[atom] = None
+                for e in self._of(atom, depth):
+                    if e not in found:
+                        found[e] = None
+                        waiting.append(e)
         products = {t for e in (form, *found) for t, _ in terms_of(e)[0] if isinstance(t, Product)}
         for e in self._lemmas(form, depth):
             found[e] = None
@@ -134,11 +152,7 @@ class Linear:
 
     def _of(self, atom: Expr, depth: int) -> Iterator[Expr]:
         """Forms with an atom that are not negative."""
-        lo, hi = self.ranges.of(atom)
-        if lo is not None:
-            yield atom - lo
-        if hi is not None:
-            yield const(hi) - atom
+        yield from _between(atom, *self.ranges.of(atom))
         match atom:
             case Sym(name):
                 low, high = self.facts.ranges.get(name, (None, None))
@@ -171,22 +185,23 @@ class Linear:
             case _:
                 pass
         if atom.free:
-            yield from (assumed for assumed in self.facts.forms if not assumed.free.isdisjoint(atom.free))
-            for e, (low, high) in self.facts.intervals.items():  # conditions on one term
-                if not isinstance(e, Sym) and not e.free.isdisjoint(atom.free):
-                    yield from () if low is None else (e - low,)
-                    yield from () if high is None else (const(high) - e,)
+            yield from (assumed for assumed in self._assumed if not assumed.free.isdisjoint(atom.free))
 
     def most(self, quotient: FloorDiv) -> int | None:
         """The greatest value of a quotient by a symbol, if that is found to be a constant."""
         if quotient not in self._greatest:
-            values = (e.value for e in self._most(quotient.a, quotient.b, DEPTH) if isinstance(e, Const))
-            self._greatest[quotient] = min(values, default=None) if self.nonnegative(quotient.b - 1) else None
+            tried = sorted(x.value for x in self._beside(quotient.a, quotient.b) if isinstance(x, Const)) if self.nonnegative(quotient.b - 1) else []
+            self._greatest[quotient] = next((x - 1 for x in tried if self.nonnegative(quotient.b * x - 1 - quotient.a, DEPTH - 1)), None)
         return self._greatest[quotient]
 
     def _most(self, a: Expr, b: Expr, depth: int) -> Iterator[Expr]:
-        """Bounds ``x - 1`` of ``a//b``: where ``a < b*x``. For ``x``, what stands beside ``b`` in the bounds of ``a`` is tried, and of a
-        remainder in it what stands in the divisor."""
+        """Bounds ``x - 1`` of ``a//b``: where ``a < b*x``."""
+        for x in self._beside(a, b):
+            if self.nonnegative(b * x - 1 - a, depth - 1):
+                yield x - 1
+
+    def _beside(self, a: Expr, b: Expr) -> list[Expr]:
+        """What ``a`` may be less than, in multiples of ``b``: what stands beside ``b`` in the bounds of ``a``, and of a remainder in it in the divisor."""
         beside: dict[Expr, None] = {const(1): None}
         for term, times in terms_of(a)[0]:
             if isinstance(term, Mod):
@@ -205,9 +220,21 @@ class Linear:
                             for f in rest:
                                 x = x * f
                             beside[x] = None
-        for x in list(beside)[:QUOTIENTS]:
-            if self.nonnegative(b * x - 1 - a, depth - 1):
-                yield x - 1
+        return list(beside)[:QUOTIENTS]
+
+
+def _atoms(form: Expr) -> Iterator[Expr]:
+    """What a form is made of: its terms, and the factors of products among them."""
+    for term, _ in terms_of(form)[0]:
+        yield from term.factors if isinstance(term, Product) else (term,)
+
+
+def _between(e: Expr, low: int | None, high: int | None) -> Iterator[Expr]:
+    """What bounds of an expression say of it, as forms that are not negative."""
+    if low is not None:
+        yield e - low
+    if high is not None:
+        yield const(high) - e
 
 
 def _times(factors: Iterable[Expr]) -> Expr:
@@ -271,15 +298,18 @@ class _System:
 
         Atoms first whose elimination loses no integers, as a multiple like 64*q would; of those the one that adds fewest inequalities.
         """
-        waiting = sorted(self._signs, key=lambda t: t.key)
-        while waiting:
-            sizes = [(self._loses(t), self._added(t), i) for i, t in enumerate(waiting)]
-            atom = waiting.pop(min(sizes)[2])
+        places = {t: i for i, t in enumerate(sorted(self._signs, key=lambda t: t.key))}
+        costs = {t: (self._loses(t), self._added(t), i) for t, i in places.items()}
+        while costs:
+            atom = min(costs, key=costs.__getitem__)
+            del costs[atom]
             upper, lower = ([self._remove(key) for key in list(keys)] for keys in self._signs[atom])
             if len(self._rows) + len(upper) * len(lower) > ROWS * 2:
                 return False
             if any(self.add(*_sum(a, -b[0][atom], b, a[0][atom])) for a in lower for b in upper):
                 return True
+            for t in costs.keys() & {t for terms, _ in (*upper, *lower) for t in terms}:  # no other rows have changed
+                costs[t] = self._loses(t), self._added(t), places[t]
         return False
 
     def _loses(self, atom: Expr) -> bool:

@@ -354,7 +354,7 @@ def ordered_by(meeting: Meeting, shared: Conditions, equal: frozenset[str], pair
             if meeting.id.free & THREADS <= equal | threads.fixed(context):
                 return True
             found = pairs()
-            return found is not None and found.agree(meeting.id, equal)
+            return found is not None and found.agree(meeting.id)
         case BarrierScope.WARP:
             if threads.one_warp(tuple(dict.fromkeys((*meeting.participants, *shared))), context, frozenset(equal & THREADS)):
                 return True

@@ -13,10 +13,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from taskfuse.check.certificate import Layer, Obligation, Verdict
+from taskfuse.check.endpoints import Ring
 from taskfuse.check.forms import Choice, Part, Repeat, Visit
 from taskfuse.check.paths import Paths
 from taskfuse.check.program import Block, Node, Program
-from taskfuse.check.rings import Ring, Rings
+from taskfuse.check.rings import Rings
 from taskfuse.ir.connectivity import find_cycle
 from taskfuse.ir.scalar import Const
 from taskfuse.kir.clusters import remote_barriers

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from taskfuse.check.accesses import Engine, Use, Uses, overlapping
 from taskfuse.check.certificate import Layer, Obligation, Verdict
+from taskfuse.check.endpoints import Endpoint, Ring
 from taskfuse.check.enumeration import Pairs, Table
 from taskfuse.check.forms import Visit, visits
 from taskfuse.check.meetings import Meeting, Meetings, ordered_by
@@ -22,7 +23,7 @@ from taskfuse.check.refills import Refills
 from taskfuse.check.relation import Relation, pinned
 from taskfuse.check.remote import apart
 from taskfuse.check.ring_instances import share_ring
-from taskfuse.check.rings import Endpoint, Ring, Rings
+from taskfuse.check.rings import Rings
 from taskfuse.check.threads import Threads
 from taskfuse.ir.scalar import Expr
 from taskfuse.ir.types import MemoryType
@@ -56,7 +57,8 @@ class Races:
         self._private = private
         self._refills = refills
         self._cuts = Cuts(c for m in meetings.at.values() if (c := m.cut) is not None)
-        self._pairs: tuple[Pairs | None] | None = None
+        self._relations: dict[tuple[int, int], Relation] = {}
+        self._pairs: dict[tuple[int, int], Pairs | None] = {}
         self._tables: dict[tuple[int, tuple[int, ...]], Table | None] = {}
 
     def check(self) -> Iterator[Obligation]:
@@ -122,7 +124,7 @@ class Races:
         split = self.threads.split(wait.conditions)
         if not set(split.uniform) <= set(n.conditions) or not self.threads.implies(u.context.conditions, end.threads, u.context):
             return False
-        if isinstance(wait.stmt, Acquire) and (u.engine.is_async or not self.rings.acquired(wait, n, end)):
+        if isinstance(wait.stmt, Acquire) and (u.engine.is_async or not self.rings.handover.acquired(wait, n, end)):
             return False
         if u.engine is Engine.LOAD:
             return n in visit.arrivals
@@ -144,7 +146,7 @@ class Races:
         if isinstance(arrival.stmt, ArriveAsync):
             return self._same_issuer(arrival, u)
         retired = self._retired(steps, Queue.COPY, u)
-        return retired is not None and (self._arrives(u, arrival) or self.rings.released(steps[retired].node, arrival, end))
+        return retired is not None and (self._arrives(u, arrival) or self.rings.handover.released(steps[retired].node, arrival, end))
 
     def _fenced(self, u: Use, section: Section) -> bool:
         """The writer of a slot fences its write, then arrives, or meets the thread that arrives for it."""
@@ -154,7 +156,11 @@ class Races:
                 retired = self._retired(steps, Queue.COPY, u)
                 steps = [] if retired is None else steps[retired + 1 :]
             fence = next((s.node for s in steps if isinstance(s.node.stmt, FenceProxyAsync) and self._same_issuer(s.node, u)), None)
-            if fence is not None and not isinstance(a.stmt, (ArriveAsync, TmaLoad)) and (self._arrives(u, a) or self.rings.released(fence, a, section.end)):
+            if (
+                fence is not None
+                and not isinstance(a.stmt, (ArriveAsync, TmaLoad))
+                and (self._arrives(u, a) or self.rings.handover.released(fence, a, section.end))
+            ):
                 return True
         return False
 
@@ -168,7 +174,7 @@ class Races:
         return self.threads.implies(u.context.conditions, self.threads.split(arrival.conditions).threads, u.context)
 
     def _released(self, u: Use, arrival: Node, end: Endpoint) -> bool:
-        return self._arrives(u, arrival) or self.rings.released(u.node, arrival, end)
+        return self._arrives(u, arrival) or self.rings.handover.released(u.node, arrival, end)
 
     def _read_released(self, u: Use, queue: Queue | None, end: Endpoint, visit: Visit) -> bool:
         """A read of a slot is over before the slot is released.
@@ -185,13 +191,13 @@ class Races:
             if steps is None:
                 return False
             if queue is None:
-                if not self._arrives(u, a) and not self.rings.met(steps, a, end):
+                if not self._arrives(u, a) and not self.rings.handover.met(steps, a, end):
                     return False
                 continue
             retired = self._retired(steps, queue, u)
             if retired is None:
                 return False
-            if queue is Queue.BULK and not (self._arrives(u, a) or self.rings.met(steps[retired + 1 :], a, end)):
+            if queue is Queue.BULK and not (self._arrives(u, a) or self.rings.handover.met(steps[retired + 1 :], a, end)):
                 return False
         return bool(release.arrivals)
 
@@ -220,7 +226,6 @@ class Races:
         """Why two accesses may race; empty if they do not."""
         if a.memory is MemoryType.Shared and not a.engine.is_async and not b.engine.is_async and self._cuts.separate(a.node, b.node, pinned(a, b)):
             return ""
-        self._pairs = None
         reason, relation = self._conflict(a, b)
         if not reason or relation is None:
             return reason
@@ -230,10 +235,20 @@ class Races:
             return ""
         return "" if relation.excluded() or relation.apart(a, b) else reason
 
+    def _relation(self, a: Use, b: Use) -> Relation:
+        """What two accesses have in common: the same for all accesses at these two places, such as those of an unrolled loop's copies."""
+        places = a.place, b.place
+        found = self._relations.get(places)
+        if found is None:
+            found = self._relations[places] = Relation(a, b, self.threads)
+        return found
+
     def _enumerated(self, a: Use, b: Use, equal: frozenset[str]) -> Pairs | None:
-        if self._pairs is None:
-            self._pairs = (Pairs.of(a, b, equal, self._tables),)
-        return self._pairs[0]
+        """Which threads may make the two; ``equal``: what their relation says."""
+        places = a.place, b.place
+        if places not in self._pairs:
+            self._pairs[places] = Pairs.of(a, b, equal, self._tables)
+        return self._pairs[places]
 
     def _conflict(self, a: Use, b: Use) -> tuple[str, Relation | None]:
         """Why two accesses may race, as far as digits and barriers tell."""
@@ -248,7 +263,7 @@ class Races:
                 return "no FENCE proxy.async stands between a write and the arrival that hands it to an asynchronous engine", None
         if a.is_remote or b.is_remote:
             return self._from_other_blocks(a, b, one, two), None
-        r = Relation(a, b, self.threads)
+        r = self._relation(a, b)
         if r.never:
             return "", None
         equal = frozenset(r.equal)

@@ -17,10 +17,11 @@ from __future__ import annotations
 
 from taskfuse.check.accesses import Use
 from taskfuse.check.certificate import Layer, Obligation, Verdict
+from taskfuse.check.endpoints import Endpoint
 from taskfuse.check.forms import NotRing
 from taskfuse.check.private import Position, PrivateRing, PrivateRings
 from taskfuse.check.program import THREADS, Context, Node
-from taskfuse.check.rings import Endpoint, Rings
+from taskfuse.check.rings import Rings
 from taskfuse.check.threads import Conditions
 from taskfuse.ir.scalar import ONE, TRUE, Expr, ge, le, lt, prove, sym
 from taskfuse.kir.nodes import CursorInit, Expect, For, TmaLoad, Wait
@@ -165,7 +166,7 @@ class Refills:
             split = self._threads.split(n.conditions)
             if split.varying or not self._threads.alone(n.conditions) or not self._threads.implies(split.threads, end.threads):
                 raise NotRing("it is not filled by one thread of those that wait", n)
-        self._rings.balanced(nodes, context.loops)
+        self._rings.arrivals.balanced(nodes, context.loops)
 
     def _check_order(self, ring: PrivateRing, waits: list[Position], fill: Position, end: Endpoint) -> None:
         """The fill of a position comes after all waits for the one before it in its slot."""
@@ -176,5 +177,5 @@ class Refills:
         if self._threads.implies(end.threads, who):
             return
         for w in waits:
-            if not all(self._rings.met(steps, fill.node, end) for steps, _ in ring.passed(w, fill)):
+            if not all(self._rings.handover.met(steps, fill.node, end) for steps, _ in ring.passed(w, fill)):
                 raise NotRing("threads that wait for a position do not meet the one that fills its slot again", w.node, fill.node)

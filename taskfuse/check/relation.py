@@ -205,12 +205,10 @@ class Relation:
 
     def _rests(self, rows: list[tuple[int, Expr | None, Span]], x: Expr, y: Expr) -> list[Span]:
         """For each row, bounds of what those behind it make up together, also by what conditions say of sums of them."""
-        found: list[Span] = []
-        rest: Span = (0, 0)
-        for k, _, span in reversed(rows):
-            found.append(rest)
-            low, high = (None if s is None or r is None else k * s + r for s, r in zip(span, rest, strict=True))
-            rest = meet((low, high), _minus(self.a.ranges.of(_at_most(k, x)), self.b.ranges.of(_at_most(k, y))))
+        found: list[Span] = [(0, 0)]
+        for k, _, span in reversed(rows[1:]):
+            low, high = (None if s is None or r is None else k * s + r for s, r in zip(span, found[-1], strict=True))
+            found.append(meet((low, high), _minus(self.a.ranges.of(_at_most(k, x)), self.b.ranges.of(_at_most(k, y)))))
         return found[::-1]
 
     def _difference(self, atom: Expr) -> Span:

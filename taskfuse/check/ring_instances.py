@@ -7,8 +7,8 @@ element tells which ring it is of. It does if an axis of its index is the ring's
 from __future__ import annotations
 
 from taskfuse.check.accesses import Use
+from taskfuse.check.endpoints import Endpoint
 from taskfuse.check.program import BLOCK_NAMES
-from taskfuse.check.rings import Endpoint
 from taskfuse.ir.scalar import Const, Expr, Mod, simplify, substitute, sym
 
 RING = "ring.number"

@@ -13,85 +13,30 @@ between wait and arrival is ordered.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-
+from taskfuse.check.arrivals import Arrivals
 from taskfuse.check.certificate import Layer, Obligation, Verdict
-from taskfuse.check.clusters import Clusters, Types
-from taskfuse.check.forms import Item, Match, NotRing, Part, Turns, Visit, match_trailing, parse, skeleton, visits
-from taskfuse.check.meetings import Meeting, Meetings, uneven
-from taskfuse.check.paths import Paths, Step
-from taskfuse.check.program import COLLECTIVE, THREADS, Node, Program
+from taskfuse.check.clusters import Clusters
+from taskfuse.check.endpoints import Endpoint, Ring
+from taskfuse.check.forms import Item, Match, NotRing, match_trailing, parse, skeleton, visits
+from taskfuse.check.handover import Handover
+from taskfuse.check.meetings import Meetings, uneven
+from taskfuse.check.paths import Paths
+from taskfuse.check.program import THREADS, Node, Program
 from taskfuse.check.remote import joined
 from taskfuse.check.threads import Conditions, Threads
 from taskfuse.check.turns import distributed, trailing
-from taskfuse.ir.scalar import ONE, Const, Expr, Sym, const, eq, ge, maximum, prove, sym
-from taskfuse.kir import Kernel
+from taskfuse.ir.scalar import Const, Expr, Sym, const, eq, ge, prove, sym
 from taskfuse.kir.clusters import reached
 from taskfuse.kir.nodes import (
     Advance,
     Arrive,
     ArriveAsync,
-    BarrierScope,
     CursorInit,
     Expect,
-    For,
     InitBarrier,
-    Queue,
-    Retire,
-    TensorMapParam,
-    TensorParam,
     TmaLoad,
     Wait,
 )
-
-
-@dataclass(slots=True, eq=False)
-class Endpoint:
-    """A side of a ring.
-
-    Attributes:
-        cursor: what it waits with.
-        release: what a consumer arrives with: the same cursor, or one that trails.
-        threads: conditions that select who waits.
-        form: its positions.
-        lag: how many positions the release trails.
-        instance: of a ring between blocks, which of several rings a block uses; empty: all blocks share one.
-    """
-
-    cursor: str
-    release: str
-    threads: Conditions
-    form: tuple[Part, ...]
-    lag: int = 0
-    releases: tuple[Part, ...] = ()
-    turns: Turns | None = None
-    instance: tuple[Expr, ...] = ()
-
-    def visits(self) -> Iterator[Visit]:
-        """All positions in the text."""
-        return visits(self.form)
-
-
-@dataclass(slots=True, eq=False)
-class Ring:
-    """A disciplined ring. ``across``: the cluster types whose blocks it joins."""
-
-    full: str
-    empty: str
-    slots: int
-    producer: Endpoint
-    consumers: list[Endpoint]
-    loops: list[tuple[Node, Node]] = field(default_factory=lambda: list[tuple[Node, Node]]())
-    turns: list[tuple[Node, Turns]] = field(default_factory=lambda: list[tuple[Node, Turns]]())
-    pairs: list[tuple[Visit, Visit]] = field(default_factory=lambda: list[tuple[Visit, Visit]]())
-    across: Types = ()
-
-    @property
-    def endpoints(self) -> list[Endpoint]:
-        """Producer and consumers."""
-        return [self.producer, *self.consumers]
 
 
 class Rings:
@@ -101,6 +46,7 @@ class Rings:
         rings: the disciplined ones.
         obligations: what was shown.
         trailing: slot symbol of a cursor -> the rings' endpoints with it.
+        handover, arrivals: what is asked of threads and their arrivals, and of the numbers of these.
         refilled: mbarriers at which loads complete that who waits for them starts ahead.
     """
 
@@ -123,8 +69,9 @@ class Rings:
         self._odd: dict[str, Node] = {}
         self.clusters = Clusters(program)
         self.slots = {m.name: m.slots for m in program.kernel.mbarriers}
-        self._transfers = _transfers(program.kernel)
         self._collect()
+        self.handover = Handover(threads, meetings, paths)
+        self.arrivals = Arrivals(program.kernel, threads, self._counts)
         self._find()
 
     # -- what there is --------------------------------------------------------------------------------------------------------------
@@ -259,16 +206,16 @@ class Rings:
             self._lay(ring, c)
             if ring.slots <= c.lag:
                 raise NotRing(f"a release {c.lag} positions behind needs more than {ring.slots} slots")
-        self._check_count(full, [(producer, producer.form)])
-        self._check_count(empty, [(c, c.releases) for c in consumers], reached(self.program.kernel.cluster, ring.across))
-        self._check_bytes(ring)
+        self.arrivals.counted(full, [(producer, producer.form)])
+        self.arrivals.counted(empty, [(c, c.releases) for c in consumers], reached(self.program.kernel.cluster, ring.across))
+        self._check_loads(producer)
         for e in consumers:
             for visit in visits(e.releases):
                 for n in visit.releases:
                     if not isinstance(n.stmt, Arrive):  # nobody waits for the last arrivals of consumers
                         raise NotRing("a consumer arrives when copies are done: the last may be in flight at exit", n)
         for e in ring.endpoints:
-            self._check_arrivals(e)
+            self.handover.check(e)
         return ring
 
     def _lay(self, ring: Ring, consumer: Endpoint) -> None:
@@ -395,181 +342,14 @@ class Rings:
         e.lag = max(v.lag for v in visits(e.releases))
         match_trailing(e.form, e.releases)
 
-    # -- counts -----------------------------------------------------------------------------------------------------------------------
-
-    def _check_count(self, name: str, ends: list[tuple[Endpoint, tuple[Part, ...]]], blocks: Expr = ONE) -> None:
-        """The arrivals of one position, of all ends in all ``blocks`` together, are what the barrier counts."""
-        total: Expr = const(0)
-        for end, form in ends:
-            one: Expr | None = None
-            for visit in visits(form):
-                for count in self._arrivals_of(end, visit):
-                    if one is not None and one is not count and not prove(eq(one, count), self.threads.context.facts):
-                        raise NotRing("positions have different numbers of arrivals", visit.arrivals[0])
-                    one = count
-            total = total if one is None else total + one * blocks
-        for count in self._counts.get(name, []):
-            if count is not total and not prove(eq(count, total), self.threads.context.facts):
-                raise NotRing(f"{name} counts {count} arrivals, and {total} come", *(n for _, form in ends for v in visits(form) for n in v.arrivals[:1]))
-
-    def _arrivals_of(self, end: Endpoint, visit: Visit) -> list[Expr]:
-        """The arrivals of one position; of the visits of a trailing cursor, in the loop and in each position behind it."""
-        found: list[Expr] = []
-        for group in (visit.arrivals, *visit.drain):
-            total: Expr = const(0)
-            for n in group:
-                if isinstance(n.stmt, TmaLoad):
-                    continue
-                split = self.threads.split(n.conditions)
-                if split.varying:
-                    raise NotRing("who arrives changes", n)
-                count = self._instance_count(end, split.threads)
-                if count is None:
-                    raise NotRing("how many threads arrive is unknown", n)
-                total = total + count
-            found.append(total)
-        return found
-
-    def _instance_count(self, end: Endpoint, conditions: Conditions) -> Expr | None:
-        if end.turns is None:
-            return self.threads.count(conditions)
-        counts = {self.threads.count((*conditions, eq(end.turns.index, k))) for k in range(end.turns.count)}
-        return counts.pop() if len(counts) == 1 else None
-
-    def _check_bytes(self, ring: Ring) -> None:
-        """What a position's loads bring is what its arrivals expect."""
-        for visit in ring.producer.visits():
-            self.balanced(visit.arrivals, visit.advance.loops)
+    def _check_loads(self, producer: Endpoint) -> None:
+        """The loads of a position bring the bytes that are expected at it, and are issued by those that wait for its slot."""
+        for visit in producer.visits():
+            self.arrivals.balanced(visit.arrivals, visit.advance.loops)
             if any(isinstance(n.stmt, TmaLoad) for n in visit.arrivals):
                 for n in visit.arrivals:
-                    if isinstance(n.stmt, (Expect, TmaLoad)) and not self._has_waited(n, ring.producer):
+                    if isinstance(n.stmt, (Expect, TmaLoad)) and not self.handover.has_waited(n, producer):
                         raise NotRing("a load is issued by others than those that wait for its slot", n)
-
-    def balanced(self, nodes: Sequence[Node], around: tuple[Node, ...] = ()) -> None:
-        """The bytes that some arrivals expect are those that some loads bring, in an iteration of the loops ``around`` them."""
-        expected: Expr = const(0)
-        brought: Expr = const(0)
-        concerned: list[Node] = []
-        for n in nodes:
-            match n.stmt:
-                case Expect(bytes=b):
-                    count = self.threads.count(self.threads.split(n.conditions).threads)
-                    if count is None:
-                        raise NotRing("how many threads expect bytes is unknown", n)
-                    expected = expected + b * count
-                    concerned.append(n)
-                case TmaLoad(map=name, across=across):
-                    if not self.threads.alone(n.conditions):
-                        raise NotRing("several threads issue one load", n)
-                    brought = brought + _trips(n.loops[len(around) :]) * self._transfers[name] * reached(self.program.kernel.cluster, across)
-                    concerned.append(n)
-                case _:
-                    pass
-        if expected is not brought and not prove(eq(expected, brought), self.threads.context.facts):
-            raise NotRing(f"{expected} bytes are expected, and loads bring {brought}", *concerned[:1])
-
-    # -- arrivals for others -----------------------------------------------------------------------------------------------------------
-
-    def _check_arrivals(self, e: Endpoint) -> None:
-        """Whoever arrives at a position has waited for it; whoever waits arrives there, or meets one who does, before it arrives."""
-        for visit in (*visits(e.form), *(visits(e.releases) if e.release != e.cursor else ())):
-            for a in visit.releases:
-                if not self._has_waited(a, e):
-                    raise NotRing("others arrive at a position than those that waited for it", a)
-        for visit in visits(e.form):
-            if not visit.arrivals or visit.wait is None:
-                continue
-            arrivals = [a for a in visit.arrivals if not isinstance(a.stmt, TmaLoad)]
-            if not any(self.released(visit.wait, a, e, control=True) for a in arrivals):
-                raise NotRing("threads that waited go on without meeting the one that arrives for them", visit.wait, *arrivals[:1])
-        if e.release != e.cursor:
-            for visit, release in zip(visits(e.form), visits(e.releases), strict=True):
-                for a in release.releases:
-                    if not self._covered(visit, release, a, e):
-                        raise NotRing("threads that waited do not meet the one that arrives for them", a)
-
-    def _has_waited(self, node: Node, e: Endpoint) -> bool:
-        """True only if all threads that execute a statement are among those that wait at an endpoint."""
-        split = self.threads.split(node.conditions)
-        return not split.varying and self.threads.implies(split.threads, e.threads)
-
-    def _covered(self, visit: Visit, release: Visit, arrival: Node, e: Endpoint) -> bool:
-        """Of a trailing release: every thread that waits is in a warp with one that arrives, and the warp comes together in between."""
-        who = self.threads.split(arrival.conditions).threads
-        if self.threads.same(who, e.threads):
-            return True
-        if not self.threads.implies(who, e.threads) or not self.threads.covers_warps(e.threads, who):
-            return False
-        assert visit.wait is not None
-        steps = self.paths.passed(visit.wait, arrival, release.lag if arrival in release.arrivals else 0)
-        return steps is not None and any(self._together(s.node, e) for s in steps)
-
-    def _together(self, node: Node, e: Endpoint) -> bool:
-        """True for what all threads of an endpoint execute warp by warp."""
-        if isinstance(node.stmt, COLLECTIVE) or (isinstance(node.stmt, Retire) and node.stmt.queue is Queue.WGMMA):
-            return self.threads.implies(e.threads, self.threads.split(node.conditions).threads)
-        m = self.meetings.at.get(node)
-        return m is not None and m.scope is BarrierScope.WARP and self.threads.implies(e.threads, m.participants)
-
-    def released(self, x: Node, arrival: Node, e: Endpoint, *, control: bool = False) -> bool:
-        """True only if what a thread of the endpoint does at ``x`` comes before the arrival.
-
-        ``control``: that it has come so far is enough; instructions of a whole warp then serve as meetings.
-        """
-        who = self.threads.split(arrival.conditions).threads
-        mine = self.threads.split(x.conditions).threads
-        if self.threads.implies(tuple(dict.fromkeys((*mine, *e.threads))), who, None):
-            return True
-        steps = self.paths.forward(x, arrival)
-        if steps is None:
-            return False
-        if control and any(self._together(s.node, e) for s in steps) and self.threads.implies(who, e.threads) and self.threads.covers_warps(e.threads, who):
-            return True
-        return self.met(steps, arrival, e)
-
-    def met(self, steps: list[Step], arrival: Node, e: Endpoint) -> bool:
-        """True only if among statements that are passed on the way to an arrival is a meeting with whoever arrives."""
-        who = self.threads.split(arrival.conditions).threads
-        if not self.threads.implies(who, e.threads):
-            return False
-        return any((m := self.meetings.at.get(s.node)) is not None and self._meets(m, e, who) for s in steps)
-
-    def acquired(self, wait: Node, x: Node, e: Endpoint) -> bool:
-        """True only if a thread of the endpoint that comes to ``x`` has waited, or met one that has: of rings between blocks."""
-        who = self.threads.split(wait.conditions).threads
-        if self.threads.implies(tuple(dict.fromkeys((*self.threads.split(x.conditions).threads, *e.threads))), who, None):
-            return True
-        steps = self.paths.forward(wait, x)
-        if steps is None or not self.threads.implies(who, e.threads):
-            return False
-        return any((m := self.meetings.at.get(s.node)) is not None and self._meets(m, e, who) for s in steps)
-
-    def covers(self, take: Node, give: Node, who: Conditions, index: Expr) -> bool:
-        """True only if whoever takes a turn meets, before it is passed, one of its own instance that passes it."""
-        arriving = self.threads.split(give.conditions).threads
-        if self.threads.same(arriving, who):
-            return True
-        steps = self.paths.forward(take, give)
-        if steps is None:
-            return False
-        return any(
-            m.scope is BarrierScope.WARP and self.threads.implies(who, m.participants) and self.threads.covers_warps(who, arriving)
-            for s in steps
-            if (m := self.meetings.at.get(s.node)) is not None
-        )
-
-    def _meets(self, m: Meeting, e: Endpoint, who: Conditions) -> bool:
-        if not self.threads.implies(e.threads, m.participants):
-            return False
-        match m.scope:
-            case BarrierScope.WARP:
-                return self.threads.covers_warps(e.threads, who)
-            case BarrierScope.BLOCK | BarrierScope.CLUSTER:
-                return e.turns is None
-            case BarrierScope.NAMED:
-                return m.id is not None and not m.id.free & THREADS
-            case BarrierScope.GRID:
-                return False
 
     # -- one shot ---------------------------------------------------------------------------------------------------------------------
 
@@ -599,7 +379,7 @@ class Rings:
         for count in self._counts.get(name, []):
             if not prove(eq(count, total), self.threads.context.facts):
                 raise NotRing(f"it counts {count} arrivals, and {total} come", *arrivals[:1])
-        self.balanced(arrivals)
+        self.arrivals.balanced(arrivals)
         loads = [n for n in arrivals if isinstance(n.stmt, TmaLoad)]
         if loads and not any(self._somebody(n) for n in waits):
             raise NotRing("nobody is known to wait for what the copy engine brings", *loads)
@@ -609,20 +389,3 @@ class Rings:
         """A statement outside of loops is executed by at least one thread."""
         count = self.threads.count(self.threads.split(node.conditions).threads)
         return count is not None and bool(prove(ge(count, 1), self.threads.context.facts))
-
-
-def _trips(loops: tuple[Node, ...]) -> Expr:
-    """How often the innermost of some loops is run."""
-    total: Expr = const(1)
-    for loop in loops:
-        assert isinstance(loop.stmt, For)
-        if loop.stmt.step is not const(1):
-            raise NotRing("how often a load is issued is unknown", loop)
-        total = total * maximum(loop.stmt.stop - loop.stmt.start, 0)
-    return total
-
-
-def _transfers(kernel: Kernel) -> dict[str, int]:
-    """Bytes of one transfer by each tensor map."""
-    sizes = {p.name: p.dtype.itemsize for p in kernel.params if isinstance(p, TensorParam)}
-    return {p.name: math.prod(p.box) * sizes[p.tensor] for p in kernel.params if isinstance(p, TensorMapParam)}

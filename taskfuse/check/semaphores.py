@@ -18,9 +18,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from taskfuse.check.certificate import Layer, Obligation, Verdict
+from taskfuse.check.endpoints import Endpoint, Ring
 from taskfuse.check.forms import Choice, Item, Match, NotRing, Part, Repeat, Visit, parse, visits
 from taskfuse.check.program import BLOCK_NAMES, BLOCKS, Node, Program
-from taskfuse.check.rings import Endpoint, Ring, Rings
+from taskfuse.check.rings import Rings
 from taskfuse.check.threads import Conditions, Threads, bounds_of, box_count
 from taskfuse.ir.scalar import Const, Expr, Sym, const, eq, ge, le, prove, simplify, sym
 from taskfuse.kir.nodes import Acquire, Advance, CursorInit, For, Release, Semaphore, SemaphoreSlot
@@ -167,7 +168,7 @@ class BlockRings:
             if count is None or not prove(ge(count, 1), self.threads.context.facts):
                 raise NotRing("it is not known that a thread acquires", visit.wait)
             for a in visit.arrivals:
-                if not self.rings.acquired(visit.wait, a, endpoint):
+                if not self.rings.handover.acquired(visit.wait, a, endpoint):
                     raise NotRing("it releases without having met the thread that acquires", visit.wait, a)
         _check_blocks_alike(form, {name for name, _ in along})
         return _End(endpoint, blocks, along, self._spans(ops[0], blocks, along, self._semaphores[waits_on]))

@@ -220,6 +220,11 @@ class Threads:
         warps, (mask, few) = found
         return bool(np.isin(warps[mask], warps[few]).all())
 
+    def covers_values(self, e: Expr, conditions: Conditions, arriving: Conditions) -> bool:
+        """True only if each value that an expression has in the first set of threads it has in the second, too."""
+        values, all_, few = self.values(e), self.mask(conditions), self.mask(arriving)
+        return values is not None and all_ is not None and few is not None and bool(np.isin(values[all_], values[few]).all())
+
     def constant_in_warps(self, values: NDArray[np.int64], mask: Mask) -> bool:
         """True only if the chosen threads of each warp have one value."""
         warps, chosen = self._warps[mask], values[mask]

@@ -195,7 +195,7 @@ def _check_token(rings: Rings, name: str, count: int, w: Expr, take: Node, give:
     (one,) = per if len(per) == 1 else (None,)
     if one is None or any(c is not one and not prove(eq(c, one), facts) for c in rings.counts(name)):
         raise NotRing("the arrivals of its turn are not what it counts", give)
-    if not rings.covers(take, give, who, w):
+    if not rings.handover.covers(take, give, who, w):
         raise NotRing("threads that took the turn go on without meeting the one that passes it", take, give)
 
 

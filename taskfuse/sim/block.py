@@ -54,7 +54,7 @@ class Block:
         number: linear block id; ``index``: (x, y, z).
         meeting: the block-wide barrier.
         named: the hardware barriers, by id.
-        warps: barriers inside warps at which somebody waits, by (statement, warp).
+        warps: barriers inside warps, by (statement, warp).
         exited: threads that have left the kernel.
         cluster: the cluster that it belongs to; ``place``: its index there.
     """

@@ -82,6 +82,10 @@ class CopyOperation:
         for arrival in self.arrivals:
             arrival.progressed()
 
+    def holds(self, owner: int) -> bool:
+        """False if the thread ``owner`` knows that its copy is done."""
+        return owner in self.held
+
     def retire(self, owner: int, wanted: Progress) -> None:
         """The thread ``owner`` knows that its copy is done: from now on it is a write of its own."""
         if owner in self.held:
@@ -123,7 +127,7 @@ class ArriveOperation:
     def execute(self) -> None:
         block, engines = self.block, self.block.engines
         if (observer := block.machine.observer) is not None:
-            observer.retire([op for op in self.covered if not op.held.isdisjoint(self.owners)], read_only=False)
+            observer.retire(self.covered, self.owners, read_only=False)
             observer.count(self.barrier, len(self.owners))
         for owner in self.owners:
             for copy in self.covered:

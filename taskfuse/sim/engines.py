@@ -47,6 +47,10 @@ class Operation(Protocol):
 
     progress: Progress
 
+    def holds(self, owner: int) -> bool:
+        """True if the owner of a queue that it is in has not waited for it in another way."""
+        ...
+
     def retire(self, owner: int, wanted: Progress) -> None:
         """The owner of a queue that it is in has waited for it to be as far as ``wanted``."""
         ...
@@ -79,7 +83,7 @@ class Fifo:
         if not self.done(pending, wanted):
             return False
         if observer is not None:
-            observer.retire([op for batch in covered for op in batch], wanted is not Progress.DONE)
+            observer.retire([op for batch in covered for op in batch], (self.owner,), wanted is not Progress.DONE)
         for batch in covered:
             for op in batch:
                 op.retire(self.owner, wanted)

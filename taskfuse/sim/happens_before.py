@@ -9,16 +9,25 @@ order; only there do other kinds of runs branch off. Which steps depend:
   it comes to a barrier of threads, and what another does after that round. The other order does not exist, so these are no races.
 - **Memory**: two accesses to one byte, one of them a write. The issue of a load counts as a write of its destination, and the retire of what
   reads Shared memory as a read of its source, since an access between issue and retire is an error; so is the retire of an asynchronous copy
-  (or the arrival that covers it) a write of its destination. A proxy fence writes the visibility of
-  what its threads have written and not fenced before; engines read it.
+  or the arrival that covers it, whichever comes first (the other one changes nothing any more), a write of its destination. A proxy fence
+  writes the visibility of what its threads have written and not fenced before; engines read it.
 - **Arrivals** at an mbarrier, bytes of copies included. Those counted in one phase commute: a phase completes when no arrival and no byte is
   pending, all copies have positive sizes, so no proper part of what completes a phase completes it. (Where a run ends in a phase that has all
   arrivals, but not the right bytes, this does not hold, and they are taken to depend.) Those of neighbouring phases depend: the later one
-  would be counted in the earlier phase (a race unless ordered: *A*, no arrival before the phase it is meant for).
+  would be counted in the earlier phase (a race unless ordered: *A*, no arrival before the phase it is meant for). Where more come than a phase
+  takes, order says which of them make it up, and the later one may take the place of *each* of them: it races with every arrival of the
+  complete phase that it need not come after, not with the last one alone. (With that one only, the arrival that the first run counts first would be
+  counted in this phase in all runs.)
 - **Waits**: a wait that passes while phase m is the current one comes after all arrivals of phase m - 1. It could have passed earlier, in
-  phase m - 2, if its thread could have come there before that phase was complete (*E*). It must not come after phase m is complete, or it
-  would block; that is certain if one arrival of phase m comes after the wait (*L*), otherwise there is a race with the last one.
-- **Barriers of threads** (block, named, grid, warp): arrivals of one round commute, those of neighbouring rounds at one barrier depend.
+  phase m - 2, if its thread could have come there before that phase was complete (*E*): before any of its arrivals. It must not come after
+  phase m is complete, or it would block; that is certain if one arrival of phase m comes after the wait (*L*), otherwise there is a race with
+  the last one.
+- **Releases** of a semaphore are arrivals; one step may complete a phase and begin the next. A wait for it is ordered after the phases that it
+  names, and can be neither early nor late, since the counter never goes back.
+- **Barriers of threads** (block, cluster, named, grid, warp): arrivals of one round commute, those of neighbouring rounds at one barrier
+  depend, as those of phases do: each of a complete round with each of the next. A barrier that takes all threads of its block or cluster has
+  nobody left to mix in; one of named threads or of a grid may be used by other threads, too, and at one of a warp
+  the next trip of a loop may come before somebody's last.
 - **Exit**: the last thread's exit and the end of a load, which must come before it. A thread's exit and what another block does to its
   block (an arrival, a copy's issue), which is an error once the block has exited.
 
@@ -28,7 +37,7 @@ A kernel in which E, L and A hold for every wait and arrival has no race at its 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -203,6 +212,11 @@ class HappensBefore(Observer):
     def _race(self, first: int, second: int, needed: Steps | None = None) -> None:
         self.races.append(Race(first, second, self.steps[second].prior if needed is None else needed))
 
+    def _earlier(self, arrivals: Steps, number: int) -> None:
+        """A step that came after a phase or a round was complete could have come before: each of its arrivals races with it."""
+        for first in members(arrivals & ~self.steps[number].prior):
+            self._race(first, number)
+
     def _conflicts(self, number: int, step: Step) -> None:
         """Order the step after those that it conflicts with; each that program order leaves open is a race."""
         candidates = 0
@@ -276,9 +290,8 @@ class HappensBefore(Observer):
         number, step, phase = len(self.steps) - 1, self.steps[-1], barrier.phases
         self.use(barrier)
         history = self._mbarriers[barrier]
-        before = history.arrivals[phase - 1]
-        if early := before & ~step.prior:
-            self._race(early.bit_length() - 1, number)
+        before = history.arrivals[phase - 1] & ~(1 << number)  # one step may complete a phase of a semaphore and begin the next
+        self._earlier(before, number)
         step.past |= self._past(before)
         history.arrivals[phase] |= 1 << number
         step.phases.append((barrier, phase))
@@ -307,8 +320,7 @@ class HappensBefore(Observer):
         number, step, phase = len(self.steps) - 1, self.steps[-1], barrier.phases
         self.use(barrier)
         history = self._mbarriers[barrier]
-        if early := history.arrivals[phase - 2] & ~step.prior:
-            self._race(early.bit_length() - 1, number)
+        self._earlier(history.arrivals[phase - 2], number)
         step.past |= self._past(history.arrivals[phase - 1])
         history.waits[phase] |= 1 << number
 
@@ -321,8 +333,7 @@ class HappensBefore(Observer):
 
     def meet(self, agent: Agent, meeting: Meeting, complete: bool) -> None:
         number, step, rounds = len(self.steps) - 1, self.steps[-1], self._rounds[meeting]
-        if early := rounds.complete & ~step.prior:
-            self._race(early.bit_length() - 1, number)
+        self._earlier(rounds.complete, number)
         step.past |= self._past(rounds.complete)
         rounds.current |= 1 << number
         if complete:
@@ -363,14 +374,14 @@ class HappensBefore(Observer):
     def post(self, operation: Action) -> None:
         self._causes[operation] = len(self.steps) - 1
 
-    def retire(self, operations: Iterable[Operation], read_only: bool) -> None:
+    def retire(self, operations: Iterable[Operation], owners: Collection[int], read_only: bool) -> None:
         step = self.steps[-1]
         for operation in operations:
             parts = self._parts[operation]
             order = self.steps[parts[0 if read_only else -1]].past
             step.prior |= order
             step.past |= order
-            if (operation, step.name) not in self._dropped:
+            if (operation, step.name) not in self._dropped and any(operation.holds(owner) for owner in owners):
                 self._dropped.add((operation, step.name))
                 issue = self.steps[self._issues[operation]]
                 for before, now in ((issue.reads, step.reads), (issue.writes, step.writes)):

@@ -6,7 +6,7 @@ timelines (:mod:`taskfuse.sim.timeline`) override what they need.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -72,8 +72,8 @@ class Observer:
     def end_part(self, operation: Action) -> None:
         """It has done that part."""
 
-    def retire(self, operations: Iterable[Operation], read_only: bool) -> None:
-        """Operations are done (their sources have been read), and their owner knows."""
+    def retire(self, operations: Iterable[Operation], owners: Collection[int], read_only: bool) -> None:
+        """Operations are done (their sources have been read), and their owners are about to know."""
 
     def reach(self, block: Block) -> None:
         """An arrival, or a copy, is about to reach a block of the cluster, which must not have exited."""

@@ -70,7 +70,7 @@ def _block(block: Block) -> Hashable:
         block.meeting.arrived,
         block.cluster.meeting.arrived,
         tuple(sorted((k, m.arrived) for k, m in block.named.items())),
-        tuple(sorted((k, m.arrived) for k, m in block.warps.items())),
+        tuple(sorted((k, m.arrived) for k, m in block.warps.items() if m.arrived)),
     )
     queues = tuple(
         sorted(

@@ -229,6 +229,8 @@ def assemble(agent: Agent, unit: int, rows: Iterable[tuple[int, int, int]]) -> l
         meeting = block.warps.get(key)
         if meeting is None:
             meeting = block.warps[key] = Meeting(f"{'warp' if unit == WARP else 'warpgroup'} {number}")
+        if meeting.agents and needed != meeting.needed:
+            raise Fault(f"{meeting.name}: {needed} threads expected here, {meeting.needed} where others wait")
         meeting.needed = needed
         meeting.arrived += own
         if block.machine.observer is not None:
@@ -238,8 +240,9 @@ def assemble(agent: Agent, unit: int, rows: Iterable[tuple[int, int, int]]) -> l
             agent.missing += 1
             continue
         complete.append(number)
-        del block.warps[key]
-        for other in meeting.agents:
+        woken, meeting.agents = meeting.agents, []
+        meeting.arrived = 0
+        for other in woken:
             other.missing -= 1
             if not other.missing:
                 block.machine.wake([other])

@@ -170,6 +170,10 @@ class StoreOperation:
     def target(self) -> Block:
         return self.block
 
+    def holds(self, owner: int) -> bool:
+        """True: a retire is the only way to wait for it."""
+        return True
+
     def retire(self, owner: int, wanted: Progress) -> None:
         if self.claimed:
             self.claimed = False

@@ -85,6 +85,10 @@ class WgmmaOperation:
     def target(self) -> Block:
         return self.block
 
+    def holds(self, owner: int) -> bool:
+        """True: a retire is the only way to wait for it."""
+        return True
+
     def retire(self, owner: int, wanted: Progress) -> None:
         first = owner * WARP - self.thread
         self.hold(-1, slice(first, first + WARP))

@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 
 from taskfuse.errors import SimulationError, TaskfuseError
 from taskfuse.ir.elementwise import ELEMENTWISE
-from taskfuse.ir.scalar import Expr, const, eq, evaluate, sym
+from taskfuse.ir.scalar import const, eq, evaluate, sym
 from taskfuse.ir.types import MemoryType
 from taskfuse.ir.values import RING
 from taskfuse.kir import Kernel
-from taskfuse.kir.nodes import Access, Barrier, BarrierScope, Branch, Compute, FenceProxyAsync, For, If, Immediate, Stmt
+from taskfuse.kir.nodes import Access, Barrier, BarrierScope, Branch, Compute, Counter, FenceProxyAsync, For, If, Immediate, Stmt
 from taskfuse.sim import Scheduler, explore, simulate
 
 Argument = NDArray[Any] | float | int
@@ -66,7 +66,7 @@ def explored(
     """All schedules of one launch, up to ``limit`` states.
 
     A schedule that reads what nobody wrote ends there; the kernel is then explored again with all its memory filled first, so that what comes
-    after the read shows. With several blocks there is no such order; then the simulator's schedulers say whether all schedules end so.
+    after the read shows.
 
     Args:
         in_step: threads that start together; ``None``: one if there are few, else half a warp.
@@ -82,17 +82,16 @@ def explored(
         twin = filled(kernel)
         if twin is not None:
             return explored(twin, arguments, extents, limit, in_step)
-        if misbehaves(kernel, arguments, extents) is None:
-            return Explored(Truth.CUT, reason)
     return Explored(Truth.FAILS, reason)
 
 
 def filled(kernel: Kernel) -> Kernel | None:
-    """The kernel with zeros in its registers, Shared memory and outputs at the start; ``None`` if it is such a kernel, or has more than one block."""
-    if kernel.name.endswith(FILLED) or any(e is not const(1) for e in kernel.grid):
+    """The kernel with zeros in its registers, Shared memory, workspace and outputs at the start; ``None`` if it is such a kernel."""
+    if kernel.name.endswith(FILLED):
         return None
-    one: list[Stmt] = []
     every: list[Stmt] = []
+    one: list[Stmt] = []
+    first: list[Stmt] = []
     for name, dtype, shape, memory in [
         *((p.name, p.dtype, p.shape, MemoryType.Global) for p in kernel.outputs),
         *((b.name, b.dtype, b.shape, b.memory) for b in kernel.buffers),
@@ -101,14 +100,18 @@ def filled(kernel: Kernel) -> Kernel | None:
         zero: Stmt = Compute(Access(name, indices), ELEMENTWISE["copy"], (Immediate(0, dtype),), dtype)
         for k in reversed(range(len(shape))):
             zero = For(f"fill{k}", const(0), shape[k], const(1), memory is MemoryType.Local, (zero,))
-        (every if memory is MemoryType.Local else one).append(zero)
-    threads: Expr = kernel.block[0] * kernel.block[1] * kernel.block[2]
-    first = eq(sym("threadIdx.x") + sym("threadIdx.y") + sym("threadIdx.z"), 0)
-    start: tuple[Stmt, ...] = (*every, If((Branch(first, (*one, FenceProxyAsync())),)), Barrier(BarrierScope.BLOCK, threads))
-    return replace(kernel, name=kernel.name + FILLED, body=(*start, *kernel.body))
+        (every if memory is MemoryType.Local else one if memory is MemoryType.Shared else first).append(zero)
+    threads, blocks = (x * y * z for x, y, z in (kernel.block, kernel.grid))
+    thread, block = (eq(sym(f"{index}.x") + sym(f"{index}.y") + sym(f"{index}.z"), 0) for index in ("threadIdx", "blockIdx"))
+    lone = blocks is const(1)
+    barrier = Barrier(BarrierScope.BLOCK, threads) if lone else Barrier(BarrierScope.GRID, threads * blocks, counter=COUNTER)
+    start = (*every, If((Branch(thread, (*one, If((Branch(block, tuple(first)),)), FenceProxyAsync())),)), barrier)
+    counters = kernel.counters if lone else (*kernel.counters, Counter(COUNTER))
+    return replace(kernel, name=kernel.name + FILLED, counters=counters, body=(*start, *kernel.body))
 
 
 FILLED = "_filled"
+COUNTER = "filled"
 
 
 def misbehaves(kernel: Kernel, arguments: Sequence[Argument], extents: Mapping[str, int] | None = None, rounds: int = 1) -> str | None:

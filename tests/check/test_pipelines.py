@@ -56,6 +56,40 @@ def test_releases_may_lag(lag: int, slots: int, least: int, drain: str) -> None:
     verdict(lagging(lag, slots, least, drain=drain)).require()
 
 
+def by_warpgroup(lag: int) -> str:
+    """gemm.kir with one release for each warpgroup, by a thread that has met the others at the warpgroup's named barrier."""
+    text = lagging(lag, 3)
+    for indent in (6, 8):
+        alone = f"{' ' * indent}IF threadIdx.x % 32 == 0:\n{' ' * indent}  ARRIVE empty[r.slot]\n"
+        text = text.replace(f"\n{alone}", f"\n{' ' * indent}SYNC named threadIdx.y, 128\n{alone.replace('threadIdx.x % 32', 'threadIdx.x')}")
+    return text.replace("count 8", "count 2")
+
+
+@pytest.mark.parametrize("lag", [0, 1, 2])
+def test_a_thread_may_release_for_its_warpgroup(lag: int) -> None:
+    assert "SYNC named threadIdx.y, 128\n" + " " * (8 if lag else 6) + "IF threadIdx.x == 0:" in by_warpgroup(lag)
+    verdict(by_warpgroup(lag)).require()
+
+
+@pytest.mark.parametrize("lag", [0, 1])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        (("SYNC named threadIdx.y, 128\n{}IF threadIdx.x == 0:\n{}  ARRIVE", "PASS\n{}IF threadIdx.x == 0:\n{}  ARRIVE"),),
+        (("IF threadIdx.x == 0:\n{}  ARRIVE empty", "IF threadIdx.x == 0 && threadIdx.y == 1:\n{}  ARRIVE empty"), ("count 2", "count 1")),
+        (("SYNC named threadIdx.y, 128\n{}IF threadIdx.x == 0:\n{}  ARRIVE", "SYNC warp\n{}IF threadIdx.x == 0:\n{}  ARRIVE"),),
+    ],
+    ids=["nobody meets it", "one warpgroup for both", "its own warp alone"],
+)
+def test_but_it_must_have_met_all_of_it(lag: int, changes: tuple[tuple[str, str], ...]) -> None:
+    text = by_warpgroup(lag)
+    for old, new in changes:
+        for indent in (" " * 6, " " * 8):
+            text = text.replace(old.replace("{}", indent), new.replace("{}", indent))
+    assert text != by_warpgroup(lag)
+    assert verdict(text).verdict is not Verdict.PROVED
+
+
 @pytest.mark.parametrize("lag", [0, 1, 2])
 def test_a_wgmma_more_in_flight_is_refuted(lag: int) -> None:
     assert verdict(lagging(lag, lag + 2, retire=lag + 1)).verdict is Verdict.REFUTED

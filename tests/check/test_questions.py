@@ -3,6 +3,8 @@
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from taskfuse.check.accesses import overlapping
 from taskfuse.check.linear import Linear
@@ -10,7 +12,7 @@ from taskfuse.check.meetings import Meetings
 from taskfuse.check.paths import Cuts
 from taskfuse.check.program import Node, Program
 from taskfuse.check.threads import Threads
-from taskfuse.ir.scalar import Expr, parse_expr, to_text
+from taskfuse.ir.scalar import Expr, evaluate, parse_expr, to_text
 from taskfuse.kir import parse_kernel
 from taskfuse.kir.nodes import Compute
 
@@ -70,6 +72,37 @@ def test_rounding_sees_divisors(dims: str, holds: bool) -> None:
     (node,) = leaves(program(body, dims=dims))
     knowledge, asked = node.context.knowledge.about(e("N - 8*i - 8"))
     assert Linear.of(knowledge).nonnegative(asked) == holds
+
+
+@settings(max_examples=60)
+@given(st.tuples(*(st.integers(-3, 3) for _ in range(6))), st.integers(1, 3))
+def test_what_is_found_holds(coefficients: tuple[int, ...], divisor: int) -> None:
+    """Of a form over a trip, its extents and quotients and remainders by constants and by symbols: no value is negative that was said not to be."""
+    (node,) = leaves(program(f"FOR i in 0..M*N:\n  IF {divisor}*i < M + N:\n    y[0, 0] = neg(x[0, 0])", dims="M min 1, N min 1"))
+    parts = (e("M"), e("N"), e("i"), e("i//N"), e(f"i//{divisor}"), e("i % N"))
+    form = sum((part * k for part, k in zip(parts, coefficients, strict=True)), e("0"))
+    knowledge, asked = node.context.knowledge.about(form)
+    if any(Linear(knowledge).nonnegative(asked, depth) for depth in (1, 2, 3)):
+        values = ({"M": m, "N": n, "i": i} for m in range(1, 5) for n in range(1, 5) for i in range(m * n) if divisor * i < m + n)
+        assert all(evaluate(form, env) >= 0 for env in values)
+
+
+@pytest.mark.parametrize(
+    ("form", "holds"),
+    [
+        ("M*N - i - 1", True),  # one form that is known
+        ("M - i//N - 1", True),  # what follows from several
+        ("M + 3 - i//N", True),
+        ("M - i//N - 2", False),
+        ("N - i % N - 1", True),
+        ("i//N - 1", False),
+    ],
+)
+@pytest.mark.parametrize("depth", [1, 3])
+def test_questions_of_one_level(form: str, holds: bool, depth: int) -> None:
+    (node,) = leaves(program("FOR i in 0..M*N:\n  y[0, 0] = neg(x[0, 0])", dims="M min 1, N min 1"))
+    knowledge, asked = node.context.knowledge.about(e(form))
+    assert Linear(knowledge).nonnegative(asked, depth) is holds
 
 
 def separated(body: str, equal: frozenset[str] = frozenset(), block: str = "(32, 4, 1)") -> bool:

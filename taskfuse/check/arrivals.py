@@ -1,0 +1,108 @@
+"""How much comes to an mbarrier in each of its phases: arrivals, as many as it counts; bytes, as many as it expects."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+from taskfuse.check.endpoints import Endpoint
+from taskfuse.check.forms import NotRing, Part, Visit, visits
+from taskfuse.check.program import Node
+from taskfuse.check.threads import Conditions, Threads
+from taskfuse.ir.scalar import ONE, Expr, const, eq, maximum, prove
+from taskfuse.kir import Kernel
+from taskfuse.kir.clusters import reached
+from taskfuse.kir.nodes import Expect, For, TensorMapParam, TensorParam, TmaLoad
+
+
+class Arrivals:
+    """Sums over the statements of a kernel. Each method raises :class:`NotRing` where one is not what it should be.
+
+    Attributes:
+        initial: what each mbarrier is initialized with.
+    """
+
+    def __init__(self, kernel: Kernel, threads: Threads, initial: Mapping[str, list[Expr]]) -> None:
+        self.kernel = kernel
+        self.threads = threads
+        self.initial = initial
+        self._transfers = _transfers(kernel)
+
+    def counted(self, name: str, ends: list[tuple[Endpoint, tuple[Part, ...]]], blocks: Expr = ONE) -> None:
+        """The arrivals of one position, of all ends in all ``blocks`` together, are what the barrier counts."""
+        total: Expr = const(0)
+        for end, form in ends:
+            one: Expr | None = None
+            for visit in visits(form):
+                for count in self._arrivals_of(end, visit):
+                    if one is not None and one is not count and not prove(eq(one, count), self.threads.context.facts):
+                        raise NotRing("positions have different numbers of arrivals", visit.arrivals[0])
+                    one = count
+            total = total if one is None else total + one * blocks
+        for count in self.initial.get(name, []):
+            if count is not total and not prove(eq(count, total), self.threads.context.facts):
+                raise NotRing(f"{name} counts {count} arrivals, and {total} come", *(n for _, form in ends for v in visits(form) for n in v.arrivals[:1]))
+
+    def _arrivals_of(self, end: Endpoint, visit: Visit) -> list[Expr]:
+        """The arrivals of one position; of the visits of a trailing cursor, in the loop and in each position behind it."""
+        found: list[Expr] = []
+        for group in (visit.arrivals, *visit.drain):
+            total: Expr = const(0)
+            for n in group:
+                if isinstance(n.stmt, TmaLoad):
+                    continue
+                split = self.threads.split(n.conditions)
+                if split.varying:
+                    raise NotRing("who arrives changes", n)
+                count = self._instance_count(end, split.threads)
+                if count is None:
+                    raise NotRing("how many threads arrive is unknown", n)
+                total = total + count
+            found.append(total)
+        return found
+
+    def _instance_count(self, end: Endpoint, conditions: Conditions) -> Expr | None:
+        if end.turns is None:
+            return self.threads.count(conditions)
+        counts = {self.threads.count((*conditions, eq(end.turns.index, k))) for k in range(end.turns.count)}
+        return counts.pop() if len(counts) == 1 else None
+
+    def balanced(self, nodes: Sequence[Node], around: tuple[Node, ...] = ()) -> None:
+        """The bytes that some arrivals expect are those that some loads bring, in an iteration of the loops ``around`` them."""
+        expected: Expr = const(0)
+        brought: Expr = const(0)
+        concerned: list[Node] = []
+        for n in nodes:
+            match n.stmt:
+                case Expect(bytes=b):
+                    count = self.threads.count(self.threads.split(n.conditions).threads)
+                    if count is None:
+                        raise NotRing("how many threads expect bytes is unknown", n)
+                    expected = expected + b * count
+                    concerned.append(n)
+                case TmaLoad(map=name, across=across):
+                    if not self.threads.alone(n.conditions):
+                        raise NotRing("several threads issue one load", n)
+                    brought = brought + _trips(n.loops[len(around) :]) * self._transfers[name] * reached(self.kernel.cluster, across)
+                    concerned.append(n)
+                case _:
+                    pass
+        if expected is not brought and not prove(eq(expected, brought), self.threads.context.facts):
+            raise NotRing(f"{expected} bytes are expected, and loads bring {brought}", *concerned[:1])
+
+
+def _trips(loops: tuple[Node, ...]) -> Expr:
+    """How often the innermost of some loops is run."""
+    total: Expr = const(1)
+    for loop in loops:
+        assert isinstance(loop.stmt, For)
+        if loop.stmt.step is not const(1):
+            raise NotRing("how often a load is issued is unknown", loop)
+        total = total * maximum(loop.stmt.stop - loop.stmt.start, 0)
+    return total
+
+
+def _transfers(kernel: Kernel) -> dict[str, int]:
+    """Bytes of one transfer by each tensor map."""
+    sizes = {p.name: p.dtype.itemsize for p in kernel.params if isinstance(p, TensorParam)}
+    return {p.name: math.prod(p.box) * sizes[p.tensor] for p in kernel.params if isinstance(p, TensorMapParam)}

@@ -1,0 +1,127 @@
+"""Handing a slot over: whoever arrives at a position has waited for it, and what others do with the slot comes before their meeting with the one that arrives.
+
+A thread of an endpoint either arrives itself, or meets one that does, between what it does with the slot and that arrival.
+"""
+
+from __future__ import annotations
+
+from taskfuse.check.endpoints import Endpoint
+from taskfuse.check.forms import NotRing, Visit, visits
+from taskfuse.check.meetings import Meeting, Meetings
+from taskfuse.check.paths import Paths, Step
+from taskfuse.check.program import COLLECTIVE, THREADS, Node
+from taskfuse.check.threads import Conditions, Threads
+from taskfuse.ir.scalar import Expr
+from taskfuse.kir.nodes import BarrierScope, Queue, Retire, TmaLoad
+
+
+class Handover:
+    """Questions about the threads of endpoints and their arrivals."""
+
+    def __init__(self, threads: Threads, meetings: Meetings, paths: Paths) -> None:
+        self.threads = threads
+        self.meetings = meetings
+        self.paths = paths
+
+    def check(self, e: Endpoint) -> None:
+        """Whoever arrives at a position has waited for it; whoever waits arrives there, or meets one who does, before it arrives."""
+        for visit in (*visits(e.form), *(visits(e.releases) if e.release != e.cursor else ())):
+            for a in visit.releases:
+                if not self.has_waited(a, e):
+                    raise NotRing("others arrive at a position than those that waited for it", a)
+        for visit in visits(e.form):
+            if not visit.arrivals or visit.wait is None:
+                continue
+            arrivals = [a for a in visit.arrivals if not isinstance(a.stmt, TmaLoad)]
+            if not any(self.released(visit.wait, a, e, control=True) for a in arrivals):
+                raise NotRing("threads that waited go on without meeting the one that arrives for them", visit.wait, *arrivals[:1])
+        if e.release != e.cursor:
+            for visit, release in zip(visits(e.form), visits(e.releases), strict=True):
+                for a in release.releases:
+                    if not self._covered(visit, release, a, e):
+                        raise NotRing("threads that waited do not meet the one that arrives for them", a)
+
+    def has_waited(self, node: Node, e: Endpoint) -> bool:
+        """True only if all threads that execute a statement are among those that wait at an endpoint."""
+        split = self.threads.split(node.conditions)
+        return not split.varying and self.threads.implies(split.threads, e.threads)
+
+    def _covered(self, visit: Visit, release: Visit, arrival: Node, e: Endpoint) -> bool:
+        """Of a trailing release: every thread that waits meets one that arrives in between, or is in a warp with one, which comes together."""
+        who = self.threads.split(arrival.conditions).threads
+        if self.threads.same(who, e.threads):
+            return True
+        if not self.threads.implies(who, e.threads):
+            return False
+        assert visit.wait is not None
+        steps = self.paths.passed(visit.wait, arrival, release.lag if arrival in release.arrivals else 0)
+        if steps is None:
+            return False
+        return self.met(steps, arrival, e) or (self.threads.covers_warps(e.threads, who) and any(self._together(s.node, e) for s in steps))
+
+    def _together(self, node: Node, e: Endpoint) -> bool:
+        """True for what all threads of an endpoint execute warp by warp."""
+        if isinstance(node.stmt, COLLECTIVE) or (isinstance(node.stmt, Retire) and node.stmt.queue is Queue.WGMMA):
+            return self.threads.implies(e.threads, self.threads.split(node.conditions).threads)
+        m = self.meetings.at.get(node)
+        return m is not None and m.scope is BarrierScope.WARP and self.threads.implies(e.threads, m.participants)
+
+    def released(self, x: Node, arrival: Node, e: Endpoint, *, control: bool = False) -> bool:
+        """True only if what a thread of the endpoint does at ``x`` comes before the arrival.
+
+        ``control``: that it has come so far is enough; instructions of a whole warp then serve as meetings.
+        """
+        who = self.threads.split(arrival.conditions).threads
+        mine = self.threads.split(x.conditions).threads
+        if self.threads.implies(tuple(dict.fromkeys((*mine, *e.threads))), who, None):
+            return True
+        steps = self.paths.forward(x, arrival)
+        if steps is None:
+            return False
+        if control and any(self._together(s.node, e) for s in steps) and self.threads.implies(who, e.threads) and self.threads.covers_warps(e.threads, who):
+            return True
+        return self.met(steps, arrival, e)
+
+    def met(self, steps: list[Step], arrival: Node, e: Endpoint) -> bool:
+        """True only if among statements that are passed on the way to an arrival is a meeting with whoever arrives."""
+        who = self.threads.split(arrival.conditions).threads
+        if not self.threads.implies(who, e.threads):
+            return False
+        return any((m := self.meetings.at.get(s.node)) is not None and self._meets(m, e, who) for s in steps)
+
+    def acquired(self, wait: Node, x: Node, e: Endpoint) -> bool:
+        """True only if a thread of the endpoint that comes to ``x`` has waited, or met one that has: of rings between blocks."""
+        who = self.threads.split(wait.conditions).threads
+        if self.threads.implies(tuple(dict.fromkeys((*self.threads.split(x.conditions).threads, *e.threads))), who, None):
+            return True
+        steps = self.paths.forward(wait, x)
+        if steps is None or not self.threads.implies(who, e.threads):
+            return False
+        return any((m := self.meetings.at.get(s.node)) is not None and self._meets(m, e, who) for s in steps)
+
+    def covers(self, take: Node, give: Node, who: Conditions, index: Expr) -> bool:
+        """True only if whoever takes a turn meets, before it is passed, one of its own instance that passes it."""
+        arriving = self.threads.split(give.conditions).threads
+        if self.threads.same(arriving, who):
+            return True
+        steps = self.paths.forward(take, give)
+        if steps is None:
+            return False
+        return any(
+            m.scope is BarrierScope.WARP and self.threads.implies(who, m.participants) and self.threads.covers_warps(who, arriving)
+            for s in steps
+            if (m := self.meetings.at.get(s.node)) is not None
+        )
+
+    def _meets(self, m: Meeting, e: Endpoint, who: Conditions) -> bool:
+        if not self.threads.implies(e.threads, m.participants):
+            return False
+        match m.scope:
+            case BarrierScope.WARP:
+                return self.threads.covers_warps(e.threads, who)
+            case BarrierScope.BLOCK | BarrierScope.CLUSTER:
+                return e.turns is None
+            case BarrierScope.NAMED:
+                return m.id is not None and (not m.id.free & THREADS or self.threads.covers_values(m.id, e.threads, who))
+            case BarrierScope.GRID:
+                return False

@@ -1,0 +1,45 @@
+"""Which kinds of small kernels there are, and how often each is made."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from taskfuse.testing.chooser import Chooser
+from taskfuse.testing.small.ahead import ahead
+from taskfuse.testing.small.blocks import between_blocks
+from taskfuse.testing.small.clusters import clustered
+from taskfuse.testing.small.meetings import exchanging, gridwide, handing
+from taskfuse.testing.small.pipeline import Pipeline
+from taskfuse.testing.small.products import product
+from taskfuse.testing.small.text import Small
+from taskfuse.testing.small.turns import distributed
+from taskfuse.testing.small.warps import together
+
+
+def _pipeline(c: Chooser) -> Small:
+    return Pipeline(c).make()
+
+
+KINDS: tuple[tuple[int, Callable[[Chooser], Small]], ...] = (
+    (50, _pipeline),
+    (8, distributed),
+    (8, exchanging),
+    (3, handing),
+    (3, gridwide),
+    (9, ahead),
+    (7, between_blocks),
+    (5, clustered),
+    (4, product),
+    (3, together),
+)
+"""Each kind, and how many of 100 kernels are of it."""
+
+
+def small_kernel(c: Chooser) -> Small:
+    """A random small kernel."""
+    place = c.integer(0, sum(weight for weight, _ in KINDS) - 1)
+    for weight, make in KINDS:
+        if place < weight:
+            return make(c)
+        place -= weight
+    raise AssertionError("places are less than the sum of the weights")

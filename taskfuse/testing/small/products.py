@@ -1,0 +1,131 @@
+"""Products on the tensor cores: wgmmas that read Shared memory while their warpgroup goes on, and releases that follow their retire."""
+
+from __future__ import annotations
+
+from taskfuse.testing.chooser import Chooser
+from taskfuse.testing.small.signals import Signal, arrivals, signal
+from taskfuse.testing.small.text import EXTENT, Head, Small, Text, dim
+
+K = 8
+"""Elements of a row of an operand: the 32 bytes of one wgmma of tf32, and of the swizzle."""
+ACCUMULATOR = "16*(threadIdx.x//32) + threadIdx.x % 32//4 + 8*(v//2), 2*(threadIdx.x % 4) + v % 2"
+FRAGMENT = "16*(threadIdx.x//32) + threadIdx.x % 32//4 + 8*(v % 2)", "threadIdx.x % 4 + 4*(v//2)"
+
+
+def _multiply(a: str, b: str) -> str:
+    """``acc += A @ B^T``; A is a place in Shared memory, or a fragment."""
+    first = a if a == "f[0]" else f"desc({a}, swizzle 32, lbo 0, sbo 256, major K)"
+    return f"WGMMA.m64n8k8.tf32 acc[0], {first}, desc({b}, swizzle 32, lbo 0, sbo 256, major K), accumulate k >= 0"
+
+
+def _declare(h: Head, groups: int, slots: int, trips: str) -> None:
+    columns = f"{K}*{trips} + {K}"
+    h.inputs += [f"a: float32[{64 * groups}, {columns}]", f"b: float32[8, {columns}]"]
+    h.outputs.append(f"y: float32[{groups}, 64, 8]")
+    h.storage += ["LOCAL acc: float32[4]", f"SHARED a_s: float32[{slots}, {64 * groups}, {K}] align 256", f"SHARED b_s: float32[{slots}, 8, {K}] align 256"]
+
+
+def _clear(t: Text) -> None:
+    with t.block("FOR v in 0..4 UNROLL"):
+        t.add("acc[v] = copy(0.0)")
+
+
+def _write(t: Text, group: str) -> None:
+    with t.block("FOR v in 0..4 UNROLL"):
+        t.add(f"y[{group}, {ACCUMULATOR}] = copy(acc[v])")
+
+
+def loaded(c: Chooser) -> Small:
+    """One thread loads operands for warpgroups that multiply."""
+    groups, slots = c.pick((1, 1, 2)), c.pick((2, 2, 3, 1))
+    h = Head(128, 1 + groups)
+    h.dim = dim(c)
+    trips = EXTENT if h.dim else str(c.pick((2, 3, 1, 0)))
+    lag = int(slots > 1 and c.chance(50))
+    how = c.pick((Signal.WARP, Signal.ALL, Signal.NAMED))
+    budgets = (40, 232) if groups == 2 and c.chance(50) else None
+    _declare(h, groups, slots, trips)
+    h.maps += [f"a.map = a box ({64 * groups}, {K}) swizzle 32", f"b.map = b box (8, {K}) swizzle 32"]
+    h.mbarriers = {"full": (slots, 1), "empty": (slots, groups * arrivals(how, 128))}
+    group = "threadIdx.y - 1"
+    rows = f"64*({group})" if groups > 1 else "0"
+
+    def release(cursor: str) -> None:
+        if how is Signal.NAMED:
+            t.add("SYNC named threadIdx.y, 128")
+            with t.block("IF threadIdx.x == 0"):
+                t.add(f"ARRIVE empty[{cursor}.slot]")
+        else:
+            signal(t, how, 128, 0, f"empty[{cursor}.slot]")
+        t.add(f"{cursor}.advance(1)")
+
+    t = Text()
+    h.initialize(t)
+    with t.block("IF threadIdx.y < 1"):
+        if budgets:
+            t.add(f"SETMAXNREG {budgets[0]}")
+        with t.block("IF threadIdx.x == 0"):
+            t.add(f"p = CURSOR(slots {slots}, slot 0, parity 1)")
+            with t.block(f"FOR k in 0..{trips}"):
+                t.add("WAIT empty[p.slot] parity p.parity", f"EXPECT full[p.slot] bytes {4 * K * (64 * groups + 8)}")
+                t.add(*(f"TMA {x}_s[p.slot, 0, 0] <- {x}.map(0, {K}*k) on full[p.slot]" for x in "ab"), "p.advance(1)")
+    with t.block("ELSE"):
+        if budgets:
+            t.add(f"SETMAXNREG {budgets[1]}")
+        t.add(*(f"{name} = CURSOR(slots {slots}, slot 0, parity 0)" for name in ("c", "r")[: 1 + lag]))
+        _clear(t)
+        with t.block(f"FOR k in 0..{trips}"):
+            t.add("WAIT full[c.slot] parity c.parity", "FENCE wgmma")
+            t.add(_multiply(f"a_s[c.slot, {rows}, 0]", "b_s[c.slot, 0, 0]"), "COMMIT wgmma", f"RETIRE wgmma <= {lag}")
+            if lag:
+                with t.block("IF k > 0"):
+                    release("r")
+                t.add("c.advance(1)")
+            else:
+                release("c")
+        if lag:
+            t.add("RETIRE wgmma <= 0")
+            if trips != "0":
+                with t.blocks([f"IF {trips} > 0"] if trips == EXTENT else []):
+                    release("r")
+        _write(t, group)
+    return h.small("product", t)
+
+
+def stored(c: Chooser) -> Small:
+    """A warpgroup writes operands itself, and multiplies what it has made visible to the tensor core; A may stay in registers."""
+    slots = c.pick((1, 2))
+    held = slots == 1 and c.chance(60)
+    h = Head(128, 1)
+    h.dim = dim(c)
+    trips = EXTENT if h.dim else str(c.pick((2, 3, 1, 0)))
+    meet = c.pick(("SYNC block", "SYNC named 1, 128"))
+    _declare(h, 1, slots, trips)
+    element = "4*xor(j//4, threadIdx.x % 8//4) + j % 4"
+    if held:
+        h.storage.append("LOCAL f: float32[4]")
+    t = Text()
+    t.add(f"q = CURSOR(slots {slots}, slot 0, parity 0)")
+    _clear(t)
+    with t.block(f"FOR k in 0..{trips}"):
+        if slots > 1:
+            t.add("RETIRE wgmma <= 1", meet)  # of two iterations ago: it has read the slot
+        if held:
+            with t.block("FOR v in 0..4 UNROLL"):
+                t.add(f"f[v] = copy(a[{FRAGMENT[0]}, {K}*k + {FRAGMENT[1]}])")
+        for x, rows in (("a", 64), ("b", 8))[held:]:
+            with t.blocks([f"IF threadIdx.x < {rows}", f"FOR j in 0..{K}"]):
+                t.add(f"{x}_s[q.slot, threadIdx.x, {element}] = copy({x}[threadIdx.x, {K}*k + j])")
+        t.add("FENCE proxy.async", meet, "FENCE wgmma")
+        t.add(_multiply("f[0]" if held else "a_s[q.slot, 0, 0]", "b_s[q.slot, 0, 0]"), "COMMIT wgmma")
+        if slots == 1:
+            t.add("RETIRE wgmma <= 0", meet)
+        t.add("q.advance(1)")
+    t.add("RETIRE wgmma <= 0")
+    _write(t, "0")
+    return h.small("product", t)
+
+
+def product(c: Chooser) -> Small:
+    """Either."""
+    return (loaded if c.chance(60) else stored)(c)

@@ -1,0 +1,118 @@
+"""The text of a small kernel: declarations, a body, and what is declared of its one symbolic extent."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from taskfuse.kir import Kernel, parse_kernel
+from taskfuse.testing.chooser import Chooser
+
+EXTENT = "N"
+TRIED = (0, 1, 2, 3, 4)
+"""Values of ``N`` at which a kernel with a symbolic trip count runs; mostly it has no others."""
+ROW = 32
+"""Elements of a row that TMA copies: the 128 bytes to which its addresses in Shared memory are aligned."""
+
+
+@dataclass(frozen=True, slots=True)
+class Small:
+    """A small kernel.
+
+    Attributes:
+        kind: the generator that made it.
+        extents: the launches to look at; one without extents if all trip counts are constants.
+    """
+
+    kernel: Kernel
+    kind: str
+    extents: tuple[dict[str, int], ...]
+
+
+class Text:
+    """Lines of a body, indented."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self._depth = 0
+
+    def add(self, *lines: str) -> None:
+        """Lines here."""
+        self.lines += ["  " * self._depth + line for line in lines]
+
+    @contextmanager
+    def block(self, head: str) -> Generator[None]:
+        """What is added inside belongs to ``head``."""
+        self.add(head + ":")
+        self._depth += 1
+        at = len(self.lines)
+        yield
+        if len(self.lines) == at:
+            self.add("PASS")
+        self._depth -= 1
+
+    @contextmanager
+    def blocks(self, heads: list[str]) -> Generator[None]:
+        """Blocks in each other."""
+        if heads:
+            with self.block(heads[0]), self.blocks(heads[1:]):
+                yield
+        else:
+            yield
+
+
+@dataclass(slots=True)
+class Head:
+    """Declarations.
+
+    Attributes:
+        lanes, rows, depth: threads of a block along ``threadIdx.x``, ``.y``, ``.z``.
+        grid, cluster: blocks along ``x`` and ``y``.
+        inputs, outputs, maps, storage: their declarations.
+        mbarriers: by name, slots and arrivals per phase.
+        dim: what is declared of ``N``; empty: all trip counts are constants.
+    """
+
+    lanes: int
+    rows: int
+    depth: int = 1
+    grid: tuple[int, int] = (1, 1)
+    cluster: tuple[int, int] = (1, 1)
+    inputs: list[str] = field(default_factory=list[str])
+    outputs: list[str] = field(default_factory=list[str])
+    maps: list[str] = field(default_factory=list[str])
+    storage: list[str] = field(default_factory=list[str])
+    mbarriers: dict[str, tuple[int, int]] = field(default_factory=dict[str, tuple[int, int]])
+    dim: str = ""
+
+    def small(self, kind: str, body: Text) -> Small:
+        """The kernel with these declarations."""
+        lines = [f"KERNEL small({', '.join(self.inputs)}) -> ({', '.join(self.outputs)})"]
+        if self.dim:
+            lines.append(f"  DIM {self.dim}")
+        lines += [f"  TENSORMAP {m}" for m in self.maps]
+        cluster = "" if self.cluster == (1, 1) else f"  CLUSTER ({self.cluster[0]}, {self.cluster[1]}, 1)"
+        lines.append(f"  GRID ({self.grid[0]}, {self.grid[1]}, 1)  BLOCK ({self.lanes}, {self.rows}, {self.depth}){cluster}")
+        lines += [f"  {s}" for s in self.storage]
+        if self.mbarriers:
+            lines.append("  MBARRIER " + ", ".join(f"{name}[{slots}]" for name, (slots, _) in self.mbarriers.items()))
+        kernel = parse_kernel("\n".join([*lines, "", *body.lines, ""]))
+        return Small(kernel, kind, tuple({EXTENT: n} for n in TRIED) if self.dim else ({},))
+
+    def initialize(self, t: Text) -> None:
+        """One thread initializes the mbarriers, before a barrier of all that use them."""
+        if not self.mbarriers:
+            return
+        with t.block("IF threadIdx.x == 0 && threadIdx.y == 0" + (" && threadIdx.z == 0" if self.depth > 1 else "")):
+            for name, (slots, count) in self.mbarriers.items():
+                with t.block(f"FOR i in 0..{slots}"):
+                    t.add(f"INIT {name}[i] count {count}")
+            if self.maps:
+                t.add("FENCE mbarrier_init")
+        t.add(f"SYNC {'block' if self.cluster == (1, 1) else 'cluster'}  # barriers are initialized")
+
+
+def dim(c: Chooser) -> str:
+    """What is declared of ``N``; empty where all trip counts are constants, which is seen more often."""
+    return f"{EXTENT} max {TRIED[-1]}" if c.chance(12) else EXTENT if c.chance(2) else ""
