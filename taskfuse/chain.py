@@ -6,13 +6,13 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from taskfuse import ops
-from taskfuse.errors import InputError, LaunchError
+from taskfuse.errors import InputError, LaunchError, OutputError
 from taskfuse.executable import Executable, one_kernel
 from taskfuse.handing import Handed
 from taskfuse.ir.arguments import bind_shapes
 from taskfuse.ir.fusion import Fusion
 from taskfuse.kir import Kernel
-from taskfuse.schedule.copy import copy_fusion
+from taskfuse.schedule.copy import Renaming, copy_fusion, embed
 from taskfuse.schedulers.fallback import fallback
 from taskfuse.schedulers.segments import Plan
 
@@ -100,8 +100,8 @@ class Chain(Executable):
                     values[name] = self._view(self._handed[name], values, sizes, stream, seed)
             try:
                 made = link.run(*[values[name] for name in link.arguments], out=given, stream=stream, seed=seed)
-            except InputError as error:
-                raise self._named(error, link.arguments) from None
+            except (InputError, OutputError) as error:
+                raise self._named(error, link.arguments, link.outputs) from None
             values.update(zip(link.outputs, made, strict=True))
         results = tuple(values[name] for name in self._outputs)
         if out is None or is_direct:
@@ -126,18 +126,21 @@ class Chain(Executable):
         known = [s for s in shapes if s is not None]
         return bind_shapes(self._fusion, known) if len(known) == len(shapes) else {}
 
-    def _named(self, error: InputError, arguments: Sequence[str]) -> InputError:
-        """The error about an argument of one kernel, as one about an argument of the call."""
+    def _named(self, error: InputError | OutputError, arguments: Sequence[str], outputs: Sequence[str] = ()) -> InputError | OutputError:
+        """The error about an argument or an output of one kernel, as one of the call. What goes between kernels is neither."""
+        own, of_call = (arguments, self._names) if isinstance(error, InputError) else (outputs, self._outputs)
         index, reason = error.fields["index"], str(error.fields["reason"])
-        if not isinstance(index, int) or index >= len(arguments):
-            return error
-        name = arguments[index]
-        if name in self._handed:
-            reason = reason.replace(f"'{name}'", f"'{self._handed[name].base}'")
-            name = self._handed[name].base
-        if name not in self._names:
-            return error
-        return InputError(index=self._names.index(name), fusion=self._fusion.name, reason=reason, notes=error.notes, help=error.help)
+        if own != of_call:
+            if not isinstance(index, int) or index >= len(own):
+                return error
+            name = own[index]
+            if name in self._handed:
+                reason = reason.replace(f"'{name}'", f"'{self._handed[name].base}'")
+                name = self._handed[name].base
+            if name not in of_call:
+                return error
+            index = of_call.index(name)
+        return type(error)(index=index, fusion=self._fusion.name, reason=reason, notes=error.notes, help=error.help)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Chain, (self._fusion, self.links, self.schedule)
@@ -164,10 +167,16 @@ def _arguments(fusion: Fusion) -> tuple[str, ...]:
 
 
 def _copies(fusion: Fusion, backend: Backend) -> Executable:
-    """Copies of arrays of the shapes and dtypes of the outputs."""
-    with Fusion(fusion.name) as copies:
+    """Copies of arrays of the shapes and dtypes of the outputs, with their names."""
+    longest, names = max((tv.name for tv in fusion.outputs), key=len), dict[str, str]()
+    with Fusion(fusion.name) as unnamed:
         for k, tv in enumerate(fusion.outputs):
-            source = ops.define_tensor([ops.dim(f"n{k}_{d}", min=0) for d in range(tv.ndim)], dtype=tv.dtype, name=f"result{k}")
-            copies.add_output(ops.copy(source))
+            source = ops.define_tensor([ops.dim(f"n{k}_{d}", min=0) for d in range(tv.ndim)], dtype=tv.dtype, name=f"{longest}_{k}")
+            copy = ops.copy(source)
+            unnamed.add_output(copy)
+            names[copy.name] = tv.name
+    copies = Fusion(fusion.name)
+    copies.dims.update(unnamed.dims)
+    embed(unnamed, copies, Renaming(values=names))
     fallback(copies)
     return one_kernel(copies, backend)

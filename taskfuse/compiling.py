@@ -15,6 +15,7 @@ from taskfuse.location import caller
 from taskfuse.lowering import LoweringOptions
 from taskfuse.options import Backend
 from taskfuse.schedule.cut import Cut
+from taskfuse.schedulers.schedule import Sizes
 from taskfuse.schedulers.segments import plan
 from taskfuse.specialization import specialized
 
@@ -56,8 +57,8 @@ def compile(
 
     Raises:
         ProofError: the kernel may deadlock or race; the notes are a counterexample, or say what is outside the model.
-        UnsupportedError: what is no fusion, cut or kernel; a backend or a choice of ``schedule`` that does not exist; ``sizes`` of what is no dimension;
-            or an op that has no automatic schedule.
+        UnsupportedError: what is no fusion, cut or kernel; a backend or a choice of ``schedule`` that does not exist; ``sizes`` of what is no dimension
+            or no extent; no outputs; or an op that has no automatic schedule.
         LoweringError: see :func:`lower`.
         VerifyError: a kernel that breaks a rule of kernel IR.
         OptionError: an environment variable of taskfuse that it does not know.
@@ -68,11 +69,12 @@ def compile(
     make = partial(one_kernel, backend=backend, arch=arch, fast_math=fast_math, debug=debug, unsafe=unsafe, options=options)
     match fusion:
         case Cut(fusion=whole, parts=parts):
+            Sizes(whole, sizes)
             extents = [{name: size for name, size in (sizes or {}).items() if name in part.dims} for part in parts]
             settings = {"specialize": specialize, "arch": arch, "fast_math": fast_math, "debug": debug, "unsafe": unsafe, "options": options}
             again = partial(compile, backend=backend, schedule=schedule, **settings)
             return Chain(whole, [link(part, again(part, sizes=own)) for part, own in zip(parts, extents, strict=True)])
-        case Fusion() if schedule == "auto" and fusion.outputs and not fusion.has_schedule:
+        case Fusion() if schedule == "auto" and not fusion.has_schedule:
             run = planned(fusion, plan(fusion, sizes=sizes), make)
             return specialized(fusion, make, run, sizes) if specialize and fusion.dims else run
         case Kernel():

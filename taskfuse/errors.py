@@ -38,6 +38,10 @@ class TaskfuseError(Exception):
         self.message = self.template.format(**fields)
         super().__init__(self.message)
 
+    def __reduce__(self) -> tuple[object, ...]:
+        """An error of another process reads as it does there: a pool of workers hands errors on by pickling them."""
+        return _again, (type(self), self.__dict__)
+
     def __str__(self) -> str:
         lines = [self.message]
         if self.location is not None:
@@ -46,6 +50,12 @@ class TaskfuseError(Exception):
         if self.help is not None:
             lines.append(f"help: {self.help}")
         return "\n".join(lines)
+
+
+def _again(kind: type[TaskfuseError], state: dict[str, object]) -> TaskfuseError:
+    error = kind.__new__(kind, state["message"])
+    error.__dict__.update(state)
+    return error
 
 
 class TaskfuseWarning(UserWarning):

@@ -7,6 +7,7 @@ import linecache
 import os
 from dataclasses import dataclass
 from itertools import islice
+from types import FrameType
 
 _PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 
@@ -33,10 +34,20 @@ class Location:
         return lines
 
 
+def _is_inside(frame: FrameType) -> bool:
+    """Whether code is the package's: in a file of it, or what ``dataclass`` has generated for it."""
+    module = frame.f_globals.get("__name__", "")
+    return (
+        frame.f_code.co_filename.startswith(_PACKAGE)
+        or module == "dataclasses"
+        or (frame.f_code.co_filename == "<string>" and module.startswith(f"{__package__}."))
+    )
+
+
 def caller() -> Location | None:
     """The innermost frame outside the package: the user's line. ``None`` if there is none."""
     frame = inspect.currentframe()
-    while frame is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+    while frame is not None and _is_inside(frame):
         frame = frame.f_back
     if frame is None:
         return None

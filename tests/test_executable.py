@@ -63,7 +63,7 @@ def test_out_in_the_simulator() -> None:
     before = X.copy()
     frozen = np.zeros_like(X)
     frozen.flags.writeable = False
-    overlap = "it overlaps input 0: one begins between the first and the last address of the other"
+    overlap = "it overlaps input 'x': one begins between the first and the last address of the other"
     own = "\nhelp: pass memory of its own; arrays that interleave count as overlapping"
     for out, reason in (
         (X, overlap + own),

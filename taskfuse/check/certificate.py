@@ -86,10 +86,14 @@ class Certificate:
     """
 
     kernel: str
-    argument: Argument
+    argument: Argument | tuple[Obligation, ...]
     assumptions: tuple[str, ...] = ()
     extents: tuple[tuple[str, int], ...] = ()
     search: Callable[[], tuple[Obligation, ...]] = field(default=no_search, repr=False, compare=False)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """All that can be said of the kernel, looked at before it is pickled."""
+        return Certificate, (self.kernel, self.obligations, self.assumptions, self.extents)
 
     @property
     def is_proved(self) -> bool:

@@ -49,7 +49,7 @@ class Relation:
             equations = []
         self._loops = {n.stmt.var: n for n in a.node.loops if isinstance(n.stmt, For) and n in b.node.loops}
         for _ in range(ROUNDS):
-            before = len(self.equal), len(self._facts)
+            before = len(self.equal), len(self._facts), len(equations)
             for x, y in equations:
                 self._solve(x, y)
                 if self.never:
@@ -64,7 +64,7 @@ class Relation:
                         trip = loop.stmt.start + loop.stmt.step * sym(f"{name}.trip")
                         self._varying |= {f"{name}.trip"}
                         equations.append((trip, trip))
-            if before == (len(self.equal), len(self._facts)):
+            if before == (len(self.equal), len(self._facts), len(equations)):
                 break
         self._exclude(a, b)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from math import prod
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,6 +38,8 @@ from taskfuse.kir.limits import MAX_THREADS, WARP
 
 Mask = NDArray[np.bool_]
 Conditions = tuple[Expr, ...]
+MAX_POINTS = 1 << 22
+"""What is enumerated: more, such as all blocks of a large grid, is counted by intervals."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,6 +296,8 @@ def box_count(conditions: Conditions, extents: dict[str, Expr], names: tuple[str
         if not c.free <= axes:
             symbolic |= c.free & axes
     total: Expr = const(1)
+    while prod(_value(extents[n]) for n in names if n not in symbolic) > MAX_POINTS:
+        symbolic.add(max((n for n in names if n not in symbolic), key=lambda n: _value(extents[n])))
     constant = tuple(n for n in names if n not in symbolic)
     if constant:
         grid = np.meshgrid(*(np.arange(_value(extents[n])) for n in constant), indexing="ij")

@@ -35,7 +35,7 @@ def check_overlaps(kernel: Kernel, ranges: Sequence[tuple[int, int]], inputs: in
     for position in range(inputs, len(ranges)):
         for other in range(position):
             if ranges_overlap(ranges[position], ranges[other]):
-                what = f"input {other}" if other < inputs else f"output {other - inputs}"
+                what = f"input '{kernel.inputs[other].name}'" if other < inputs else f"output '{kernel.outputs[other - inputs].name}'"
                 reason = f"it overlaps {what}: one begins between the first and the last address of the other"
                 help = "pass memory of its own; arrays that interleave count as overlapping"
                 raise OutputError(index=position - inputs, fusion=kernel.name, reason=reason, help=help)

@@ -24,6 +24,7 @@ from taskfuse.ir.scalar import Expr, Facts, const, lt, sym
 from taskfuse.ir.storage import storage_uses
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import MemoryType
+from taskfuse.kir.atom_rules import MAX_PENDING
 from taskfuse.kir.nodes import BarrierSlot, Commit, Expect, Queue, Retire, TmaLoad, Wait
 from taskfuse.lowering.channels import Channels
 from taskfuse.lowering.completion import has_copies_of_threads, is_transfer, queue_of
@@ -161,7 +162,7 @@ def _skew(block: list[PNode], ahead: Ahead, filled: set[TensorView], st: Stateme
     start = PGuard(lt(first, loop.extent), moved(fills, at(first, first if ahead.in_registers else (slot + first) % stages), before))
     copies = any(has_copies_of_threads(tv) for tv in ahead.tensors)
     commit: tuple[PNode, ...] = (PSync((Commit(Queue.COPY),)),) if copies else ()
-    loop.body[:0] = [*([PSync((Retire(Queue.COPY, distance - 1),))] if copies else []), fill, *commit, *wait]
+    loop.body[:0] = [*([PSync((Retire(Queue.COPY, min(distance - 1, MAX_PENDING)),))] if copies else []), fill, *commit, *wait]
     k = block.index(loop)
     block[k : k + 1] = [PLoop(f"{loop.var}.p", const(distance), True, [start, *commit]), loop, *([PSync((Retire(Queue.COPY, 0),))] if copies else [])]
 

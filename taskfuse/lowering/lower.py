@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import cast
 
+from taskfuse.errors import UnsupportedError
 from taskfuse.ir.fusion import Fusion, as_fusion
 from taskfuse.ir.types import MemoryType
 from taskfuse.kir import Kernel
+from taskfuse.location import caller
 from taskfuse.lowering.channels import Channels
 from taskfuse.lowering.copies import retire_copies
 from taskfuse.lowering.emit import Emitter
@@ -56,6 +59,8 @@ def lower(fusion: Fusion, options: LoweringOptions = DEFAULT) -> Kernel:
         UnsupportedError: what is no fusion, or a construct that is not built yet.
     """
     check_supported(as_fusion(fusion, "tf.lower"))
+    if not isinstance(cast("object", options), LoweringOptions):
+        raise UnsupportedError(what=f"options {options!r}", reason="they are none", help="use tf.LoweringOptions(...)", location=caller())
     fusion = prepare(fusion)
     sequencer = Sequencer(fusion, options.order_seed)
     order = sequencer.sequence()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from typing import cast
 
 from taskfuse.errors import LoweringError, UnsupportedError
 from taskfuse.ir.axes import Axis, AxisKind, axis
@@ -52,7 +53,7 @@ def check_names(fusion: Fusion) -> None:
     seen: dict[str, str] = {}
     for kind, name in named:
         reason = None
-        if _NAME.fullmatch(name) is None:
+        if not isinstance(cast("object", name), str) or _NAME.fullmatch(name) is None:
             reason = "a name in a kernel is made of letters, digits and _, and begins with none of the digits"
         elif name in RESERVED or _INDEX.fullmatch(name):
             reason = "it means something else in a kernel's text"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from numbers import Integral
 from typing import SupportsIndex
 
 from taskfuse.dtypes import DType, DTypeLike, as_dtype, bool_, float32, float64, int64
@@ -31,18 +32,29 @@ def dim(name: str, multiple_of: int = 1, min: int = 1, max: int | None = None) -
 
     Raises :class:`FusionError` for a name that is no identifier or is taken, and for facts that no value meets.
     """
-    if not name.isidentifier() or is_map_symbol(name):
+    if not _is_identifier(name) or is_map_symbol(name):
         raise FusionError(
             fusion="?",
-            reason=f"'{name}' is no name for a dimension",
+            reason=f"{name!r} is no name for a dimension",
             help="use an identifier other than i0, i1, ... and v0, v1, ..., which index maps use",
             location=caller(),
         )
+    for fact, value in {"min": min, "multiple_of": multiple_of, **({} if max is None else {"max": max})}.items():
+        if not _is_integer(value):
+            raise FusionError(fusion="?", reason=f"dimension '{name}' has {fact}={value!r}", help="use an integer", location=caller())
     if min < 0 or multiple_of < 1 or (max is not None and -(-min // multiple_of) * multiple_of > max):
         raise FusionError(
             fusion="?", reason=f"no extent meets the facts of dimension '{name}': min={min}, max={max}, multiple_of={multiple_of}", location=caller()
         )
-    return Dim(name, min, max, multiple_of)
+    return Dim(name, int(min), None if max is None else int(max), int(multiple_of))
+
+
+def _is_identifier(name: object) -> bool:
+    return isinstance(name, str) and name.isidentifier()
+
+
+def _is_integer(value: object) -> bool:
+    return not isinstance(value, bool) and isinstance(value, Integral)
 
 
 def extent(op: str, fusion: Fusion, value: object) -> Expr:

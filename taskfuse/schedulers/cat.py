@@ -27,8 +27,9 @@ from taskfuse.schedule.scatter import is_concatenation
 from taskfuse.schedulers.elementwise import align, ancestors, recompute_all, stored, work
 from taskfuse.schedulers.fallback import separate
 from taskfuse.schedulers.machine import VECTOR_BYTES
+from taskfuse.schedulers.parameters import Parameters
 from taskfuse.schedulers.pointwise import PointwiseConfig, check, choose, schedule
-from taskfuse.schedulers.schedule import Chosen, Option, Sizes, check_call, refuse
+from taskfuse.schedulers.schedule import Chosen, Option, Sizes, check_call, refuse, tries_parameters
 from taskfuse.schedulers.script import Script
 
 
@@ -48,7 +49,7 @@ CROWDED = {Form.BLOCKS: 1.0, Form.WARPS: 1.05, Form.THREADS: 2.0}
 
 
 @dataclass(frozen=True, slots=True)
-class CatConfig:
+class CatConfig(Parameters):
     """The parameters of a schedule of concatenations.
 
     Attributes:
@@ -65,6 +66,7 @@ class CatConfig:
         return f"{self.form.value}, {self.loops.words}" if self.loops else self.form.value
 
 
+@tries_parameters
 def cat(fusion: Fusion, config: CatConfig | None = None, *, sizes: Mapping[str, int] | None = None) -> Chosen[CatConfig]:
     """Schedule elementwise functions with a concatenation, or several of the same parts, in the form that the cost model says is fastest.
 

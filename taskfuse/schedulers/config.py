@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 from math import gcd
+from typing import ClassVar
 
-from taskfuse.errors import UnsupportedError
 from taskfuse.ir.atoms import WGMMA_ROWS
 from taskfuse.kir.limits import SHARED_BYTES, WARPGROUP
-from taskfuse.location import caller
 from taskfuse.schedulers.contraction import STAGED_ITEMSIZE
 from taskfuse.schedulers.loads import BULK_BYTES
+from taskfuse.schedulers.parameters import Parameters
 
 SPAN = 128
 """Bytes of k, or of m or n where that is contiguous, in one row of a tile in Shared memory: the widest swizzle."""
@@ -38,7 +39,7 @@ class MatmulKind(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class MatmulConfig:
+class MatmulConfig(Parameters):
     """A schedule: a persistent grid, one role that loads, one of ``warpgroups`` that multiplies and stores.
 
     Attributes:
@@ -64,10 +65,10 @@ class MatmulConfig:
     kind: MatmulKind = MatmulKind.COOPERATIVE
     cluster: int = 1
 
+    LEAST: ClassVar[Mapping[str, int]] = {"in_flight": 0}
+
     def __post_init__(self) -> None:
-        for name in ("tile_m", "tile_n", "tile_k", "warpgroups", "stages", "group", "blocks"):
-            if getattr(self, name) < 1:
-                raise self.error(f"{name} is {getattr(self, name)}", "use a positive number")
+        self.check_fields()
         least = 2 if self.takes_turns else min(MAX_ACCUMULATORS)
         if self.warpgroups < least or self.warpgroups not in MAX_ACCUMULATORS:
             groups = f"{self.warpgroups} warpgroup{'s' if self.warpgroups > 1 else ''}"
@@ -165,7 +166,3 @@ class MatmulConfig:
         needed = self.shared_bytes(itemsize, staged)
         if needed > SHARED_BYTES:
             raise self.error(f"it takes {needed} bytes of Shared memory, and a block has {SHARED_BYTES}", "use fewer stages or a smaller tile")
-
-    def error(self, reason: str, help: str) -> UnsupportedError:
-        """The error of parameters that make no schedule."""
-        return UnsupportedError(what="this MatmulConfig", reason=reason, help=help, location=caller())

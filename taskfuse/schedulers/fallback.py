@@ -16,9 +16,11 @@ from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.storage import needed, reads_of, storage_reads, table
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import ParallelType as P
+from taskfuse.kir.limits import MAX_THREADS
 from taskfuse.schedule.copy import copy_fusion
 from taskfuse.schedulers.elementwise import ancestors, check_new, follow, is_aligned, recompute_all, stored, work
-from taskfuse.schedulers.schedule import Chosen, Option, Sizes, check_call, refuse
+from taskfuse.schedulers.parameters import Parameters
+from taskfuse.schedulers.schedule import Chosen, Option, Sizes, check_call, refuse, tries_parameters
 from taskfuse.schedulers.script import Script
 
 SERIAL_US = 0.02
@@ -29,7 +31,7 @@ SCALAR_BYTES = 4
 
 
 @dataclass(frozen=True, slots=True)
-class FallbackConfig:
+class FallbackConfig(Parameters):
     """The parameter of a fallback schedule.
 
     Attributes:
@@ -38,12 +40,18 @@ class FallbackConfig:
 
     threads: int = 256
 
+    def __post_init__(self) -> None:
+        self.check_fields()
+        if self.threads > MAX_THREADS:
+            raise self.error(f"{self.threads} threads", f"a block has at most {MAX_THREADS} threads")
+
     @property
     def words(self) -> str:
         """The parameters, for people."""
         return f"a thread for each element, {self.threads} in a block"
 
 
+@tries_parameters
 def fallback(fusion: Fusion, config: FallbackConfig | None = None, *, sizes: Mapping[str, int] | None = None) -> Chosen[FallbackConfig]:
     """Schedule a fusion as one kernel; reductions that are read at other points than their own are done again for each, scans for each output.
 

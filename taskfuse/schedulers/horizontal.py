@@ -54,7 +54,7 @@ def horizontal(
         UnsupportedError: no scheduler makes one kernel of a fusion without a schedule, or ``sizes`` names what is no dimension.
         TaskError, ScheduleError, LoweringError: a member cannot be lowered by itself.
     """
-    shared = tuple(shared)
+    shared = _names(name, shared)
     members, expected = _members(fusions, name, shared, sizes)
     if not (force or expected.pays):
         raise FusionError(
@@ -76,8 +76,16 @@ def horizontal_gain(fusions: Sequence[Fusion], *, name: str = "horizontal", shar
 
 def _members(fusions: Sequence[Fusion], name: str, shared: Iterable[str], sizes: Mapping[str, int] | None) -> tuple[list[Fusion], Gain]:
     """The fusions, with schedules, and what is expected of them; ``sizes`` has the names of the joined fusion."""
-    joined = _Join(fusions, name, shared)
+    joined = _Join(fusions, name, _names(name, shared))
     return schedule_members(name, joined.members, joined.extents(sizes))
+
+
+def _names(fusion: str, shared: object) -> tuple[str, ...]:
+    """What is shared, which may be known once only."""
+    if isinstance(shared, str) or not isinstance(shared, Iterable):
+        help = f"write shared=['{shared}']" if isinstance(shared, str) else "give names in a list"
+        raise FusionError(fusion=fusion, reason=f"shared is {shared!r}, no sequence of names", help=help, location=caller())
+    return tuple(map(str, cast("Iterable[object]", shared)))
 
 
 class _Names:

@@ -13,7 +13,7 @@ from taskfuse.schedulers.contraction import Product, find
 from taskfuse.schedulers.cost import Estimate, Problem, estimate, rank
 from taskfuse.schedulers.loads import told
 from taskfuse.schedulers.machine import SMS
-from taskfuse.schedulers.schedule import Chosen, Sizes, check_call, refuse
+from taskfuse.schedulers.schedule import Chosen, Sizes, check_call, refuse, tries_parameters
 from taskfuse.schedulers.script import Script
 from taskfuse.schedulers.warp_specialized import WarpSpecialized
 
@@ -21,6 +21,7 @@ EITHER_MAJOR_BYTES = 2
 """Bytes of the elements that ``wgmma`` takes with k or the other axis contiguous; of all others k must be (PTX ISA, "wgmma.mma_async")."""
 
 
+@tries_parameters
 def matmul(
     fusion: Fusion, config: MatmulConfig | None = None, *, sizes: Mapping[str, int] | None = None, sms: int = SMS, tf32: bool = False
 ) -> Chosen[MatmulConfig]:

@@ -8,9 +8,10 @@ from taskfuse.ir.fusion import Fusion
 from taskfuse.schedulers.machine import SMS
 from taskfuse.schedulers.reduction import schedule
 from taskfuse.schedulers.rows import RowConfig
-from taskfuse.schedulers.schedule import Chosen, check_call
+from taskfuse.schedulers.schedule import Chosen, check_call, tries_parameters
 
 
+@tries_parameters
 def normalization(fusion: Fusion, config: RowConfig | None = None, *, sizes: Mapping[str, int] | None = None, sms: int = SMS) -> Chosen[RowConfig]:
     """Schedule a fusion whose reductions all reduce the same axes: softmax, layer_norm, rms_norm, a norm of a sum, several norms, mean and variance.
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from taskfuse.errors import TaskError
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.types import ParallelType
+from taskfuse.location import caller
 from taskfuse.schedule.copy import copy_fusion
 from taskfuse.schedulers.script import Script
 
@@ -60,11 +62,14 @@ class Partition:
     """What :meth:`Fusion.partition` proposes.
 
     Attributes:
+        fusion: what it is of.
+        before: a copy of the fusion, as it was when this was proposed.
         top: the task or group that hangs under the root.
         refused: what else was considered.
     """
 
     fusion: Fusion
+    before: Fusion
     top: Part
     refused: tuple[Refused, ...]
 
@@ -80,12 +85,15 @@ class Partition:
 
     def apply(self) -> None:
         """Make the tasks and groups, and parallelize the groups. Raises :class:`TaskError` if the fusion has got tasks since."""
+        if self.fusion.tasks.nodes:
+            reason, help = "it has got tasks since it was partitioned", "apply a proposal once, before its first task is made"
+            raise TaskError(node=f"fusion '{self.fusion.name}'", reason=reason, help=help, location=caller())
         self._write(Script(self.fusion))
 
     @property
     def code(self) -> str:
         """What :meth:`apply` does, as Python that takes the fusion as ``fusion``."""
-        script = Script(copy_fusion(self.fusion)[0])
+        script = Script(copy_fusion(self.before)[0])
         self._write(script)
         return script.text
 

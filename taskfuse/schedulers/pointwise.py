@@ -19,6 +19,7 @@ from taskfuse.ir.scalar import Const
 from taskfuse.ir.storage import needed, storage_reads, table
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import ParallelType as P
+from taskfuse.kir.limits import MAX_THREADS
 from taskfuse.schedule.copy import copy_fusion
 from taskfuse.schedulers.elementwise import (
     Leaf,
@@ -35,7 +36,8 @@ from taskfuse.schedulers.elementwise import (
     work,
 )
 from taskfuse.schedulers.machine import VECTOR_BYTES
-from taskfuse.schedulers.schedule import Chosen, Option, Sizes, check_call, refuse
+from taskfuse.schedulers.parameters import Parameters
+from taskfuse.schedulers.schedule import Chosen, Option, Sizes, check_call, refuse, tries_parameters
 from taskfuse.schedulers.script import Script
 
 INDICES = (P.BIDx, P.TIDy, P.TIDx)
@@ -52,7 +54,7 @@ SHORT = 512
 
 
 @dataclass(frozen=True, slots=True)
-class PointwiseConfig:
+class PointwiseConfig(Parameters):
     """The parameters of a pointwise schedule.
 
     Attributes:
@@ -71,6 +73,13 @@ class PointwiseConfig:
     unroll_rows: int = 1
     flat: bool = False
 
+    POWERS = frozenset(("vector",))
+
+    def __post_init__(self) -> None:
+        self.check_fields()
+        if self.columns * self.rows > MAX_THREADS:
+            raise self.error(f"{self.columns} x {self.rows} threads", f"a block has at most {MAX_THREADS} threads")
+
     @property
     def words(self) -> str:
         """The parameters, for people."""
@@ -80,6 +89,7 @@ class PointwiseConfig:
         )
 
 
+@tries_parameters
 def pointwise(fusion: Fusion, config: PointwiseConfig | None = None, *, sizes: Mapping[str, int] | None = None) -> Chosen[PointwiseConfig]:
     """Schedule elementwise functions whose outputs have one shape: one pass over it, each input loaded once per element.
 
@@ -104,9 +114,10 @@ def pointwise(fusion: Fusion, config: PointwiseConfig | None = None, *, sizes: M
     vector_bytes = min(VECTOR_BYTES, chosen.vector * widest(fusion, leaves))
     us = total.us(vector_bytes)
     others = [
-        replace(chosen, columns=max(32, chosen.columns * t // 2), rows=rows, unroll=max(1, chosen.unroll * u // 2))
+        replace(chosen, columns=columns, rows=rows, unroll=max(1, chosen.unroll * u // 2))
         for rows in (chosen.rows, 1)
-        for t in (2, 1, 4)
+        for columns in (max(32, chosen.columns * t // 2) for t in (2, 1, 4))
+        if columns * rows <= MAX_THREADS
         for u in (2, 1, 4)
     ]
     options = tuple(Option(c, us, block=(c.columns, c.rows, 1)) for c in dict.fromkeys((chosen, *others)))

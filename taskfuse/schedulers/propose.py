@@ -24,6 +24,7 @@ from taskfuse.ir.storage import storage_reads
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import ParallelType
 from taskfuse.location import caller
+from taskfuse.schedule.copy import copy_fusion
 from taskfuse.schedulers.cost import SHARED_BYTES_PER_CYCLE
 from taskfuse.schedulers.gain import BUSY_THREADS, TENSOR_BYTES_PER_CYCLE
 from taskfuse.schedulers.machine import CLOCK_MHZ, DRAM_BYTES_PER_US, FUNCTION_COST, FUNCTIONS, LANES, SMS
@@ -63,7 +64,7 @@ class _Proposal:
     def run(self) -> Partition:
         if not self.exprs:
             raise TaskError(node=f"fusion '{self.fusion.name}'", reason="it computes nothing", help="add an output first", location=caller())
-        return Partition(self.fusion, self._cut(tuple(self.exprs), ParallelType.BIDx), tuple(self.refused))
+        return Partition(self.fusion, copy_fusion(self.fusion)[0], self._cut(tuple(self.exprs), ParallelType.BIDx), tuple(self.refused))
 
     def _name(self, prefix: str) -> str:
         """``t1``, ``t2``, ...; a role is numbered from the second of its name on."""

@@ -17,11 +17,12 @@ from taskfuse.schedulers.machine import SMS
 from taskfuse.schedulers.phases import Keep, Phases
 from taskfuse.schedulers.row_cost import RowProblem, estimate, rank
 from taskfuse.schedulers.rows import RowConfig, Rows, check
-from taskfuse.schedulers.schedule import Chosen, Sizes, check_call, refuse
+from taskfuse.schedulers.schedule import Chosen, Sizes, check_call, refuse, tries_parameters
 from taskfuse.schedulers.script import Script
 from taskfuse.schedulers.space import Space, find, settle
 
 
+@tries_parameters
 def reduction(fusion: Fusion, config: RowConfig | None = None, *, sizes: Mapping[str, int] | None = None, sms: int = SMS) -> Chosen[RowConfig]:
     """Schedule a fusion whose reductions all reduce the same axes and do not depend on one another's results element by element.
 

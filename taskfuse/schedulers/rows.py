@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from taskfuse.errors import UnsupportedError
 from taskfuse.ir import atoms
 from taskfuse.ir.expr import Reduction
 from taskfuse.ir.fusion import Fusion
@@ -21,10 +20,10 @@ from taskfuse.ir.storage import has_code, storage_uses
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import MemoryType
 from taskfuse.ir.types import ParallelType as P
-from taskfuse.kir.limits import MAX_THREADS
-from taskfuse.location import caller
+from taskfuse.kir.limits import MAX_GRID, MAX_THREADS
 from taskfuse.schedulers.elementwise import leaf_of, vector_fits
 from taskfuse.schedulers.machine import ASYNC_BYTES, VECTOR_BYTES
+from taskfuse.schedulers.parameters import Parameters
 from taskfuse.schedulers.phases import Keep, Phases
 from taskfuse.schedulers.schedule import refuse
 from taskfuse.schedulers.script import Script
@@ -32,7 +31,7 @@ from taskfuse.schedulers.space import Space, is_in_place
 
 
 @dataclass(frozen=True, slots=True)
-class RowConfig:
+class RowConfig(Parameters):
     """How rows are computed.
 
     Attributes:
@@ -50,21 +49,17 @@ class RowConfig:
     keep: Keep = Keep.NOTHING
 
     def __post_init__(self) -> None:
-        for name in ("threads", "rows", "unroll", "blocks"):
-            if getattr(self, name) < 1:
-                raise self.error(f"{name} is {getattr(self, name)}", "use a positive number")
+        self.check_fields()
         if self.threads * self.rows > MAX_THREADS:
             raise self.error(f"{self.threads} threads for each of {self.rows} rows", f"a block has at most {MAX_THREADS} threads")
+        if self.blocks > MAX_GRID[1]:
+            raise self.error(f"{self.blocks} blocks of each row", f"a grid has at most {MAX_GRID[1]} along y")
 
     @property
     def words(self) -> str:
         """The parameters, for people."""
         blocks = f", {self.blocks} blocks per row" if self.blocks > 1 else ""
         return f"{self.threads} threads per row, {self.rows} rows per block{blocks}, {self.unroll} vectors at once, {self.keep.value} kept"
-
-    def error(self, reason: str, help: str) -> UnsupportedError:
-        """The error of parameters that make no schedule."""
-        return UnsupportedError(what="this RowConfig", reason=reason, help=help, location=caller())
 
 
 def check(fusion: Fusion, space: Space, config: RowConfig) -> None:

@@ -7,19 +7,24 @@ A scheduler is a function ``scheduler(fusion, config=None, *, sizes=None)``. It 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import wraps
 from math import prod
-from typing import Any, ClassVar, Generic, Protocol, TypeVar
+from numbers import Integral
+from typing import Any, ClassVar, Generic, Protocol, TypeVar, cast
 
-from taskfuse.errors import UnsupportedError
+from taskfuse.errors import ScheduleError, UnsupportedError
 from taskfuse.ir.fusion import Fusion, as_fusion
 from taskfuse.ir.scalar import Expr, evaluate, free_symbols
 from taskfuse.ir.tensor import TensorView
 from taskfuse.location import caller
+from taskfuse.schedule.copy import copy_fusion
 
 ASSUMED = 4096
 """The extent that cost models assume where nothing is known."""
+MAX_EXTENT = 2**63 - 1
+"""The largest extent: that of an index."""
 Block = tuple[int, int, int]
 """Threads of a block along x, y and z."""
 
@@ -157,6 +162,24 @@ def check_call(fusion: object, kind: str, config: object, wanted: type[object]) 
         raise refuse(fusion, kind, "it has no outputs", "fusion.add_output(tensor)")
 
 
+SchedulerT = TypeVar("SchedulerT", bound=Callable[..., object])
+
+
+def tries_parameters(scheduler: SchedulerT) -> SchedulerT:
+    """A scheduler that takes given parameters on a copy first: those that do not suit the fusion are refused before it has changed."""
+
+    @wraps(scheduler)
+    def tried(fusion: Fusion, config: object = None, **more: object) -> object:
+        if config is not None and isinstance(cast("object", fusion), Fusion):
+            try:
+                scheduler(copy_fusion(fusion)[0], config, **more)
+            except ScheduleError as error:
+                raise refuse(fusion, scheduler.__name__, f"with {config}, {error.message.splitlines()[0]}", error.help) from error
+        return scheduler(fusion, config, **more)
+
+    return cast("SchedulerT", tried)
+
+
 class Sizes:
     """Numbers for the extents of a fusion: those given, else what is known of a dimension, nearest to :data:`ASSUMED`.
 
@@ -164,16 +187,18 @@ class Sizes:
         given: values of dimensions.
 
     Raises:
-        UnsupportedError: ``given`` names what is no dimension of ``fusion``.
+        UnsupportedError: ``given`` names what is no dimension of ``fusion``, or an extent that it cannot have.
     """
 
     def __init__(self, fusion: Fusion, given: Mapping[str, int] | None) -> None:
-        given = given or {}
-        strange = sorted(given.keys() - fusion.dims.keys())
-        if strange:
-            dims = f"its dimensions are: {', '.join(fusion.dims) or 'none'}"
-            reason = f"sizes has '{strange[0]}', which is no dimension of it"
-            raise UnsupportedError(what=f"a schedule of fusion '{fusion.name}'", reason=reason, help=dims, location=caller())
+        given = {} if given is None else given
+        if not isinstance(cast("object", given), Mapping):
+            raise _strange(fusion, f"sizes is {given!r}", "give a mapping from names of dimensions to extents, such as {'N': 1024}")
+        for name, size in given.items():
+            if name not in fusion.dims:
+                raise _strange(fusion, f"sizes has '{name}', which is no dimension of it", f"its dimensions are: {', '.join(fusion.dims) or 'none'}")
+            if isinstance(size, bool) or not isinstance(cast("object", size), Integral) or not 0 <= size <= MAX_EXTENT:
+                raise _strange(fusion, f"sizes has {size!r} for '{name}'", f"give an integer from 0 to {MAX_EXTENT}")
         self._values = {name: given.get(name, min(max(ASSUMED, d.min), d.max or ASSUMED)) for name, d in fusion.dims.items()}
 
     def __call__(self, extent: Expr) -> int:
@@ -183,3 +208,7 @@ class Sizes:
     def elements(self, tv: TensorView) -> int:
         """The number of elements of a tensor."""
         return prod(self(e) for e in tv.shape)
+
+
+def _strange(fusion: Fusion, reason: str, help: str) -> UnsupportedError:
+    return UnsupportedError(what=f"a schedule of fusion '{fusion.name}'", reason=reason, help=help, location=caller())

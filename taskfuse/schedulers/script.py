@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import keyword
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
@@ -15,6 +16,8 @@ from taskfuse.schedule.propagate import parallelize_like
 
 HEADER = ("import taskfuse as tf", "from taskfuse import MemoryType, atoms", "from taskfuse import ParallelType as P")
 MAX_LINE = 120
+RESERVED = frozenset((*keyword.kwlist, "tf", "MemoryType", "atoms", "P", "fusion", "cut"))
+"""What no variable is called."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +39,7 @@ class Script:
         self.fusion = fusion
         self.lines: list[str] = []
         self._known: dict[str, TensorView] = {}
+        self._variables: dict[tuple[bool, str], str] = {}
         self._open: str | None = None
 
     @property
@@ -52,15 +56,25 @@ class Script:
         """The calls of a tensor."""
         if self._known.get(tv.name) is not tv:
             self._known[tv.name] = tv
-            self._write(f"{tv.name} = fusion.tensor({tv.name!r})")
-        return Recorded(self, tv.name, tv)
+            self._write(f"{self._variable(tv)} = fusion.tensor({tv.name!r})")
+        return Recorded(self, self._variable(tv), tv)
+
+    def _variable(self, of: TensorView | Node | str) -> str:
+        """The variable of a tensor, or of a task or group: its name, if nothing else is called so."""
+        key = isinstance(of, TensorView), of if isinstance(of, str) else of.name
+        if key not in self._variables:
+            text, taken = key[1], RESERVED.union(self._variables.values())
+            while text in taken:
+                text += "_"
+            self._variables[key] = text
+        return self._variables[key]
 
     def new(self, tv: TensorView, method: str, *args: object) -> TensorView:
         """A call that makes a tensor: ``cache_after``, ``cache_before``, ``cache_fork`` or ``rfactor``."""
         receiver = self.on(tv).name
         made = cast("TensorView", getattr(tv, method)(*args))
         self._known[made.name] = made
-        self._write(f"{made.name} = {receiver}.{method}({', '.join(map(self.spell, args))})")
+        self._write(f"{self._variable(made)} = {receiver}.{method}({', '.join(map(self.spell, args))})")
         return made
 
     def recompute(self, tv: TensorView, readers: Sequence[TensorView]) -> tuple[TensorView, ...]:
@@ -79,7 +93,8 @@ class Script:
 
     def _made(self, tensors: tuple[TensorView, ...], call: str) -> tuple[TensorView, ...]:
         self._known.update((new.name, new) for new in tensors)
-        self._write(f"{tensors[0].name}, = {call}" if len(tensors) == 1 else f"{', '.join(new.name for new in tensors)} = {call}")
+        names = ", ".join(self._variable(new) for new in tensors)
+        self._write(f"{names}{',' * (len(tensors) == 1)} = {call}")
         return tensors
 
     def duplicate(self, tv: TensorView, readers: Sequence[TensorView]) -> TensorView:
@@ -87,7 +102,7 @@ class Script:
         call = f"{self.on(tv).name}.duplicate({self.spell(list(readers))})"
         made = tv.duplicate(readers)
         self._known[made.name] = made
-        self._write(f"{made.name} = {call}")
+        self._write(f"{self._variable(made)} = {call}")
         return made
 
     def inline_most(self, tensors: Sequence[TensorView]) -> None:
@@ -109,17 +124,17 @@ class Script:
 
     def task(self, tensors: Sequence[TensorView], name: str) -> Task:
         """:meth:`Fusion.task`."""
-        self._write(f"{name} = fusion.task({self.spell(list(tensors))}, name={name!r})")
+        self._write(f"{self._variable(name)} = fusion.task({self.spell(list(tensors))}, name={name!r})")
         return self.fusion.task(tensors, name=name)
 
     def group(self, members: Sequence[Node], name: str) -> Recorded:
         """:meth:`Fusion.group`."""
-        self._write(f"{name} = fusion.group([{', '.join(m.name for m in members)}], name={name!r})")
-        return Recorded(self, name, self.fusion.group(members, name=name))
+        self._write(f"{self._variable(name)} = fusion.group([{', '.join(map(self._variable, members))}], name={name!r})")
+        return Recorded(self, self._variable(name), self.fusion.group(members, name=name))
 
     def node(self, node: Node) -> Recorded:
         """The calls of a task or group."""
-        return Recorded(self, node.name, node)
+        return Recorded(self, self._variable(node), node)
 
     def spell(self, value: object) -> str:
         """An argument as Python."""

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import prod
 from typing import Any
 
 from taskfuse.errors import UnsupportedError
+from taskfuse.ir.contraction import factors
 from taskfuse.ir.expr import Assemble, Pointwise, Read, Reduction, Select, View
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.storage import made_from, needed, producers, storage_reads
@@ -19,13 +21,13 @@ from taskfuse.ir.tensor import TensorView
 from taskfuse.schedule.copy import copy_fusion
 from taskfuse.schedule.cut import piece
 from taskfuse.schedulers.auto import auto
-from taskfuse.schedulers.elementwise import is_aligned
-from taskfuse.schedulers.machine import DRAM_BYTES_PER_US, LAUNCH_US, VECTOR_BYTES
+from taskfuse.schedulers.elementwise import cost, is_aligned
+from taskfuse.schedulers.machine import CLOCK_MHZ, DRAM_BYTES_PER_US, LANES, LAUNCH_US, SMS, VECTOR_BYTES
 from taskfuse.schedulers.scan import LONG, chunk_long_rows
 from taskfuse.schedulers.schedule import Chosen, Sizes
 
 SLACK = 1.5
-"""A kernel that takes no more than so many times as long as its bytes is not cut."""
+"""A kernel that takes no more than so many times as long as its bytes, or its arithmetic, is not cut."""
 Piece = frozenset[TensorView]
 
 
@@ -118,7 +120,7 @@ def plan(fusion: Fusion, *, sizes: Mapping[str, int] | None = None) -> Plan:
         sizes: values of its dimensions for cost models; 4096, within what is known, where there is none.
 
     Raises:
-        UnsupportedError: an op that no scheduler takes even alone; or ``sizes`` names no dimension of it.
+        UnsupportedError: no outputs; an op that no scheduler takes even alone; or ``sizes`` names no dimension of it.
     """
     extent = Sizes(fusion, sizes)
     whole, _ = copy_fusion(fusion)
@@ -131,10 +133,10 @@ def plan(fusion: Fusion, *, sizes: Mapping[str, int] | None = None) -> Plan:
         found = auto(whole, sizes=sizes)
         one = Plan(fusion.name, (Step(whole, found, tuple(e.output.name for e in needed(fusion))),))
         reason = f"as one kernel {found.us:.1f} us ({found.scheduler})"
-        if found.us <= SLACK * (LAUNCH_US + _bytes(fusion, extent) / DRAM_BYTES_PER_US):
+        if found.us <= SLACK * _least(fusion, extent):
             return one
     except UnsupportedError:
-        if len(needed(fusion)) == 1 and not _rows_of(fusion, [e.output for e in needed(fusion)]):
+        if len(needed(fusion)) <= 1 and not _rows_of(fusion, [e.output for e in needed(fusion)]):
             raise
     several = replace(_Search(fusion, sizes).plan(reason), chunked=chunked)
     return several if one is None or several.us < one.us else one
@@ -157,6 +159,16 @@ def _rows_of(fusion: Fusion, tensors: Sequence[TensorView]) -> tuple[TensorView,
     return tuple(found)
 
 
+def _least(fusion: Fusion, extent: Sizes) -> float:
+    """Microseconds that no cut takes less than: one launch, and the bytes of inputs and outputs, or each tensor computed once.
+
+    What sums products of two tensors is not counted: tensor cores may do it, in a small part of the time.
+    """
+    code = (e for e in needed(fusion) if factors(fusion, e) is None)
+    instructions = sum(prod(extent(a.extent) for a in e.output.root) * cost(e) for e in code)
+    return LAUNCH_US + max(_bytes(fusion, extent) / DRAM_BYTES_PER_US, instructions / (SMS * LANES * CLOCK_MHZ))
+
+
 def _bytes(fusion: Fusion, extent: Sizes) -> float:
     return float(sum(extent.elements(tv) * tv.dtype.itemsize for tv in (*fusion.inputs, *fusion.outputs)))
 
@@ -171,7 +183,10 @@ class _Search:
         self.tensors = tuple(e.output for e in needed(fusion))
         self.place = {tv: k for k, tv in enumerate(self.tensors)}
         self.reads = {tv: self._read_by(tv) for tv in self.tensors}
+        self.readers = {tv: frozenset(r for r in self.tensors if tv in self.reads[r]) for tv in self.tensors}
         self._steps: dict[Piece, Step | None] = {}
+        self._sizes: dict[TensorView, float] = {}
+        self._through: dict[Piece, frozenset[TensorView]] = {}
 
     def plan(self, reason: str) -> Plan:
         """The pieces that the search ends with."""
@@ -226,9 +241,9 @@ class _Search:
             if isinstance(expr, Assemble):
                 join([tv for tv in made_from(self.fusion, expr.output) if tv in joined])
         for tv in self.tensors:
-            readers = [r for r in self.tensors if tv in self.reads[r]]
-            if len(readers) == 1 and not tv.is_output and self._is_simple(tv, readers[0]):
-                join([tv, readers[0]])
+            readers = self.readers[tv]
+            if len(readers) == 1 and not tv.is_output and self._is_simple(tv, *readers):
+                join([tv, *readers])
         return list(dict.fromkeys(joined.values()))
 
     def _is_simple(self, tv: TensorView, reader: TensorView) -> bool:
@@ -250,8 +265,10 @@ class _Search:
 
     def _touched(self, p: Piece) -> frozenset[TensorView]:
         """What goes into a piece or comes out of it through memory."""
-        read = {t for tv in p for t in self.reads[tv]}
-        return frozenset((read - p) | {tv for tv in p if tv.is_output or any(tv in self.reads[r] for r in self.tensors if r not in p)})
+        if p not in self._through:
+            read = {t for tv in p for t in self.reads[tv]}
+            self._through[p] = frozenset((read - p) | {tv for tv in p if tv.is_output or not self.readers[tv] <= p})
+        return self._through[p]
 
     def _gains(self, pieces: Sequence[Piece], a: Piece, b: Piece) -> bool:
         if not self._is_convex(pieces, a | b):
@@ -337,4 +354,6 @@ class _Search:
         return tuple((tv.name, self._size(tv)) for tv in found)
 
     def _size(self, tv: TensorView) -> float:
-        return float(self.extent.elements(tv) * tv.dtype.itemsize)
+        if tv not in self._sizes:
+            self._sizes[tv] = float(self.extent.elements(tv) * tv.dtype.itemsize)
+        return self._sizes[tv]

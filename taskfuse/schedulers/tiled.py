@@ -27,7 +27,8 @@ from taskfuse.ir.types import ParallelType as P
 from taskfuse.schedule import layouts
 from taskfuse.schedulers.elementwise import divides, is_aligned, registers
 from taskfuse.schedulers.machine import ASYNC_BYTES, CLOCK_MHZ, DRAM_BYTES_PER_US, LANES, LAUNCH_US, SMS, VECTOR_BYTES
-from taskfuse.schedulers.schedule import Chosen, Option, Sizes, check_call, refuse
+from taskfuse.schedulers.parameters import Parameters
+from taskfuse.schedulers.schedule import Chosen, Option, Sizes, check_call, refuse, tries_parameters
 from taskfuse.schedulers.script import Recorded, Script, Spelled
 
 SIDE = 16
@@ -44,7 +45,7 @@ LEAST = 16
 
 
 @dataclass(frozen=True, slots=True)
-class TiledConfig:
+class TiledConfig(Parameters):
     """The parameters of a tiled schedule.
 
     Attributes:
@@ -102,6 +103,7 @@ class _Problem:
     vector: int
 
 
+@tries_parameters
 def tiled(fusion: Fusion, config: TiledConfig | None = None, *, sizes: Mapping[str, int] | None = None) -> Chosen[TiledConfig]:
     """Schedule one contraction of two inputs, of any dtypes, and what is elementwise behind it.
 
@@ -348,9 +350,9 @@ class _Tiled:
     def _epilogue(self, acc: TensorView, behind: Sequence[TensorView]) -> None:
         script, heads, stored = self.script, self.heads, self._stored()
         script.comment("the rest is unrolled; it shares the loops that it can")
-        script.on(acc).inline_at(heads)
         self._unroll(acc, self.steps + 2, 1)
         for tv in behind:
             self._unroll(tv, heads + 2, stored if tv.is_output else 1)
         if inner := [tv for tv in behind if not tv.is_output]:
             script.inline_most(inner)
+        script.on(acc).inline_at(heads)  # after what reads it: two of these have its loops in common only if they are inlined into one another

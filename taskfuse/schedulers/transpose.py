@@ -17,12 +17,14 @@ from taskfuse.ir.storage import needed
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import MemoryType
 from taskfuse.ir.types import ParallelType as P
+from taskfuse.kir.limits import MAX_THREADS
 from taskfuse.schedule.allocation import allocation
 from taskfuse.schedule.copy import copy_fusion
 from taskfuse.schedulers.elementwise import Leaf, align, ancestors, bind_vectors, divides, follow, registers, vector_fits, widest, work
 from taskfuse.schedulers.machine import VECTOR_BYTES
+from taskfuse.schedulers.parameters import Parameters
 from taskfuse.schedulers.pointwise import check
-from taskfuse.schedulers.schedule import Chosen, Option, Sizes, check_call, refuse
+from taskfuse.schedulers.schedule import Chosen, Option, Sizes, check_call, refuse, tries_parameters
 from taskfuse.schedulers.script import Script, Spelled
 
 CHUNKS = 8
@@ -30,12 +32,12 @@ CHUNKS = 8
 
 
 @dataclass(frozen=True, slots=True)
-class TransposeConfig:
+class TransposeConfig(Parameters):
     """The parameters of a transpose schedule.
 
     Attributes:
         tile: rows and columns of a tile, a power of two.
-        threads: of a block.
+        threads: of a block: those of one row of a tile, or several times as many.
         vector: elements of the outputs, along their last axis, that a thread stores together.
         turned: elements of the inputs that it loads together along the other axis.
     """
@@ -45,12 +47,23 @@ class TransposeConfig:
     vector: int
     turned: int
 
+    POWERS = frozenset(("tile", "vector", "turned"))
+
+    def __post_init__(self) -> None:
+        self.check_fields()
+        least = self.tile // min(self.vector, self.turned)
+        if max(self.vector, self.turned) > self.tile:
+            raise self.error(f"vectors of {max(self.vector, self.turned)} in a tile of {self.tile} x {self.tile}", "use a larger tile or smaller vectors")
+        if not least <= self.threads <= MAX_THREADS:
+            raise self.error(f"{self.threads} threads", f"a row of a tile takes {least}, and a block has at most {MAX_THREADS}")
+
     @property
     def words(self) -> str:
         """The parameters, for people."""
         return f"tiles of {self.tile} x {self.tile} in Shared memory, {self.threads} threads, vectors of {self.turned} in and {self.vector} out"
 
 
+@tries_parameters
 def transpose(fusion: Fusion, config: TransposeConfig | None = None, *, sizes: Mapping[str, int] | None = None) -> Chosen[TransposeConfig]:
     """Schedule elementwise functions of which an input is contiguous along another axis than the outputs are.
 

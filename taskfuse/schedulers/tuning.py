@@ -11,7 +11,7 @@ import json
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from taskfuse.errors import InputError, TaskfuseError, UnsupportedError
 from taskfuse.executable import Executable, one_kernel
@@ -109,6 +109,10 @@ def tune(
         UnsupportedError: the fusion has a schedule, the scheduler does not take it, the arguments are on the host, or no candidate runs.
         InputError: arguments that do not fit.
     """
+    if not callable(cast("object", scheduler)):
+        raise _error(as_fusion(fusion, "tf.schedulers.tune"), f"scheduler is {scheduler!r}", "use one such as tf.schedulers.matmul, or leave it out")
+    if configs is not None and not isinstance(cast("object", configs), Iterable):
+        raise _error(as_fusion(fusion, "tf.schedulers.tune"), f"configs is {configs!r}", "give a list of parameters of the scheduler")
     if as_fusion(fusion, "tf.schedulers.tune").has_schedule:
         raise _error(fusion, "it has a schedule already", "tune a fusion without scheduling calls")
     if timer is None and not _is_on_gpu(args):

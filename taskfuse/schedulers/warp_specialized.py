@@ -220,7 +220,6 @@ class WarpSpecialized:
         script.comment("which loops are shared")
         for tv, _ in self.sources:
             script.on(tv).inline_at(self.head + 1)
-        script.on(self.result).inline_at(self.head)
         # what is stored is an array of a whole piece: reads of accumulators stand together, before all stores, or ptxas serializes wgmma
         stored = [*(s for s, _ in self.staged), *(t for t, _ in self.direct), *self.parts.tensors]
         pieces = {r for s in stored for r in producers(script.fusion, s)}
@@ -231,6 +230,7 @@ class WarpSpecialized:
             script.on(tv).inline_at(inside - 1 if paired else inside)
         for staging, _ in self.staged:
             script.on(staging).inline_at(p + 1)
+        script.on(self.result).inline_at(self.head)  # after what reads it: two of these share its loops only if they are inlined into one another
 
     def _tasks(self) -> None:
         script = self.script

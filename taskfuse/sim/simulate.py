@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from numbers import Integral
+from typing import cast
 
+from taskfuse.errors import UnsupportedError
 from taskfuse.ir.values import NATIVE, Values
 from taskfuse.kir.kernel import Kernel
 from taskfuse.kir.limits import WARP
+from taskfuse.location import caller
 from taskfuse.sim.launch import Argument, Array, Launch, prepare
 from taskfuse.sim.observer import Observer
 from taskfuse.sim.schedule import InStep, Scheduler, by_seed, policy
@@ -47,6 +51,7 @@ def simulate(
 
     Raises:
         InputError: arguments that do not fit the kernel's parameters.
+        UnsupportedError: a seed that is no integer.
         SimulationError: something that a GPU would not forgive; :class:`DeadlockError` if no thread can go on.
     """
     launch = prepare(kernel, args, values, extents)
@@ -65,6 +70,8 @@ def run(
     resident: int | None = None,
 ) -> None:
     """Run a launch in the order that the arguments of :func:`simulate` say. Raises :class:`SimulationError`."""
+    if isinstance(seed, bool) or not isinstance(cast("object", seed), Integral):
+        raise UnsupportedError(what=f"seed {seed!r}", reason="it is no integer", help="use one such as 0: it picks the interleaving", location=caller())
     if schedule is not None:
         machine = launch.machine(InStep(max(1, in_step // launch.code.unit)), max_steps, observer)
         Stepper(machine, launch.blocks(machine)).replay(schedule)

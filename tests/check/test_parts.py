@@ -6,8 +6,8 @@ from taskfuse.check.accesses import Uses
 from taskfuse.check.program import Program
 from taskfuse.check.ranges import Ranges
 from taskfuse.check.relation import Relation
-from taskfuse.check.threads import Threads
-from taskfuse.ir.scalar import Expr, parse_expr, to_text
+from taskfuse.check.threads import Threads, box_count
+from taskfuse.ir.scalar import Expr, const, parse_expr, to_text
 from taskfuse.kir import Kernel, parse_kernel
 
 
@@ -62,6 +62,14 @@ def test_counts(block: str, conditions: str, count: str) -> None:
     assert to_text(found) == count
 
 
+def test_more_points_than_can_be_enumerated() -> None:
+    extents, names = {"blockIdx.x": const(10**12), "blockIdx.y": const(3)}, ("blockIdx.x", "blockIdx.y")
+    context = threads("(32, 1, 1)").context
+    found = box_count((e("blockIdx.x < 7000000"), e("blockIdx.y >= 1")), extents, names, context)
+    assert found is const(14_000_000)
+    assert box_count((e("blockIdx.x < blockIdx.y"),), extents, names, context) is None
+
+
 def test_warps() -> None:
     t = threads("(32, 4, 1)")
     role = (e("threadIdx.y == 1"),)
@@ -88,6 +96,11 @@ def relation(body: str, block: str = "(32, 4, 1)", shape: str = "64") -> Relatio
         ("FOR i in 0..2:\n  s[32*i + threadIdx.x] = copy(1.0)", {"i", "threadIdx.x"}),
         ("FOR i in 0..2:\n  s[i + threadIdx.x] = copy(1.0)", set[str]()),
         ("s[16*(threadIdx.x//16) + xor(threadIdx.x % 16, threadIdx.y)] = copy(1.0)", set[str]()),
+        (
+            "IF threadIdx.y >= 1:\n  s[8*(threadIdx.x % 8) + xor(threadIdx.x % 8, threadIdx.y - 1)] = copy(1.0)",
+            {"threadIdx.y"},
+        ),  # a swizzle of what stands behind others
+        ("s[8*(threadIdx.x % 8) + xor(threadIdx.x % 7, threadIdx.y)] = copy(1.0)", set[str]()),
         # an inner index of 2*i + t < 23: more than 23 by its parts, but not together
         ("FOR i in 0..12:\n  IF 2*i + threadIdx.y % 2 < 23:\n    s[23*threadIdx.x + 2*i + threadIdx.y % 2] = copy(1.0)", {"i", "threadIdx.x"}),
         ("FOR i in 0..12:\n  IF 2*i + threadIdx.y % 2 < 24:\n    s[23*threadIdx.x + 2*i + threadIdx.y % 2] = copy(1.0)", set[str]()),

@@ -486,11 +486,11 @@ def test_out_is_checked(driver: FakeDriver, torch: FakeTorch) -> None:
     assert refused(one, z) == (
         "output 0 of fusion 'k': two of its elements have one address: shape [32], strides [0]\nhelp: pass an array that is no broadcast view"
     )
-    assert refused(x, z) == "output 0 of fusion 'k': it overlaps input 0" + OVERLAP
+    assert refused(x, z) == "output 0 of fusion 'k': it overlaps input 'x'" + OVERLAP
     halves = FakeTensor(memory[::2]), FakeTensor(memory[1::2])
-    assert refused(halves[1], z, x=halves[0]) == "output 0 of fusion 'k': it overlaps input 0" + OVERLAP
+    assert refused(halves[1], z, x=halves[0]) == "output 0 of fusion 'k': it overlaps input 'x'" + OVERLAP
     behind = FakeTensor(memory[31:63].view("int32"), dtype="int32")
-    assert refused(FakeTensor(memory[:32]), behind) == "output 1 of fusion 'k': it overlaps output 0" + OVERLAP
+    assert refused(FakeTensor(memory[:32]), behind) == "output 1 of fusion 'k': it overlaps output 'y'" + OVERLAP
     cpu = FakeTensor(memory[:32], FakeTorchDevice("cpu"))
     assert refused(cpu, z) == ("output 0 of fusion 'k': 'y': the tensor is on cpu, not on a GPU\nhelp: pass x.cuda(), or x.numpy() for the simulator")
     assert driver.launches == []
@@ -652,7 +652,7 @@ def test_numpy_arrays_go_to_the_gpu_and_back(driver: FakeDriver) -> None:
     assert case.run((x,), out=out)[0] is out
     assert np.array_equal(out, x)
     assert case.error(x, out=np.zeros((3, 32), np.float64)) == "output 0 of fusion 'k': 'y' has dtype float32, the array float64"
-    assert case.error(x, out=x) == "output 0 of fusion 'k': it overlaps input 0" + OVERLAP
+    assert case.error(x, out=x) == "output 0 of fusion 'k': it overlaps input 'x'" + OVERLAP
 
 
 # -- what is refused ----------------------------------------------------------------------------------------------------------------

@@ -9,13 +9,14 @@ import pytest
 
 import taskfuse as tf
 from taskfuse.check import verify
-from taskfuse.errors import TaskfuseError, UnsupportedError
+from taskfuse.errors import OutputError, TaskfuseError, UnsupportedError
 from taskfuse.handing import Handed
 from taskfuse.ir.arguments import bind_shapes
 from taskfuse.ir.evaluate import evaluate
 from taskfuse.ir.values import RING
 from taskfuse.kir.arguments import bind_symbols
-from taskfuse.schedulers import CatConfig, Form, PointwiseConfig, TransposeConfig
+from taskfuse.schedulers import CatConfig, Form, PointwiseConfig, TransposeConfig, segments
+from taskfuse.schedulers.machine import DRAM_BYTES_PER_US
 from taskfuse.schedulers.segments import Plan, plan
 from taskfuse.sim import simulate
 from taskfuse.testing.case import Case, Outcome
@@ -180,6 +181,19 @@ def test_recomputation_that_multiplies_is_cut() -> None:
     with pytest.raises(UnsupportedError, match="needs what it reads at too many points"):
         tf.schedulers.pointwise(fusion)
     assert len(plan(fusion).steps) > 1
+
+
+def test_what_takes_as_long_as_its_arithmetic_is_not_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Many functions of few bytes: no search for cuts begins."""
+    monkeypatch.setattr(segments, "_Search", None)
+    with tf.Fusion("diamonds") as fusion:
+        x = tf.define_tensor(["N", 64], name="x")
+        for _ in range(30):
+            x = tf.sin(x) + tf.cos(x)
+        fusion.add_output(x)
+    found = plan(fusion)
+    assert found.us > 5 * (2 * 4096 * 64 * 4 / DRAM_BYTES_PER_US)
+    assert not found.is_cut
 
 
 @pytest.mark.parametrize("dtype", [tf.float32, tf.bfloat16])
@@ -349,6 +363,9 @@ FAULTS: list[tuple[Callable[[tf.Executable], Any], str]] = [
         lambda run: run(ARGUMENTS[0], ARGUMENTS[1].astype(np.float64), 2.0),
         "input 1 of fusion 'scores': 'b' has dtype float64, not float32\nhelp: pass it converted to float32",
     ),
+    (lambda run: run(*ARGUMENTS, out=array(30, 20)), "output 1 of fusion 'scores': out= has 1 arrays; there are 2 outputs\nhelp: the outputs are: {0}, {1}"),
+    (lambda run: run(*ARGUMENTS, out=(array(30, 20), array(1))), "output 1 of fusion 'scores': '{1}' has shape [], the array [1]"),
+    (lambda run: run(*ARGUMENTS, out=(3, array())), "output 0 of fusion 'scores': a int is no NumPy array, as the inputs are"),
 ]
 
 
@@ -357,7 +374,25 @@ def test_errors_of_several_kernels_name_the_arguments_of_the_call(call: Callable
     run = several()
     with pytest.raises(TaskfuseError) as caught:
         call(run)
-    assert str(caught.value) == text.replace("3 kernels", f"{len(run.kernels)} kernels")
+    outputs = [tv.name for tv in softmax().outputs]
+    assert str(caught.value) == text.replace("3 kernels", f"{len(run.kernels)} kernels").format(*outputs)
+
+
+def test_errors_of_the_last_of_several_kernels() -> None:
+    """It makes all outputs, so that it gets ``out=``, and is one of the kernels all the same."""
+    with tf.Fusion("scores") as fusion:
+        x = tf.define_tensor(["N", "M"], name="x")
+        y = tf.exp(x)
+        fusion.add_output(y.sum(1).reshape("N", 1) * y.T.sum(1))
+    run, name, x = tf.compile(fusion, unsafe=True), fusion.outputs[0].name, array(5, 5)
+    assert len(run.kernels) > 1
+    for out, text in (
+        (array(5, 6), f"0 of fusion 'scores': '{name}' has shape [5, 5], the array [5, 6]"),
+        ((x, x), f"1 of fusion 'scores': out= has 2 arrays; there are 1 outputs\nhelp: the outputs are: {name}"),
+    ):
+        with pytest.raises(OutputError) as caught:
+            run(x, out=out)
+        assert str(caught.value) == f"output {text}"
 
 
 def test_a_fusion_may_be_taken_as_it_is() -> None:
@@ -432,3 +467,10 @@ def test_parts_that_others_read_stay_in_registers() -> None:
     assert str(kernel).count("<- x[") == 1
     for found, wanted in zip(kernel.simulate(x), expected, strict=True):
         np.testing.assert_allclose(found, wanted, rtol=1e-6)
+
+
+def test_a_product_for_tensor_cores_is_cut_off_however_much_it_computes() -> None:
+    with tf.Fusion("prologue") as fusion:
+        a, b = (tf.define_tensor([4096, 4096], dtype=tf.bfloat16, name=name) for name in "ab")
+        fusion.add_output(tf.relu(a) @ b)
+    assert [step.schedule.scheduler for step in plan(fusion).steps] == ["pointwise", "matmul"]

@@ -76,8 +76,7 @@ def test_random_fusions_side_by_side(first: int) -> None:
                 continue
             for out, alone in zip(outs, (*a.kernel.simulate(*x), *b.kernel.simulate(*y)), strict=True):
                 np.testing.assert_array_equal(out, alone)
-            if seed != 8:  # 8 beside 9: an index xor(threadIdx.x, blockIdx.x - 1), which swizzles a block behind others, is not proved
-                assert {k.verify().verdict.value for k in (a.kernel, b.kernel, kernel)} == {"proved"}
+            assert {k.verify().verdict.value for k in (a.kernel, b.kernel, kernel)} == {"proved"}
             assert str(tf.lower(tf.parse_fusion(str(joined)))) == str(kernel)
 
 

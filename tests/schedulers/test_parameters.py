@@ -1,0 +1,139 @@
+"""Parameters given by hand: what no scheduler can take is refused in a text of its own, and leaves the fusion as it was."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import fields, replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import taskfuse as tf
+from taskfuse.errors import UnsupportedError
+from taskfuse.schedulers import CatConfig, FallbackConfig, Form, MatmulConfig, PointwiseConfig, RowConfig, TiledConfig, TransposeConfig
+
+CONFIGS: list[Any] = [
+    PointwiseConfig(4, 64, 1, 1),
+    TransposeConfig(64, 256, 4, 4),
+    CatConfig(Form.GATHER),
+    RowConfig(),
+    TiledConfig(),
+    MatmulConfig(),
+    FallbackConfig(),
+]
+FIELDS = [(config, field.name) for config in CONFIGS for field in fields(config)]
+IDS = [f"{type(config).__name__}.{name}" for config, name in FIELDS]
+
+
+@pytest.mark.parametrize(("config", "name"), FIELDS, ids=IDS)
+@pytest.mark.parametrize("value", [0, -1, True, 1.0, float("nan"), float("inf"), "2", (1,), [2], np.bool_(True)], ids=repr)
+def test_no_value_of_another_kind(config: Any, name: str, value: object) -> None:
+    if (name, value) == ("in_flight", 0) or (name == "flat" and value is True):
+        return
+    with pytest.raises(UnsupportedError, match=r"^this [A-Z][a-z]+Config is not supported: ") as caught:
+        replace(config, **{name: value})
+    assert caught.value.message.splitlines()[0].endswith(f"{name} is {value!r}")
+    assert caught.value.help
+    assert caught.value.location is not None
+    assert caught.value.location.file == __file__
+
+
+TEXTS: list[tuple[Callable[[], object], str, str]] = [
+    (lambda: PointwiseConfig(3, 64, 1, 1), "this PointwiseConfig is not supported: vector is 3", "use a power of two"),
+    (lambda: PointwiseConfig(4, 512, 4, 1), "this PointwiseConfig is not supported: 512 x 4 threads", "a block has at most 1024 threads"),
+    (lambda: PointwiseConfig(4, 64, 1, 1, flat=1), "this PointwiseConfig is not supported: flat is 1", "use True or False"),
+    (lambda: CatConfig("gather"), "this CatConfig is not supported: form is 'gather'", "use a tf.schedulers.Form"),
+    (lambda: CatConfig(Form.GATHER, 4), "this CatConfig is not supported: loops is 4", "use a tf.schedulers.PointwiseConfig or None"),
+    (lambda: TransposeConfig(48, 256, 4, 4), "this TransposeConfig is not supported: tile is 48", "use a power of two"),
+    (
+        lambda: TransposeConfig(2, 256, 4, 4),
+        "this TransposeConfig is not supported: vectors of 4 in a tile of 2 x 2",
+        "use a larger tile or smaller vectors",
+    ),
+    (
+        lambda: TransposeConfig(64, 8, 4, 4),
+        "this TransposeConfig is not supported: 8 threads",
+        "a row of a tile takes 16, and a block has at most 1024",
+    ),
+    (lambda: FallbackConfig(1025), "this FallbackConfig is not supported: 1025 threads", "a block has at most 1024 threads"),
+    (lambda: RowConfig(blocks=65536), "this RowConfig is not supported: 65536 blocks of each row", "a grid has at most 65535 along y"),
+    (lambda: MatmulConfig(in_flight=-1), "this MatmulConfig is not supported: in_flight is -1", "use 0 or more"),
+    (lambda: RowConfig(keep="x"), "this RowConfig is not supported: keep is 'x'", "use a tf.schedulers.Keep"),
+]
+
+
+@pytest.mark.parametrize(("make", "text", "help"), TEXTS)
+def test_texts(make: Callable[[], object], text: str, help: str) -> None:
+    with pytest.raises(UnsupportedError) as caught:
+        make()
+    assert caught.value.message.splitlines()[0] == text
+    assert caught.value.help == help
+
+
+def scaled(name: str = "x") -> tf.Fusion:
+    with tf.Fusion("scaled") as fusion:
+        fusion.add_output(2 * tf.define_tensor([8, 64], name=name))
+    return fusion
+
+
+def test_integers_of_numpy_are_integers() -> None:
+    config = PointwiseConfig(np.int64(2), np.uint8(32), np.int32(1), 1)
+    assert repr(config) == repr(PointwiseConfig(2, 32, 1, 1))
+    assert "np." not in tf.schedulers.pointwise(scaled(), config).code
+
+
+def test_parameters_that_do_not_suit_leave_the_fusion_as_it_was() -> None:
+    """Vectors of the parameters' size are legal, but not of these elements: that is found half way through the schedule."""
+    fusion = scaled()
+    before = str(fusion)
+    with pytest.raises(UnsupportedError) as caught:
+        tf.schedulers.pointwise(fusion, PointwiseConfig(8, 64, 1, 1))
+    config = "PointwiseConfig(vector=8, columns=64, rows=1, unroll=1, unroll_rows=1, flat=False)"
+    why = f"with {config}, parallelize(tv2): 8 elements of float32 are more than the 16 bytes of the atom vector"
+    assert caught.value.message.splitlines()[0] == f"a pointwise schedule of fusion 'scaled' is not supported: {why}"
+    assert caught.value.help == "use an extent of 4 or less"
+    assert (str(fusion), fusion.has_schedule) == (before, False)
+    tf.schedulers.pointwise(fusion, PointwiseConfig(4, 64, 1, 1))
+
+
+def test_no_candidate_is_larger_than_a_block() -> None:
+    """Parameters that suit a block, of which neighbors are tried, may have none that do."""
+    schedule = tf.schedulers.pointwise(scaled(), PointwiseConfig(1, 256, 4, 1))
+    assert max(option.block[0] * option.block[1] for option in schedule.alternatives) <= 1024
+
+
+@pytest.mark.parametrize("size", [-1, 2.5, "4", None, True, float("nan"), 2**63], ids=repr)
+def test_sizes_are_extents(size: Any) -> None:
+    with pytest.raises(UnsupportedError) as caught:
+        tf.compile(rows(), sizes={"N": size})
+    assert caught.value.message.splitlines()[0] == f"a schedule of fusion 'rows' is not supported: sizes has {size!r} for 'N'"
+    assert caught.value.help == "give an integer from 0 to 9223372036854775807"
+
+
+def rows() -> tf.Fusion:
+    with tf.Fusion("rows") as fusion:
+        fusion.add_output(tf.sum(tf.define_tensor(["N", 64], name="x"), axis=1))
+    return fusion
+
+
+def test_sizes_are_a_mapping_of_dimensions() -> None:
+    for make in (rows, lambda: tf.cut(rows(), [["tv1"]])):
+        with pytest.raises(UnsupportedError, match=r"sizes is \[\('N', 3\)\]") as caught:
+            tf.compile(make(), sizes=[("N", 3)])
+        assert caught.value.help == "give a mapping from names of dimensions to extents, such as {'N': 1024}"
+        with pytest.raises(UnsupportedError, match="sizes has 'Q', which is no dimension of it"):
+            tf.compile(make(), sizes={"Q": 3})
+    assert tf.compile(rows(), sizes={"N": np.int64(0)}).certificate.is_proved
+
+
+@pytest.mark.parametrize("name", ["import", "None", "tf", "P", "fusion", "cut", "MemoryType", "atoms", "part0", "tv3", "tv1_"])
+def test_code_finds_tensors_of_any_name(name: str) -> None:
+    """What a tensor is called may be a word of Python, or what the code calls something else."""
+    with tf.Fusion("parts") as fusion:
+        x, y = tf.define_tensor([4, 8], name=name), tf.define_tensor([4, 8], name=f"{name}_")
+        fusion.add_output(tf.exp(tf.cat([tf.sin(x), tf.cos(y)], 0)))
+    copy, _ = tf.copy_fusion(fusion)
+    schedule = tf.schedulers.cat(fusion, CatConfig(Form.BLOCKS))
+    exec(schedule.code, {"fusion": copy})
+    assert str(tf.lower(copy)) == str(tf.lower(fusion))
