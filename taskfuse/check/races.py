@@ -179,8 +179,9 @@ class Races:
     def _read_released(self, u: Use, queue: Queue | None, end: Endpoint, visit: Visit) -> bool:
         """A read of a slot is over before the slot is released.
 
-        An asynchronous one is retired: by whole warps (wgmma), or by the thread that issued it (bulk). One of the thread itself (no queue) comes
-        before its own arrival, or before a meeting with the thread that arrives.
+        An asynchronous one is retired: by the thread that issued it (bulk), or by each warp for itself (wgmma). Past that its own thread arrives, or a
+        thread of each of these warps, or it meets one that arrives. A read of the thread itself (no queue) comes before its own arrival, or before such
+        a meeting.
         """
         forms = {v.wait: r for v, r in zip(end.visits(), visits(end.releases), strict=True)}
         release = forms.get(visit.wait)
@@ -197,7 +198,8 @@ class Races:
             retired = self._retired(steps, queue, u)
             if retired is None:
                 return False
-            if queue is Queue.BULK and not (self._arrives(u, a) or self.rings.handover.met(steps[retired + 1 :], a, end)):
+            by_warps = queue is Queue.WGMMA and self.threads.covers_warps(end.threads, self.threads.split(a.conditions).threads)
+            if not (by_warps or self._arrives(u, a) or self.rings.handover.met(steps[retired + 1 :], a, end)):
                 return False
         return bool(release.arrivals)
 

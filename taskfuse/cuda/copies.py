@@ -15,6 +15,7 @@ from taskfuse.cuda.variant import Form
 from taskfuse.cuda.writer import Scope, Writer
 from taskfuse.dtypes import int64
 from taskfuse.ir.scalar import TRUE, ZERO, Facts, is_multiple, sym
+from taskfuse.ir.types import MemoryType
 from taskfuse.kir.clusters import ranks
 from taskfuse.kir.nodes import Access, AsyncCopy, Gather, TmaLoad, TmaStore, VectorCopy
 
@@ -28,6 +29,23 @@ def vector_copy(w: Writer, stmt: VectorCopy, scope: Scope) -> None:
         w.call(scope, ptx.copy_vector(stmt.width * dtype.itemsize), w.address(stmt.out, scope), w.address(stmt.source, scope))
         return
     _elements(w, stmt, scope, lambda out, source, inner: f"{w.element(out, inner)} = {w.element(source, inner)};")
+
+
+def guarded_store(w: Writer, condition: str, stmt: VectorCopy, scope: Scope, source: Scope) -> bool:
+    """A vector stored from registers to Global memory under a condition, without a branch; false if there is no such instruction.
+
+    Args:
+        scope: where the condition is asked.
+        source: where it holds.
+    """
+    out, taken = w.places[stmt.out.buffer], w.places[stmt.source.buffer]
+    size = stmt.width * out.dtype.itemsize
+    if out.memory is not MemoryType.Global or taken.memory is not MemoryType.Local or size not in ptx.STORED:
+        return False
+    if not all(_whole_vectors(w, a, stmt.width, source) for a in (stmt.out, stmt.source)):
+        return False
+    w.call(scope, ptx.store_vector_if(size), condition, w.address(stmt.out, source), w.address(stmt.source, source))
+    return True
 
 
 def gather(w: Writer, stmt: Gather, scope: Scope) -> None:

@@ -23,6 +23,24 @@ def copy_vector(size: int) -> Helper:
     )
 
 
+STORED = {2: ("b16", "h", "unsigned short"), 4: ("b32", "r", "unsigned"), 8: ("b64", "l", "unsigned long long")}
+"""Bytes of a store: its PTX type, the constraint of its register, the C type of that."""
+
+
+def store_vector_if(size: int) -> Helper:
+    """Stores ``size`` (2, 4 or 8) bytes to Global memory where a condition holds, by a predicated instruction: there is no branch."""
+    ptype, constraint, ctype = STORED[size]
+    name = f"store{size}_if"
+    return Helper(
+        name,
+        f"""\
+__device__ __forceinline__ void {name}(bool condition, void* out, const void* source) {{
+  asm volatile("{{ .reg .pred p; setp.ne.b32 p, %0, 0; @p st.global.{ptype} [%1], %2; }}"
+               :: "r"((int)condition), "l"(out), "{constraint}"(*reinterpret_cast<const {ctype}*>(source)) : "memory");
+}}""",
+    )
+
+
 # -- asynchronous copies (PTX ISA, "cp.async", "cp.async.mbarrier.arrive", "cp.async.wait_group") -----------------------------------------
 
 

@@ -53,6 +53,22 @@ WGMMA_WAIT = Helper(
     'template <int pending>\n__device__ __forceinline__ void wgmma_wait() { asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(pending) : "memory"); }',
     arch=90,
 )
+WGMMA_RETIRED = Helper(
+    "wgmma_retired",
+    """\
+// nothing that reads these accumulators moves in front of the wgmma.wait_group before
+template <int count>
+__device__ __forceinline__ void wgmma_retired(float (&accumulators)[count]) {
+#pragma unroll
+  for (int i = 0; i < count; ++i) asm volatile("" : "+f"(accumulators[i])::"memory");
+}
+template <int count>
+__device__ __forceinline__ void wgmma_retired(int (&accumulators)[count]) {
+#pragma unroll
+  for (int i = 0; i < count; ++i) asm volatile("" : "+r"(accumulators[i])::"memory");
+}""",
+    arch=90,
+)
 WGMMA_FACTOR = Helper(
     "wgmma_factor",
     """\

@@ -18,6 +18,7 @@ from taskfuse.cuda.writer import Scope, Writer
 from taskfuse.dtypes import DType, bool_
 from taskfuse.ir.elementwise import DTypeRule
 from taskfuse.ir.scalar import ONE, TRUE, And, Compare, CompareOp, Const, Expr, FloorDiv, and_, not_
+from taskfuse.kir import walk
 from taskfuse.kir.nodes import (
     Access,
     Acquire,
@@ -39,6 +40,7 @@ from taskfuse.kir.nodes import (
     If,
     LdMatrix,
     Mma,
+    Queue,
     Release,
     Retire,
     Shuffle,
@@ -73,19 +75,35 @@ class Statements:
         self._delays = 0
         self._divisions = Divisions(writer.kernel, uniform)
         self._declared = declared_in(writer.kernel)
+        self._has_wgmma = any(isinstance(s, Wgmma) for s in walk(writer.kernel))
         self._defined: set[str] = set()  # the Local buffers whose declarations stand in the text
+        self._visible: set[str] = set()  # those of them that the text may name here
+        self._in_flight: dict[str, None] = {}  # accumulators of wgmmas above that no text above has retired for certain
 
     def body(self, body: tuple[Stmt, ...], scope: Scope) -> None:
         """The statements of a body, the registers that live in it first."""
         w = self._writer
+        own = {buffer.name for buffer in self._declared.get(id(body), ())}
         for buffer in self._declared.get(id(body), ()):
             w.line(scope, self._local(buffer))
-            self._defined.add(buffer.name)
+        self._defined |= own
+        self._visible |= own
         scope = self._named(body, scope)
         for k, stmt in enumerate(body):
             if isinstance(stmt, WgmmaFence):
                 self._pack(body[k + 1 :], scope)
             self._statement(stmt, scope)
+            if isinstance(stmt, Retire) and stmt.queue is Queue.WGMMA and stmt.pending == 0:
+                self._hold(scope)
+        self._visible -= own
+
+    def _hold(self, scope: Scope) -> None:
+        """All wgmmas are retired: what reads their accumulators stays behind this place. A compiler may move it, and then runs them one by one."""
+        w = self._writer
+        for name in self._in_flight:
+            if name in self._visible:
+                w.call(scope, matrices.WGMMA_RETIRED, w.places[name].identifier)
+        self._in_flight.clear()
 
     def _named(self, body: tuple[Stmt, ...], scope: Scope) -> Scope:
         """Variables for the divisions that ``body`` begins with, and a scope that knows them."""
@@ -148,6 +166,7 @@ class Statements:
             case Wgmma():
                 a = w.address(stmt.a, scope) if isinstance(stmt.a, Access) else self._matrix(stmt.a, scope)
                 operands = a, self._matrix(stmt.b, scope)
+                self._in_flight[stmt.acc.buffer] = None
                 w.call(scope, matrices.wgmma(stmt), w.address(stmt.acc, scope), *operands, scope.indices.text(stmt.accumulate))
             case Mma(acc=acc, a=a, b=b):
                 w.call(scope, matrices.mma(stmt), *(w.address(r, scope) for r in (acc, a, b)))
@@ -188,6 +207,8 @@ class Statements:
         w = self._writer
         if stmt.note:
             w.line(scope, f"// {stmt.note}")
+        if self._has_wgmma and self._stores(stmt, scope):
+            return
         cut = halved(stmt, scope.indices.facts())
         if cut is not None:
             self._cut(cut, scope)
@@ -214,6 +235,17 @@ class Statements:
                     w.line(scope, head)
                     self._cut(side, self._inside(Branch(cond, ()), scope))
         w.line(scope, "}")
+
+    def _stores(self, stmt: If, scope: Scope) -> bool:
+        """Print a guarded vector store without a branch, if ``stmt`` is one.
+
+        Into a branch ptxas moves the conversion of what is stored there. That reads accumulators of wgmmas in code that may not run, and then all wgmmas
+        are serialized.
+        """
+        (branch, *others) = stmt.branches
+        if others or len(branch.body) != 1 or not isinstance(copy := branch.body[0], VectorCopy):
+            return False
+        return copies.guarded_store(self._writer, self._condition(branch.cond, scope), copy, scope, self._inside(branch, scope))
 
     def _inside(self, branch: Branch, scope: Scope) -> Scope:
         path = (*scope.path, branch.label) if branch.label else scope.path

@@ -90,6 +90,18 @@ def test_but_it_must_have_met_all_of_it(lag: int, changes: tuple[tuple[str, str]
     assert verdict(text).verdict is not Verdict.PROVED
 
 
+@pytest.mark.parametrize("barrier", ["SYNC named threadIdx.y, 128", "SYNC named 3, 256"])
+def test_and_past_its_own_retire(barrier: str) -> None:
+    """A warp that retires has its own part of a wgmma behind it: the thread that arrives must meet the other warps after that, not before."""
+    text = by_warpgroup(0).replace("SYNC named threadIdx.y, 128", barrier)
+    if "256" in barrier:
+        text = text.replace("IF threadIdx.x == 0:\n        ARRIVE empty", "IF threadIdx.x == 0 && threadIdx.y == 1:\n        ARRIVE empty").replace("count 2", "count 1")
+    verdict(text).require()
+    behind = f"RETIRE wgmma <= 0\n      {barrier}\n"
+    assert text.count(behind) == 1
+    assert not verdict(text.replace(behind, f"{barrier}\n      RETIRE wgmma <= 0\n")).is_proved
+
+
 @pytest.mark.parametrize("lag", [0, 1, 2])
 def test_a_wgmma_more_in_flight_is_refuted(lag: int) -> None:
     assert verdict(lagging(lag, lag + 2, retire=lag + 1)).verdict is Verdict.REFUTED
