@@ -19,7 +19,8 @@ from taskfuse.lowering.regions import Regions
 
 FEW = 32
 """Most registers of a role that only starts copies of the engine. It has fewer where others then have more: beside two warpgroups that keep 240 each
-it has 24, beside three with 160 it has 32, which add up to a launch of 168 or 128 for all (CUTLASS gives its producers 40 and 32)."""
+it has 24, beside three with 160 it has 32, which add up to a launch of 168 or 128 for all (CUTLASS gives its producers 40 and 32). Not where its
+copies go to other blocks, too: with 24 ptxas spills what names these."""
 SOME = 72
 """Registers of a role whose threads move elements and keep few: addresses, and what is in flight. Two other warpgroups keep 216 each, three 144."""
 STEP, FEWEST, MOST = 8, 24, 240
@@ -41,6 +42,11 @@ def _used(nodes: list[PNode]) -> set[str]:
 def _leaves_all_to_the_engine(nodes: list[PNode]) -> bool:
     """True if code has threads move no element: it only starts bulk copies."""
     return all(isinstance(s.stmt, TmaLoad | TmaStore) for s in statements(nodes))
+
+
+def _reaches_other_blocks(nodes: list[PNode]) -> bool:
+    """True if loads of code go to several blocks of the cluster."""
+    return any(isinstance(s.stmt, TmaLoad) and bool(s.stmt.across) for s in statements(nodes))
 
 
 class Registers:
@@ -106,7 +112,8 @@ class Registers:
             rest = left - sum((few if light[scope.node] else SOME) * n for scope, n in open_roles if scope.node in light)
             return min(max(rest // max(heavy, 1) // STEP * STEP, FEWEST), MOST)
 
-        share, few = max((share_beside(few), few) for few in (FEWEST, FEW))
+        least = FEW if any(_reaches_other_blocks(scope.body) for scope, _ in open_roles) else FEWEST
+        share, few = max((share_beside(few), few) for few in (least, FEW))
         if share <= at_launch and at_launch * sum(n for _, n in open_roles) <= left:
             return {}
         return {scope.node: share if (bulk := light.get(scope.node)) is None else few if bulk else SOME for scope, _ in open_roles}
