@@ -35,7 +35,7 @@ fuzz: $(VENV)/.dev ## run N=10000 random fusions against NumPy; a failure prints
 	$(PY) -m taskfuse.testing.fuzz --cases $(N)
 
 faults: $(VENV)/.dev ## plant mistakes in kernels: who finds them, the proof or schedules (minutes)
-	$(PY) -m taskfuse.testing.faults --list --small 24 $(CORPUS)
+	$(PY) -m taskfuse.testing.faults --list --small 24 --jobs $(JOBS) $(CORPUS)
 
 agreement: $(VENV)/.dev ## static proof, every schedule and random schedules on CASES=50000 small kernels, half of them mutants; goes on where it was stopped
 	$(PY) -m taskfuse.testing.agreement --cases $(CASES) --seed 1 --log build/agreement.jsonl --resume

@@ -15,8 +15,11 @@ import argparse
 import random
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from itertools import zip_longest
+from multiprocessing import get_context
 from pathlib import Path
 
 import numpy as np
@@ -221,6 +224,14 @@ def judge(subject: Subject, op: Operator, mutant: Kernel, limit: int, rounds: in
     return Mutant(subject.name, op.name, edit(subject.kernel, mutant), certificate.verdict, reason, truth, shown)
 
 
+def _judged(task: tuple[Subject, int, int, int, int, int]) -> list[Mutant]:
+    """What is found about the mutants of one subject by one operator: a task of :func:`main`."""
+    subject, number, seed, most, limit, rounds = task
+    op = OPERATORS[number]
+    chance = random.Random(f"{seed}:{subject.name}:{op.name}")  # whatever else is looked at
+    return [judge(subject, op, mutant, limit, rounds) for mutant in mutants(subject, op, most, chance)]
+
+
 def edit(old: Kernel, new: Kernel) -> str:
     """The first difference of two kernels' texts."""
     for a, b in zip_longest(str(old).split("\n"), str(new).split("\n"), fillvalue="(end)"):
@@ -240,17 +251,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--limit", type=int, default=2000, metavar="K", help="states of an exploration (default: 2000)")
     parser.add_argument("--rounds", type=int, default=1, metavar="R", help="runs under each of the eight schedulers (default: 1)")
     parser.add_argument("--list", action="store_true", help="also list the mutants that are not refuted")
+    parser.add_argument("--jobs", type=int, default=1, metavar="J", help="processes (default: 1)")
     options = parser.parse_args(arguments)
     table = Table()
-    for subject in subjects(options.files, options.small, options.cases, options.seed):
-        print(f"{len(table.mutants)} mutants; {subject.name}", file=sys.stderr, flush=True)
-        chance = random.Random(f"{options.seed}:{subject.name}")  # whatever else is looked at
-        for op in OPERATORS:
-            for mutant in mutants(subject, op, options.mutants, chance):
-                found = judge(subject, op, mutant, options.limit, options.rounds)
-                table.mutants.append(found)
-                if found.escaped:
-                    print(f"ESCAPED {found}", flush=True)
+    found = list(subjects(options.files, options.small, options.cases, options.seed))
+    tasks = [(subject, k, options.seed, options.mutants, options.limit, options.rounds) for subject in found for k in range(len(OPERATORS))]
+    with nullcontext() if options.jobs == 1 else ProcessPoolExecutor(options.jobs, mp_context=get_context("spawn")) as pool:
+        for (subject, number, *_), judged in zip(tasks, (map if pool is None else pool.map)(_judged, tasks), strict=True):
+            if number == 0:
+                print(f"{len(table.mutants)} mutants; {subject.name}", file=sys.stderr, flush=True)
+            table.mutants += judged
+            for mutant in judged:
+                if mutant.escaped:
+                    print(f"ESCAPED {mutant}", flush=True)
     print(table)
     if options.list:
         print(table.lists())
