@@ -55,6 +55,10 @@ PARTS = {
     "examples_gpu": Part(["benchmarks/examples_gpu.py"], 90, stores=True),
     "matmul": Part(["benchmarks/matmul.py", "--seconds", "300"], 330, stores=True),
     "norms": Part(["benchmarks/norms.py"], 150, stores=True),
+    "automatic": Part(["benchmarks/automatic.py"], 120, stores=True),
+    "programs": Part(["benchmarks/programs.py"], 150, stores=True),
+    "specialize": Part(["benchmarks/specialize.py"], 90, stores=True),
+    "scans": Part(["benchmarks/scans.py"], 90, stores=True),
     "ulp": Part(["benchmarks/ulp.py"], 150, stores=True),
 }
 DEFAULT = tuple(name for name in PARTS if name not in ("first", "ulp"))

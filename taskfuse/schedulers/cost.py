@@ -8,8 +8,8 @@ that ask for the same at once; but they begin and end together.
 
 The constants are of one GPU, an H200: those of one role's loop are the least squares of 109 sizes of ``benchmarks/matmul.py`` and of ten times of
 given tiles at five sizes, but for ``STEP_CYCLES``, which came later; those of turns and clusters are of ``benchmarks/results/gemm_schedules.txt``.
-From the 154 times in ``benchmarks/results/matmul.txt`` of 22 November 2026 the model differs by 7% (root mean square of the logarithm), at most by
-25%. What threads copy, and what is reduced, is assumed and not measured.
+From the 160 times in ``benchmarks/results/matmul.txt`` of 22 November 2026 the model differs by 7% (root mean square of the logarithm), at most by
+23%. What threads copy, and what is reduced, is assumed and not measured.
 """
 
 from __future__ import annotations

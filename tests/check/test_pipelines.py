@@ -95,7 +95,9 @@ def test_and_past_its_own_retire(barrier: str) -> None:
     """A warp that retires has its own part of a wgmma behind it: the thread that arrives must meet the other warps after that, not before."""
     text = by_warpgroup(0).replace("SYNC named threadIdx.y, 128", barrier)
     if "256" in barrier:
-        text = text.replace("IF threadIdx.x == 0:\n        ARRIVE empty", "IF threadIdx.x == 0 && threadIdx.y == 1:\n        ARRIVE empty").replace("count 2", "count 1")
+        text = text.replace("IF threadIdx.x == 0:\n        ARRIVE empty", "IF threadIdx.x == 0 && threadIdx.y == 1:\n        ARRIVE empty").replace(
+            "count 2", "count 1"
+        )
     verdict(text).require()
     behind = f"RETIRE wgmma <= 0\n      {barrier}\n"
     assert text.count(behind) == 1

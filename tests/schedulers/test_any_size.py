@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 import taskfuse as tf
 from taskfuse.check import Verdict
+from taskfuse.cuda.nvrtc import CompileOptions, compile_cubin
 from taskfuse.cuda.resources import Resources
 from taskfuse.errors import UnsupportedError
 from taskfuse.ir.atoms import Instruction
@@ -164,3 +165,17 @@ def test_register_budgets_and_code(warpgroups: int) -> None:
     found = tf.lower(fusion).resources().compiled
     assert isinstance(found, Resources)
     assert (found.spill_stores, found.spill_loads, found.stack) == (0, 0, 0)
+
+
+@pytest.mark.parametrize("columns", [508, 510, 511])
+def test_stores_that_are_guarded_leave_wgmma_alone(columns: int) -> None:
+    """Rows of 510 bfloat16: pairs go from registers to Global memory, some of them under a condition."""
+    with tf.Fusion("narrow") as fusion:
+        a, b = (tf.define_tensor(shape, dtype=tf.bfloat16, name=name) for name, shape in (("a", [500, 512]), ("b", [512, columns])))
+        fusion.add_output(tf.matmul(a, b))
+    tf.schedulers.matmul(fusion, MatmulConfig(64, 64, warpgroups=1, stages=4, blocks=64))
+    kernel = tf.lower(fusion)
+    text = kernel.cuda_source()
+    assert ("  store4_if(" in text) is (columns % 2 == 0)
+    assert text.count("  wgmma_retired(") == 1
+    assert compile_cubin(text, kernel.name, CompileOptions(arch="sm_90a")).diagnostics == ()
