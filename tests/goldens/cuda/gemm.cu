@@ -126,6 +126,18 @@ __device__ __forceinline__ void wgmma_m64n128k16_bf16(float* d, unsigned long lo
                : "l"(a), "l"(b), "r"(accumulate) : "memory");
 }
 
+// nothing that reads these accumulators moves in front of the wgmma.wait_group before
+template <int count>
+__device__ __forceinline__ void wgmma_retired(float (&accumulators)[count]) {
+#pragma unroll
+  for (int i = 0; i < count; ++i) asm volatile("" : "+f"(accumulators[i])::"memory");
+}
+template <int count>
+__device__ __forceinline__ void wgmma_retired(int (&accumulators)[count]) {
+#pragma unroll
+  for (int i = 0; i < count; ++i) asm volatile("" : "+r"(accumulators[i])::"memory");
+}
+
 template <int pending>
 __device__ __forceinline__ void wgmma_wait() { asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(pending) : "memory"); }
 
@@ -193,6 +205,7 @@ gemm(const __grid_constant__ TensorMap map_a, const __grid_constant__ TensorMap 
         if (++a_slot == 3) a_slot = 0, a_parity ^= 1;
       }
       wgmma_wait<0>();
+      wgmma_retired(acc);
       if (threadIdx_x % 32 == 0) {
         mbarrier_arrive(&empty[r_slot]);
       }
