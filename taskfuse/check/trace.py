@@ -87,8 +87,8 @@ class Budget:
         events: executions by single threads; an access to many elements counts more.
     """
 
-    statements: int = 40_000
-    events: int = 300_000
+    statements: int = 80_000
+    events: int = 600_000
 
     def spend(self, events: int) -> None:
         """Raises :class:`TooLarge` if nothing is left."""
