@@ -76,8 +76,7 @@ class Statements:
         self._divisions = Divisions(writer.kernel, uniform)
         self._declared = declared_in(writer.kernel)
         self._has_wgmma = any(isinstance(s, Wgmma) for s in walk(writer.kernel))
-        self._defined: set[str] = set()  # the Local buffers whose declarations stand in the text
-        self._visible: set[str] = set()  # those of them that the text may name here
+        self._visible: set[str] = set()  # the Local buffers that are declared here
         self._in_flight: dict[str, None] = {}  # accumulators of wgmmas above that no text above has retired for certain
 
     def body(self, body: tuple[Stmt, ...], scope: Scope) -> None:
@@ -86,7 +85,6 @@ class Statements:
         own = {buffer.name for buffer in self._declared.get(id(body), ())}
         for buffer in self._declared.get(id(body), ()):
             w.line(scope, self._local(buffer))
-        self._defined |= own
         self._visible |= own
         scope = self._named(body, scope)
         for k, stmt in enumerate(body):
@@ -284,7 +282,7 @@ class Statements:
         """Registers of A are written before the fence in front of ``behind``."""
         w = self._writer
         for fragment in covered(behind):
-            if fragment.buffer in self._defined:
+            if fragment.buffer in self._visible:
                 w.call(scope, matrices.WGMMA_FACTOR, w.address(fragment, scope))
 
     def _matrix(self, d: Descriptor, scope: Scope) -> str:

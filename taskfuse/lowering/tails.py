@@ -26,7 +26,7 @@ from taskfuse.lowering.environments import Environment
 from taskfuse.lowering.indexing import Indexer
 from taskfuse.lowering.padding import is_copy, is_sum, pads
 
-COPYING = (None, Instruction.SCALAR, Instruction.VECTOR)
+COPYING = (None, Instruction.VECTOR)
 """What copies into registers that may run past the end."""
 
 

@@ -167,15 +167,17 @@ def test_register_budgets_and_code(warpgroups: int) -> None:
     assert (found.spill_stores, found.spill_loads, found.stack) == (0, 0, 0)
 
 
+@pytest.mark.parametrize("out", [tf.float8_e4m3, tf.bfloat16, tf.float32])
 @pytest.mark.parametrize("columns", [508, 510, 511])
-def test_stores_that_are_guarded_leave_wgmma_alone(columns: int) -> None:
-    """Rows of 510 bfloat16: pairs go from registers to Global memory, some of them under a condition."""
+def test_stores_that_are_guarded_leave_wgmma_alone(columns: int, out: tf.DType) -> None:
+    """Rows of 510 elements: pairs go from registers to Global memory, some of them under a condition."""
     with tf.Fusion("narrow") as fusion:
         a, b = (tf.define_tensor(shape, dtype=tf.bfloat16, name=name) for name, shape in (("a", [500, 512]), ("b", [512, columns])))
-        fusion.add_output(tf.matmul(a, b))
+        product = tf.matmul(a, b, dtype=tf.float32)
+        fusion.add_output(product if out is tf.float32 else tf.cast(product, out))
     tf.schedulers.matmul(fusion, MatmulConfig(64, 64, warpgroups=1, stages=4, blocks=64))
     kernel = tf.lower(fusion)
     text = kernel.cuda_source()
-    assert ("  store4_if(" in text) is (columns % 2 == 0)
+    assert (f"  store{2 * out.itemsize}_if(" in text) is (columns % 2 == 0)
     assert text.count("  wgmma_retired(") == 1
     assert compile_cubin(text, kernel.name, CompileOptions(arch="sm_90a")).diagnostics == ()
