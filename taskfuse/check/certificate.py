@@ -25,6 +25,7 @@ class Layer(Enum):
     STRUCTURE = "structure"
     ORDER = "order"
     ADDRESS = "address"
+    VALUES = "values"
     INSTANCE = "instances"
 
 

@@ -20,6 +20,7 @@ from taskfuse.check.rings import Rings
 from taskfuse.check.semaphores import BlockRings
 from taskfuse.check.threads import Threads
 from taskfuse.check.trace import Budget, TooLarge, samples
+from taskfuse.check.values.verify import values
 from taskfuse.kir import Kernel, specialized
 
 LAUNCHES = 9
@@ -82,6 +83,7 @@ def _argument(kernel: Kernel) -> Iterator[Obligation]:
     yield from races.retired_at_exit()
     yield from races.check()
     yield from inside(program)
+    yield from values(program, rings, private)
 
 
 def _refuted(kernel: Kernel) -> tuple[Obligation, ...]:

@@ -1,0 +1,270 @@
+"""What statements claim to write, and what they must read for that: the meaning of each instruction, element by element.
+
+A :class:`Place` is a set of elements: a buffer and an index over what is around a statement and over *points*, symbols that number what one instruction
+touches. With it goes the tensor whose element each of them has, and which one. What a fragment, a box or a matrix descriptor touches is written as an
+expression over the points, from the tables of the PTX ISA; nothing of it comes from lowering but the index in :class:`Holds`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from taskfuse.check.program import THREAD_NAMES, Node, linear_thread
+from taskfuse.check.values.solve import Open, solved
+from taskfuse.ir.scalar import Const, Expr, const, simplify, substitute, sym, xor
+from taskfuse.kir import Kernel
+from taskfuse.kir.fragments import MATRIX_ROW_BYTES, MATRIX_ROWS, WGMMA_M, Fragment, matrices, mma_a, mma_accumulator, mma_b, wgmma_a, wgmma_accumulator
+from taskfuse.kir.limits import WARP, WARPGROUP
+from taskfuse.kir.nodes import (
+    Access,
+    AsyncCopy,
+    Choose,
+    Compute,
+    Content,
+    Descriptor,
+    Gather,
+    Holds,
+    LdMatrix,
+    Major,
+    Mma,
+    Shuffle,
+    StMatrix,
+    TensorMapParam,
+    TensorParam,
+    TmaLoad,
+    TmaStore,
+    VectorCopy,
+    Wgmma,
+)
+
+WRITERS = (Compute, Choose, Gather, VectorCopy, AsyncCopy, TmaLoad, TmaStore, Wgmma, Mma, LdMatrix, StMatrix, Shuffle)
+Points = tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Place:
+    """Elements of a buffer, and the elements of a tensor that they have or must have.
+
+    Attributes:
+        index: one expression per axis; or those of the first axes, where ``offset`` says the rest.
+        offset: bytes from the first element with this index, over the points; the address counts before the swizzle.
+        swizzle: bytes of the span in which addresses are permuted.
+        element: index in the tensor's shape; in its iteration space for a body.
+        points: symbols, and how many values each has.
+        given: what holds besides the conditions around the statement.
+    """
+
+    node: Node
+    buffer: str
+    index: tuple[Expr, ...]
+    tensor: str
+    element: tuple[Expr, ...]
+    points: Points = ()
+    offset: Expr | None = None
+    swizzle: int = 0
+    content: Content = Content.VALUE
+    given: tuple[Expr, ...] = ()
+
+
+class Instructions:
+    """The elements that the statements of a kernel touch.
+
+    Raises of all methods: :class:`Open`, where an instruction is used in a way that is not covered.
+    """
+
+    def __init__(self, kernel: Kernel) -> None:
+        self.kernel = kernel
+        self.maps = {p.name: p for p in kernel.params if isinstance(p, TensorMapParam)}
+        self.sizes = {b.name: b.dtype.itemsize for b in kernel.buffers} | {p.name: p.dtype.itemsize for p in kernel.params if isinstance(p, TensorParam)}
+        self.shapes = {b.name: b.shape for b in kernel.buffers} | {p.name: p.shape for p in kernel.params if isinstance(p, TensorParam)}
+        self.thread = linear_thread(kernel)
+
+    # -- what is written ------------------------------------------------------------------------------------------------------------
+
+    def written(self, node: Node, holds: Holds) -> Place:
+        """What a statement writes, and what it says that this is."""
+        stmt = node.stmt
+        match stmt:
+            case Compute() | Choose() | Shuffle():
+                return Place(node, stmt.out.buffer, stmt.out.index, holds.tensor, holds.index, content=holds.content)
+            case Gather() | VectorCopy() | AsyncCopy():
+                return self._vector(node, stmt.out, stmt.width, holds.tensor, holds.index)
+            case Wgmma():
+                return self._registers(node, stmt.acc, wgmma_accumulator(stmt.n), holds, ("tile.0", "tile.1"))
+            case Mma():
+                return self._registers(node, stmt.acc, mma_accumulator(), holds, ("tile.0", "tile.1"))
+            case LdMatrix():
+                return self._registers(node, stmt.out, self._matrices(stmt), holds, ("tile.0", "tile.1"))
+            case StMatrix():
+                return self._rows(node, stmt, stmt.out, holds.tensor, holds.index)
+            case TmaLoad(out=out, map=name, coords=coords):
+                return self._box(node, out, self.maps[name], holds.tensor, self._of_box(node, holds, self.maps[name], coords, holds.index))
+            case TmaStore(map=name, coords=coords):
+                box = self.maps[name]
+                points = tuple((f"box.{k}", n) for k, n in enumerate(box.box))
+                index = tuple(c + sym(p) for c, (p, _) in zip(coords, points, strict=True))
+                return Place(node, box.tensor, index, holds.tensor, self._of_box(node, holds, box, coords, holds.index), points)
+            case _:
+                raise Open("it writes in a way that is not covered", node)
+
+    # -- what is read ---------------------------------------------------------------------------------------------------------------
+
+    def read(self, node: Node, access: Access, tensor: str, element: tuple[Expr, ...], given: tuple[Expr, ...] = ()) -> Place:
+        """One element, read as it is."""
+        return Place(node, access.buffer, access.index, tensor, element, given=given)
+
+    def vector(self, node: Node, access: Access, width: int, tensor: str, element: tuple[Expr, ...]) -> Place:
+        """Elements that are consecutive along the last axis; ``element`` is over ``tile.0``."""
+        return self._vector(node, access, width, tensor, element)
+
+    def fragment(self, node: Node, stmt: Wgmma | Mma, side: int, tensor: str, element: tuple[Expr, ...]) -> Place:
+        """A factor of a product: 0 is A, at rows ``tile.0`` and terms ``tile.2``; 1 is B, at columns ``tile.1`` and terms ``tile.2``."""
+        operand = (stmt.a, stmt.b)[side]
+        size = (stmt.dtype if side == 0 or stmt.b_dtype is None else stmt.b_dtype).itemsize
+        rows = "tile.0" if side == 0 else "tile.1"
+        if any(f"tile.{1 - side}" in e.free for e in element):
+            raise Open(f"factor {'AB'[side]} depends on the other one's axis", node)
+        match operand:
+            case Descriptor():
+                assert isinstance(stmt, Wgmma)
+                return self._described(node, operand, WGMMA_M if side == 0 else stmt.n, stmt.k, rows, tensor, element)
+            case Access():
+                fragment = (wgmma_a(size) if isinstance(stmt, Wgmma) else mma_a(size)) if side == 0 else mma_b(size)
+                names = (rows, "tile.2") if side == 0 else ("tile.2", rows)
+                return self._registers(node, operand, fragment, Holds(tensor, element), names)
+
+    def matrix_rows(self, node: Node, stmt: LdMatrix, tensor: str, element: tuple[Expr, ...]) -> Place:
+        """What an ldmatrix reads, by the rows of its matrices (``tile.0``) and the elements of a row (``tile.1``)."""
+        return self._rows(node, stmt, stmt.source, tensor, element)
+
+    def matrix_registers(self, node: Node, stmt: StMatrix, tensor: str, element: tuple[Expr, ...]) -> Place:
+        """The registers that a stmatrix stores."""
+        return self._registers(node, stmt.source, self._matrices(stmt), Holds(tensor, element), ("tile.0", "tile.1"))
+
+    def stored_box(self, node: Node, stmt: TmaStore, holds: Holds, element: tuple[Expr, ...]) -> Place:
+        """What a bulk store reads; ``element`` is over the symbols of the tile."""
+        box = self.maps[stmt.map]
+        return self._box(node, stmt.source, box, holds.tensor, self._of_box(node, holds, box, stmt.coords, element))
+
+    def loaded_box(self, node: Node, stmt: TmaLoad, holds: Holds, source: tuple[Expr, ...], tensor: str) -> Place:
+        """What a bulk load reads of its argument: ``source``, over the symbols of the tile, is what its tensor's definition takes."""
+        box = self.maps[stmt.map]
+        points = tuple((f"box.{k}", n) for k, n in enumerate(box.box))
+        index = tuple(c + sym(p) for c, (p, _) in zip(stmt.coords, points, strict=True))
+        return Place(node, box.tensor, index, tensor, self._of_box(node, holds, box, stmt.coords, source, source), points)
+
+    # -- shapes of instructions -----------------------------------------------------------------------------------------------------
+
+    def _vector(self, node: Node, access: Access, width: int, tensor: str, element: tuple[Expr, ...]) -> Place:
+        point = sym("tile.0")
+        index = access.index if width == 1 else (*access.index[:-1], access.index[-1] + point)
+        if width == 1:
+            return Place(node, access.buffer, index, tensor, tuple(substitute(e, {"tile.0": const(0)}) for e in element))
+        return Place(node, access.buffer, index, tensor, element, (("tile.0", width),))
+
+    def _registers(self, node: Node, access: Access, fragment: Fragment, holds: Holds, names: tuple[str, str]) -> Place:
+        """Registers of a thread, from one on, that hold a fragment."""
+        if len(access.index) != 1:
+            raise Open("registers of a fragment are not numbered through", node)
+        lane, register = self.thread % (WARPGROUP if fragment.threads == WARPGROUP else WARP), sym("register")
+        row, column = fragment.position(lane, register)
+        at = dict(zip(names, (row, column), strict=True))
+        return Place(
+            node,
+            access.buffer,
+            (access.index[0] + register,),
+            holds.tensor,
+            tuple(substitute(e, at) for e in holds.index),
+            (("register", fragment.count),),
+            content=holds.content,
+        )
+
+    def _matrices(self, stmt: LdMatrix | StMatrix) -> Fragment:
+        return matrices(stmt.matrices, self._itemsize(stmt), transpose=stmt.transpose)
+
+    def _itemsize(self, stmt: LdMatrix | StMatrix) -> int:
+        return self.sizes[stmt.source.buffer]
+
+    def _rows(self, node: Node, stmt: LdMatrix | StMatrix, access: Access, tensor: str, element: tuple[Expr, ...]) -> Place:
+        """Rows of matrices in Shared memory: row r of all of them at the address that lane r of the warp gives."""
+        across = self.kernel.block[0]
+        if not isinstance(across, Const) or across.value % WARP:
+            raise Open("a warp has more than one row of the block, and its lanes address rows", node)
+        x, row, column = sym(THREAD_NAMES[0]), sym("tile.0"), sym("tile.1")
+        index = [substitute(e, {THREAD_NAMES[0]: x // WARP * WARP + row}) for e in access.index]
+        index[-1] = index[-1] + column
+        points = (("tile.0", MATRIX_ROWS * stmt.matrices), ("tile.1", MATRIX_ROW_BYTES // self._itemsize(stmt)))
+        return Place(node, access.buffer, tuple(index), tensor, element, points)
+
+    def _box(self, node: Node, access: Access, box: TensorMapParam, tensor: str, element: tuple[Expr, ...]) -> Place:
+        """A box in Shared memory: row-major, under the map's swizzle."""
+        points = tuple((f"box.{k}", n) for k, n in enumerate(box.box))
+        offset: Expr = const(0)
+        for name, n in points:
+            offset = offset * n + sym(name)
+        size = self.sizes[access.buffer]
+        index, start = self._start(node, access)
+        return Place(node, access.buffer, index, tensor, element, points, start + offset * size, box.swizzle)
+
+    def _of_box(
+        self, node: Node, holds: Holds, box: TensorMapParam, coords: tuple[Expr, ...], element: tuple[Expr, ...], source: tuple[Expr, ...] | None = None
+    ) -> tuple[Expr, ...]:
+        """``element``, over the symbols of the tile, by the points of the box. ``source``: the place in the argument by the symbols of the tile."""
+        if source is None:
+            source = holds.index
+        if any(f"tile.{k}" in c.free for k in range(len(holds.tile)) for c in coords):
+            raise Open("coordinates of a box name its points", node)
+        tiles = {f"tile.{k}": (const(0), const(n)) for k, n in enumerate(holds.tile)}
+        wanted = tuple(c + sym(f"box.{k}") for k, c in enumerate(coords))
+        knowledge = node.context.knowledge
+        found, _ = solved(list(zip(source, wanted, strict=True)), tiles, lambda e: simplify(e, knowledge.facts))
+        if not all(name in found for name in tiles if any(name in e.free for e in element)):
+            raise Open("which element of the tile a point of the box is, is not found", node)
+        return tuple(substitute(e, found) for e in element)
+
+    def _described(self, node: Node, d: Descriptor, rows: int, k: int, name: str, tensor: str, element: tuple[Expr, ...]) -> Place:
+        """A tile of a matrix descriptor (PTX ISA, "Strides"): byte offsets of its elements before the swizzle."""
+        size = self.sizes[d.base.buffer]
+        row, term = sym(name), sym("tile.2")
+        match d.major, d.swizzle:
+            case Major.K, 0:
+                offset = row // 8 * d.sbo + row % 8 * 16 + term * size // 16 * d.lbo + term * size % 16
+            case Major.K, span:
+                offset = row // 8 * d.sbo + row % 8 * span + term * size
+            case Major.MN, 0:
+                offset = row // (16 // size) * d.sbo + row % (16 // size) * size + term // 8 * d.lbo + term % 8 * 16
+            case Major.MN, span:
+                offset = row // (span // size) * d.lbo + row % (span // size) * size + term // 8 * d.sbo + term % 8 * span
+        index, start = self._start(node, d.base)
+        return Place(node, d.base.buffer, index, tensor, element, ((name, rows), ("tile.2", k)), start + d.offset + offset, d.swizzle)
+
+    def _start(self, node: Node, access: Access) -> tuple[tuple[Expr, ...], Expr]:
+        """The index on the first axes, and the bytes from there to an element of the others, which have constant extents."""
+        shape = self.shapes[access.buffer]
+        first = len(shape)
+        while first > 1 and isinstance(shape[first - 1], Const):
+            first -= 1
+        if first == len(shape):
+            raise Open(f"the extents of {access.buffer} are not constant", node)
+        return access.index[:first], flattened(shape, access.index, first) * self.sizes[access.buffer]
+
+
+def flattened(shape: tuple[Expr, ...], index: tuple[Expr, ...], first: int) -> Expr:
+    """The place of an element among those of the axes from ``first`` on, row-major."""
+    place: Expr = const(0)
+    for e, extent in list(zip(index, shape, strict=True))[first:]:
+        place = place * extent + e
+    return place
+
+
+def swizzled(address: Expr, span: int) -> Expr:
+    """The byte at which the engine finds an address: 128: [4:7) ^= [7:10), 64: [4:6) ^= [7:9), 32: [4] ^= [7] (PTX ISA, "Swizzling modes")."""
+    if not span:
+        return address
+    return address // 128 * 128 + xor(address % 128 // 16, address // 128 % (span // 16)) * 16 + address % 16
+
+
+def renamed(points: Points, prefix: str) -> Mapping[str, Expr]:
+    """Other names for points."""
+    return {name: sym(f"{prefix}{name}") for name, _ in points}

@@ -1,0 +1,394 @@
+"""Points that are visited once: loops, threads, blocks and copies of a statement as the digits of a point.
+
+The points of a reduction's domain, or the elements of an output, are boxes. What visits them is made of symbols with few values (unrolled loops, threads,
+points of an instruction), which are written down in one table, and of loops and blocks with any number of values, which are digits: each weighs as much as
+all below it together count. Where an order of tiles makes several axes of one number, its tiles are written down, too: each stands for a box.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from taskfuse.check.knowledge import Knowledge
+from taskfuse.check.program import Node
+from taskfuse.check.ranges import Ranges, terms_of
+from taskfuse.check.values.match import equal, proves
+from taskfuse.check.values.runs import Span, below
+from taskfuse.check.values.solve import Open
+from taskfuse.ir.scalar import Const, Expr, FloorDiv, Mod, Product, Sym, children, const, evaluate, ge, le, rebuild, simplify, substitute, sym
+
+Ints = NDArray[np.int64]
+LIMIT = 1 << 20
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Visits:
+    """What one statement visits.
+
+    Attributes:
+        point: one expression per axis.
+        spans: symbols that run.
+        conditions: under which they do, as far as these choose among points that there are.
+        rows: values that some of the symbols have together, where these are not all of their spans.
+        ranges: constant bounds of symbols whose spans are no constants.
+    """
+
+    node: Node
+    point: tuple[Expr, ...]
+    spans: Mapping[str, Span]
+    conditions: tuple[Expr, ...]
+    ranges: Ranges
+    rows: Mapping[str, Ints] | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Form:
+    """A statement's visits: a table of points, one column per axis; the weights of symbols with many values; tiles that stand for boxes."""
+
+    table: list[Ints]
+    weights: list[dict[str, Expr]]
+    tiles: list[Ints] | None
+
+
+def covered(visits: list[Visits], extents: tuple[Expr, ...], knowledge: Knowledge) -> bool:
+    """All points of a box are visited once.
+
+    Returns:
+        True if points behind the end of an axis may be visited, too.
+
+    Raises:
+        Open: it is not known.
+    """
+    if not visits:
+        raise Open("nothing is known to visit its points")
+    visits = [_named(v, knowledge) for v in visits]
+    forms = [_form(v, knowledge) for v in visits]
+    first = forms[0]
+    for v, f in zip(visits, forms, strict=True):
+        same = [a.keys() for a in f.weights] == [a.keys() for a in first.weights]
+        if not same or any(a[n] is not b[n] for a, b in zip(f.weights, first.weights, strict=True) for n in a):
+            raise Open("its copies run over different loops", v.node)
+    node = visits[0].node
+    if not extents:
+        count = sum(f.table[0].size for f in forms)
+        if count != 1:
+            raise Open(f"the only point is visited {count} times", node)
+        return False
+    columns = [np.concatenate([f.table[k] for f in forms]) for k in range(len(extents))]
+    if any(f.tiles is not None for f in forms):
+        if len(forms) > 1 and any(f.tiles is None or any((a != b).any() for a, b in zip(f.tiles, first.tiles or [], strict=True)) for f in forms):
+            raise Open("its copies run over different tiles", node)
+        return _tiled(columns, first, visits[0], extents, knowledge)
+    widths: list[int] = []
+    rest = False
+    for k, extent in enumerate(extents):
+        width, beyond = _axis(columns[k], first.weights[k], visits[0], extent, knowledge)
+        widths.append(width)
+        rest = rest or beyond
+    ends = [w if first.weights[k] or not isinstance(e, Const) else e.value for k, (w, e) in enumerate(zip(widths, extents, strict=True))]
+    _once(columns, widths, ends, node)
+    return rest
+
+
+def _once(columns: list[Ints], widths: list[int], ends: list[int], node: Node) -> None:
+    """A table has every point of a box once, up to its ends."""
+    rows = np.stack(columns)
+    if rows.size and (rows.min() < 0 or any(int(c.max(initial=0)) >= w for c, w in zip(columns, widths, strict=True))):
+        raise Open("it visits points outside", node)
+    if int(np.prod(widths)) > 8 * LIMIT:
+        raise Open("it visits too many points", node)
+    flat = np.ravel_multi_index(tuple(columns), tuple(widths)) if columns[0].size else np.zeros(0, np.int64)
+    seen = np.bincount(flat, minlength=int(np.prod(widths))).reshape(widths)
+    if (seen > 1).any():
+        raise Open(f"point {_text(np.unravel_index(int(np.argmax(seen)), tuple(widths)))} is visited {int(seen.max())} times", node)
+    needed = seen[tuple(slice(0, e) for e in ends)]
+    if not needed.all():
+        raise Open(f"point {_text(np.unravel_index(int(np.argmin(needed)), needed.shape))} is not visited", node)
+
+
+def _text(point: Iterable[np.intp]) -> str:
+    return f"[{', '.join(str(int(p)) for p in point)}]"
+
+
+def _tiled(columns: list[Ints], form: _Form, v: Visits, extents: tuple[Expr, ...], knowledge: Knowledge) -> bool:
+    """Boxes of points, and the tiles that say where they lie."""
+    assert form.tiles is not None
+    widths: list[int] = []
+    ends: list[int] = []
+    for k, extent in enumerate(extents):
+        width, reach = _reach(columns[k], form.weights[k], v, knowledge)
+        if not isinstance(reach, Const) or not isinstance(extent, Const):
+            raise Open("how large its tiles are is no constant", v.node)
+        if not form.weights[k]:
+            width = reach.value
+        widths.append(width)
+        ends.append(reach.value)
+    _once(columns, widths, widths, v.node)
+    tiles: list[Ints] = []
+    counts: list[int] = []
+    for column, size, extent in zip(form.tiles, ends, extents, strict=True):
+        assert isinstance(extent, Const)
+        if (column % size).any():
+            raise Open("its tiles overlap", v.node)
+        tiles.append(column // size)
+        counts.append(-(-extent.value // size))
+    _once(tiles, counts, counts, v.node)
+    return any(isinstance(e, Const) and e.value % s for e, s in zip(extents, ends, strict=True))
+
+
+def _reach(column: Ints, weights: dict[str, Expr], v: Visits, knowledge: Knowledge) -> tuple[int, Expr | None]:
+    """How many points a table has along an axis, and how far the digits above it lead; ``None``: to any end."""
+    if not weights:
+        width = int(column.max(initial=-1)) + 1
+        return width, const(width)
+    digits = sorted(weights.items(), key=lambda item: (not isinstance(item[1], Const), item[1].value if isinstance(item[1], Const) else 0, str(item[1])))
+    weight = digits[0][1]
+    if not isinstance(weight, Const) or weight.value < 1:
+        raise Open(f"a step of {weight} along an axis", v.node)
+    width = weight.value
+    reach: Expr = const(width)
+    while digits:
+        k = next((k for k, (_, w) in enumerate(digits) if equal(knowledge, w, reach)), None)
+        if k is None:
+            raise Open(f"nothing steps by {reach} along an axis", v.node)
+        name, _ = digits.pop(k)
+        start, stop = v.spans[name]
+        if stop is None:
+            if digits:
+                raise Open(f"{name} has no known end, and others step further", v.node)
+            return width, None
+        reach = simplify(reach * (stop - start), knowledge.facts)
+    return width, reach
+
+
+def _axis(column: Ints, weights: dict[str, Expr], v: Visits, extent: Expr, knowledge: Knowledge) -> tuple[int, bool]:
+    """How many points a table has along an axis, and whether those of its loops may lie behind the end."""
+    width, reach = _reach(column, weights, v, knowledge)
+    if reach is None:
+        return width, True
+    if not weights:
+        if not isinstance(extent, Const):
+            raise Open(f"{width} points are visited along an axis of {extent}", v.node)
+        return max(width, extent.value), width > extent.value
+    if not proves(knowledge, ge(reach, extent)):
+        raise Open(f"only {reach} points along an axis of {extent} are visited", v.node)
+    return width, not proves(knowledge, ge(extent, reach))
+
+
+# -- tables ------------------------------------------------------------------------------------------------------------------------------
+
+
+def _form(v: Visits, knowledge: Knowledge) -> _Form:
+    """A statement's points by what its symbols are."""
+    bound = set(v.rows or ())
+    many: dict[str, Span] = {}
+    moved: dict[str, Expr] = {}
+    tied = _tied(v)
+    few: dict[str, tuple[int, int]] = {}
+    size = 1 if v.rows is None else next(iter(v.rows.values())).size
+    weighed = {n for e in v.point for term, _ in terms_of(e)[0] if not term.free <= v.spans.keys() for n in term.free}
+    for name in sorted(v.spans.keys() - bound, key=lambda n: (_count(v, n), n)):
+        count = _count(v, name)
+        lo = _first(v, name)
+        if name not in tied and name not in weighed and lo is not None and size * count <= LIMIT:
+            few[name] = lo, lo + count
+            size *= count
+        elif name not in tied:
+            many[name] = v.spans[name]
+            if v.spans[name][0] is not const(0):
+                moved[name] = sym(name) + v.spans[name][0]
+    tiled = tied - bound
+    if tied & bound:
+        tiled, few_rows = tied, None
+    else:
+        few_rows = v.rows
+    table = _table(v, few, few_rows, [c for c in v.conditions if c.free.isdisjoint(tied)])
+    spans = {n: (lo, lo + _count(v, n)) for n in tiled - bound if (lo := _first(v, n)) is not None}
+    if len(spans) < len(tiled - bound) or _product(b - a for a, b in spans.values()) * (1 if few_rows is v.rows else size) > LIMIT:
+        raise Open(f"the order of tiles depends on {', '.join(sorted(tied))}", v.node)
+    tiles = _table(v, spans, v.rows if few_rows is not v.rows else None, [c for c in v.conditions if not c.free.isdisjoint(tied)]) if tied else None
+    columns: list[Ints] = []
+    weights: list[dict[str, Expr]] = []
+    places: list[Ints] = []
+    used: set[str] = set()
+    for e in v.point:
+        e = simplify(substitute(e, moved) if moved else e, knowledge.facts)
+        inside, above, form = _parted(e, table.keys() - {""}, tiles.keys() - {""} if tiles is not None else set(), many, v.node)
+        columns.append(_evaluated(inside, table))
+        weights.append(form)
+        if tiles is not None:
+            places.append(_evaluated(above, tiles))
+        used |= form.keys()
+    for name, (start, stop) in many.items():
+        if name not in used and (stop is None or not equal(knowledge, stop - start, const(1))):
+            raise Open(f"its points are visited again in each iteration of {name}", v.node)
+    return _Form(columns or [np.zeros(_height(table), np.int64)], weights, places if tiles is not None else None)
+
+
+def _tied(v: Visits) -> set[str]:
+    """Symbols that an order of tiles, which has no digits, makes one number of: those of quotients and remainders by what is no digit of them."""
+    found: set[str] = set()
+    for e in v.point:
+        for term, _ in terms_of(e)[0]:
+            if isinstance(term, Sym | Const) or term.free.isdisjoint(v.spans):
+                continue
+            mine = term.free & v.spans.keys()
+            if _product(_count(v, n) for n in mine) > LIMIT or any(n.startswith("blockIdx") or v.spans[n][1] is None for n in mine):
+                found |= mine
+    if v.rows is not None and found & v.rows.keys():
+        found |= v.rows.keys()
+    return found
+
+
+def _first(v: Visits, name: str) -> int | None:
+    start = v.spans[name][0]
+    return start.value if isinstance(start, Const) else v.ranges.of(start)[0]
+
+
+def _count(v: Visits, name: str) -> int:
+    """How many values a symbol has at most."""
+    start, stop = v.spans[name]
+    lo = _first(v, name)
+    hi = stop.value if isinstance(stop, Const) else None
+    if hi is None and lo is not None:
+        most = v.ranges.of(sym(name))[1]
+        hi = None if most is None or not isinstance(start, Const) or (stop is not None and not stop.free) else most + 1
+        if stop is not None and not isinstance(stop, Const):
+            hi = None
+    return 1 << 60 if lo is None or hi is None else max(0, hi - lo)
+
+
+def _product(values: Iterable[int]) -> int:
+    total = 1
+    for n in values:
+        total *= n
+    return total
+
+
+def _table(v: Visits, spans: Mapping[str, tuple[int, int]], rows: Mapping[str, Ints] | None, conditions: list[Expr]) -> dict[str, Ints]:
+    """All values that symbols have together under conditions; ``""`` numbers them."""
+    grids = [np.arange(lo, hi) for lo, hi in spans.values()]
+    if rows is not None:
+        grids.append(np.arange(next(iter(rows.values())).size))
+    mesh = [g.reshape(-1) for g in np.meshgrid(*grids, indexing="ij")] if grids else []
+    env: dict[str, Ints] = dict(zip(spans, mesh, strict=False))
+    if rows is not None:
+        env |= {n: values[mesh[-1]] for n, values in rows.items()}
+    total = mesh[0].size if mesh else 1
+    mask = np.ones(total, np.bool_)
+    for c in conditions:
+        if not c.free <= env.keys():
+            raise Open(f"which points {c} leaves is not known", v.node)
+        mask &= np.broadcast_to(np.asarray(evaluate(c, env), np.bool_), total)
+    return {n: values[mask] for n, values in env.items()} | {"": np.arange(int(mask.sum()))}
+
+
+def _height(table: Mapping[str, Ints]) -> int:
+    return table[""].size
+
+
+def _evaluated(e: Expr, table: Mapping[str, Ints]) -> Ints:
+    return np.broadcast_to(np.asarray(evaluate(e, {n: v for n, v in table.items() if n}), np.int64), _height(table))
+
+
+def _parted(
+    e: Expr, few: Iterable[str], tied: Iterable[str], many: Mapping[str, Span], node: Node
+) -> tuple[Expr, Expr, dict[str, Expr]]:
+    """The terms that a table has, those of tiles, and the weights of symbols with many values."""
+    terms, constant = terms_of(e)
+    table: Expr = const(constant)
+    tiles: Expr = const(0)
+    form: dict[str, Expr] = {}
+    here, above = set(few), set(tied)
+    for term, k in terms:
+        if term.free <= here and term.free:
+            table = table + term * k
+        elif term.free <= above and term.free:
+            tiles = tiles + term * k
+        else:
+            name, weight = _weight(term, k, many, node)
+            if name in form or not weight.free.isdisjoint(here | above | many.keys()):
+                raise Open(f"{term} is no digit of a point", node)
+            form[name] = weight
+    return table, tiles, form
+
+
+def _weight(term: Expr, k: int, many: Mapping[str, Span], node: Node) -> tuple[str, Expr]:
+    match term:
+        case Sym(name=name) if name in many:
+            return name, const(k)
+        case Product(args=args):
+            mine = [a for a in args if isinstance(a, Sym) and a.name in many]
+            if len(mine) == 1:
+                weight: Expr = const(k)
+                for a in args:
+                    weight = weight if a is mine[0] else weight * a
+                return str(mine[0]), weight
+        case _:
+            pass
+    raise Open(f"{term} is no digit of a point", node)
+
+
+# -- quotient and remainder of one number ----------------------------------------------------------------------------------------------
+
+
+def _named(v: Visits, knowledge: Knowledge) -> Visits:
+    """A symbol of its own for quotient and remainder of a number that runs over all its values."""
+    for number in dict.fromkeys(d for e in v.point for d in _divisions(e)):
+        a, n = number
+        made = _divided(v, a, n, knowledge)
+        if made is not None:
+            v = made
+    return v
+
+
+def _divisions(e: Expr) -> Iterator[tuple[Expr, Expr]]:
+    if isinstance(e, FloorDiv | Mod) and not isinstance(e.b, Const):
+        yield e.a, e.b
+    for c in children(e):
+        yield from _divisions(c)
+
+
+def _divided(v: Visits, a: Expr, n: Expr, knowledge: Knowledge) -> Visits | None:
+    mine = a.free & v.spans.keys()
+    if not mine or not n.free.isdisjoint(v.spans) or (v.rows is not None and mine & v.rows.keys()):
+        return None
+    q, r = sym(f"quotient.{len(v.spans)}"), sym(f"remainder.{len(v.spans)}")
+
+    def written(e: Expr) -> Expr:
+        match e:
+            case FloorDiv(a=x, b=m) if x is a and m is n:
+                return q
+            case Mod(a=x, b=m) if x is a and m is n:
+                return r
+            case _:
+                return rebuild(e, written)
+
+    point = tuple(map(written, v.point))
+    if any(not e.free.isdisjoint(mine) for e in point):
+        return None
+    ends = [(c, t) for c in v.conditions if not c.free.isdisjoint(mine) and (t := below(c, a)) is not None]
+    if any(not c.free.isdisjoint(mine) and c not in [e for e, _ in ends] for c in v.conditions):
+        return None
+    terms, constant = terms_of(a)
+    weights = {str(t): const(k) for t, k in terms}
+    if constant or set(weights) != mine or any(v.spans[m][0] is not const(0) for m in mine):
+        return None
+    try:
+        width, reach = _reach(np.zeros(1, np.int64), weights, v, knowledge)
+    except Open:
+        return None
+    total = ends[0][1] if ends else reach
+    if width != 1 or total is None or (reach is not None and not proves(knowledge, le(total, reach))):
+        return None
+    quotient = simplify(total // n, knowledge.facts)
+    if not equal(knowledge, quotient * n, total):
+        return None
+    spans = {name: s for name, s in v.spans.items() if name not in mine} | {str(q): (const(0), quotient), str(r): (const(0), n)}
+    conditions = tuple(c for c in v.conditions if c.free.isdisjoint(mine))
+    return replace(v, point=point, spans=spans, conditions=conditions)
+

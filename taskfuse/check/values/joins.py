@@ -1,0 +1,315 @@
+"""Which threads' partial results a thread has after all have been joined: the steps between, executed for all threads of a block at once.
+
+Shuffles, trees over Shared memory and slots of warps are straight-line code over registers and workspaces. Each register and each element of a workspace
+holds a set of threads: those whose accumulators are in it. A step joins two sets that must have nothing in common; what is read must have been written.
+Workspaces in Global memory hold, besides, the partial results of all blocks along a digit of the block index: a loop that takes each of these once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from taskfuse.check.knowledge import Knowledge
+from taskfuse.check.program import BLOCKS, THREAD_NAMES, Block, Node, conjuncts
+from taskfuse.check.values.match import Storage, equal, proves
+from taskfuse.check.values.solve import Open, solved
+from taskfuse.ir.elementwise import ELEMENTWISE
+from taskfuse.ir.scalar import Const, Expr, const, evaluate, simplify, substitute, sym
+from taskfuse.ir.types import MemoryType
+from taskfuse.kir.nodes import Access, Compute, Content, For, If, Immediate, Shuffle
+from taskfuse.kir.witness import Definition, Reduce
+
+Ints = NDArray[np.int64]
+Words = NDArray[np.uint64]
+Bools = NDArray[np.bool_]
+STEPS = 4096
+COPY = ELEMENTWISE["copy"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Joined:
+    """What threads have of a reduction.
+
+    Attributes:
+        members: of each thread, which threads' accumulators: ``[threads, threads]``.
+        blocks: block indices, by the variables of the loops that have taken partial results of blocks, and what these run over.
+        assumed: conditions that must hold for all members of a thread alike.
+    """
+
+    members: Bools
+    blocks: Mapping[str, Expr]
+    spans: Mapping[str, tuple[Expr, Expr]]
+    assumed: tuple[Expr, ...]
+
+
+@dataclass(slots=True, eq=False)
+class _Cells:
+    """Sets of threads, one per thread or element; those not ``known`` have never been written. ``blocks``: of how many of these."""
+
+    sets: Words
+    known: Bools
+    blocks: dict[str, Expr]
+    spans: dict[str, tuple[Expr, Expr]]
+
+
+class Joins:
+    """The steps that join the partial results of one reduction."""
+
+    def __init__(self, definition: Definition, accumulator: str, storages: Mapping[str, Storage], block: tuple[int, int, int], knowledge: Knowledge) -> None:
+        assert isinstance(definition.rule, Reduce)
+        self.rule = definition.rule
+        self.tensor = definition.tensor
+        self.accumulator = accumulator
+        self.storages = storages
+        self.knowledge = knowledge
+        self.count = block[0] * block[1] * block[2]
+        linear = np.arange(self.count, dtype=np.int64)
+        self.threads: dict[str, Ints] = dict(zip(THREAD_NAMES, (linear % block[0], linear // block[0] % block[1], linear // (block[0] * block[1])), strict=True))
+        self.words = (self.count + 63) // 64
+        self.registers: dict[tuple[str, tuple[int, ...]], _Cells] = {}
+        self.shared: dict[tuple[str, tuple[int, ...]], _Cells] = {}
+        self.workspace: dict[str, list[tuple[tuple[Expr, ...], dict[str, int], _Cells]]] = {}
+        self.assumed: dict[Expr, None] = {}
+        self.steps = 0
+
+    def run(self, blocks: Iterator[Node], env: dict[str, int]) -> None:
+        """Execute some statements and those inside them. Raises :class:`Open`."""
+        for node in blocks:
+            self._node(node, env, np.ones(self.count, np.bool_))
+
+    def result(self, index: tuple[int, ...]) -> Joined:
+        """What each thread has in its accumulator. Raises :class:`Open`."""
+        cells = self._own(index)
+        bits = np.unpackbits(cells.sets.view(np.uint8), axis=1, bitorder="little")[:, : self.count].astype(np.bool_)
+        bits[~cells.known] = False
+        return Joined(bits, cells.blocks, cells.spans, tuple(self.assumed))
+
+    def _own(self, index: tuple[int, ...]) -> _Cells:
+        """The accumulators before any step: each thread has its own."""
+        found = self.registers.get((self.accumulator, index))
+        if found is None:
+            sets = np.zeros((self.count, self.words), np.uint64)
+            t = np.arange(self.count)
+            sets[t, t // 64] = np.uint64(1) << (t % 64).astype(np.uint64)
+            found = self.registers[self.accumulator, index] = _Cells(sets, np.ones(self.count, np.bool_), {}, {})
+        return found
+
+    # -- control --------------------------------------------------------------------------------------------------------------------
+
+    def _node(self, node: Node, env: dict[str, int], mask: Bools) -> None:
+        stmt = node.stmt
+        if isinstance(stmt, For):
+            if not any(self._is_mine(n) for n in _leaves(node.blocks[0])):
+                return
+            ends = [self._constant(e, env) for e in (stmt.start, stmt.stop, stmt.step)]
+            if self._takes_blocks(node, env, mask):
+                return
+            start, stop, step = ends
+            if start is None or stop is None or not step:
+                raise Open("a loop that joins partial results has an unknown number of trips", node)
+            for value in range(start, stop, step):
+                self._body(node.blocks[0], {**env, stmt.var: value}, mask)
+        elif isinstance(stmt, If):
+            for arm in node.blocks:
+                own = arm.context.conditions[len(node.block.context.conditions) :]
+                self._body(arm, env, mask & self._mask(own, env, node))
+        elif self._is_mine(node):
+            self._execute(node, env, mask)
+
+    def _body(self, block: Block, env: dict[str, int], mask: Bools) -> None:
+        for node in block.nodes:
+            self._node(node, env, mask)
+
+    def _is_mine(self, node: Node) -> bool:
+        holds = getattr(node.stmt, "holds", None)
+        return holds is not None and holds.tensor == self.tensor and holds.content is Content.PART
+
+    def _mask(self, conditions: tuple[Expr, ...], env: Mapping[str, int], node: Node) -> Bools:
+        found = np.ones(self.count, np.bool_)
+        for c in conditions:
+            for part in conjuncts(c):
+                part = self._at(part, env)
+                if part.free <= self.threads.keys():
+                    found = found & np.broadcast_to(np.asarray(evaluate(part, self.threads), np.bool_), self.count)
+                elif not (part.free.isdisjoint(self.threads) and proves(self.knowledge, part)):
+                    self.assumed[part] = None
+        del node
+        return found
+
+    @staticmethod
+    def _at(e: Expr, env: Mapping[str, int]) -> Expr:
+        return substitute(e, {n: const(v) for n, v in env.items()}) if not e.free.isdisjoint(env) else e
+
+    def _constant(self, e: Expr, env: Mapping[str, int]) -> int | None:
+        e = simplify(self._at(e, env), self.knowledge.facts)
+        return e.value if isinstance(e, Const) else None
+
+    # -- statements -----------------------------------------------------------------------------------------------------------------
+
+    def _execute(self, node: Node, env: dict[str, int], mask: Bools) -> None:
+        self.steps += 1
+        if self.steps > STEPS:
+            raise Open("joining partial results takes too many steps", node)
+        stmt = node.stmt
+        match stmt:
+            case Shuffle():
+                value = self._read(node, stmt.source, env, mask)
+                lanes = np.arange(self.count) ^ stmt.mask
+                if self.count % 32:
+                    raise Open("a shuffle in a block of no whole warps", node)
+                self._write(node, stmt.out, env, mask, _Cells(value.sets[lanes], value.known[lanes], value.blocks, value.spans))
+            case Compute(op=op, operands=(Immediate() as e,)) if op is COPY:
+                if e.value != self.rule.combine.neutral(self.rule.dtype):
+                    raise Open(f"partial results start with {e.value}", node)
+                none = _Cells(np.zeros((self.count, self.words), np.uint64), np.ones(self.count, np.bool_), {}, {})
+                self._write(node, stmt.out, env, mask, none)
+            case Compute(op=op, operands=(Access() as a,)) if op is COPY:
+                self._write(node, stmt.out, env, mask, self._read(node, a, env, mask))
+            case Compute(op=op, operands=(Access() as a, Access() as b)) if op is self.rule.combine.op:
+                self._write(node, stmt.out, env, mask, self._sum(node, self._read(node, a, env, mask), self._read(node, b, env, mask), mask))
+            case _:
+                raise Open("it is no step that joins partial results", node)
+        if isinstance(stmt, Compute) and stmt.dtype is not self.rule.dtype:
+            raise Open(f"it joins partial results in {stmt.dtype}", node)
+
+    def _sum(self, node: Node, a: _Cells, b: _Cells, mask: Bools) -> _Cells:
+        if a.blocks != b.blocks and a.sets[mask].any() and b.sets[mask].any():
+            raise Open("it joins results of other blocks with its own", node)
+        both = (a.sets & b.sets).any(axis=1) & a.known & b.known & mask
+        if both.any():
+            t = int(np.flatnonzero(both)[0])
+            s = int(np.flatnonzero(np.unpackbits((a.sets[t] & b.sets[t]).view(np.uint8), bitorder="little"))[0])
+            raise Open(f"thread {t} joins the partial result of thread {s} twice", node)
+        full = a if a.sets[mask].any() else b
+        return _Cells(a.sets | b.sets, a.known & b.known, full.blocks, full.spans)
+
+    def _index(self, access: Access, env: Mapping[str, int]) -> list[Ints] | None:
+        """The index of an element, of each thread; ``None`` if it depends on more."""
+        found: list[Ints] = []
+        for e in access.index:
+            e = self._at(e, env)
+            if not e.free <= self.threads.keys():
+                return None
+            found.append(np.broadcast_to(np.asarray(evaluate(e, self.threads), np.int64), self.count))
+        return found
+
+    def _read(self, node: Node, access: Access, env: Mapping[str, int], mask: Bools) -> _Cells:
+        index = self._index(access, env)
+        if index is None:
+            raise Open("where it finds partial results depends on more than threads", node)
+        if self.storages[access.buffer].memory is MemoryType.Local:
+            if any((i != i[0]).any() for i in index):
+                raise Open("its registers depend on the thread", node)
+            key = access.buffer, tuple(int(i[0]) for i in index)
+            found = self._own(key[1]) if access.buffer == self.accumulator else self.registers.get(key)
+            if found is None:
+                raise Open("it reads registers that nobody has written", node)
+        else:
+            found = self._gathered(node, access, index)
+        if not found.known[mask].all():
+            t = int(np.flatnonzero(mask & ~found.known)[0])
+            raise Open(f"thread {t} reads a partial result that nobody has written", node)
+        return found
+
+    def _gathered(self, node: Node, access: Access, index: list[Ints]) -> _Cells:
+        rows = list(zip(*(i.tolist() for i in index), strict=True)) if index else [()] * self.count
+        sets = np.zeros((self.count, self.words), np.uint64)
+        known = np.zeros(self.count, np.bool_)
+        blocks: dict[str, Expr] = {}
+        spans: dict[str, tuple[Expr, Expr]] = {}
+        for t, row in enumerate(rows):
+            cell = self.shared.get((access.buffer, row))
+            if cell is not None:
+                sets[t], known[t] = cell.sets[0], True
+                blocks, spans = cell.blocks, cell.spans
+        return _Cells(sets, known, blocks, spans)
+
+    def _write(self, node: Node, access: Access, env: Mapping[str, int], mask: Bools, value: _Cells) -> None:
+        index = self._index(access, env)
+        storage = self.storages[access.buffer]
+        if storage.memory is MemoryType.Global:
+            place = tuple(simplify(self._at(e, env), self.knowledge.facts) for e in access.index)
+            self.workspace.setdefault(access.buffer, []).append((place, dict(env), _Cells(value.sets, value.known & mask, value.blocks, value.spans)))
+            return
+        if index is None:
+            raise Open("where it puts partial results depends on more than threads", node)
+        if storage.memory is MemoryType.Local:
+            if any((i != i[0]).any() for i in index):
+                raise Open("its registers depend on the thread", node)
+            key = access.buffer, tuple(int(i[0]) for i in index)
+            old = self._own(key[1]) if access.buffer == self.accumulator else self.registers.get(key)
+            if old is None or mask.all():
+                self.registers[key] = _Cells(value.sets.copy(), value.known & mask, value.blocks, value.spans)
+            else:
+                sets = np.where(mask[:, None], value.sets, old.sets)
+                self.registers[key] = _Cells(sets, np.where(mask, value.known, old.known), value.blocks, value.spans)
+            return
+        made: dict[tuple[int, ...], int] = {}
+        rows = list(zip(*(i.tolist() for i in index), strict=True)) if index else [()] * self.count
+        for t in np.flatnonzero(mask).tolist():
+            before = made.setdefault(rows[t], t)
+            if before != t and (value.sets[before] != value.sets[t]).any():
+                raise Open(f"threads {before} and {t} put different partial results in one place", node)
+        for row, t in made.items():
+            self.shared[access.buffer, row] = _Cells(value.sets[t : t + 1].copy(), value.known[t : t + 1].copy(), value.blocks, value.spans)
+
+    # -- blocks ---------------------------------------------------------------------------------------------------------------------
+
+    def _takes_blocks(self, node: Node, env: dict[str, int], mask: Bools) -> bool:
+        """True for a loop that joins the partial results of the blocks along a digit; each thread takes those of its like in every one of them."""
+        loop = node.stmt
+        assert isinstance(loop, For)
+        inner = [n for n in _leaves(node.blocks[0]) if self._is_mine(n)]
+        sources = [a for n in inner if isinstance(n.stmt, Compute) for a in n.stmt.operands if isinstance(a, Access)]
+        if not any(self.storages[a.buffer].memory is MemoryType.Global for a in sources):
+            return False
+        match [n.stmt for n in inner]:
+            case [Compute(op=op, out=out, operands=(a, Access() as b))] if op is self.rule.combine.op and a == out and loop.step is const(1):
+                pass
+            case _:
+                raise Open("a loop over the partial results of blocks has an unknown form", node)
+        for c in inner[0].context.conditions[len(node.block.context.conditions) :]:
+            mask = mask & self._mask((c,), env, node)
+        own = self._read(node, out, env, mask)
+        if own.sets[mask].any():
+            raise Open("it joins the results of all blocks with its own", node)
+        written = self.workspace.get(b.buffer, [])
+        wanted = tuple(simplify(self._at(e, env), self.knowledge.facts) for e in b.index)
+        unknown = {f"written.{n}": (const(0), const(1 << 30)) for n in (*BLOCKS, *THREAD_NAMES)}
+        rename = {n: sym(f"written.{n}") for n in (*BLOCKS, *THREAD_NAMES)}
+        for place, _, cells in reversed(written):
+            equations = [(substitute(x, rename), y) for x, y in zip(place, wanted, strict=True)]
+            found, left = solved(equations, unknown, lambda e: simplify(e, self.knowledge.facts))
+            if any(x.free.isdisjoint(unknown) and not equal(self.knowledge, x, y) for x, y in left):
+                continue
+            if left and any(not x.free.isdisjoint(unknown) for x, _ in left):
+                raise Open("whose partial results it takes is not known", node)
+            moved = {n.removeprefix("written."): e for n, e in found.items() if e is not sym(n.removeprefix("written."))}
+            if any(n not in BLOCKS for n in moved):
+                raise Open("it takes partial results of other threads in other blocks", node)
+            missing = [n for n in THREAD_NAMES if f"written.{n}" not in found and int(self.threads[n].max()) > 0]
+            if missing:
+                used = cells.known & mask
+                if (cells.sets[used] != cells.sets[used][:1]).any():
+                    raise Open("threads put different partial results in one place", node)
+            if not cells.known[mask].all():
+                raise Open("it reads partial results that nobody has written", node)
+            if cells.blocks:
+                moved = {**{n: substitute(e, moved) for n, e in cells.blocks.items()}, **moved}
+            spans = {**cells.spans, loop.var: (self._at(loop.start, env), self._at(loop.stop, env))}
+            self._write(node, out, env, mask, _Cells(cells.sets, cells.known, moved, spans))
+            return True
+        raise Open("it reads partial results that nobody has written", node)
+
+
+def _leaves(block: Block) -> Iterator[Node]:
+    for node in block.nodes:
+        if node.blocks:
+            for inner in node.blocks:
+                yield from _leaves(inner)
+        else:
+            yield node

@@ -1,0 +1,485 @@
+"""Does a write leave the element that a read must find? One claim against one read, for all threads and iterations at once.
+
+The read's index is what the write's index must have been. Symbols of the write that have no value there (its thread, its own loops, its points) are
+solved for; then its element must be the one that is wanted, and its conditions must hold. Where indices are no sums of single symbols (fragments,
+swizzles, digits of thread indices), all values of the symbols in them are written down in a table, of the write and of the read, and the two are joined:
+what else an index and an element depend on must cancel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from taskfuse.check.knowledge import Element, Knowledge
+from taskfuse.check.linear import Linear
+from taskfuse.check.program import BLOCK_NAMES, THREAD_NAMES, THREADS, Node, conjuncts
+from taskfuse.check.ranges import terms_of
+from taskfuse.check.values.claims import Place, flattened, swizzled
+from taskfuse.check.values.solve import Equation, Open, solved
+from taskfuse.ir.scalar import Compare, CompareOp, Const, Expr, const, eq, evaluate, ge, le, lt, ne, simplify, substitute, sym
+from taskfuse.ir.types import MemoryType
+from taskfuse.kir.nodes import For
+
+Ints = NDArray[np.int64]
+LIMIT = 1 << 18
+"""Rows of a table."""
+
+W = "written."
+"""Before the name of a symbol of the write."""
+
+
+@dataclass(frozen=True, slots=True)
+class Storage:
+    """How a buffer lies. ``size``: bytes of an element."""
+
+    memory: MemoryType
+    shape: tuple[Expr, ...]
+    size: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Found:
+    """The write leaves the element.
+
+    Attributes:
+        under: where these hold; everywhere if there are none.
+        rest: values of symbols of the read at which it does not; ``None``: there are none.
+    """
+
+    under: tuple[Expr, ...] = ()
+    rest: Mapping[str, Ints] | None = None
+
+
+def inside(element: Iterable[Expr], shape: Iterable[Expr]) -> tuple[Expr, ...]:
+    """The conditions that an element exists."""
+    return tuple(c for e, n in zip(element, shape, strict=True) for c in (ge(e, 0), lt(e, n)) if not isinstance(c, Const) or not c.value)
+
+
+def proves(knowledge: Knowledge, condition: Expr) -> bool:
+    """True only if a condition holds."""
+    if isinstance(condition, Const):
+        return condition.value != 0
+    if knowledge.ranges.implies(condition):
+        return True
+    match condition:
+        case Compare(op=CompareOp.LT, a=a, b=b):
+            form = b - a - 1
+        case Compare(op=CompareOp.LE, a=a, b=b):
+            form = b - a
+        case _:
+            return knowledge.proves(condition)
+    narrow, question = knowledge.about(form)
+    return Linear.of(narrow).nonnegative(question, 1) or knowledge.proves(condition)
+
+
+def equal(knowledge: Knowledge, a: Expr, b: Expr) -> bool:
+    """True only if two expressions have one value."""
+    if a is b:
+        return True
+    difference = simplify(a - b, knowledge.facts)
+    return difference is const(0) or proves(knowledge, eq(a, b))
+
+
+def known_at(place: Place) -> Knowledge:
+    """What holds where an access happens."""
+    spans = (Element(sym(name), (0, n - 1)) for name, n in place.points)
+    return place.node.context.knowledge.given(*spans, *place.given)
+
+
+class Match:
+    """One claim and one read of a buffer.
+
+    Args:
+        shape: of the tensor.
+        same: what symbols of the write are at the read: loops that both share, threads and blocks with memory of their own.
+        skip: the axis that says a slot: it is known to be the same.
+        knowledge: what holds at the read.
+        among: the values of symbols of the read that are left; ``None``: all.
+        past: also where the element does not exist, in whose place a zero must be found.
+        bare: whatever the conditions around the write are, and however often its loops run.
+    """
+
+    def __init__(
+        self,
+        claim: Place,
+        want: Place,
+        storage: Storage,
+        shape: tuple[Expr, ...],
+        same: Mapping[str, Expr],
+        skip: int | None,
+        knowledge: Knowledge,
+        among: Mapping[str, Ints] | None,
+        *,
+        past: bool,
+        bare: bool = False,
+    ) -> None:
+        self.claim = claim
+        self.want = want
+        self.knowledge = knowledge
+        self.storage = storage
+        self.shape = shape
+        self.among = among
+        self.past = past
+        kernel = claim.node.context.kernel
+        loops = [n.stmt for n in claim.node.loops if isinstance(n.stmt, For) and n.stmt.var not in same]
+        names = [*(loop.var for loop in loops), *(name for name, _ in claim.points)]
+        hardware: dict[str, Expr] = {}
+        if storage.memory is not MemoryType.Local:
+            hardware |= dict(zip(THREAD_NAMES, kernel.block, strict=True))
+        if storage.memory is MemoryType.Global:
+            hardware |= dict(zip(BLOCK_NAMES, kernel.grid, strict=True))
+        hardware = {name: extent for name, extent in hardware.items() if name not in same}
+        self.rename: dict[str, Expr] = {**same, **{n: sym(W + n) for n in (*names, *hardware)}}
+        self.element = self._written(claim.element)
+        self.bare = bare
+        self.conditions = [] if bare else [(part, self._one(part)) for c in (*claim.node.conditions, *claim.given) for part in conjuncts(c)]
+        self.spans: dict[str, tuple[Expr, Expr]] = {W + name: (const(0), extent) for name, extent in hardware.items()}
+        for loop in loops:
+            start, stop = self._one(loop.start), self._one(loop.stop)
+            self.spans[W + loop.var] = start, stop
+            if loop.step is not const(1):
+                step = eq((sym(W + loop.var) - start) % self._one(loop.step), 0)
+                self.conditions.append((step, step))
+        for name, n in claim.points:
+            self.spans[W + name] = const(0), const(n)
+        spans = (Element(sym(n), (a.value, b.value - 1)) for n, (a, b) in self.spans.items() if isinstance(a, Const) and isinstance(b, Const) and a.value < b.value)
+        self.wide = knowledge.given(*spans)
+        self.equations = self._equations(skip)
+
+    def _one(self, e: Expr) -> Expr:
+        return substitute(e, self.rename) if not e.free.isdisjoint(self.rename) else e
+
+    def _written(self, es: Iterable[Expr]) -> tuple[Expr, ...]:
+        return tuple(map(self._one, es))
+
+    def _equations(self, skip: int | None) -> list[Equation]:
+        """Index by index; behind the axes that both name, address by address."""
+        one, two, storage = self.claim, self.want, self.storage
+        if one.offset is None and two.offset is None:
+            pairs = list(zip(self._written(one.index), two.index, strict=True))
+        else:
+            first = min(len(p.index) for p in (one, two) if p.offset is not None)
+            pairs = list(zip(self._written(one.index[:first]), two.index[:first], strict=True))
+            pairs.append((self._one(self._address(one, first)), self._address(two, first)))
+        found = [(a, b) for k, (a, b) in enumerate(pairs) if k != skip]
+        for _, c in self.conditions:  # who wrote it
+            match c:
+                case Compare(op=CompareOp.EQ, a=a, b=b) if not (a - b).free.isdisjoint(self.spans) and (a - b).free <= self.spans.keys():
+                    found.append((a - b, const(0)))
+                case _:
+                    pass
+        return found
+
+    def _address(self, p: Place, first: int) -> Expr:
+        if p.offset is None:
+            return flattened(self.storage.shape, p.index, first) * self.storage.size
+        return swizzled(flattened(self.storage.shape[: len(p.index)], p.index, first) * _bytes(self.storage, len(p.index)) + p.offset, p.swizzle)
+
+    # -- the answer -----------------------------------------------------------------------------------------------------------------
+
+    def found(self) -> Found | None:
+        """Where the write leaves the element; ``None``: nowhere.
+
+        Raises:
+            Open: it is not known, or it may leave another one.
+        """
+        at, left = solved(self.equations, self.spans, self._simplified, digits=False)
+        open_equations: list[Equation] = []
+        under: list[Expr] = []
+        for a, b in left:
+            difference = self._simplified(a - b)
+            if difference is const(0):
+                continue
+            if difference.free.isdisjoint(self.spans):
+                if self.knowledge.ranges.refutes(eq(difference, 0)) or proves(self.knowledge, ne(a, b)):
+                    return None
+                if equal(self.knowledge, a, b):
+                    continue
+                if not self._countable(difference.free):
+                    under.append(eq(a, b))
+                    continue
+            open_equations.append((a, b))
+        if open_equations and not self._enumerable(open_equations):
+            more, rest = solved(open_equations, self.spans, self._simplified)
+            at = {name: substitute(e, more) for name, e in at.items()} | more
+            open_equations = [(a, b) for a, b in rest if not equal(self.knowledge, a, b)]
+        if open_equations:
+            return self._joined(at, open_equations, under)
+        return self._direct(at, under)
+
+    def _simplified(self, e: Expr) -> Expr:
+        return simplify(e, self.wide.facts)
+
+    def _direct(self, at: dict[str, Expr], under: list[Expr]) -> Found | None:
+        """Everything that matters is solved for."""
+        element = [substitute(e, at) for e in self.element]
+        free = {n for e in element for n in e.free if n in self.spans}
+        if free:
+            return self._joined(at, [], under)
+        conditions = self._conditions(at)
+        if conditions is None:
+            return None
+        residual = under + conditions
+        knowledge = self.knowledge.given(*residual) if residual else self.knowledge
+        if knowledge.ranges.empty:
+            return None
+        for k, (e, wanted) in enumerate(zip(element, self.want.element, strict=True)):
+            if not equal(knowledge, e, wanted):
+                raise Open(f"it may find index {self._simplified(e)} where {wanted} is wanted on axis {k} of {self.want.tensor}", self.claim.node)
+        return Found(tuple(residual))
+
+    def _conditions(self, at: Mapping[str, Expr]) -> list[Expr] | None:
+        """What must hold besides for the write to happen, as far as it is not known to; ``None`` if it never does."""
+        residual: list[Expr] = []
+        every = self._all(at, self.spans.keys() - at.keys())
+        some = self._some(every, at, set())
+        if some is None:
+            return None
+        for original, part in every:
+            part = substitute(part, some)
+            if self.knowledge.ranges.refutes(part):
+                return None
+            if not proves(self.knowledge, part) and not self._cuts_outside(original):
+                residual.append(part)
+        return residual
+
+    def _all(self, at: Mapping[str, Expr], free: Iterable[str]) -> list[tuple[Expr | None, Expr]]:
+        """All that must hold: symbols within their spans (``free``: that these have values at all), and the conditions around, before and after."""
+        found: list[tuple[Expr | None, Expr]] = []
+        for name, (start, stop) in self.spans.items():
+            if name in at:
+                found += [(None, le(substitute(start, at), at[name])), (None, lt(at[name], substitute(stop, at)))]
+            elif name in free:
+                if not self.bare:
+                    found.append((None, lt(substitute(start, at), substitute(stop, at))))
+            else:
+                found += [(None, le(start, sym(name))), (None, lt(sym(name), stop))]
+        return found + [(original, part) for original, c in self.conditions for part in conjuncts(substitute(c, at))]
+
+    def _some(self, every: list[tuple[Expr | None, Expr]], at: Mapping[str, Expr], mine: set[str]) -> dict[str, Expr] | None:
+        """Values of the symbols that neither index nor element depends on, at which what speaks of them alone holds; ``None`` if there are none."""
+        free = {n: span for n, span in self.spans.items() if n not in at and n not in mine}
+        parts = [p for _, p in every if not p.free.isdisjoint(free) and p.free <= free.keys()]
+        names = {n for p in parts for n in p.free}
+        found = {n: substitute(start, at) for n, (start, _) in free.items()}
+        if not names or not self._countable(names):
+            return found
+        table = self._table(names, parts)
+        if not _rows(table):
+            return None
+        return found | {n: const(int(table[n][0])) for n in names}
+
+    # -- tables ---------------------------------------------------------------------------------------------------------------------
+
+    def _span(self, name: str) -> tuple[int, int] | None:
+        """First and last value."""
+        if name in self.spans:
+            start, stop = self.spans[name]
+            lo, hi = self.knowledge.ranges.of(start)[0], self.knowledge.ranges.of(stop)[1]
+            return None if lo is None or hi is None else (lo, hi - 1)
+        lo, hi = self.knowledge.ranges.of(sym(name))
+        return None if lo is None or hi is None else (lo, hi)
+
+    def _countable(self, names: Iterable[str]) -> bool:
+        size = 1
+        for name in names:
+            span = self._span(name)
+            if span is None:
+                return False
+            size *= max(0, span[1] - span[0] + 1)
+        return size <= LIMIT
+
+    def _enumerable(self, equations: list[Equation]) -> bool:
+        return self._countable({n for a, b in equations for n in (a - b).free if n in self.spans})
+
+    def _joined(self, at: dict[str, Expr], equations: list[Equation], under: list[Expr]) -> Found | None:
+        """The table of the write and that of the read, joined on what the equations say."""
+        differences = [self._simplified(a - b) for a, b in equations]
+        elements = [self._simplified(substitute(e, at) - wanted) for e, wanted in zip(self.element, self.want.element, strict=True)]
+        mine = {n for d in (*differences, *elements) for n in d.free if n in self.spans}
+        theirs = self._near(differences, elements, mine)
+        shared = self._mixed(differences, elements, mine, theirs)
+        if not self._countable(mine | shared) or not self._countable(theirs | shared):
+            raise Open("the symbols of its index have too many values, or unknown ones", self.claim.node)
+        conditions = self._filters(at, mine, shared)
+        if conditions is None:
+            return None
+        filters, residual = conditions
+        write, read = self._table(mine | shared, filters), self._left(self._table(theirs | shared, self._reader_filters(theirs | shared)))
+        count_w, count_r = _rows(write), _rows(read)
+        if not count_r:
+            return None
+        keys_w = [write[n] for n in sorted(shared)]
+        keys_r = [read[n] for n in sorted(shared)]
+        for d in differences:
+            left, right = self._parted(d, mine, theirs, shared)
+            keys_w.append(_values(left, write, count_w))
+            keys_r.append(-_values(right, read, count_r))
+        wrong: list[tuple[Ints, Ints]] = []
+        for d in elements:
+            left, right = self._parted(d, mine, theirs, shared)
+            wrong.append((_values(left, write, count_w), -_values(right, read, count_r)))
+        return self._compare(keys_w, keys_r, wrong, [*under, *residual], read)
+
+    def _near(self, differences: list[Expr], elements: list[Expr], mine: set[str]) -> set[str]:
+        """The symbols of the read that a table needs: those that stand in no term with others that have no such table."""
+        found: set[str] = set()
+        for d in (*differences, *elements):
+            terms, _ = terms_of(d)
+            for term, _ in terms:
+                if term.free.isdisjoint(mine) and self._countable(term.free) and not term.free.isdisjoint(_own_names(self.want.node, self.want)):
+                    found |= term.free
+        return found
+
+    def _mixed(self, differences: list[Expr], elements: list[Expr], mine: set[str], theirs: set[str]) -> set[str]:
+        """Symbols of the read that stand in one term with symbols of the write."""
+        found: set[str] = set()
+        for d in (*differences, *elements):
+            terms, _ = terms_of(d)
+            for term, _ in terms:
+                if not term.free.isdisjoint(mine):
+                    found |= term.free - mine
+        return found
+
+    def _parted(self, d: Expr, mine: set[str], theirs: set[str], shared: set[str]) -> tuple[Expr, Expr]:
+        """The part of a difference that the write's table has, and that of the read's."""
+        terms, constant = terms_of(d)
+        left: Expr = const(0)
+        right: Expr = const(constant)
+        for term, k in terms:
+            if term.free <= mine | shared:
+                left = left + term * k
+            elif term.free <= theirs | shared:
+                right = right + term * k
+            else:
+                raise Open(f"{term} does not cancel", self.claim.node)
+        return left, right
+
+    def _filters(self, at: Mapping[str, Expr], mine: set[str], shared: set[str]) -> tuple[list[Expr], list[Expr]] | None:
+        """The conditions of the write that its table decides, and those that are left; ``None`` if one never holds."""
+        filters: list[Expr] = []
+        residual: list[Expr] = []
+        every = self._all(at, self.spans.keys() - at.keys() - mine)
+        some = self._some(every, at, mine)
+        if some is None:
+            return None
+        for original, part in every:
+            part = substitute(part, some)
+            if self.knowledge.ranges.implies(part):
+                continue
+            if self.knowledge.ranges.refutes(part):
+                return None
+            if part.free <= mine | shared:
+                filters.append(part)
+            elif self._cuts_outside(original):
+                continue
+            elif not part.free.isdisjoint(mine):
+                raise Open(f"whether {part} holds where it was written is not known", self.claim.node)
+            elif not proves(self.knowledge, part):
+                residual.append(part)
+        return filters, residual
+
+    def _cuts_outside(self, condition: Expr | None) -> bool:
+        """True if a condition of the write holds wherever its element exists, for what its loops and threads are: it keeps nothing from being written."""
+        if self.past or condition is None:
+            return False
+        items = (i for i in self.claim.node.context.knowledge.items if not isinstance(i, Expr) or i.free <= THREADS)
+        spans = (Element(sym(name), (0, n - 1)) for name, n in self.claim.points)
+        around = self.claim.node.context.knowledge.about(const(0))[0].given(*items, *spans, *inside(self.claim.element, self.shape))
+        return proves(around, condition)
+
+    def _reader_filters(self, names: set[str]) -> list[Expr]:
+        """What holds at the read, as far as its table decides it."""
+        found = [p for c in (*self.want.node.conditions, *self.want.given) for p in conjuncts(c)]
+        for n in self.want.node.loops:
+            s = n.stmt
+            if isinstance(s, For) and s.var in names:
+                found += [le(s.start, sym(s.var)), lt(sym(s.var), s.stop)]
+                found += [] if s.step is const(1) else [eq((sym(s.var) - s.start) % s.step, 0)]
+        return [c for c in found if c.free <= names]
+
+    def _table(self, names: set[str], filters: list[Expr]) -> dict[str, Ints]:
+        ordered = sorted(names)
+        grids = [np.arange(span[0], span[1] + 1) for n in ordered if (span := self._span(n)) is not None]
+        mesh = np.meshgrid(*grids, indexing="ij")
+        env = {n: g.reshape(-1) for n, g in zip(ordered, mesh, strict=True)}
+        if env:
+            mask = np.ones(mesh[0].size, np.bool_)
+            for c in filters:
+                mask &= np.broadcast_to(np.asarray(evaluate(c, env), np.bool_), mask.shape)
+            if not mask.all():
+                env = {n: v[mask] for n, v in env.items()}
+        return env
+
+    def _left(self, table: dict[str, Ints]) -> dict[str, Ints]:
+        """A table of the read without what other writes have left there."""
+        names = sorted(table.keys() & (self.among or {}).keys())
+        if self.among is None or not names:
+            return table
+        count = _rows(table)
+        numbers = _numbers([np.concatenate([table[n], self.among[n]]) for n in names], count + _rows(dict(self.among)))
+        mask = np.isin(numbers[:count], numbers[count:])
+        return {n: v[mask] for n, v in table.items()}
+
+    def _compare(self, keys_w: list[Ints], keys_r: list[Ints], elements: list[tuple[Ints, Ints]], residual: list[Expr], read: dict[str, Ints]) -> Found | None:
+        wide, long = max((k.size for k in keys_w), default=1), max((k.size for k in keys_r), default=1)
+        columns = [np.concatenate([np.broadcast_to(a, wide), np.broadcast_to(b, long)]) for a, b in zip(keys_w, keys_r, strict=True)]
+        numbers = _numbers(columns, wide + long)
+        order = np.argsort(numbers[:wide], kind="stable")
+        written, wanted = numbers[:wide][order], numbers[wide:]
+        if not wide:
+            return None
+        first = np.minimum(np.searchsorted(written, wanted), wide - 1)
+        hit = written[first] == wanted
+        if not hit.any():
+            return None
+        leaders = np.searchsorted(written, written)
+        used = np.isin(written, wanted)
+        for k, (a, b) in enumerate(elements):
+            left, right = np.broadcast_to(a, wide)[order], np.broadcast_to(b, long)
+            if (used & (left != left[leaders])).any():
+                raise Open(f"one place is written with different indices on axis {k} of {self.want.tensor}", self.claim.node)
+            bad = np.flatnonzero(hit & (left[first] != right))
+            if bad.size:
+                where = ", ".join(f"{n} = {v[bad[0]]}" for n, v in read.items())
+                raise Open(f"it finds another element of {self.want.tensor} on axis {k}" + (f" ({where})" if where else ""), self.claim.node)
+        if hit.all():
+            return Found(tuple(residual))
+        if residual:
+            raise Open("only some of the elements are written there", self.claim.node)
+        return Found((), {n: v[~hit] for n, v in read.items()})
+
+
+def _own_names(node: Node, place: Place) -> set[str]:
+    loops = {n.stmt.var for n in node.loops if isinstance(n.stmt, For)}
+    return loops | THREADS | {name for name, _ in place.points}
+
+
+def _bytes(storage: Storage, axes: int) -> int:
+    """Bytes from one index on the first so many axes to the next."""
+    total = storage.size
+    for e in storage.shape[axes:]:
+        assert isinstance(e, Const)
+        total *= e.value
+    return total
+
+
+def _rows(table: dict[str, Ints]) -> int:
+    return next(iter(table.values())).size if table else 1
+
+
+def _values(e: Expr, table: dict[str, Ints], count: int) -> Ints:
+    return np.broadcast_to(np.asarray(evaluate(e, table), np.int64), count)
+
+
+def _numbers(rows: list[Ints], size: int) -> Ints:
+    """A number for each column, the same for equal columns."""
+    found = np.zeros(size, np.int64)
+    for row in rows:
+        _, inverse = np.unique(row, return_inverse=True)
+        _, found = np.unique(found * (int(inverse.max(initial=0)) + 1) + inverse, return_inverse=True)
+    return found

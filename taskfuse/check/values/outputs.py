@@ -1,0 +1,69 @@
+"""Outputs are covered: every element is stored where it belongs, once."""
+
+from __future__ import annotations
+
+from taskfuse.check.program import BLOCK_NAMES, THREAD_NAMES, THREADS, Program
+from taskfuse.check.values.claims import Instructions, Place
+from taskfuse.check.values.cover import Visits, covered
+from taskfuse.check.values.match import equal, inside, known_at
+from taskfuse.check.values.reach import Reach
+from taskfuse.check.values.runs import Span, runs, threads_of
+from taskfuse.check.values.solve import Open
+from taskfuse.ir.scalar import Expr, const, substitute
+from taskfuse.kir.nodes import Holds
+from taskfuse.kir.witness import Whole
+
+
+class Outputs:
+    """The outputs of a program."""
+
+    def __init__(self, program: Program, reach: Reach, instructions: Instructions) -> None:
+        self.program = program
+        self.reach = reach
+        self.instructions = instructions
+        self._stores: dict[str, list[Place]] = {}
+
+    def enter(self, place: Place, holds: Holds) -> None:
+        """A write to an output, as that of the tensor that the statement names."""
+        own = self.instructions.written(place.node, holds)
+        self._stores.setdefault(holds.tensor, []).append(own)
+
+    def check(self, name: str) -> None:
+        """Every element of an output is stored once. Raises :class:`Open`."""
+        definition = self.reach.definitions.get(name)
+        if definition is None:
+            raise Open(f"{name} has no definition")
+        if isinstance(definition.rule, Whole):
+            for part in definition.rule.parts:
+                self.check(part)
+            if self._stores.get(name):
+                raise Open(f"{name} is stored by itself and in parts", self._stores[name][0].node)
+            return
+        visits = [self._visits(place, definition.shape) for place in self._stores.get(name, [])]
+        if not visits:
+            raise Open(f"{name} is never stored")
+        covered(visits, definition.shape, self.program.root.context.knowledge)
+
+    def identity(self, place: Place) -> None:
+        """An element of an output is stored at its own index. Raises :class:`Open`."""
+        knowledge = known_at(place).given(*inside(place.element, self.reach.shape(place.tensor)))
+        for k, (e, wanted) in enumerate(zip(place.index, place.element, strict=True)):
+            if place.tensor != place.buffer or not equal(knowledge, e, wanted):
+                raise Open(f"it stores element {wanted} of {place.tensor} at index {e} of {place.buffer} on axis {k}", place.node)
+
+    def _visits(self, place: Place, shape: tuple[Expr, ...]) -> Visits:
+        node, kernel = place.node, self.program.kernel
+        spans: dict[str, Span] = {}
+        for names, extents in ((BLOCK_NAMES, kernel.grid), (THREAD_NAMES, kernel.block)):
+            spans |= {n: (const(0), e) for n, e in zip(names, extents, strict=True)}
+        exists = inside(place.element, shape)
+        spans, conditions = runs(node, node.loops, spans, dict(place.points), exists)
+        threads = [c for c in conditions if c.free <= THREADS]
+        rows = threads_of(kernel, threads)
+        if rows is None:
+            return Visits(node, place.element, spans, tuple(conditions), node.context.ranges)
+        fixed = {n: const(int(v[0])) for n, v in rows.items() if v.size and (v == v[0]).all()}
+        rows = {n: v for n, v in rows.items() if n not in fixed}
+        left = tuple(substitute(c, fixed) for c in conditions if c not in threads)
+        spans = {n: s for n, s in spans.items() if n not in fixed}
+        return Visits(node, tuple(substitute(e, fixed) for e in place.element), spans, left, node.context.ranges, rows or None)

@@ -1,0 +1,374 @@
+"""Which write does a read see? In a kernel whose order is proved and that has no race: the last one before it in the sequential nest.
+
+Conflicting accesses are ordered in every interleaving, and happens-before is part of one total order of all events (docs/proof.md, "Order"): program order
+with the loops of a ring's ends laid on top of each other. So a read sees what the last write before it in that order left. It is looked for from the
+read backwards: in the same iteration of the loops that both share; in the iteration before; in front of the loop. What is read at a position of a ring
+was written at that position.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from taskfuse.check.accesses import overlapping
+from taskfuse.check.forms import Visit
+from taskfuse.check.knowledge import Knowledge
+from taskfuse.check.private import PrivateRing, PrivateRings
+from taskfuse.check.program import BLOCKS, THREADS, Node, Program
+from taskfuse.check.rings import Rings
+from taskfuse.check.values.claims import Instructions, Place
+from taskfuse.check.values.match import Found, Match, Storage, W, equal, inside, known_at
+from taskfuse.check.values.solve import Open
+from taskfuse.ir.scalar import Const, Expr, Sym, and_, const, eq, evaluate, ge, not_, substitute, sym
+from taskfuse.ir.types import BLOCK_TYPES, CLUSTER_TYPES, MemoryType
+from taskfuse.kir import accesses
+from taskfuse.kir.nodes import Content, For, Holds, TensorParam, TmaLoad
+from taskfuse.kir.witness import Definition, Whole
+
+Ints = NDArray[np.int64]
+ROWS = 1 << 16
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Look:
+    """Writes to look at, the last one first; what loops around them are at the read; and the axis that says a slot."""
+
+    claims: tuple[Place, ...]
+    loops: Mapping[Node, Expr]
+    skip: int | None = None
+
+
+class Reach:
+    """The writes of a program that say what they hold.
+
+    Attributes:
+        claims: buffer -> the writes of elements and bodies, in the order of the text.
+        storages: how buffers and arguments lie.
+        definitions: what the tensors are.
+    """
+
+    def __init__(self, program: Program, instructions: Instructions, rings: Rings, private: PrivateRings) -> None:
+        kernel = program.kernel
+        self.program = program
+        self.instructions = instructions
+        self.private = private
+        self.claims: dict[str, list[Place]] = {}
+        self.definitions: dict[str, Definition] = {d.tensor: d for d in kernel.definitions}
+        self.inputs = {p.name: p for p in kernel.params if isinstance(p, TensorParam) and not p.is_output}
+        self.storages = {b.name: Storage(b.memory, b.shape, b.dtype.itemsize) for b in kernel.buffers}
+        self.storages |= {p.name: Storage(MemoryType.Global, p.shape, p.dtype.itemsize) for p in kernel.params if isinstance(p, TensorParam)}
+        self.wholes = {
+            part: (d.tensor, place) for d in kernel.definitions if isinstance(d.rule, Whole) for part, place in zip(d.rule.parts, d.rule.places, strict=True)
+        }
+        self.rings = {e.cursor + ".slot": (r, e) for r in rings.rings for e in r.consumers}
+        self.producers = {r.producer.cursor + ".slot": r for r in rings.rings}
+        self.hits: list[Place] = []
+        self._nodes: dict[str, list[Node]] = {}
+        self._overlaps: dict[str, list[str]] = {}
+        for a, b in overlapping(program):
+            self._overlaps.setdefault(a, []).append(b)
+            self._overlaps.setdefault(b, []).append(a)
+
+    def claim(self, node: Node, holds: Holds) -> Place:
+        """A write, entered."""
+        place = self.whole(self.instructions.written(node, holds))
+        stmt = node.stmt
+        if isinstance(stmt, TmaLoad) and stmt.across:
+            issuers = [(f"{b.index_name}.issuer", c) for b, t, c in zip(BLOCK_TYPES, CLUSTER_TYPES, self.program.kernel.cluster, strict=True) if t in stmt.across]
+            place = replace(place, points=(*place.points, *((name, c.value) for name, c in issuers if isinstance(c, Const))))
+        if holds.content in (Content.VALUE, Content.BODY, Content.ZERO):
+            self.claims.setdefault(place.buffer, []).append(place)
+        return place
+
+    def whole(self, place: Place) -> Place:
+        """The same elements as those of the tensor that theirs is a part of."""
+        while place.content is Content.VALUE and place.tensor in self.wholes:
+            tensor, at = self.wholes[place.tensor]
+            point = {f"i{k}": e for k, e in enumerate(place.element)}
+            place = replace(place, tensor=tensor, element=tuple(substitute(e, point) for e in at))
+        return place
+
+    def shape(self, tensor: str, content: Content = Content.VALUE) -> tuple[Expr, ...]:
+        """The extents of a tensor, or of its iteration space."""
+        if tensor in self.inputs:
+            return self.inputs[tensor].shape
+        d = self.definitions[tensor]
+        return d.space if content is Content.BODY else d.shape
+
+    # -- one read -------------------------------------------------------------------------------------------------------------------
+
+    def found(self, want: Place, given: Iterable[Expr] = (), *, past: bool = False) -> tuple[Place, ...]:
+        """A read finds the elements that it must find.
+
+        Returns:
+            The writes that it may find.
+
+        Args:
+            given: what else holds where they matter.
+            past: also where they do not exist: there it must find zeros.
+
+        Raises:
+            Open: it is not known to.
+        """
+        self.hits = []
+        self._find(self.whole(want), given, past=past)
+        return tuple(self.hits)
+
+    def _find(self, want: Place, given: Iterable[Expr], *, past: bool) -> None:
+        shape = self.shape(want.tensor, want.content)
+        knowledge = known_at(want).given(*given)
+        if not past:
+            knowledge = knowledge.given(*inside(want.element, shape))
+        if knowledge.ranges.empty:
+            return
+        if want.buffer in self.inputs:
+            self._argument(want, knowledge, past=past)
+            return
+        skip = next((k for k, e in enumerate(want.index) if isinstance(e, Sym) and e.name in self.rings), None)
+        if skip is not None:
+            self._ring(want, skip, knowledge, past=past)
+            return
+        slots = [(k, found) for k, e in enumerate(want.index) if (found := self.private.slot(e)) is not None]
+        if slots:
+            self._private(want, *slots[0], knowledge, past=past)
+            return
+        self._clear(want)
+        earlier = self._before(want, want.node)
+        if not self._scan(want, [earlier], knowledge, past=past):
+            self._carried(want, want.node, earlier, knowledge, past=past)
+
+    def _argument(self, want: Place, knowledge: Knowledge, *, past: bool) -> None:
+        if want.tensor != want.buffer:
+            raise Open(f"it reads {want.buffer} where {want.tensor} is wanted", want.node)
+        if past and not isinstance(want.node.stmt, TmaLoad):
+            raise Open(f"it may read {want.buffer} past its end", want.node)
+        for k, (e, wanted) in enumerate(zip(want.index, want.element, strict=True)):
+            if not equal(knowledge, e, wanted) and not self._equal_everywhere(want, e - wanted, knowledge):
+                raise Open(f"it reads index {e} of {want.buffer} on axis {k}, where {wanted} is wanted", want.node)
+
+    @staticmethod
+    def _equal_everywhere(want: Place, difference: Expr, knowledge: Knowledge) -> bool:
+        """True if a difference of few values is 0 for all of them."""
+        spans = {n: knowledge.ranges.of(sym(n)) for n in difference.free}
+        size = 1
+        for lo, hi in spans.values():
+            size *= ROWS + 1 if lo is None or hi is None else hi - lo + 1
+        if size > ROWS:
+            return False
+        grids = np.meshgrid(*(np.arange(lo or 0, (hi or 0) + 1) for lo, hi in spans.values()), indexing="ij")
+        return not np.any(np.asarray(evaluate(difference, dict(zip(spans, grids, strict=True)))))
+
+    # -- where a write may stand ----------------------------------------------------------------------------------------------------
+
+    def _before(self, want: Place, at: Node) -> _Look:
+        """The writes in front of a node, in the same iteration of the loops around both."""
+        found = [c for c in self.claims.get(want.buffer, []) if c.node.number < at.number and at not in c.node.path]
+        return _Look(tuple(reversed(found)), _around(at))
+
+    def _look(self, claim: Place, look: _Look) -> dict[str, Expr]:
+        """What symbols of a write are at the read: of loops, and of blocks where those of a cluster write for each other."""
+        same = {n.stmt.var: look.loops[n] for n in claim.node.loops if isinstance(n.stmt, For) and n in look.loops}
+        stmt = claim.node.stmt
+        if isinstance(stmt, TmaLoad) and stmt.across and self.storages[claim.buffer].memory is MemoryType.Shared:
+            for block, cluster, extent in zip(BLOCK_TYPES, CLUSTER_TYPES, self.program.kernel.cluster, strict=True):
+                if cluster in stmt.across:
+                    b = sym(block.index_name)
+                    same[block.index_name] = b // extent * extent + sym(f"{W}{b}.issuer")
+        return same
+
+    def _scan(
+        self, want: Place, looks: list[_Look], knowledge: Knowledge, *, past: bool, among: Mapping[str, Ints] | None = None
+    ) -> bool:
+        """True if one of some writes, looked at from the last one on, is found in every case. The others that may be found have the same element."""
+        for look in looks:
+            for claim in look.claims:
+                outcome = self._match(claim, want, look, knowledge, among, past=past)
+                if outcome is None:
+                    continue
+                if outcome.rest is not None:
+                    among = outcome.rest
+                    continue
+                if not outcome.under:
+                    return True
+                knowledge = knowledge.given(not_(and_(*outcome.under)))
+                if knowledge.ranges.empty:
+                    return True
+        return False
+
+    def _match(self, claim: Place, want: Place, look: _Look, knowledge: Knowledge, among: Mapping[str, Ints] | None, *, past: bool) -> Found | None:
+        shape = self.shape(want.tensor, want.content)
+        match = Match(claim, want, self.storages[want.buffer], shape, self._look(claim, look), look.skip, knowledge, among, past=past)
+        found = match.found()
+        if found is None:
+            return None
+        if look.skip is None and self.storages[want.buffer].memory is not MemoryType.Local and _in_other_arm(claim.node, want.node):
+            raise Open("it is written in another arm, in no known order", claim.node)
+        self.hits.append(claim)
+        if claim.content is Content.ZERO:
+            raise Open(f"it may find a zero in the place of {want.tensor}", claim.node)
+        if claim.tensor != want.tensor or claim.content is not want.content:
+            raise Open(f"it may find {claim.tensor} where {want.tensor} is wanted", claim.node)
+        return found
+
+    def _carried(self, want: Place, at: Node, earlier: _Look, knowledge: Knowledge, *, past: bool) -> None:
+        """What is not written in the iteration of a read was written in the one before, or in front of the loop."""
+        loop = at.loops[-1] if at.loops else None
+        if loop is None:
+            raise Open(f"no write of {want.buffer} is known to come before it in every case", want.node)
+        stmt = loop.stmt
+        assert isinstance(stmt, For)
+        var, step = sym(stmt.var), stmt.step
+        inside_loop = [c for c in self.claims.get(want.buffer, []) if loop in c.node.path]
+        late = _Look(tuple(reversed(inside_loop)), {**_around(loop), loop: var - step})
+        first = knowledge.given(eq(var, stmt.start))
+        if not first.ranges.empty:
+            front = self._before(want, loop)
+            if not self._scan(want, [earlier, front], first, past=past):
+                self._carried(want, loop, front, first, past=past)
+        rest = knowledge.given(ge(var, stmt.start + step))
+        if not rest.ranges.empty and not self._scan(want, [earlier, late], rest, past=past):
+            raise Open(f"no write of {want.buffer} is known to come before it in every case", want.node)
+
+    # -- rings ----------------------------------------------------------------------------------------------------------------------
+
+    def _ring(self, want: Place, skip: int, knowledge: Knowledge, *, past: bool) -> None:
+        """What is read at a position of a ring is what its producer wrote at that position."""
+        slot = want.index[skip]
+        assert isinstance(slot, Sym)
+        ring, consumer = self.rings[slot.name]
+        here = [v for v in consumer.visits() if _encloses(v, want.node)]
+        fills = [u for u, v in ring.pairs if any(v is h for h in here)]
+        if len(here) != 1 or len(fills) != 1:
+            raise Open("the position of a ring that it reads is not known", want.node)
+        if self._shared_with(want.buffer):
+            raise Open(f"{want.buffer}, a ring, lies on other storage", want.node)
+        loops = _around(want.node)
+        for x, y in ring.loops:
+            if y in want.node.loops and isinstance(y.stmt, For):
+                loops[x] = sym(y.stmt.var)
+        for loop, turns in ring.turns:
+            if isinstance(loop.stmt, For) and consumer.turns is turns:
+                loops[loop] = turns.index + loop.stmt.start
+        claims: list[Place] = []
+        for c in self.claims.get(want.buffer, []):
+            mine = next((e for e in c.index if isinstance(e, Sym) and e.name in self.producers and self.producers[e.name] is ring), None)
+            if mine is None or c.index[skip] is not mine:
+                raise Open(f"{want.buffer} is written elsewhere than at slots of its ring", c.node)
+            if _encloses(fills[0], c.node):
+                claims.append(c)
+        if not self._scan(want, [_Look(tuple(reversed(claims)), loops, skip)], knowledge, past=past):
+            raise Open(f"its producer is not known to write it at every position of {ring.full}", want.node)
+
+    def _private(self, want: Place, skip: int, slot: tuple[PrivateRing, int], knowledge: Knowledge, *, past: bool) -> None:
+        """What is read at a position that a role fills for itself is what was written at that position, in this execution of the block or an earlier one."""
+        ring, ahead = slot
+        at = ring.position(want.node, ahead)
+        if at is None or not at.inside:
+            raise Open("the position of a ring that it reads is not known", want.node)
+        moves = len(ring.moves)
+        loop = ring.loop
+        front: list[tuple[int, Place]] = []
+        within: list[tuple[int, Place]] = []
+        for c in self.claims.get(want.buffer, []):
+            mine = self.private.slot(c.index[skip])
+            place = None if mine is None or mine[0] is not ring else ring.position(c.node, mine[1])
+            if place is None:
+                raise Open(f"{want.buffer} is written at a position that is not known", c.node)
+            if not place.inside:
+                front.append((place.count - at.count, c))
+                continue
+            later = place.count - at.count - (moves if c.node.number > want.node.number else 0)
+            if later >= ring.slots:
+                raise Open("a slot is written again before it is read", c.node, want.node)
+            within.append((place.count - at.count, c))
+        current = [c for d, c in within if d == 0 and c.node.number < want.node.number]
+        common = _around(want.node)
+        if current and self._scan(want, [_Look(tuple(reversed(current)), common, skip)], knowledge, past=past):
+            return
+        if loop is None or self._shared_with(want.buffer):
+            raise Open(f"no write of {want.buffer} is known to come before it in every case", want.node)
+        stmt = loop.stmt
+        assert isinstance(stmt, For)
+        if stmt.step is not const(1):
+            raise Open("a ring is filled ahead in a loop with another step than 1", loop)
+        var = sym(stmt.var)
+        distances = sorted({d for d, _ in within if d > 0})
+        if any(d % moves for d in distances):
+            raise Open("a ring is filled ahead by no whole execution of a block", want.node)
+        trips = distances[0] // moves if distances else max((d for d, _ in front), default=-1) // moves + 1
+        if len(distances) > 1:
+            raise Open("a ring is filled ahead at several distances", want.node)
+        ahead_claims = tuple(c for d, c in reversed(within) if d > 0)
+        rest = knowledge.given(ge(var, stmt.start + trips))
+        if not rest.ranges.empty and not self._scan(want, [_Look(ahead_claims, {**common, loop: var - trips}, skip)], rest, past=past):
+            raise Open(f"no write of {want.buffer} is known at its position", want.node)
+        for p in range(trips):
+            first = knowledge.given(eq(var, stmt.start + p))
+            mine = tuple(c for d, c in reversed(front) if d == p * moves)
+            if not first.ranges.empty and not self._scan(want, [_Look(mine, common, skip)], first, past=past):
+                raise Open(f"no write of {want.buffer} is known at its first positions", want.node)
+
+    # -- storage that lies on other storage -------------------------------------------------------------------------------------------
+
+    def _clear(self, want: Place) -> None:
+        """Nothing else is written into the storage of a buffer between its first access and its last one, in the order of the text."""
+        others = self._shared_with(want.buffer)
+        if not others:
+            return
+        mine = self._accesses(want.buffer)
+        for other in others:
+            theirs = self._accesses(other)
+            if theirs and mine and not (theirs[-1].number < mine[0].number or mine[-1].number < theirs[0].number):
+                raise Open(f"{other} lies on the storage of {want.buffer}, and is used between", theirs[0])
+
+    def _shared_with(self, buffer: str) -> list[str]:
+        """The buffers that lie on a buffer's storage in one block: not those of blocks that take another arm."""
+        return [o for o in self._overlaps.get(buffer, []) if not all(_in_other_blocks(a, b) for a in self._accesses(buffer) for b in self._accesses(o))]
+
+    def _accesses(self, buffer: str) -> list[Node]:
+        found = self._nodes.get(buffer)
+        if found is None:
+            found = self._nodes[buffer] = [n for n in self.program.leaves() if any(a.buffer == buffer for side in accesses(n.stmt) for a in side)]
+        return found
+
+
+def _around(node: Node) -> dict[Node, Expr]:
+    """The loops around a statement, in the same iteration."""
+    return {n: sym(n.stmt.var) for n in node.loops if isinstance(n.stmt, For)}
+
+
+def _in_other_arm(a: Node, b: Node) -> bool:
+    """True if two statements stand in different arms of one chain."""
+    for x, y in zip(a.path, b.path, strict=False):
+        if x.block is not y.block:
+            return True
+        if x is not y:
+            return False
+    return False
+
+
+def _in_other_blocks(a: Node, b: Node) -> bool:
+    """True if two statements stand in different arms of a chain that the block index alone decides."""
+    for x, y in zip(a.path, b.path, strict=False):
+        if x.block is not y.block:
+            chain = x.block.owner
+            if chain is None or x.block.owner is not y.block.owner:
+                return False
+            around = len(chain.context.conditions)
+            return all(c.free.isdisjoint(THREADS) and not c.free.isdisjoint(BLOCKS) for n in (x, y) for c in n.block.context.conditions[around:])
+        if x is not y:
+            return False
+    return False
+
+
+def _encloses(visit: Visit, node: Node) -> bool:
+    """True if a statement stands between the wait and the advance of a position."""
+    if visit.wait is None:
+        return False
+    place = next((n for n in node.path if n.block is visit.advance.block), None)
+    return place is not None and visit.wait.number < node.number < visit.advance.number
+

@@ -1,0 +1,402 @@
+"""A reduction is covered: what reads its result finds every term, once.
+
+Terms are taken in accumulators, which are registers: one statement, or several copies of it, in loops over the reduced axes. The loops that are around a
+reader, too, are one iteration for it; the others, with the threads and blocks whose partial results have been joined, must visit every point of the
+reduction's domain that belongs to the element, once. A point behind the end of an axis must add nothing. Before the first term the accumulator is set.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from taskfuse.check.knowledge import Knowledge
+from taskfuse.check.program import THREADS, Node, conjuncts
+from taskfuse.check.values.claims import Instructions, Place
+from taskfuse.check.values.cover import Visits, covered
+from taskfuse.check.values.joins import Joined, Joins
+from taskfuse.check.values.match import Found, Match, inside, known_at, proves
+from taskfuse.check.values.reach import Reach
+from taskfuse.check.values.runs import Span, runs
+from taskfuse.check.values.solve import Open
+from taskfuse.ir.scalar import TRUE, Const, Expr, FloorDiv, Mod, Sym, children, const, eq, evaluate, ge, lt, not_, simplify, substitute, sym
+from taskfuse.kir.nodes import Compute, Content, For, Holds, Immediate, Wgmma
+from taskfuse.kir.witness import Definition, Reduce
+
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Term:
+    """A statement that takes terms.
+
+    Attributes:
+        place: its accumulators, and the element of the result that each is for.
+        point: the point of the iteration space.
+        points: symbols that run over the terms that it takes at once.
+    """
+
+    node: Node
+    place: Place
+    point: tuple[Expr, ...]
+    points: tuple[tuple[str, int], ...]
+
+
+class Reductions:
+    """The accumulators of a program.
+
+    Attributes:
+        terms: accumulator -> the statements that take its terms.
+    """
+
+    def __init__(self, reach: Reach, instructions: Instructions) -> None:
+        self.reach = reach
+        self.instructions = instructions
+        self.terms: dict[str, list[Term]] = {}
+        self.overhangs: set[Node] = set()
+        self._starts: dict[str, list[Place]] = {}
+        self._parts: dict[str, list[Node]] = {}
+        self._known: dict[tuple[object, ...], Open | None] = {}
+
+    def enter(self, node: Node, holds: Holds) -> None:
+        """A statement that starts, adds to, or joins accumulators."""
+        stmt = node.stmt
+        match holds.content:
+            case Content.START:
+                place = self.instructions.written(node, holds)
+                self._starts.setdefault(place.buffer, []).append(place)
+            case Content.TERM:
+                definition = self.reach.definitions[holds.tensor]
+                point = {f"i{k}": e for k, e in enumerate(holds.index)}
+                place = self.instructions.written(node, replace(holds, index=tuple(substitute(e, point) for e in definition.place)))
+                whole = self.instructions.written(node, holds)
+                mine = {name for name, _ in place.points}
+                tiles = tuple((f"tile.{k}", n) for k, n in enumerate(holds.tile) if any(f"tile.{k}" in e.free for e in whole.element))
+                if any(name in e.free for name, _ in tiles for e in place.element if name not in mine):
+                    raise Open("an accumulator takes terms of several elements", node)
+                self.terms.setdefault(place.buffer, []).append(Term(node, place, whole.element, tuple(t for t in tiles if t[0] not in mine)))
+            case Content.PART:
+                self._parts.setdefault(holds.tensor, []).append(node)
+            case _:
+                raise AssertionError(stmt)
+
+    # -- a result that is read ------------------------------------------------------------------------------------------------------
+
+    def complete(self, want: Place, given: Iterable[Expr] = ()) -> None:
+        """The accumulators that are read hold the elements that are wanted, complete. Raises :class:`Open`."""
+        definition = self.reach.definitions[want.tensor]
+        knowledge = known_at(want).given(*given).given(*inside(want.element, definition.shape))
+        if knowledge.ranges.empty:
+            return
+        terms = self.terms[want.buffer]
+        if any(t.place.tensor != want.tensor for t in terms):
+            raise Open(f"{want.buffer} takes terms of another tensor than {want.tensor}", terms[0].node)
+        if any(t.node.number > want.node.number for t in terms):
+            raise Open("it reads an accumulator that takes more terms later", want.node)
+        groups: dict[tuple[object, ...], list[Term]] = {}
+        for t in terms:
+            groups.setdefault((t.place.index, t.place.points, t.place.element), []).append(t)
+        among: Mapping[str, Ints] | None = None
+        hits: list[list[Term]] = []
+        for group in groups.values():
+            found = self._match(group[-1].place, want, knowledge, among)
+            if found is None:
+                continue
+            if found.under:
+                raise Open("whether an accumulator has taken terms depends on more than its place", group[0].node)
+            hits.append(group)
+            if found.rest is None:
+                break
+            among = found.rest
+        else:
+            raise Open("an accumulator is read that takes no terms", want.node)
+        for group in hits:
+            self._group(want, group, definition, knowledge, len(hits) == 1)
+        self._apart(want, groups, hits, knowledge)
+
+    def _apart(self, want: Place, groups: Mapping[tuple[object, ...], list[Term]], hits: list[list[Term]], knowledge: Knowledge) -> None:
+        """No accumulator takes terms in two groups: their registers are different ones."""
+        lists = list(groups.values())
+        for i, a in enumerate(lists):
+            for b in lists[i + 1 :]:
+                one, two = a[0].place, b[0].place
+                if not any(a is h for h in hits) and not any(b is h for h in hits):
+                    continue
+                if not _disjoint(one, two, knowledge):
+                    raise Open("an accumulator takes terms in different places", a[0].node, b[0].node)
+
+    def _match(self, claim: Place, want: Place, knowledge: Knowledge, among: Mapping[str, Ints] | None) -> Found | None:
+        shared = {n.stmt.var: sym(n.stmt.var) for n in claim.node.loops if isinstance(n.stmt, For) and n in want.node.loops}
+        shape = self.reach.shape(want.tensor)
+        return Match(claim, want, self.reach.storages[want.buffer], shape, shared, None, knowledge, among, past=False, bare=True).found()
+
+    def _group(self, want: Place, group: list[Term], definition: Definition, knowledge: Knowledge, alone: bool) -> None:
+        scope = [n for n in group[0].node.loops if n in want.node.loops]
+        if any([n for n in t.node.loops if n in want.node.loops] != scope for t in group):
+            raise Open("its terms are taken in different loops", *(t.node for t in group[:2]))
+        joined = self._joined(want, group[0])
+        key = (id(group[0]), tuple(scope), definition.tensor, joined is None, want.node if joined is not None else None)
+        if key not in self._known:
+            try:
+                self._started(want, group, scope, knowledge, definition, joined)
+                self._cover(group, scope, definition, knowledge, joined, want)
+                self._known[key] = None
+            except Open as error:
+                self._known[key] = error
+        error = self._known[key]
+        if error is not None:
+            raise error
+        del alone
+
+    # -- before the first term ------------------------------------------------------------------------------------------------------
+
+    def _started(self, want: Place, group: list[Term], scope: list[Node], knowledge: Knowledge, definition: Definition, joined: Joined | None) -> None:
+        """The accumulator is set in this iteration of the loops around, before its first term and never again."""
+        first, last = group[0], group[-1]
+        starts = [s for s in self._starts.get(first.place.buffer, []) if [n for n in s.node.loops if n in scope] == scope]
+        rule = definition.rule
+        assert isinstance(rule, Reduce)
+        flags = [t.node.stmt.accumulate for t in group if isinstance(t.node.stmt, Wgmma)]
+        own = [n for n in first.node.loops if n not in scope]
+        for s in self._starts.get(first.place.buffer, []):
+            if first.node.number < s.node.number < want.node.number or any(n in s.node.loops for n in own):
+                raise Open("an accumulator is set again after its first term", s.node)
+        if starts:
+            if any(f is not TRUE for f in flags):
+                raise Open("an accumulator that was set before is set again by its first product", first.node)
+            for s in starts:
+                self._value(s, rule, joined is not None)
+            self._set(starts, first, knowledge)
+            return
+        if not flags or len(flags) != len(group):
+            raise Open("nothing sets an accumulator before its first term", first.node)
+        loops = [n.stmt for n in own if isinstance(n.stmt, For)]
+        around = known_at(first.place)
+        f = flags[0]
+        begin = around.given(*(eq(sym(s.var), s.start) for s in loops))
+        if not (f is not TRUE and (isinstance(f, Const) or begin.ranges.refutes(f) or proves(begin, not_(f)))):
+            raise Open("the first product adds to what its accumulator held before", first.node)
+        for s in loops:
+            if not proves(around.given(ge(sym(s.var), s.start + s.step)), f):
+                raise Open("a product of a later trip may set its accumulator anew", first.node)
+        if any(g is not TRUE and not proves(known_at(t.place), g) for t, g in zip(group[1:], flags[1:], strict=True)):
+            raise Open("a product that is not the first may set its accumulator anew", last.node)
+        if rule.init.value != 0:
+            raise Open(f"it starts with {rule.init.value}, and products set accumulators to 0", first.node)
+        for s in loops:
+            if not proves(knowledge, lt(s.start, s.stop)):
+                raise Open("no product may be taken at all, and nothing sets the accumulator", first.node)
+
+    @staticmethod
+    def _value(start: Place, rule: Reduce, parts: bool) -> None:
+        stmt = start.node.stmt
+        match stmt:
+            case Compute(operands=(Immediate(value=value),)) if stmt.op.name == "copy":
+                neutral = rule.combine.neutral(rule.dtype)
+                wanted = (neutral,) if parts else (rule.init.value,)
+                if not any(value == w or (value != value and w != w) for w in wanted):
+                    raise Open(f"an accumulator starts with {value} in the place of {wanted[0]}", start.node)
+            case _:
+                raise Open("an accumulator does not start with a constant", start.node)
+
+    def _set(self, starts: list[Place], first: Term, knowledge: Knowledge) -> None:
+        """Every accumulator that takes a term has been set in front of it."""
+        target = replace(first.place, element=(), content=Content.START)
+        shared = {n.stmt.var: sym(n.stmt.var) for n in first.node.loops if isinstance(n.stmt, For)}
+        around = known_at(first.place).given(*inside(first.place.element, self.reach.shape(first.place.tensor)))
+        among: Mapping[str, Ints] | None = None
+        for s in reversed(starts):
+            if s.node.number > first.node.number:
+                raise Open("an accumulator is set again after its first term", s.node)
+            common = {n.stmt.var for n in s.node.loops if isinstance(n.stmt, For) and n in first.node.loops}
+            same = {name: e for name, e in shared.items() if name in common}
+            claim = replace(s, element=(), content=Content.START)
+            found = Match(claim, target, self.reach.storages[s.buffer], (), same, None, around, among, past=False).found()
+            if found is None:
+                continue
+            if found.rest is not None:
+                among = found.rest
+                continue
+            if not found.under:
+                return
+            around = around.given(*(not_(c) for c in found.under[:1])) if len(found.under) == 1 else around
+        del knowledge
+        raise Open("not every accumulator is set before its first term", first.node)
+
+    # -- the terms ------------------------------------------------------------------------------------------------------------------
+
+    def _cover(self, group: list[Term], scope: list[Node], definition: Definition, knowledge: Knowledge, joined: Joined | None, want: Place) -> None:
+        space = definition.space
+        kept = {e.name for e in definition.place if isinstance(e, Sym)}
+        axes = [k for k in range(len(space)) if f"i{k}" not in kept]
+        own = _determined(group[0], scope)
+        if joined is not None:  # of whichever thread
+            items = (i for i in knowledge.items if i.free.isdisjoint(THREADS))
+            knowledge = knowledge.about(const(0))[0].given(*items)
+        visits: list[Visits] = []
+        extents: list[Expr] = [space[k] for k in axes]
+        rows = self._members(joined, group, want, knowledge) if joined is not None else [None]
+        for row in rows:
+            visits = []
+            extents = [space[k] for k in axes]
+            for t in group:
+                loops = [n for n in t.node.loops if n not in scope and isinstance(n.stmt, For) and n.stmt.var not in own]
+                exists = inside(t.point, space)
+                spans, conditions = runs(t.node, loops, {}, {name: n for name, n in t.points}, exists, self._held(t, knowledge, joined))
+                values = list(t.point)
+                if joined is not None:
+                    values = [substitute(e, joined.blocks) for e in values]
+                    spans = {**spans, **joined.spans}
+                point, sizes = _residues(definition, axes, values, knowledge)
+                extents = sizes
+                conditions = [c for c in conditions if not c.free <= THREADS]
+                visits.append(Visits(t.node, tuple(point), spans | _row_spans(row), tuple(conditions), t.node.context.ranges, row))
+            if covered(visits, tuple(extents), knowledge):
+                self.overhangs.update(t.node for t in group)
+
+    @staticmethod
+    def _held(t: Term, knowledge: Knowledge, joined: Joined | None) -> list[Expr]:
+        """The conditions around a term that hold where its result is read. Who takes terms that are joined is asked of the threads."""
+        found: list[Expr] = []
+        for c in t.node.conditions:
+            for part in conjuncts(c):
+                if joined is None and part.free <= THREADS and not proves(knowledge, part):
+                    raise Open(f"terms are taken under {part}, and read under other conditions", t.node)
+                if (joined is not None and part.free <= THREADS) or proves(knowledge, part):
+                    found.append(part)
+        return found
+
+    # -- threads and blocks ---------------------------------------------------------------------------------------------------------
+
+    def _joined(self, want: Place, first: Term) -> Joined | None:
+        parts = [n for n in self._parts.get(want.tensor, []) if n.number < want.node.number]
+        if not parts:
+            return None
+        program = self.reach.program
+        shape = [e.value for e in program.kernel.block if isinstance(e, Const)]
+        if len(shape) != 3:
+            raise Open("the extents of the block are not constant", want.node)
+        definition = self.reach.definitions[want.tensor]
+        storages = dict(self.reach.storages)
+        joins = Joins(definition, want.buffer, storages, (shape[0], shape[1], shape[2]), known_at(want).given(*inside(want.element, definition.shape)))
+        scope = [n for n in first.node.loops if n in want.node.loops]
+        block = scope[-1].blocks[0] if scope else program.root
+        nodes = [n for n in block.nodes if any(p in _below(n) for p in parts)]
+        free = [e for e in want.index if not isinstance(e, Const)]
+        joins.run(iter(nodes), {})
+        if free:
+            names = {n for e in free for n in e.free}
+            if not all(isinstance(e, Sym) for e in free) or not names <= {n.stmt.var for n in want.node.loops if isinstance(n.stmt, For)}:
+                raise Open("which accumulator is read depends on more than its loops", want.node)
+            results = [joins.result(index) for index in sorted(i for b, i in joins.registers if b == want.buffer)]
+            if not results or any((r.members != results[0].members).any() or r.blocks != results[0].blocks for r in results):
+                raise Open("accumulators of a thread are joined in different ways", want.node)
+            return results[0]
+        return joins.result(tuple(e.value for e in want.index if isinstance(e, Const)))
+
+    def _members(self, joined: Joined, group: list[Term], want: Place, knowledge: Knowledge) -> list[Mapping[str, Ints] | None]:
+        """The threads whose terms threads that read have, once for each different set of them; all of one set have terms of one element."""
+        program = self.reach.program
+        shape = [e.value for e in program.kernel.block if isinstance(e, Const)]
+        count = shape[0] * shape[1] * shape[2]
+        linear = np.arange(count, dtype=np.int64)
+        threads = {"threadIdx.x": linear % shape[0], "threadIdx.y": linear // shape[0] % shape[1], "threadIdx.z": linear // (shape[0] * shape[1])}
+        readers = np.ones(count, np.bool_)
+        for c in want.node.conditions:
+            for part in conjuncts(c):
+                if part.free <= THREADS:
+                    readers &= np.broadcast_to(np.asarray(evaluate(part, threads), np.bool_), count)
+        takers = np.ones(count, np.bool_)
+        for c in group[0].node.conditions:
+            for part in conjuncts(c):
+                if part.free <= THREADS:
+                    takers &= np.broadcast_to(np.asarray(evaluate(part, threads), np.bool_), count)
+        atoms = {a for e in group[0].place.element for a in _thread_atoms(e)} | {a for c in joined.assumed for a in _thread_atoms(c)}
+        keys = [np.broadcast_to(np.asarray(evaluate(a, threads), np.int64), count) for a in sorted(atoms, key=str)]
+        for t in np.flatnonzero(readers).tolist():
+            members = np.flatnonzero(joined.members[t])
+            if not members.size:
+                raise Open(f"thread {t} reads a result that has no terms", want.node)
+            for a, key in zip(sorted(atoms, key=str), keys, strict=True):
+                if (key[members] != key[t]).any():
+                    raise Open(f"thread {t} has terms of another element: {a} of the threads that it joins differs", want.node)
+        sets = np.unique(joined.members[readers] & takers[None, :], axis=0)
+        found: list[Mapping[str, Ints] | None] = []
+        for s in sets:
+            members = np.flatnonzero(s)
+            if not members.size:
+                raise Open("threads join partial results of threads that take no terms", want.node)
+            found.append({n: v[members] for n, v in threads.items()})
+        del knowledge
+        return found
+
+
+def _row_spans(row: Mapping[str, Ints] | None) -> dict[str, Span]:
+    return {} if row is None else {n: (const(0), const(int(v.max(initial=0)) + 1)) for n, v in row.items()}
+
+
+def _thread_atoms(e: Expr) -> set[Expr]:
+    """The largest parts of an expression that speak of threads alone."""
+    if e.free.isdisjoint(THREADS):
+        return set()
+    if e.free <= THREADS:
+        return {e}
+    return set[Expr]().union(*(_thread_atoms(c) for c in children(e)))
+
+
+def _residues(definition: Definition, axes: list[int], values: list[Expr], knowledge: Knowledge) -> tuple[list[Expr], list[Expr]]:
+    """The reduced axes of a point and their extents: within the part of an axis that the element fixes, if it fixes one."""
+    point: list[Expr] = []
+    extents: list[Expr] = []
+    for k in axes:
+        name, value, extent = f"i{k}", values[k], definition.space[k]
+        for e in definition.place:
+            if name not in e.free:
+                continue
+            match e:
+                case FloorDiv(a=Sym(), b=n):
+                    value, extent = simplify(value % n, knowledge.facts), n
+                case Mod(a=Sym(), b=n):
+                    value, extent = simplify(value // n, knowledge.facts), (extent + n - 1) // n
+                case _:
+                    raise Open(f"its elements are those of points by {e}")
+        point.append(simplify(value, knowledge.facts))
+        extents.append(simplify(extent, knowledge.facts))
+    return point, extents
+
+
+def _determined(t: Term, scope: list[Node]) -> set[str]:
+    """The loops whose variables an accumulator's place says."""
+    loops = {n.stmt.var for n in t.node.loops if n not in scope and isinstance(n.stmt, For)}
+    found = {name for e in t.place.index for name in e.free if name in loops}
+    return found
+
+
+def _below(node: Node) -> set[Node]:
+    found = {node}
+    for block in node.blocks:
+        for inner in block.nodes:
+            found |= _below(inner)
+    return found
+
+
+def _disjoint(one: Place, two: Place, knowledge: Knowledge) -> bool:
+    """True if two statements of one thread touch different registers."""
+    if len(one.index) != len(two.index):
+        return False
+    for k, (a, b) in enumerate(zip(one.index, two.index, strict=True)):
+        last = k == len(one.index) - 1
+        first, second = (
+            (simplify(substitute(e, {name: const(0) for name, _ in p.points}), knowledge.facts), p.points[0][1] if p.points and last else 1)
+            for e, p in ((a, one), (b, two))
+        )
+        (e, m), (f, n) = first, second
+        lo, hi = known_at(one).ranges.of(e)
+        low, high = known_at(two).ranges.of(f)
+        if None not in (lo, hi, low, high) and (int(hi or 0) + m <= int(low or 0) or int(high or 0) + n <= int(lo or 0)):
+            return True
+    return False
+

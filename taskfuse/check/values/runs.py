@@ -1,0 +1,144 @@
+"""What the symbols around a statement run over: loops, threads and blocks under the conditions around them, as spans and as conditions that are left."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from taskfuse.check.knowledge import Element, Knowledge, Trip
+from taskfuse.check.program import THREAD_NAMES, THREADS, Node, conjuncts
+from taskfuse.check.ranges import terms_of
+from taskfuse.check.values.match import proves
+from taskfuse.check.values.solve import Open
+from taskfuse.ir.scalar import Compare, CompareOp, Const, Expr, FloorDiv, Select, Sym, const, eq, evaluate, le, lt, sym
+from taskfuse.kir import Kernel
+from taskfuse.kir.nodes import For
+
+Ints = NDArray[np.int64]
+Span = tuple[Expr, Expr | None]
+"""First value and behind the last one; ``None``: whatever a condition says, which is known to leave all that matters."""
+
+
+def runs(
+    node: Node, loops: Iterable[Node], spans: dict[str, Span], points: Mapping[str, int], exists: tuple[Expr, ...], held: Iterable[Expr] = ()
+) -> tuple[dict[str, Span], list[Expr]]:
+    """The spans of some loops and of ``spans`` under the conditions around a statement, and the conditions that choose among their values.
+
+    Args:
+        loops: those that run.
+        spans: other symbols that do.
+        points: symbols of the instruction.
+        exists: that the point which is visited exists: a condition that follows keeps nothing away.
+        held: conditions that hold in any case.
+
+    Raises:
+        Open: a condition depends on more.
+    """
+    spans = dict(spans) | {name: (const(0), const(n)) for name, n in points.items()}
+    conditions: list[Expr] = []
+    inner = list(loops)
+    for n in inner:
+        s = n.stmt
+        assert isinstance(s, For)
+        stop: Expr = s.stop
+        if isinstance(stop, Select) and proves(n.context.knowledge, le(stop.b, s.start)):
+            conditions += conjuncts(stop.cond)
+            stop = stop.a
+        spans[s.var] = s.start, stop
+        if s.step is not const(1):
+            conditions.append(eq((sym(s.var) - s.start) % s.step, 0))
+    late = {name for name, (_, stop) in spans.items() if stop is not None and not stop.free.isdisjoint(spans)}
+    conditions += [lt(sym(name), stop) for name, (_, stop) in spans.items() if name in late and stop is not None]
+    for name in late:
+        spans[name] = spans[name][0], None
+    conditions += [part for c in node.conditions for part in conjuncts(c)]
+    kept = set(held)
+    around = known_of(node, points, late).given(*exists)
+    left: list[Expr] = []
+    for c in conditions:
+        if c in kept or (c.free.isdisjoint(spans) and proves(node.context.knowledge, c) and c not in node.conditions):
+            continue
+        if c.free <= THREADS and c.free:
+            left.append(c)
+        elif proves(around, c):
+            continue
+        elif not c.free.isdisjoint(spans):
+            left.append(c)
+        else:
+            raise Open(f"it is executed under {c} only", node)
+    return _tightened(spans, left, node.context.knowledge.about(const(0))[0])
+
+
+def known_of(node: Node, points: Mapping[str, int], without: Iterable[str] = ()) -> Knowledge:
+    """What loops around a statement say, and conditions on threads; not other conditions, nor some loops."""
+    names = set(without)
+    items = (
+        i
+        for i in node.context.knowledge.items
+        if (i.free <= THREADS if isinstance(i, Expr) else not (isinstance(i, Trip) and str(i.symbol) in names))
+    )
+    elements = (Element(sym(name), (0, n - 1)) for name, n in points.items())
+    return node.context.knowledge.about(const(0))[0].given(*items, *elements)
+
+
+def _tightened(spans: dict[str, Span], conditions: list[Expr], root: Knowledge) -> tuple[dict[str, Span], list[Expr]]:
+    """Conditions that bound one symbol, as its span."""
+    left: list[Expr] = []
+    for c in conditions:
+        match c:
+            case Compare(op=(CompareOp.LT | CompareOp.LE | CompareOp.EQ) as op, a=a, b=b):
+                form = b - a
+            case _:
+                left.append(c)
+                continue
+        mine = [(t, k) for t, k in terms_of(form)[0] if not t.free.isdisjoint(spans)]
+        match mine:
+            case [(Sym(name=name) as u, (1 | -1) as k)] if not u.name[:9] == "threadIdx":
+                start, stop = spans[name]
+                bound = (form - u * k) * -k
+                if op is CompareOp.EQ:
+                    spans[name] = bound, bound + 1
+                    continue
+                if k > 0 and proves(root, le(start, low := bound + (1 if op is CompareOp.LT else 0))):
+                    spans[name] = low, stop
+                    continue
+                if k < 0:
+                    high = bound + (0 if op is CompareOp.LT else 1)
+                    if stop is None or proves(root, le(high, stop)):
+                        spans[name] = start, high
+                        continue
+            case _:
+                pass
+        left.append(c)
+    return spans, left
+
+
+def threads_of(kernel: Kernel, conditions: Iterable[Expr]) -> dict[str, Ints] | None:
+    """The threads that conditions on them select, index by index; ``None`` if the block has no constant extents."""
+    shape = [e.value for e in kernel.block if isinstance(e, Const)]
+    if len(shape) != 3:
+        return None
+    linear = np.arange(shape[0] * shape[1] * shape[2], dtype=np.int64)
+    parts = (linear % shape[0], linear // shape[0] % shape[1], linear // (shape[0] * shape[1]))
+    env: dict[str, Ints] = dict(zip(THREAD_NAMES, parts, strict=True))
+    mask = np.ones(linear.size, np.bool_)
+    for c in conditions:
+        mask &= np.broadcast_to(np.asarray(evaluate(c, env), np.bool_), linear.size)
+    return {n: v[mask] for n, v in env.items()}
+
+
+def below(condition: Expr, a: Expr) -> Expr | None:
+    """``T`` of a condition that says ``a < T``; ``None`` if it says something else."""
+    match condition:
+        case Compare(op=CompareOp.LT, a=x, b=FloorDiv(a=p, b=Const(value=g))) if g > 0:  # x < p//g is g*x + g - 1 < p
+            form = p - x * g - (g - 1)
+        case Compare(op=CompareOp.LT, a=x, b=y):
+            form = y - x
+        case Compare(op=CompareOp.LE, a=x, b=y):
+            form = y - x + 1
+        case _:
+            return None
+    bound = form + a
+    return bound if bound.free.isdisjoint(a.free) else None

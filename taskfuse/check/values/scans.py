@@ -1,0 +1,105 @@
+"""A scan carries its total in a register, along loops that run over its axis in order."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from taskfuse.check.program import Node, conjuncts
+from taskfuse.check.ranges import terms_of
+from taskfuse.check.values.claims import Instructions
+from taskfuse.check.values.match import Match, equal, inside, known_at, proves
+from taskfuse.check.values.reach import Reach
+from taskfuse.check.values.solve import Open
+from taskfuse.ir.scalar import Expr, Sym, const, simplify, sym
+from taskfuse.kir.nodes import Access, Compute, Content, For, Holds, Immediate
+from taskfuse.kir.witness import Accumulate
+
+
+class Scans:
+    """The totals of a program."""
+
+    def __init__(self, reach: Reach, instructions: Instructions) -> None:
+        self.reach = reach
+        self.instructions = instructions
+        self._terms: dict[str, list[tuple[Node, Holds]]] = {}
+        self._starts: dict[str, list[Node]] = {}
+
+    def enter(self, node: Node, holds: Holds) -> None:
+        """A statement that starts a total, or adds to it."""
+        assert isinstance(node.stmt, Compute)
+        if holds.content is Content.START:
+            self._starts.setdefault(node.stmt.out.buffer, []).append(node)
+        else:
+            self._terms.setdefault(node.stmt.out.buffer, []).append((node, holds))
+
+    def complete(self, node: Node, total: Access, holds: Holds) -> None:
+        """A total that is stored is that of its element. Raises :class:`Open`."""
+        definition = self.reach.definitions[holds.tensor]
+        rule = definition.rule
+        assert isinstance(rule, Accumulate)
+        terms, starts = self._terms.get(total.buffer, []), self._starts.get(total.buffer, [])
+        match terms, starts:
+            case [(term, at)], [start]:
+                pass
+            case _:
+                raise Open("its total is not started once and added to in one place", node)
+        if at.tensor != holds.tensor or at.index != holds.index or term.block is not node.block or term.number > node.number:
+            raise Open("it is not stored behind the step that adds its element", node)
+        assert isinstance(term.stmt, Compute)
+        assert isinstance(start.stmt, Compute)
+        if term.stmt.out != total:
+            raise Open("it stores another total than the one that is added to", node)
+        between = term.block.nodes[term.index + 1 : node.index]
+        if any(n.blocks or (isinstance(n.stmt, Compute) and n.stmt.out.buffer == total.buffer) for n in between):
+            raise Open("its total may change before it is stored", node)
+        neutral = rule.combine.neutral(rule.dtype)
+        match start.stmt.operands:
+            case (Immediate(value=value),) if value == neutral or (value != value and neutral != neutral):
+                pass
+            case _:
+                raise Open("its total does not start with the neutral element", start)
+        scope = [n for n in start.loops if n in term.loops]
+        own = [n for n in term.loops if n not in scope]
+        if start.number > term.number:
+            raise Open("its total starts behind its first step", start)
+        self._set(start, term)
+        self._in_order(term, own, holds.index, rule.axis, total)
+        exists = inside(holds.index, definition.shape)
+        items = (i for i in term.context.knowledge.items if not isinstance(i, Expr))
+        around = term.context.knowledge.about(const(0))[0].given(*items, *exists)
+        for c in term.conditions:
+            for part in conjuncts(c):
+                varying = any(isinstance(n.stmt, For) and n.stmt.var in part.free for n in own)
+                if varying and not proves(around, part):
+                    raise Open(f"its steps are taken under {part} only", term)
+
+    def _set(self, start: Node, term: Node) -> None:
+        """The total that a step adds to has been set before the loops along the axis."""
+        claim, target = (self.instructions.written(n, Holds("", content=Content.START)) for n in (start, term))
+        same = {n.stmt.var: sym(n.stmt.var) for n in start.loops if isinstance(n.stmt, For) and n in term.loops}
+        storage = self.reach.storages[claim.buffer]
+        found = Match(claim, replace(target, element=()), storage, (), same, None, known_at(target), None, past=False).found()
+        if found is None or found.under or found.rest is not None:
+            raise Open("its total is not known to be set before its first step", start)
+
+    @staticmethod
+    def _in_order(term: Node, own: list[Node], index: tuple[Expr, ...], axis: int, total: Access) -> None:
+        """The loops along an axis, from the innermost one on: each steps by as much as all inside of it run over."""
+        facts = term.context.facts
+        terms, constant = terms_of(index[axis])
+        weights = {str(t): k for t, k in terms}
+        reach: Expr = const(1)
+        for n in reversed(own):
+            s = n.stmt
+            assert isinstance(s, For)
+            if s.var not in index[axis].free:
+                if not any(e is sym(s.var) for e in total.index) and s.var in {name for e in index for name in e.free}:
+                    raise Open(f"one total is used for different values of {s.var}", term)
+                continue
+            if s.var in {name for k, e in enumerate(index) if k != axis for name in e.free} or s.var not in weights:
+                raise Open("its loops do not run along its axis in order", term)
+            if s.start is not const(0) or s.step is not const(1) or not equal(term.context.knowledge, const(weights[s.var]), reach):
+                raise Open("its loops do not run along its axis in order", term)
+            reach = simplify(reach * s.stop, facts)
+        if constant or any(not isinstance(t, Sym) or t.name not in {n.stmt.var for n in own if isinstance(n.stmt, For)} for t, _ in terms):
+            raise Open("its axis does not start with its loops", term)

@@ -1,0 +1,113 @@
+"""Integer equations for the iteration and the thread that wrote an element.
+
+Indices are made of loop variables, thread indices and points by splits and merges, so an equation determines what it names one symbol after
+another: a symbol that stands alone, or the digits of a number in mixed radix. Each step is an equivalence in the ranges of the symbols: what is
+found is the only solution there can be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from itertools import pairwise
+
+from taskfuse.check.program import Node
+from taskfuse.check.ranges import terms_of
+from taskfuse.ir.scalar import Const, Expr, FloorDiv, Mod, Sym, const, substitute
+
+Equation = tuple[Expr, Expr]
+"""What the writer's symbols say, and what it must be."""
+
+Spans = Mapping[str, tuple[Expr, Expr]]
+"""First and behind the last value of a symbol."""
+
+
+class Open(Exception):
+    """It is not known whether a value is right."""
+
+    def __init__(self, reason: str, *nodes: Node) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.nodes = nodes
+
+
+def solved(equations: list[Equation], unknown: Spans, simplified: Callable[[Expr], Expr], *, digits: bool = True) -> tuple[dict[str, Expr], list[Equation]]:
+    """The unknown symbols as far as equations determine them, and the equations that are left (those of no unknown symbol, too).
+
+    Args:
+        unknown: the symbols of the left sides that are looked for; no right side has one.
+        digits: take numbers apart.
+    """
+    found: dict[str, Expr] = {}
+    left = list(equations)
+    while True:
+        for k, (a, b) in enumerate(left):
+            difference = simplified(substitute(a, found) - b) if found else a - b
+            made = _alone(difference, unknown)
+            if not made and digits:
+                made = _digits(difference, unknown) or _divided(difference, left, found, unknown)
+            if made:
+                found = {name: substitute(e, made) for name, e in found.items()} | made
+                del left[k]
+                break
+        else:
+            return found, [(substitute(a, found), b) for a, b in left]
+
+
+def _alone(difference: Expr, unknown: Spans) -> dict[str, Expr]:
+    """A symbol that stands once, by itself."""
+    terms, _ = terms_of(difference)
+    for term, k in terms:
+        if isinstance(term, Sym) and term.name in unknown and abs(k) == 1:
+            rest = difference - term * k
+            if rest.free.isdisjoint(unknown):
+                return {term.name: rest * -k}
+    return {}
+
+
+def _digits(difference: Expr, unknown: Spans) -> dict[str, Expr]:
+    """Several symbols that are the digits of a number: each weighs as much as all below it together count."""
+    terms, _ = terms_of(difference)
+    mine = [(term, k) for term, k in terms if not term.free.isdisjoint(unknown)]
+    if not mine or not all(isinstance(t, Sym) for t, _ in mine):
+        return {}
+    if all(k < 0 for _, k in mine):
+        difference, mine = -difference, [(t, -k) for t, k in mine]
+    if any(k < 0 for _, k in mine):
+        return {}
+    mine.sort(key=lambda pair: pair[1])
+    value: Expr = const(0) - difference
+    for t, k in mine:
+        value = value + t * k
+    found: dict[str, Expr] = {}
+    for (t, k), (_, above) in pairwise(mine):
+        assert isinstance(t, Sym)
+        start, stop = unknown[t.name]
+        if not isinstance(stop, Const) or start is not const(0) or k * stop.value != above:
+            return {}
+        found[t.name] = value // k % stop
+    t, k = mine[-1]
+    assert isinstance(t, Sym)
+    if unknown[t.name][0] is not const(0):
+        return {}
+    found[t.name] = value // k
+    return found
+
+
+def _divided(difference: Expr, equations: list[Equation], found: Mapping[str, Expr], unknown: Spans) -> dict[str, Expr]:
+    """``u // n`` and ``u % n`` in two equations."""
+    match terms_of(difference):
+        case ((FloorDiv(Sym(name=name) as u, n), 1),), _ if name in unknown and n.free.isdisjoint(unknown):
+            quotient = u // n - difference
+        case _:
+            return {}
+    for a, b in equations:
+        other = substitute(a, found) - b
+        match terms_of(other):
+            case ((Mod(v, m), 1), *_), _ if v is u and m is n:
+                remainder = (u % n) - other
+                if remainder.free.isdisjoint(unknown) and quotient.free.isdisjoint(unknown):
+                    return {name: quotient * n + remainder}
+            case _:
+                pass
+    return {}
+

@@ -1,0 +1,375 @@
+"""A write is right: what a statement computes is its tensor's definition at the element that it says, of operands that hold what the definition takes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from taskfuse.check.knowledge import Knowledge
+from taskfuse.check.program import Node, conjuncts
+from taskfuse.check.values.claims import Instructions, Place
+from taskfuse.check.values.match import equal, inside, known_at, proves
+from taskfuse.check.values.reach import Reach
+from taskfuse.check.values.reductions import Reductions
+from taskfuse.check.values.scans import Scans
+from taskfuse.check.values.solve import Open
+from taskfuse.dtypes import DType
+from taskfuse.ir.elementwise import ELEMENTWISE
+from taskfuse.ir.scalar import TRUE, Expr, lt, not_, substitute, sym
+from taskfuse.kir import Kernel
+from taskfuse.kir.nodes import (
+    Access,
+    AsyncCopy,
+    Case,
+    Choose,
+    Compute,
+    Content,
+    Gather,
+    Holds,
+    Immediate,
+    IndexOf,
+    LdMatrix,
+    Mma,
+    Operand,
+    ScalarValue,
+    StMatrix,
+    TensorParam,
+    TmaLoad,
+    TmaStore,
+    VectorCopy,
+    Wgmma,
+)
+from taskfuse.kir.witness import Accumulate, Apply, Find, Pick, Reduce
+
+COPY, FMA, MUL = ELEMENTWISE["copy"], ELEMENTWISE["fma"], ELEMENTWISE["mul"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Written:
+    """A statement and what it claims."""
+
+    node: Node
+    holds: Holds
+    place: Place
+
+
+class Statements:
+    """The writes of a program, one by one. Methods raise :class:`Open` for what is not known to be right."""
+
+    def __init__(self, kernel: Kernel, reach: Reach, instructions: Instructions, reductions: Reductions, scans: Scans) -> None:
+        self.reach = reach
+        self.instructions = instructions
+        self.reductions = reductions
+        self.scans = scans
+        self.dtypes: dict[str, DType] = {b.name: b.dtype for b in kernel.buffers} | {p.name: p.dtype for p in kernel.params if isinstance(p, TensorParam)}
+        self.written: dict[Node, Written] = {}
+        self._zeros: dict[Node, Open | None] = {}
+
+    def check(self, w: Written) -> None:
+        """A write is right wherever its element exists."""
+        node, holds = w.node, w.holds
+        definition = self.reach.definitions[holds.tensor]
+        match holds.content:
+            case Content.VALUE:
+                if self.dtypes[w.place.buffer] is not definition.dtype:
+                    raise Open(f"{w.place.buffer} has elements of {self.dtypes[w.place.buffer]}, {holds.tensor} of {definition.dtype}", node)
+                self._value(w)
+            case Content.BODY | Content.TERM:
+                if not isinstance(definition.rule, Reduce | Accumulate):
+                    raise Open(f"{holds.tensor} is no reduction", node)
+                if self.dtypes[w.place.buffer] is not definition.rule.dtype:
+                    raise Open(f"it accumulates in {self.dtypes[w.place.buffer]}, not in {definition.rule.dtype}", node)
+                self._term(w)
+            case Content.ZERO:
+                if not (isinstance(node.stmt, Compute) and node.stmt.op is COPY and _is_zero(node.stmt.operands[0])):
+                    raise Open("it writes no zero", node)
+            case Content.START | Content.PART:
+                pass
+
+    # -- elements -------------------------------------------------------------------------------------------------------------------
+
+    def _value(self, w: Written) -> None:
+        definition = self.reach.definitions[w.holds.tensor]
+        stmt = w.node.stmt
+        exists = inside(w.holds.index, definition.shape)
+        match definition.rule:
+            case Reduce():
+                if not (isinstance(stmt, Compute) and stmt.op is COPY and isinstance(stmt.operands[0], Access)):
+                    raise Open("it is no copy of an accumulator", w.node)
+                self.reductions.complete(Place(w.node, stmt.operands[0].buffer, stmt.operands[0].index, w.holds.tensor, w.holds.index), exists)
+            case Accumulate():
+                if not (isinstance(stmt, Compute) and stmt.op is COPY and isinstance(stmt.operands[0], Access)):
+                    raise Open("it is no copy of a total", w.node)
+                self.scans.complete(w.node, stmt.operands[0], w.holds)
+            case Apply() as rule:
+                if isinstance(stmt, Choose):
+                    self._padded(w, stmt, rule, exists)
+                elif isinstance(stmt, Compute):
+                    if stmt.op is not rule.op or (stmt.dtype is not rule.dtype and stmt.op is not COPY):
+                        raise Open(f"it computes {stmt.op.name} in {stmt.dtype}; {w.holds.tensor} is {rule.op.name} in {rule.dtype}", w.node)
+                    self._operands(w.node, stmt.operands, rule.operands, w.holds.index, exists)
+                else:
+                    self._copied(w, rule, exists, past=False)
+            case Pick() as rule:
+                self._picked(w, rule, exists)
+            case Find() as rule:
+                self._found(w, rule, exists)
+            case _:
+                raise Open("its tensor is made of parts", w.node)
+
+    def _operands(self, node: Node, operands: tuple[Operand, ...], wanted: tuple[Operand, ...], index: tuple[Expr, ...], given: Iterable[Expr]) -> None:
+        if len(operands) != len(wanted):
+            raise Open(f"it has {len(operands)} operands in the place of {len(wanted)}", node)
+        for have, want in zip(operands, wanted, strict=True):
+            self._operand(node, have, want, index, tuple(given))
+
+    def _operand(self, node: Node, have: Operand, want: Operand, index: tuple[Expr, ...], given: tuple[Expr, ...], *, past: bool = False) -> None:
+        """An operand is what the definition takes at an index."""
+        point = {f"i{k}": e for k, e in enumerate(index)}
+        match have, want:
+            case Access(), Access():
+                element = tuple(substitute(e, point) for e in want.index)
+                self.read(self.instructions.read(node, have, want.buffer, element), given, past=past)
+            case Immediate(), Immediate() if have == want:
+                pass
+            case ScalarValue(), ScalarValue() if have.name == want.name:
+                pass
+            case IndexOf(), IndexOf():
+                wanted = substitute(want.value, point)
+                if not equal(node.context.knowledge.given(*given), have.value, wanted):
+                    raise Open(f"it takes the index {have.value}, where {wanted} is wanted", node)
+            case _:
+                raise Open("an operand is another than its definition's", node)
+
+    def read(self, want: Place, given: tuple[Expr, ...], *, past: bool = False) -> None:
+        """A read finds what it must find; ``past``: or a zero where there is no such element."""
+        if want.buffer in self.reductions.terms and self._is_reduction(want.tensor):
+            if past:
+                raise Open("an accumulator is read past the end", want.node)
+            self.reductions.complete(want, given)
+            return
+        for hit in self.reach.found(want, given, past=past):
+            if past:
+                self.zero(hit)
+
+    def _is_reduction(self, tensor: str) -> bool:
+        definition = self.reach.definitions.get(tensor)
+        return definition is not None and isinstance(definition.rule, Reduce)
+
+    # -- copies ---------------------------------------------------------------------------------------------------------------------
+
+    def _copied(self, w: Written, rule: Apply, given: tuple[Expr, ...], *, past: bool) -> None:
+        """A copy by an instruction of its own."""
+        if rule.op is not COPY or not isinstance(rule.operands[0], Access):
+            raise Open(f"it is a copy, and {w.holds.tensor} is {rule.op.name}", w.node)
+        self._moved(w, rule.operands[0], given, past=past)
+
+    def _moved(self, w: Written, source: Access, given: tuple[Expr, ...], *, past: bool) -> None:
+        node, stmt, i = w.node, w.node.stmt, self.instructions
+        element = self._element(source, w.holds)
+        given = given if not past else ()
+        match stmt:
+            case Compute():
+                self._operand(node, stmt.operands[0], source, w.holds.index, given, past=past)
+                return
+            case VectorCopy():
+                want = i.vector(node, stmt.source, stmt.width, source.buffer, element)
+            case AsyncCopy():
+                if not past:
+                    around = known_at(w.place).given(*inside(w.place.element, self.reach.shape(w.place.tensor)))
+                    if not all(proves(around, c) for c in conjuncts(stmt.valid)):
+                        raise Open(f"it writes a zero where {stmt.valid} fails, and elements exist there", node)
+                want = i.vector(node, stmt.source, stmt.width, source.buffer, element)
+            case TmaLoad():
+                want = i.loaded_box(node, stmt, w.holds, element, source.buffer)
+            case TmaStore():
+                want = i.stored_box(node, stmt, Holds(source.buffer, w.holds.index, tile=w.holds.tile), element)
+            case LdMatrix():
+                want = i.matrix_rows(node, stmt, source.buffer, element)
+            case StMatrix():
+                want = i.matrix_registers(node, stmt, source.buffer, element)
+            case _:
+                raise Open("it is no copy", node)
+        if not past:  # in the terms of what the instruction touches
+            given = inside(want.element, self.reach.shape(source.buffer))
+        self.read(want, given, past=past)
+
+    @staticmethod
+    def _element(source: Access, holds: Holds) -> tuple[Expr, ...]:
+        point = {f"i{k}": e for k, e in enumerate(holds.index)}
+        return tuple(substitute(e, point) for e in source.index)
+
+    def _padded(self, w: Written, stmt: Choose, rule: Apply, exists: tuple[Expr, ...]) -> None:
+        """A copy with zeros in the place of elements that do not exist."""
+        match stmt.cases:
+            case (Case(cond=cond, operand=operand), Case(cond=other, operand=zero)) if rule.op is COPY and other is TRUE and _is_zero(zero):
+                around = w.node.context.knowledge.given(*exists)
+                if not all(proves(around, c) for c in conjuncts(cond)):
+                    raise Open(f"it writes a zero where {cond} fails, and elements exist there", w.node)
+                self._operand(w.node, operand, rule.operands[0], w.holds.index, (*exists, cond))
+            case _:
+                raise Open("its cases are not those of a copy with zeros behind the end", w.node)
+
+    # -- choices and gathers ----------------------------------------------------------------------------------------------------------
+
+    def _picked(self, w: Written, rule: Pick, exists: tuple[Expr, ...]) -> None:
+        """Each case is the case of the definition that holds wherever it does."""
+        stmt = w.node.stmt
+        if not isinstance(stmt, Choose):
+            raise Open("it is no choice", w.node)
+        point = {f"i{k}": e for k, e in enumerate(w.holds.index)}
+        conditions = [substitute(c.cond, point) for c in rule.cases]
+        around = w.node.context.knowledge.given(*exists)
+        before: list[Expr] = []
+        for case in stmt.cases:
+            mine = (*before, *conjuncts(case.cond))
+            here = around.given(*mine)
+            before.append(not_(case.cond))
+            if here.ranges.empty or proves(around.given(*before[:-1]), not_(case.cond)):
+                continue
+            self._operand(w.node, case.operand, self._case(w.node, rule, conditions, here), w.holds.index, (*exists, *mine))
+
+    @staticmethod
+    def _case(node: Node, rule: Pick, conditions: list[Expr], here: Knowledge) -> Operand:
+        for case, condition in zip(rule.cases, conditions, strict=True):
+            if all(proves(here, c) for c in conjuncts(condition)):
+                return case.operand
+            if not proves(here, not_(condition)):
+                break
+        raise Open("which case of its definition holds is not known", node)
+
+    def _found(self, w: Written, rule: Find, exists: tuple[Expr, ...]) -> None:
+        stmt = w.node.stmt
+        if not isinstance(stmt, Gather) or len(stmt.values) != len(rule.values):
+            raise Open("it is no gather of so many values", w.node)
+        point = {f"i{k}": e for k, e in enumerate(w.holds.index)}
+        for k, (value, want, extent) in enumerate(zip(stmt.values, rule.values, rule.extents, strict=True)):
+            if value.extent is not extent and not equal(w.node.context.knowledge, value.extent, extent):
+                raise Open(f"value {k} counts in {value.extent}, not in {extent}", w.node)
+            self._operand(w.node, value.source, want, w.holds.index, exists)
+        symbols = {f"v{k}": sym(v.symbol) for k, v in enumerate(stmt.values)}
+        element = tuple(substitute(e, {**point, **symbols}) for e in rule.source.index)
+        want = self.instructions.vector(w.node, stmt.source, stmt.width, rule.source.buffer, element)
+        self.read(want, exists)
+
+    # -- terms ------------------------------------------------------------------------------------------------------------------------
+
+    def _term(self, w: Written) -> None:
+        """A term of a reduction or a scan, or one that is added."""
+        definition = self.reach.definitions[w.holds.tensor]
+        rule, stmt, node = definition.rule, w.node.stmt, w.node
+        point = {f"i{k}": e for k, e in enumerate(w.holds.index)}
+        exists = (*inside(w.holds.index, definition.space), *inside((substitute(e, point) for e in definition.place), definition.shape))
+        if isinstance(rule, Accumulate):
+            match stmt:
+                case Compute(op=op, out=out, operands=(a, b)) if op is rule.combine.op and a == out and stmt.dtype is rule.dtype:
+                    self._operand(node, b, rule.operand, w.holds.index, exists)
+                case _:
+                    raise Open("it is no step of its scan", node)
+            return
+        assert isinstance(rule, Reduce)
+        for operands in self._bodies(w, rule):
+            self._operands(node, operands, rule.operands, w.holds.index, exists)
+        if isinstance(stmt, Wgmma | Mma):
+            for side in self._sides(node, stmt, rule, w.holds):
+                self.read(side, ())
+
+    def neutral(self, node: Node) -> None:
+        """A term at a point behind the end of its reduction adds nothing: all factors of a sum of products are zeros there."""
+        w = self.written[node]
+        definition = self.reach.definitions[w.holds.tensor]
+        rule, stmt = definition.rule, node.stmt
+        point = {f"i{k}": e for k, e in enumerate(w.holds.index)}
+        kept = inside((substitute(e, point) for e in definition.place), definition.shape)
+        around = known_at(w.place)
+        beyond = [k for k, (e, n) in enumerate(zip(w.holds.index, definition.space, strict=True)) if not proves(around.given(*kept), lt(e, n))]
+        if not beyond:
+            return
+        if not isinstance(rule, Reduce) or rule.combine.op is not ELEMENTWISE["add"] or rule.body not in (MUL, COPY):
+            raise Open("terms behind the end may be taken, and it is no sum of products", node)
+        for want in rule.operands:
+            if not isinstance(want, Access):
+                raise Open("terms behind the end may be taken, and a factor is no tensor", node)
+            shape = self.reach.shape(want.buffer)
+            for k in beyond:
+                if not any(e is sym(f"i{k}") and equal(around, n, definition.space[k]) for e, n in zip(want.index, shape, strict=True)):
+                    raise Open(f"terms behind the end of axis {k} may be taken, and {want.buffer} does not end there", node)
+        if isinstance(stmt, Wgmma | Mma):
+            for side in self._sides(node, stmt, rule, w.holds):
+                self.read(side, (), past=True)
+            return
+        for operands in self._bodies(w, rule):
+            for have, want in zip(operands, rule.operands, strict=True):
+                self._operand(node, have, want, w.holds.index, kept, past=True)
+
+    def _bodies(self, w: Written, rule: Reduce) -> Iterator[tuple[Operand, ...]]:
+        """The operands of a term, as a statement has them."""
+        stmt, node = w.node.stmt, w.node
+        match stmt:
+            case Wgmma() | Mma() if rule.combine.op is ELEMENTWISE["add"] and rule.body is MUL:
+                return
+            case Compute() if stmt.dtype is not rule.dtype:
+                raise Open(f"it computes in {stmt.dtype}, not in {rule.dtype}", node)
+            case Compute(op=op, operands=operands) if w.holds.content is Content.BODY and op is rule.body:
+                yield operands
+            case Compute(op=op, out=out, operands=(*factors, acc)) if op is FMA and rule.body is MUL and rule.combine.op is ELEMENTWISE["add"] and acc == out:
+                yield tuple(factors)
+            case Compute(op=op, out=out, operands=(acc, Access() as term)) if op is rule.combine.op and acc == out and rule.body is not COPY:
+                self.reach.found(Place(node, term.buffer, term.index, w.holds.tensor, w.holds.index, content=Content.BODY))
+            case Compute(op=op, out=out, operands=(acc, term)) if op is rule.combine.op and acc == out and rule.body is COPY:
+                yield (term,)
+            case _:
+                raise Open("it takes no term of its reduction", node)
+
+    def _sides(self, node: Node, stmt: Wgmma | Mma, rule: Reduce, holds: Holds) -> Iterator[Place]:
+        """The factors of a product of matrices: the one with its rows and the one with its columns."""
+        factors = [o for o in rule.operands if isinstance(o, Access)]
+        if len(factors) != 2 or len(rule.operands) != 2:
+            raise Open("its factors are no tensors", node)
+        elements = [self._element(f, holds) for f in factors]
+        rows = next((k for k, e in enumerate(elements) if any("tile.0" in x.free for x in e)), 0)
+        for side, k in ((0, rows), (1, 1 - rows)):
+            yield self.instructions.fragment(node, stmt, side, factors[k].buffer, elements[k])
+
+    # -- zeros behind the end -----------------------------------------------------------------------------------------------------------
+
+    def zero(self, place: Place) -> None:
+        """A write leaves a zero wherever its element does not exist."""
+        node = place.node
+        if node not in self._zeros:
+            self._zeros[node] = None  # a copy of itself, if it comes back here
+            try:
+                self._zero(self.written[node])
+            except Open as error:
+                self._zeros[node] = error
+        error = self._zeros[node]
+        if error is not None:
+            raise error
+
+    def _zero(self, w: Written) -> None:
+        stmt, node = w.node.stmt, w.node
+        definition = self.reach.definitions[w.holds.tensor]
+        rule = definition.rule
+        exists = inside(w.place.element, self.reach.shape(w.place.tensor))
+        around = known_at(w.place)
+        if all(proves(around, c) for c in exists):
+            return
+        match stmt:
+            case AsyncCopy() if all(proves(around.given(*conjuncts(stmt.valid)), c) for c in exists):
+                return
+            case Choose(cases=(Case(cond=cond), Case(operand=zero))) if _is_zero(zero) and all(proves(around.given(*conjuncts(cond)), c) for c in exists):
+                return
+            case _:
+                pass
+        source = rule.operands[0] if isinstance(rule, Apply) and rule.op is COPY else None
+        if not isinstance(source, Access):
+            raise Open(f"what it writes behind the end of {w.holds.tensor} is no zero", node)
+        shape = self.reach.shape(source.buffer)
+        for k, n in enumerate(definition.shape):
+            if not any(e is sym(f"i{k}") and equal(around, n, m) for e, m in zip(source.index, shape, strict=True)):
+                raise Open(f"{source.buffer} does not end where {w.holds.tensor} does on axis {k}", node)
+        self._moved(w, source, (), past=True)
+
+
+def _is_zero(operand: Operand) -> bool:
+    return isinstance(operand, Immediate) and not operand.value

@@ -1,0 +1,89 @@
+"""The value layer over one kernel: its obligations, statement by statement and output by output."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from taskfuse.check.certificate import Layer, Obligation, Verdict
+from taskfuse.check.private import PrivateRings
+from taskfuse.check.program import Node, Program
+from taskfuse.check.rings import Rings
+from taskfuse.check.values.claims import WRITERS, Instructions
+from taskfuse.check.values.outputs import Outputs
+from taskfuse.check.values.reach import Reach
+from taskfuse.check.values.reductions import Reductions
+from taskfuse.check.values.scans import Scans
+from taskfuse.check.values.solve import Open
+from taskfuse.check.values.statements import Statements, Written
+from taskfuse.kir.nodes import Content
+from taskfuse.kir.witness import Accumulate
+
+
+def values(program: Program, rings: Rings, private: PrivateRings) -> Iterator[Obligation]:
+    """Every write is right, every read sees the write that it must, reductions and outputs are covered. Nothing for a kernel without definitions."""
+    kernel = program.kernel
+    if not kernel.definitions:
+        return
+    instructions = Instructions(kernel)
+    reach = Reach(program, instructions, rings, private)
+    reductions, scans = Reductions(reach, instructions), Scans(reach, instructions)
+    outputs = Outputs(program, reach, instructions)
+    statements = Statements(kernel, reach, instructions, reductions, scans)
+    names = {p.name for p in kernel.outputs}
+    failed = False
+    written: list[Written] = []
+    for node in program.leaves():
+        if not isinstance(node.stmt, WRITERS):
+            continue
+        try:
+            written.append(_entered(node, reach, reductions, scans, statements))
+        except Open as error:
+            failed = True
+            yield _open(node, error)
+    for w in written:
+        try:
+            if w.place.buffer in names:
+                outputs.enter(w.place, w.holds)
+                outputs.identity(w.place)
+            statements.check(w)
+        except Open as error:
+            failed = True
+            yield _open(w.node, error)
+    for node in sorted(reductions.overhangs, key=lambda n: n.number):
+        try:
+            statements.neutral(node)
+        except Open as error:
+            failed = True
+            yield _open(node, error)
+    for name in sorted(names):
+        try:
+            outputs.check(name)
+        except Open as error:
+            failed = True
+            yield Obligation(Layer.VALUES, f"output {name}", Verdict.OUTSIDE, error.reason, _notes(error))
+    if not failed:
+        yield Obligation(Layer.VALUES, "writes", Verdict.PROVED, f"{len(written)} statements compute what their tensors are, of what they must read")
+        yield Obligation(Layer.VALUES, "outputs", Verdict.PROVED, f"every element of {', '.join(sorted(names))} is stored once")
+
+
+def _entered(node: Node, reach: Reach, reductions: Reductions, scans: Scans, statements: Statements) -> Written:
+    holds = getattr(node.stmt, "holds", None)
+    if holds is None:
+        raise Open("it does not say what it writes", node)
+    if holds.tensor not in reach.definitions:
+        raise Open(f"it writes {holds.tensor}, which has no definition", node)
+    place = reach.claim(node, holds)
+    w = Written(node, holds, place)
+    statements.written[node] = w
+    if holds.content in (Content.START, Content.TERM, Content.PART):
+        target = scans if isinstance(reach.definitions[holds.tensor].rule, Accumulate) else reductions
+        target.enter(node, holds)
+    return w
+
+
+def _open(node: Node, error: Open) -> Obligation:
+    return Obligation(Layer.VALUES, node.text, Verdict.OUTSIDE, error.reason, _notes(error))
+
+
+def _notes(error: Open) -> tuple[str, ...]:
+    return tuple(f"{n.text}" + (f" in {n.role}" if n.role else "") for n in error.nodes)
