@@ -7,12 +7,13 @@ expression over the points, from the tables of the PTX ISA; nothing of it comes 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from taskfuse.check.program import THREAD_NAMES, Node, linear_thread
 from taskfuse.check.values.solve import Open, solved
-from taskfuse.ir.scalar import Const, Expr, const, simplify, substitute, sym, xor
+from taskfuse.ir.scalar import Const, Expr, const, evaluate, simplify, substitute, sym, xor
 from taskfuse.kir import Kernel
 from taskfuse.kir.fragments import MATRIX_ROW_BYTES, MATRIX_ROWS, WGMMA_M, Fragment, matrices, mma_a, mma_accumulator, mma_b, wgmma_a, wgmma_accumulator
 from taskfuse.kir.limits import WARP, WARPGROUP
@@ -204,7 +205,7 @@ class Instructions:
         for name, n in points:
             offset = offset * n + sym(name)
         size = self.sizes[access.buffer]
-        index, start = self._start(node, access)
+        index, start = self._start(node, access, math.prod(box.box) * size)
         return Place(node, access.buffer, index, tensor, element, points, start + offset * size, box.swizzle)
 
     def _of_box(
@@ -236,18 +237,24 @@ class Instructions:
                 offset = row // (16 // size) * d.sbo + row % (16 // size) * size + term // 8 * d.lbo + term % 8 * 16
             case Major.MN, span:
                 offset = row // (span // size) * d.lbo + row % (span // size) * size + term // 8 * d.sbo + term % 8 * span
-        index, start = self._start(node, d.base)
+        last = evaluate(d.offset + offset, {name: rows - 1, "tile.2": k - 1}) if isinstance(d.offset, Const) else None
+        if last is None:
+            raise Open("the offset of a matrix descriptor is no constant", node)
+        index, start = self._start(node, d.base, int(last) + size)
         return Place(node, d.base.buffer, index, tensor, element, ((name, rows), ("tile.2", k)), start + d.offset + offset, d.swizzle)
 
-    def _start(self, node: Node, access: Access) -> tuple[tuple[Expr, ...], Expr]:
-        """The index on the first axes, and the bytes from there to an element of the others, which have constant extents."""
-        shape = self.shapes[access.buffer]
-        first = len(shape)
-        while first > 1 and isinstance(shape[first - 1], Const):
+    def _start(self, node: Node, access: Access, most: int) -> tuple[tuple[Expr, ...], Expr]:
+        """The index on the first axes, and the bytes from there to an element of the last ones, which have room for ``most`` bytes behind it."""
+        shape, size = self.shapes[access.buffer], self.sizes[access.buffer]
+        first, room = len(shape), size
+        while first > 1 and isinstance(extent := shape[first - 1], Const):
             first -= 1
-        if first == len(shape):
-            raise Open(f"the extents of {access.buffer} are not constant", node)
-        return access.index[:first], flattened(shape, access.index, first) * self.sizes[access.buffer]
+            room *= extent.value
+            start = flattened(shape, access.index, first) * size
+            last = node.context.ranges.of(start)[1]
+            if last is not None and last + most <= room:
+                return access.index[:first], start
+        raise Open(f"the elements of {access.buffer} that are moved at once are not known", node)
 
 
 def flattened(shape: tuple[Expr, ...], index: tuple[Expr, ...], first: int) -> Expr:

@@ -68,7 +68,8 @@ class Joins:
         self.knowledge = knowledge
         self.count = block[0] * block[1] * block[2]
         linear = np.arange(self.count, dtype=np.int64)
-        self.threads: dict[str, Ints] = dict(zip(THREAD_NAMES, (linear % block[0], linear // block[0] % block[1], linear // (block[0] * block[1])), strict=True))
+        parts = linear % block[0], linear // block[0] % block[1], linear // (block[0] * block[1])
+        self.threads: dict[str, Ints] = dict(zip(THREAD_NAMES, parts, strict=True))
         self.words = (self.count + 63) // 64
         self.registers: dict[tuple[str, tuple[int, ...]], _Cells] = {}
         self.shared: dict[tuple[str, tuple[int, ...]], _Cells] = {}

@@ -146,8 +146,12 @@ class Match:
                 self.conditions.append((step, step))
         for name, n in claim.points:
             self.spans[W + name] = const(0), const(n)
-        spans = (Element(sym(n), (a.value, b.value - 1)) for n, (a, b) in self.spans.items() if isinstance(a, Const) and isinstance(b, Const) and a.value < b.value)
-        self.wide = knowledge.given(*spans)
+        self.facts = knowledge.facts
+        for n, (a, b) in self.spans.items():
+            if isinstance(a, Const) and isinstance(b, Const):
+                self.facts = self.facts.with_range(n, a, b - 1)
+        for n, count in want.points:
+            self.facts = self.facts.with_range(n, 0, count - 1)
         self.equations = self._equations(skip)
 
     def _one(self, e: Expr) -> Expr:
@@ -158,7 +162,7 @@ class Match:
 
     def _equations(self, skip: int | None) -> list[Equation]:
         """Index by index; behind the axes that both name, address by address."""
-        one, two, storage = self.claim, self.want, self.storage
+        one, two = self.claim, self.want
         if one.offset is None and two.offset is None:
             pairs = list(zip(self._written(one.index), two.index, strict=True))
         else:
@@ -187,6 +191,24 @@ class Match:
         Raises:
             Open: it is not known, or it may leave another one.
         """
+        try:
+            found = self._solved()
+        except Open:
+            if not self._has_table():
+                raise
+            return self._joined({}, self.equations, [])
+        if found is not None and found.under and self._has_table():
+            try:
+                return self._joined({}, self.equations, [])
+            except Open:
+                pass
+        return found
+
+    def _has_table(self) -> bool:
+        """True if a table may say more than what is solved for."""
+        return bool(self.equations) and self._countable({n for a, b in self.equations for n in (a - b).free if n in self.spans})
+
+    def _solved(self) -> Found | None:
         at, left = solved(self.equations, self.spans, self._simplified, digits=False)
         open_equations: list[Equation] = []
         under: list[Expr] = []
@@ -212,7 +234,7 @@ class Match:
         return self._direct(at, under)
 
     def _simplified(self, e: Expr) -> Expr:
-        return simplify(e, self.wide.facts)
+        return simplify(e, self.facts)
 
     def _direct(self, at: dict[str, Expr], under: list[Expr]) -> Found | None:
         """Everything that matters is solved for."""

@@ -78,8 +78,9 @@ class Reach:
         place = self.whole(self.instructions.written(node, holds))
         stmt = node.stmt
         if isinstance(stmt, TmaLoad) and stmt.across:
-            issuers = [(f"{b.index_name}.issuer", c) for b, t, c in zip(BLOCK_TYPES, CLUSTER_TYPES, self.program.kernel.cluster, strict=True) if t in stmt.across]
-            place = replace(place, points=(*place.points, *((name, c.value) for name, c in issuers if isinstance(c, Const))))
+            types = zip(BLOCK_TYPES, CLUSTER_TYPES, self.program.kernel.cluster, strict=True)
+            issuers = ((f"{b.index_name}.issuer", c.value) for b, t, c in types if t in stmt.across and isinstance(c, Const))
+            place = replace(place, points=(*place.points, *issuers))
         if holds.content in (Content.VALUE, Content.BODY, Content.ZERO):
             self.claims.setdefault(place.buffer, []).append(place)
         return place

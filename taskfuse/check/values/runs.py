@@ -55,6 +55,7 @@ def runs(
         spans[name] = spans[name][0], None
     conditions += [part for c in node.conditions for part in conjuncts(c)]
     kept = set(held)
+    spans, conditions = _tightened(spans, conditions, node.context.knowledge.about(const(0))[0])
     around = known_of(node, points, late).given(*exists)
     left: list[Expr] = []
     for c in conditions:
@@ -68,7 +69,7 @@ def runs(
             left.append(c)
         else:
             raise Open(f"it is executed under {c} only", node)
-    return _tightened(spans, left, node.context.knowledge.about(const(0))[0])
+    return spans, left
 
 
 def known_of(node: Node, points: Mapping[str, int], without: Iterable[str] = ()) -> Knowledge:
@@ -95,7 +96,7 @@ def _tightened(spans: dict[str, Span], conditions: list[Expr], root: Knowledge) 
                 continue
         mine = [(t, k) for t, k in terms_of(form)[0] if not t.free.isdisjoint(spans)]
         match mine:
-            case [(Sym(name=name) as u, (1 | -1) as k)] if not u.name[:9] == "threadIdx":
+            case [(Sym(name=name) as u, (1 | -1) as k)] if name not in THREADS:
                 start, stop = spans[name]
                 bound = (form - u * k) * -k
                 if op is CompareOp.EQ:
