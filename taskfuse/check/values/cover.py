@@ -189,7 +189,7 @@ def _form(v: Visits, knowledge: Knowledge) -> _Form:
     moved: dict[str, Expr] = {}
     tied = _tied(v)
     few: dict[str, tuple[int, int]] = {}
-    size = 1 if v.rows is None else next(iter(v.rows.values())).size
+    count_rows = size = 1 if v.rows is None else next(iter(v.rows.values())).size
     weighed = {n for e in v.point for term, _ in terms_of(e)[0] if not term.free <= v.spans.keys() for n in term.free}
     for name in sorted(v.spans.keys() - bound, key=lambda n: (_count(v, n), n)):
         count = _count(v, name)
@@ -208,7 +208,7 @@ def _form(v: Visits, knowledge: Knowledge) -> _Form:
         few_rows = v.rows
     table = _table(v, few, few_rows, [c for c in v.conditions if c.free.isdisjoint(tied)])
     spans = {n: (lo, lo + _count(v, n)) for n in tiled - bound if (lo := _first(v, n)) is not None}
-    if len(spans) < len(tiled - bound) or _product(b - a for a, b in spans.values()) * (1 if few_rows is v.rows else size) > LIMIT:
+    if len(spans) < len(tiled - bound) or _product(b - a for a, b in spans.values()) * (1 if few_rows is v.rows else count_rows) > LIMIT:
         raise Open(f"the order of tiles depends on {', '.join(sorted(tied))}", v.node)
     tiles = _table(v, spans, v.rows if few_rows is not v.rows else None, [c for c in v.conditions if not c.free.isdisjoint(tied)]) if tied else None
     columns: list[Ints] = []

@@ -80,8 +80,10 @@ def equal(knowledge: Knowledge, a: Expr, b: Expr) -> bool:
     """True only if two expressions have one value."""
     if a is b:
         return True
-    difference = simplify(a - b, knowledge.facts)
-    return difference is const(0) or proves(knowledge, eq(a, b))
+    difference = a - b
+    if difference is const(0) or isinstance(difference, Const):
+        return difference is const(0)
+    return simplify(difference, knowledge.facts) is const(0) or proves(knowledge, eq(a, b))
 
 
 def known_at(place: Place) -> Knowledge:
@@ -124,6 +126,7 @@ class Match:
         self.shape = shape
         self.among = among
         self.past = past
+        self.plain = True
         kernel = claim.node.context.kernel
         loops = [n.stmt for n in claim.node.loops if isinstance(n.stmt, For) and n.stmt.var not in same]
         names = [*(loop.var for loop in loops), *(name for name, _ in claim.points)]
@@ -191,18 +194,27 @@ class Match:
         Raises:
             Open: it is not known, or it may leave another one.
         """
+        for self.plain in (True, False):  # what is the same in text needs no prover
+            outcome = self._tried()
+            if not isinstance(outcome, Open) and (outcome is None or not outcome.under):
+                return outcome
+        if isinstance(outcome, Open):
+            raise outcome
+        return outcome
+
+    def _tried(self) -> Found | None | Open:
+        """The answer by equations, or by tables where that leaves questions."""
+        found: Found | None | Open
         try:
             found = self._solved()
-        except Open:
-            if not self._has_table():
-                raise
+        except Open as error:
+            found = error
+        if found is None or (isinstance(found, Found) and not found.under) or not self._has_table():
+            return found
+        try:
             return self._joined({}, self.equations, [])
-        if found is not None and found.under and self._has_table():
-            try:
-                return self._joined({}, self.equations, [])
-            except Open:
-                pass
-        return found
+        except Open as error:
+            return error if isinstance(found, Open) else found
 
     def _has_table(self) -> bool:
         """True if a table may say more than what is solved for."""
@@ -217,9 +229,9 @@ class Match:
             if difference is const(0):
                 continue
             if difference.free.isdisjoint(self.spans):
-                if self.knowledge.ranges.refutes(eq(difference, 0)) or proves(self.knowledge, ne(a, b)):
+                if self.knowledge.ranges.refutes(eq(difference, 0)) or self._proves(self.knowledge, ne(a, b)):
                     return None
-                if equal(self.knowledge, a, b):
+                if self._equal(self.knowledge, a, b):
                     continue
                 if not self._countable(difference.free):
                     under.append(eq(a, b))
@@ -228,13 +240,19 @@ class Match:
         if open_equations and not self._enumerable(open_equations):
             more, rest = solved(open_equations, self.spans, self._simplified)
             at = {name: substitute(e, more) for name, e in at.items()} | more
-            open_equations = [(a, b) for a, b in rest if not equal(self.knowledge, a, b)]
+            open_equations = [(a, b) for a, b in rest if not self._equal(self.knowledge, a, b)]
         if open_equations:
             return self._joined(at, open_equations, under)
         return self._direct(at, under)
 
     def _simplified(self, e: Expr) -> Expr:
-        return simplify(e, self.facts)
+        return e if self.plain else simplify(e, self.facts)
+
+    def _proves(self, knowledge: Knowledge, condition: Expr) -> bool:
+        return knowledge.ranges.implies(condition) if self.plain else proves(knowledge, condition)
+
+    def _equal(self, knowledge: Knowledge, a: Expr, b: Expr) -> bool:
+        return a is b or (a - b is const(0)) or (not self.plain and equal(knowledge, a, b))
 
     def _direct(self, at: dict[str, Expr], under: list[Expr]) -> Found | None:
         """Everything that matters is solved for."""
@@ -250,7 +268,7 @@ class Match:
         if knowledge.ranges.empty:
             return None
         for k, (e, wanted) in enumerate(zip(element, self.want.element, strict=True)):
-            if not equal(knowledge, e, wanted):
+            if not self._equal(knowledge, e, wanted):
                 raise Open(f"it may find index {self._simplified(e)} where {wanted} is wanted on axis {k} of {self.want.tensor}", self.claim.node)
         return Found(tuple(residual))
 
@@ -265,7 +283,7 @@ class Match:
             part = substitute(part, some)
             if self.knowledge.ranges.refutes(part):
                 return None
-            if not proves(self.knowledge, part) and not self._cuts_outside(original):
+            if not self._proves(self.knowledge, part) and not self._cuts_outside(original):
                 residual.append(part)
         return residual
 
@@ -401,7 +419,7 @@ class Match:
                 continue
             elif not part.free.isdisjoint(mine):
                 raise Open(f"whether {part} holds where it was written is not known", self.claim.node)
-            elif not proves(self.knowledge, part):
+            elif not self._proves(self.knowledge, part):
                 residual.append(part)
         return filters, residual
 
@@ -412,7 +430,7 @@ class Match:
         items = (i for i in self.claim.node.context.knowledge.items if not isinstance(i, Expr) or i.free <= THREADS)
         spans = (Element(sym(name), (0, n - 1)) for name, n in self.claim.points)
         around = self.claim.node.context.knowledge.about(const(0))[0].given(*items, *spans, *inside(self.claim.element, self.shape))
-        return proves(around, condition)
+        return self._proves(around, condition)
 
     def _reader_filters(self, names: set[str]) -> list[Expr]:
         """What holds at the read, as far as its table decides it."""
@@ -443,27 +461,28 @@ class Match:
         if self.among is None or not names:
             return table
         count = _rows(table)
-        numbers = _numbers([np.concatenate([table[n], self.among[n]]) for n in names], count + _rows(dict(self.among)))
+        numbers, _ = _numbers([np.concatenate([table[n], self.among[n]]) for n in names], count + _rows(dict(self.among)))
         mask = np.isin(numbers[:count], numbers[count:])
         return {n: v[mask] for n, v in table.items()}
 
     def _compare(self, keys_w: list[Ints], keys_r: list[Ints], elements: list[tuple[Ints, Ints]], residual: list[Expr], read: dict[str, Ints]) -> Found | None:
         wide, long = max((k.size for k in keys_w), default=1), max((k.size for k in keys_r), default=1)
         columns = [np.concatenate([np.broadcast_to(a, wide), np.broadcast_to(b, long)]) for a, b in zip(keys_w, keys_r, strict=True)]
-        numbers = _numbers(columns, wide + long)
-        order = np.argsort(numbers[:wide], kind="stable")
-        written, wanted = numbers[:wide][order], numbers[wide:]
+        numbers, count = _numbers(columns, wide + long)
+        written, wanted = numbers[:wide], numbers[wide:]
         if not wide:
             return None
-        first = np.minimum(np.searchsorted(written, wanted), wide - 1)
-        hit = written[first] == wanted
+        at = np.full(count, -1, np.int64)  # of each place, a write of it
+        at[written] = np.arange(wide)
+        first = at[wanted]
+        hit = first >= 0
         if not hit.any():
             return None
-        leaders = np.searchsorted(written, written)
-        used = np.isin(written, wanted)
+        read_too = np.zeros(count, np.bool_)
+        read_too[wanted] = True
         for k, (a, b) in enumerate(elements):
-            left, right = np.broadcast_to(a, wide)[order], np.broadcast_to(b, long)
-            if (used & (left != left[leaders])).any():
+            left, right = np.broadcast_to(a, wide), np.broadcast_to(b, long)
+            if (read_too[written] & (left != left[at[written]])).any():
                 raise Open(f"one place is written with different indices on axis {k} of {self.want.tensor}", self.claim.node)
             bad = np.flatnonzero(hit & (left[first] != right))
             if bad.size:
@@ -498,10 +517,19 @@ def _values(e: Expr, table: dict[str, Ints], count: int) -> Ints:
     return np.broadcast_to(np.asarray(evaluate(e, table), np.int64), count)
 
 
-def _numbers(rows: list[Ints], size: int) -> Ints:
-    """A number for each column, the same for equal columns."""
+def _numbers(rows: list[Ints], size: int) -> tuple[Ints, int]:
+    """A number for each column, the same for equal columns; and how many numbers there may be."""
     found = np.zeros(size, np.int64)
+    count = 1
     for row in rows:
-        _, inverse = np.unique(row, return_inverse=True)
-        _, found = np.unique(found * (int(inverse.max(initial=0)) + 1) + inverse, return_inverse=True)
-    return found
+        low, high = int(row.min(initial=0)), int(row.max(initial=0))
+        width = high - low + 1
+        if count * width > 1 << 23:  # fewer numbers for what there is
+            _, row = np.unique(row, return_inverse=True)
+            low, width = 0, int(row.max(initial=0)) + 1
+        found = found * width + (row - low)
+        count *= width
+        if count > 1 << 23:
+            _, found = np.unique(found, return_inverse=True)
+            count = int(found.max(initial=0)) + 1
+    return found, count
