@@ -232,6 +232,9 @@ def _form(v: Visits, knowledge: Knowledge) -> _Form:
 def _tied(v: Visits) -> set[str]:
     """Symbols that an order of tiles, which has no digits, makes one number of: those of quotients and remainders by what is no digit of them."""
     found: set[str] = set()
+    rows = 1 if v.rows is None else next(iter(v.rows.values())).size
+    if rows * _product(_count(v, n) for n in v.spans if v.rows is None or n not in v.rows) <= LIMIT:
+        return found  # everything fits into one table
     for e in v.point:
         for term, _ in terms_of(e)[0]:
             if isinstance(term, Sym | Const) or term.free.isdisjoint(v.spans):

@@ -35,7 +35,7 @@ class Joined:
     """What threads have of a reduction.
 
     Attributes:
-        members: of each thread, which threads' accumulators: ``[threads, threads]``.
+        members: of each thread, which threads' accumulators: ``[threads, threads]``; of threads that take the same terms the first stands for all.
         blocks: block indices, by the variables of the loops that have taken partial results of blocks, and what these run over.
         assumed: conditions that must hold for all members of a thread alike.
     """
@@ -76,6 +76,13 @@ class Joins:
         self.workspace: dict[str, list[tuple[tuple[Expr, ...], dict[str, int], _Cells]]] = {}
         self.assumed: dict[Expr, None] = {}
         self.steps = 0
+        self.alike = np.arange(self.count, dtype=np.int64)
+
+    def take(self, keys: list[Ints]) -> None:
+        """Threads with equal keys take the same terms: their accumulators are one partial result, that of the first of them."""
+        if keys:
+            _, first, inverse = np.unique(np.stack(keys), axis=1, return_index=True, return_inverse=True)
+            self.alike = first[inverse.reshape(-1)].astype(np.int64)
 
     def run(self, blocks: Iterator[Node], env: dict[str, int]) -> None:
         """Execute some statements and those inside them. Raises :class:`Open`."""
@@ -95,7 +102,7 @@ class Joins:
         if found is None:
             sets = np.zeros((self.count, self.words), np.uint64)
             t = np.arange(self.count)
-            sets[t, t // 64] = np.uint64(1) << (t % 64).astype(np.uint64)
+            sets[t, self.alike // 64] = np.uint64(1) << (self.alike % 64).astype(np.uint64)
             found = self.registers[self.accumulator, index] = _Cells(sets, np.ones(self.count, np.bool_), {}, {})
         return found
 

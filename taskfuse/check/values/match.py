@@ -466,7 +466,7 @@ class Match:
         return {n: v[mask] for n, v in table.items()}
 
     def _compare(self, keys_w: list[Ints], keys_r: list[Ints], elements: list[tuple[Ints, Ints]], residual: list[Expr], read: dict[str, Ints]) -> Found | None:
-        wide, long = max((k.size for k in keys_w), default=1), max((k.size for k in keys_r), default=1)
+        wide, long = max((k.size for k in (*keys_w, *(a for a, _ in elements))), default=1), max((k.size for k in (*keys_r, *(b for _, b in elements))), default=1)
         columns = [np.concatenate([np.broadcast_to(a, wide), np.broadcast_to(b, long)]) for a, b in zip(keys_w, keys_r, strict=True)]
         numbers, count = _numbers(columns, wide + long)
         written, wanted = numbers[:wide], numbers[wide:]

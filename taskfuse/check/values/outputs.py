@@ -10,7 +10,7 @@ from taskfuse.check.values.reach import Reach
 from taskfuse.check.values.runs import Span, runs, threads_of
 from taskfuse.check.values.solve import Open
 from taskfuse.ir.scalar import Expr, const, substitute
-from taskfuse.kir.nodes import Holds
+from taskfuse.kir.nodes import For, Holds
 from taskfuse.kir.witness import Whole
 
 
@@ -39,6 +39,8 @@ class Outputs:
             if self._stores.get(name):
                 raise Open(f"{name} is stored by itself and in parts", self._stores[name][0].node)
             return
+        if any(e is const(0) for e in definition.shape):
+            return
         visits = [self._visits(place, definition.shape) for place in self._stores.get(name, [])]
         if not visits:
             raise Open(f"{name} is never stored")
@@ -57,7 +59,9 @@ class Outputs:
         for names, extents in ((BLOCK_NAMES, kernel.grid), (THREAD_NAMES, kernel.block)):
             spans |= {n: (const(0), e) for n, e in zip(names, extents, strict=True)}
         exists = inside(place.element, shape)
-        spans, conditions = runs(node, node.loops, spans, dict(place.points), exists)
+        free = {n for e in place.element for n in e.free} | {n for c in node.conditions for n in c.free}
+        again = [n for n in node.loops if isinstance(n.stmt, For) and n.stmt.var not in free and n.runs()]  # a thread stores the same again
+        spans, conditions = runs(node, [n for n in node.loops if n not in again], spans, dict(place.points), exists)
         threads = [c for c in conditions if c.free <= THREADS]
         rows = threads_of(kernel, threads)
         if rows is None:

@@ -31,6 +31,8 @@ from taskfuse.kir.witness import Definition, Whole
 
 Ints = NDArray[np.int64]
 ROWS = 1 << 16
+TRIPS = 9
+"""How many iterations back a write is looked for, less one."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -138,9 +140,7 @@ class Reach:
             self._private(want, *slots[0], knowledge, past=past)
             return
         self._clear(want)
-        earlier = self._before(want, want.node)
-        if not self._scan(want, [earlier], knowledge, past=past):
-            self._carried(want, want.node, earlier, knowledge, past=past)
+        self._backwards(want, want.node, knowledge, past=past)
 
     def _argument(self, want: Place, knowledge: Knowledge, *, past: bool) -> None:
         if want.tensor != want.buffer:
@@ -165,10 +165,34 @@ class Reach:
 
     # -- where a write may stand ----------------------------------------------------------------------------------------------------
 
-    def _before(self, want: Place, at: Node) -> _Look:
-        """The writes in front of a node, in the same iteration of the loops around both."""
-        found = [c for c in self.claims.get(want.buffer, []) if c.node.number < at.number and at not in c.node.path]
-        return _Look(tuple(reversed(found)), _around(at))
+    def _backwards(self, want: Place, at: Node, knowledge: Knowledge, *, past: bool) -> None:
+        """The last write before a node: in the same iteration of the loops around it, in one of those before, or in front of the innermost loop."""
+        loop = at.loops[-1] if at.loops else None
+        claims = [c for c in self.claims.get(want.buffer, []) if loop is None or loop in c.node.path]
+        around = _around(at)
+        earlier = _Look(tuple(c for c in reversed(claims) if c.node.number < at.number and at not in c.node.path), around)
+        if self._scan(want, [earlier], knowledge, past=past):
+            return
+        if loop is None:
+            raise Open(f"no write of {want.buffer} is known to come before it in every case", want.node)
+        outside = {n: e for n, e in around.items() if n is not loop}
+        if not self._scan(want, [_Look(tuple(reversed(claims)), outside)], knowledge, past=past, may=True):
+            self._backwards(want, loop, knowledge, past=past)
+            return
+        stmt = loop.stmt
+        assert isinstance(stmt, For)
+        var, looks = sym(stmt.var), [earlier]
+        for distance in range(1, TRIPS):
+            first = knowledge.given(eq(var, stmt.start + stmt.step * (distance - 1)))
+            if not first.ranges.empty:
+                self._backwards(want, loop, first, past=past)
+            knowledge = knowledge.given(ge(var, stmt.start + stmt.step * distance))
+            if knowledge.ranges.empty:
+                return
+            looks.append(_Look(tuple(reversed(claims)), {**outside, loop: var - stmt.step * distance}))
+            if self._scan(want, looks, knowledge, past=past):
+                return
+        raise Open(f"no write of {want.buffer} is known to come before it in every case", want.node)
 
     def _look(self, claim: Place, look: _Look) -> dict[str, Expr]:
         """What symbols of a write are at the read: of loops, and of blocks where those of a cluster write for each other."""
@@ -182,14 +206,25 @@ class Reach:
         return same
 
     def _scan(
-        self, want: Place, looks: list[_Look], knowledge: Knowledge, *, past: bool, among: Mapping[str, Ints] | None = None
+        self, want: Place, looks: list[_Look], knowledge: Knowledge, *, past: bool, among: Mapping[str, Ints] | None = None, may: bool = False
     ) -> bool:
-        """True if one of some writes, looked at from the last one on, is found in every case. The others that may be found have the same element."""
+        """True if one of some writes, looked at from the last one on, is found in every case. The others that may be found have the same element.
+
+        Args:
+            may: true if one may be found at all, whatever it is.
+        """
         for look in looks:
             for claim in look.claims:
-                outcome = self._match(claim, want, look, knowledge, among, past=past)
+                try:
+                    outcome = self._match(claim, want, look, knowledge, among, past=past)
+                except Open as error:
+                    if may:
+                        return True
+                    outcome = self._last(claim, want, look, knowledge, among, error, past=past)
                 if outcome is None:
                     continue
+                if may:
+                    return True
                 if outcome.rest is not None:
                     among = outcome.rest
                     continue
@@ -199,6 +234,25 @@ class Reach:
                 if knowledge.ranges.empty:
                     return True
         return False
+
+    def _last(
+        self, claim: Place, want: Place, look: _Look, knowledge: Knowledge, among: Mapping[str, Ints] | None, error: Open, *, past: bool
+    ) -> Found:
+        """What the last iterations of loops that are over have left, if they write all of it."""
+        loops = dict(look.loops)
+        for n in claim.node.loops:
+            s = n.stmt
+            if n in loops or not isinstance(s, For) or s.step is not const(1):
+                continue
+            around = {m.stmt.var: e for m, e in loops.items() if isinstance(m.stmt, For)}
+            loops[n] = substitute(s.stop, around) - 1
+            try:
+                found = self._match(claim, want, _Look((), loops, look.skip), knowledge, among, past=past)
+            except Open:
+                continue
+            if found is not None and not found.under and found.rest is None:
+                return found
+        raise error
 
     def _match(self, claim: Place, want: Place, look: _Look, knowledge: Knowledge, among: Mapping[str, Ints] | None, *, past: bool) -> Found | None:
         shape = self.shape(want.tensor, want.content)
@@ -214,25 +268,6 @@ class Reach:
         if claim.tensor != want.tensor or claim.content is not want.content:
             raise Open(f"it may find {claim.tensor} where {want.tensor} is wanted", claim.node)
         return found
-
-    def _carried(self, want: Place, at: Node, earlier: _Look, knowledge: Knowledge, *, past: bool) -> None:
-        """What is not written in the iteration of a read was written in the one before, or in front of the loop."""
-        loop = at.loops[-1] if at.loops else None
-        if loop is None:
-            raise Open(f"no write of {want.buffer} is known to come before it in every case", want.node)
-        stmt = loop.stmt
-        assert isinstance(stmt, For)
-        var, step = sym(stmt.var), stmt.step
-        inside_loop = [c for c in self.claims.get(want.buffer, []) if loop in c.node.path]
-        late = _Look(tuple(reversed(inside_loop)), {**_around(loop), loop: var - step})
-        first = knowledge.given(eq(var, stmt.start))
-        if not first.ranges.empty:
-            front = self._before(want, loop)
-            if not self._scan(want, [earlier, front], first, past=past):
-                self._carried(want, loop, front, first, past=past)
-        rest = knowledge.given(ge(var, stmt.start + step))
-        if not rest.ranges.empty and not self._scan(want, [earlier, late], rest, past=past):
-            raise Open(f"no write of {want.buffer} is known to come before it in every case", want.node)
 
     # -- rings ----------------------------------------------------------------------------------------------------------------------
 

@@ -160,7 +160,8 @@ class Reductions:
         rule = definition.rule
         assert isinstance(rule, Reduce)
         flags = [t.node.stmt.accumulate for t in group if isinstance(t.node.stmt, Wgmma)]
-        own = [n for n in first.node.loops if n not in scope]
+        fixed = _determined(first, scope)
+        own = [n for n in first.node.loops if n not in scope and isinstance(n.stmt, For) and n.stmt.var not in fixed]
         for s in self._starts.get(first.place.buffer, []):
             if first.node.number < s.node.number < want.node.number or any(n in s.node.loops for n in own):
                 raise Open("an accumulator is set again after its first term", s.node)
@@ -286,6 +287,9 @@ class Reductions:
         block = scope[-1].blocks[0] if scope else program.root
         nodes = [n for n in block.nodes if any(p in _below(n) for p in parts)]
         free = [e for e in want.index if not isinstance(e, Const)]
+        takers = {part for c in first.node.conditions for part in conjuncts(c) if part.free <= THREADS}
+        atoms = {a for e in first.point for a in _thread_atoms(e)} | takers
+        joins.take([np.broadcast_to(np.asarray(evaluate(a, joins.threads), np.int64), joins.count) for a in sorted(atoms, key=str)])
         joins.run(iter(nodes), {})
         if free:
             names = {n for e in free for n in e.free}
@@ -320,7 +324,7 @@ class Reductions:
             members = np.flatnonzero(joined.members[t])
             if not members.size:
                 raise Open(f"thread {t} reads a result that has no terms", want.node)
-            for a, key in zip(sorted(atoms, key=str), keys, strict=True):
+            for a, key in zip(sorted(atoms, key=str), keys, strict=True):  # the first of those alike has their keys
                 if (key[members] != key[t]).any():
                     raise Open(f"thread {t} has terms of another element: {a} of the threads that it joins differs", want.node)
         sets = np.unique(joined.members[readers] & takers[None, :], axis=0)

@@ -43,15 +43,14 @@ class Scans:
                 pass
             case _:
                 raise Open("its total is not started once and added to in one place", node)
-        if at.tensor != holds.tensor or at.index != holds.index or term.block is not node.block or term.number > node.number:
+        if at.tensor != holds.tensor or at.index != holds.index or term.loops != node.loops or set(term.conditions) != set(node.conditions):
             raise Open("it is not stored behind the step that adds its element", node)
         assert isinstance(term.stmt, Compute)
         assert isinstance(start.stmt, Compute)
         if term.stmt.out != total:
             raise Open("it stores another total than the one that is added to", node)
-        between = term.block.nodes[term.index + 1 : node.index]
-        if any(n.blocks or (isinstance(n.stmt, Compute) and n.stmt.out.buffer == total.buffer) for n in between):
-            raise Open("its total may change before it is stored", node)
+        if term.number > node.number:
+            raise Open("it is stored in front of the step that adds its element", node)
         neutral = rule.combine.neutral(rule.dtype)
         match start.stmt.operands:
             case (Immediate(value=value),) if value == neutral or (value != value and neutral != neutral):

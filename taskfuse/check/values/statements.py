@@ -227,14 +227,14 @@ class Statements:
             before.append(not_(case.cond))
             if here.ranges.empty or proves(around.given(*before[:-1]), not_(case.cond)):
                 continue
-            self._operand(w.node, case.operand, self._case(w.node, rule, conditions, here), w.holds.index, (*exists, *mine))
+            self._operand(w.node, case.operand, self._case(w.node, rule, conditions, here, {*mine}), w.holds.index, (*exists, *mine))
 
     @staticmethod
-    def _case(node: Node, rule: Pick, conditions: list[Expr], here: Knowledge) -> Operand:
+    def _case(node: Node, rule: Pick, conditions: list[Expr], here: Knowledge, given: set[Expr]) -> Operand:
         for case, condition in zip(rule.cases, conditions, strict=True):
-            if all(proves(here, c) for c in conjuncts(condition)):
+            if all(c in given or proves(here, c) for c in conjuncts(condition)):
                 return case.operand
-            if not proves(here, not_(condition)):
+            if not_(condition) not in given and not proves(here, not_(condition)) and not any(proves(here, not_(c)) for c in conjuncts(condition)):
                 break
         raise Open("which case of its definition holds is not known", node)
 
