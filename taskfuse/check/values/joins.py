@@ -84,10 +84,15 @@ class Joins:
             _, first, inverse = np.unique(np.stack(keys), axis=1, return_index=True, return_inverse=True)
             self.alike = first[inverse.reshape(-1)].astype(np.int64)
 
-    def run(self, blocks: Iterator[Node], env: dict[str, int]) -> None:
-        """Execute some statements and those inside them. Raises :class:`Open`."""
-        for node in blocks:
-            self._node(node, env, np.ones(self.count, np.bool_))
+    def run(self, nodes: Iterator[Node], conditions: tuple[Expr, ...]) -> None:
+        """Execute some statements and those inside them, under conditions around all of them. Raises :class:`Open`."""
+        mask = np.ones(self.count, np.bool_)
+        for c in conditions:
+            for part in conjuncts(c):
+                if part.free <= self.threads.keys():
+                    mask &= np.broadcast_to(np.asarray(evaluate(part, self.threads), np.bool_), self.count)
+        for node in nodes:
+            self._node(node, {}, mask)
 
     def result(self, index: tuple[int, ...]) -> Joined:
         """What each thread has in its accumulator. Raises :class:`Open`."""

@@ -20,7 +20,7 @@ from taskfuse.check.values.cover import Visits, covered
 from taskfuse.check.values.joins import Joined, Joins
 from taskfuse.check.values.match import Found, Match, inside, known_at, proves
 from taskfuse.check.values.reach import Reach
-from taskfuse.check.values.runs import Span, runs
+from taskfuse.check.values.runs import Span, known_of, runs
 from taskfuse.check.values.solve import Open
 from taskfuse.ir.scalar import TRUE, Const, Expr, FloorDiv, Mod, Sym, children, const, eq, evaluate, ge, lt, not_, simplify, substitute, sym
 from taskfuse.kir.nodes import Compute, Content, For, Holds, Immediate, Wgmma
@@ -91,7 +91,10 @@ class Reductions:
         knowledge = known_at(want).given(*given).given(*inside(want.element, definition.shape))
         if knowledge.ranges.empty:
             return
-        terms = self.terms[want.buffer]
+        terms = self.terms.get(want.buffer, [])
+        if not terms:
+            self._nothing(want, definition, knowledge)
+            return
         if any(t.place.tensor != want.tensor for t in terms):
             raise Open(f"{want.buffer} takes terms of another tensor than {want.tensor}", terms[0].node)
         if any(t.node.number > want.node.number for t in terms):
@@ -114,8 +117,25 @@ class Reductions:
         else:
             raise Open("an accumulator is read that takes no terms", want.node)
         for group in hits:
-            self._group(want, group, definition, knowledge, len(hits) == 1)
+            self._group(want, group, definition, knowledge)
         self._apart(want, groups, hits, knowledge)
+
+    def _nothing(self, want: Place, definition: Definition, knowledge: Knowledge) -> None:
+        """A reduction without terms is its initial value."""
+        rule = definition.rule
+        kept = {e.name for e in definition.place if isinstance(e, Sym)}
+        empty = any(n is const(0) for k, n in enumerate(definition.space) if f"i{k}" not in kept)
+        starts = [s for s in self._starts.get(want.buffer, []) if s.node.number < want.node.number]
+        if not isinstance(rule, Reduce) or not empty or not starts or any(p for p in self._parts.get(want.tensor, [])):
+            raise Open("nothing takes its terms", want.node)
+        for s in reversed(starts):
+            self._value(s, rule, parts=False)
+            same = {n.stmt.var: sym(n.stmt.var) for n in s.node.loops if isinstance(n.stmt, For) and n in want.node.loops}
+            claim, target = replace(s, element=(), content=Content.START), replace(want, element=(), content=Content.START)
+            found = Match(claim, target, self.reach.storages[s.buffer], (), same, None, knowledge, None, past=False).found()
+            if found is not None and not found.under and found.rest is None:
+                return
+        raise Open("its accumulator is not known to be set", want.node)
 
     def _apart(self, want: Place, groups: Mapping[tuple[object, ...], list[Term]], hits: list[list[Term]], knowledge: Knowledge) -> None:
         """No accumulator takes terms in two groups: their registers are different ones."""
@@ -133,10 +153,16 @@ class Reductions:
         shape = self.reach.shape(want.tensor)
         return Match(claim, want, self.reach.storages[want.buffer], shape, shared, None, knowledge, among, past=False, bare=True).found()
 
-    def _group(self, want: Place, group: list[Term], definition: Definition, knowledge: Knowledge, alone: bool) -> None:
+    def _group(self, want: Place, group: list[Term], definition: Definition, knowledge: Knowledge) -> None:
         scope = [n for n in group[0].node.loops if n in want.node.loops]
         if any([n for n in t.node.loops if n in want.node.loops] != scope for t in group):
             raise Open("its terms are taken in different loops", *(t.node for t in group[:2]))
+        starts = self._starts.get(want.buffer, [])
+        again = [n for n in group[0].node.loops if n not in scope and starts and all(n in s.node.loops for s in starts) and all(n in t.node.loops for t in group)]
+        for n in again:  # each iteration begins anew; the last one is read
+            if not n.runs() and not _is_determined(n, group[0]):
+                raise Open("nothing may be taken at all", n)
+        scope = [n for n in group[0].node.loops if n in scope or n in again]
         joined = self._joined(want, group[0])
         key = (id(group[0]), tuple(scope), definition.tensor, joined is None, want.node if joined is not None else None)
         if key not in self._known:
@@ -149,7 +175,6 @@ class Reductions:
         error = self._known[key]
         if error is not None:
             raise error
-        del alone
 
     # -- before the first term ------------------------------------------------------------------------------------------------------
 
@@ -258,15 +283,15 @@ class Reductions:
             if covered(visits, tuple(extents), knowledge):
                 self.overhangs.update(t.node for t in group)
 
-    @staticmethod
-    def _held(t: Term, knowledge: Knowledge, joined: Joined | None) -> list[Expr]:
+    def _held(self, t: Term, knowledge: Knowledge, joined: Joined | None) -> list[Expr]:
         """The conditions around a term that hold where its result is read. Who takes terms that are joined is asked of the threads."""
         found: list[Expr] = []
         for c in t.node.conditions:
             for part in conjuncts(c):
-                if joined is None and part.free <= THREADS and not proves(knowledge, part):
+                cuts = proves(known_of(t.node, dict(t.points)).given(*inside(t.point, self.reach.definitions[t.place.tensor].space)), part)
+                if joined is None and part.free <= THREADS and not proves(knowledge, part) and not cuts:
                     raise Open(f"terms are taken under {part}, and read under other conditions", t.node)
-                if (joined is not None and part.free <= THREADS) or proves(knowledge, part):
+                if part.free <= THREADS or proves(knowledge, part):
                     found.append(part)
         return found
 
@@ -290,7 +315,7 @@ class Reductions:
         takers = {part for c in first.node.conditions for part in conjuncts(c) if part.free <= THREADS}
         atoms = {a for e in first.point for a in _thread_atoms(e)} | takers
         joins.take([np.broadcast_to(np.asarray(evaluate(a, joins.threads), np.int64), joins.count) for a in sorted(atoms, key=str)])
-        joins.run(iter(nodes), {})
+        joins.run(iter(nodes), block.context.conditions)
         if free:
             names = {n for e in free for n in e.free}
             if not all(isinstance(e, Sym) for e in free) or not names <= {n.stmt.var for n in want.node.loops if isinstance(n.stmt, For)}:
@@ -362,7 +387,8 @@ def _residues(definition: Definition, axes: list[int], values: list[Expr], knowl
                 continue
             match e:
                 case FloorDiv(a=Sym(), b=n):
-                    value, extent = simplify(value % n, knowledge.facts), n
+                    small = isinstance(extent, Const) and isinstance(n, Const) and extent.value <= n.value
+                    value, extent = simplify(value % n, knowledge.facts), extent if small else n
                 case Mod(a=Sym(), b=n):
                     value, extent = simplify(value // n, knowledge.facts), (extent + n - 1) // n
                 case _:
@@ -377,6 +403,10 @@ def _determined(t: Term, scope: list[Node]) -> set[str]:
     loops = {n.stmt.var for n in t.node.loops if n not in scope and isinstance(n.stmt, For)}
     found = {name for e in t.place.index for name in e.free if name in loops}
     return found
+
+
+def _is_determined(loop: Node, t: Term) -> bool:
+    return isinstance(loop.stmt, For) and any(loop.stmt.var in e.free for e in t.place.index)
 
 
 def _below(node: Node) -> set[Node]:

@@ -73,13 +73,9 @@ def runs(
 
 
 def known_of(node: Node, points: Mapping[str, int], without: Iterable[str] = ()) -> Knowledge:
-    """What loops around a statement say, and conditions on threads; not other conditions, nor some loops."""
+    """What loops around a statement say, some of them left out; no conditions."""
     names = set(without)
-    items = (
-        i
-        for i in node.context.knowledge.items
-        if (i.free <= THREADS if isinstance(i, Expr) else not (isinstance(i, Trip) and str(i.symbol) in names))
-    )
+    items = (i for i in node.context.knowledge.items if not isinstance(i, Expr) and not (isinstance(i, Trip) and str(i.symbol) in names))
     elements = (Element(sym(name), (0, n - 1)) for name, n in points.items())
     return node.context.knowledge.about(const(0))[0].given(*items, *elements)
 
