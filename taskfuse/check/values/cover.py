@@ -324,11 +324,12 @@ def _weight(term: Expr, k: int, many: Mapping[str, Span], node: Node) -> tuple[s
     match term:
         case Sym(name=name) if name in many:
             return name, const(k)
-        case Product(args=args):
-            mine = [a for a in args if isinstance(a, Sym) and a.name in many]
+        case Product():
+            factors = children(term)
+            mine = [a for a in factors if isinstance(a, Sym) and a.name in many]
             if len(mine) == 1:
                 weight: Expr = const(k)
-                for a in args:
+                for a in factors:
                     weight = weight if a is mine[0] else weight * a
                 return str(mine[0]), weight
         case _:
@@ -378,8 +379,8 @@ def _divided(v: Visits, a: Expr, n: Expr, knowledge: Knowledge) -> Visits | None
     if any(not c.free.isdisjoint(mine) and c not in [e for e, _ in ends] for c in v.conditions):
         return None
     terms, constant = terms_of(a)
-    weights = {str(t): const(k) for t, k in terms}
-    if constant or set(weights) != mine or any(v.spans[m][0] is not const(0) for m in mine):
+    weights: dict[str, Expr] = {str(t): const(k) for t, k in terms}
+    if constant or frozenset(weights) != mine or any(v.spans[m][0] is not const(0) for m in mine):
         return None
     try:
         width, reach = _reach(np.zeros(1, np.int64), weights, v, knowledge)

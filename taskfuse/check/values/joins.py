@@ -182,6 +182,10 @@ class Joins:
                 self._write(node, stmt.out, env, mask, none)
             case Compute(op=op, operands=(Access() as a,)) if op is COPY:
                 self._write(node, stmt.out, env, mask, self._read(node, a, env, mask))
+            case Compute(op=op, out=out, operands=(a, Access() as b)) if op is self.rule.combine.op and self.storages[b.buffer].memory is MemoryType.Global:
+                if a != out:
+                    raise Open("it joins a partial result of another block with more than its own", node)
+                self._of_blocks(node, out, b, env, mask, {})
             case Compute(op=op, operands=(Access() as a, Access() as b)) if op is self.rule.combine.op:
                 self._write(node, stmt.out, env, mask, self._sum(node, self._read(node, a, env, mask), self._read(node, b, env, mask), mask))
             case _:
@@ -287,8 +291,12 @@ class Joins:
                 raise Open("a loop over the partial results of blocks has an unknown form", node)
         for c in inner[0].context.conditions[len(node.block.context.conditions) :]:
             mask = mask & self._mask((c,), env, node)
-        own = self._read(node, out, env, mask)
-        if own.sets[mask].any():
+        self._of_blocks(node, out, b, env, mask, {loop.var: (self._at(loop.start, env), self._at(loop.stop, env))})
+        return True
+
+    def _of_blocks(self, node: Node, out: Access, b: Access, env: dict[str, int], mask: Bools, spans: dict[str, tuple[Expr, Expr]]) -> None:
+        """The partial results of some blocks, one of each value of ``spans``."""
+        if self._read(node, out, env, mask).sets[mask].any():
             raise Open("it joins the results of all blocks with its own", node)
         written = self.workspace.get(b.buffer, [])
         wanted = tuple(simplify(self._at(e, env), self.knowledge.facts) for e in b.index)
@@ -313,9 +321,8 @@ class Joins:
                 raise Open("it reads partial results that nobody has written", node)
             if cells.blocks:
                 moved = {**{n: substitute(e, moved) for n, e in cells.blocks.items()}, **moved}
-            spans = {**cells.spans, loop.var: (self._at(loop.start, env), self._at(loop.stop, env))}
-            self._write(node, out, env, mask, _Cells(cells.sets, cells.known, moved, spans))
-            return True
+            self._write(node, out, env, mask, _Cells(cells.sets, cells.known, moved, {**cells.spans, **spans}))
+            return
         raise Open("it reads partial results that nobody has written", node)
 
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from taskfuse.check.knowledge import Element, Knowledge
 from taskfuse.check.linear import Linear
-from taskfuse.check.program import BLOCK_NAMES, THREAD_NAMES, THREADS, Node, conjuncts
+from taskfuse.check.program import BLOCK_NAMES, BLOCKS, THREAD_NAMES, THREADS, Node, conjuncts
 from taskfuse.check.ranges import terms_of
 from taskfuse.check.values.claims import Place, flattened, swizzled
 from taskfuse.check.values.solve import Equation, Open, solved
@@ -139,7 +139,7 @@ class Match:
         self.rename: dict[str, Expr] = {**same, **{n: sym(W + n) for n in (*names, *hardware)}}
         self.element = self._written(claim.element)
         self.bare = bare
-        self.conditions = [] if bare else [(part, self._one(part)) for c in (*claim.node.conditions, *claim.given) for part in conjuncts(c)]
+        self.conditions = [(part, self._one(part)) for c in (*claim.node.conditions, *claim.given) for part in conjuncts(c)]
         self.spans: dict[str, tuple[Expr, Expr]] = {W + name: (const(0), extent) for name, extent in hardware.items()}
         for loop in loops:
             start, stop = self._one(loop.start), self._one(loop.stop)
@@ -202,9 +202,9 @@ class Match:
             raise outcome
         return outcome
 
-    def _tried(self) -> Found | None | Open:
+    def _tried(self) -> Found | Open | None:
         """The answer by equations, or by tables where that leaves questions."""
-        found: Found | None | Open
+        found: Found | Open | None
         try:
             found = self._solved()
         except Open as error:
@@ -275,7 +275,7 @@ class Match:
     def _conditions(self, at: Mapping[str, Expr]) -> list[Expr] | None:
         """What must hold besides for the write to happen, as far as it is not known to; ``None`` if it never does."""
         residual: list[Expr] = []
-        every = self._all(at, self.spans.keys() - at.keys())
+        every = [] if self.bare else self._all(at, self.spans.keys() - at.keys())
         some = self._some(every, at, set())
         if some is None:
             return None
@@ -411,11 +411,11 @@ class Match:
             part = substitute(part, some)
             if self.knowledge.ranges.implies(part):
                 continue
-            if self.knowledge.ranges.refutes(part):
+            if self.knowledge.ranges.refutes(part) and not self.bare:
                 return None
             if part.free <= mine | shared:
                 filters.append(part)
-            elif self._cuts_outside(original):
+            elif self.bare or self._cuts_outside(original):
                 continue
             elif not part.free.isdisjoint(mine):
                 raise Open(f"whether {part} holds where it was written is not known", self.claim.node)
@@ -466,7 +466,8 @@ class Match:
         return {n: v[mask] for n, v in table.items()}
 
     def _compare(self, keys_w: list[Ints], keys_r: list[Ints], elements: list[tuple[Ints, Ints]], residual: list[Expr], read: dict[str, Ints]) -> Found | None:
-        wide, long = max((k.size for k in (*keys_w, *(a for a, _ in elements))), default=1), max((k.size for k in (*keys_r, *(b for _, b in elements))), default=1)
+        wide = max((k.size for k in (*keys_w, *(a for a, _ in elements))), default=1)
+        long = max((k.size for k in (*keys_r, *(b for _, b in elements))), default=1)
         columns = [np.concatenate([np.broadcast_to(a, wide), np.broadcast_to(b, long)]) for a, b in zip(keys_w, keys_r, strict=True)]
         numbers, count = _numbers(columns, wide + long)
         written, wanted = numbers[:wide], numbers[wide:]
@@ -497,7 +498,7 @@ class Match:
 
 def _own_names(node: Node, place: Place) -> set[str]:
     loops = {n.stmt.var for n in node.loops if isinstance(n.stmt, For)}
-    return loops | THREADS | {name for name, _ in place.points}
+    return loops | THREADS | BLOCKS | {name for name, _ in place.points}
 
 
 def _bytes(storage: Storage, axes: int) -> int:

@@ -22,7 +22,7 @@ from taskfuse.check.values.match import Found, Match, inside, known_at, proves
 from taskfuse.check.values.reach import Reach
 from taskfuse.check.values.runs import Span, known_of, runs
 from taskfuse.check.values.solve import Open
-from taskfuse.ir.scalar import TRUE, Const, Expr, FloorDiv, Mod, Sym, children, const, eq, evaluate, ge, lt, not_, simplify, substitute, sym
+from taskfuse.ir.scalar import TRUE, Const, Expr, Facts, FloorDiv, Mod, Sym, children, const, eq, evaluate, ge, lt, not_, simplify, substitute, sym
 from taskfuse.kir.nodes import Compute, Content, For, Holds, Immediate, Wgmma
 from taskfuse.kir.witness import Definition, Reduce
 
@@ -72,11 +72,14 @@ class Reductions:
                 definition = self.reach.definitions[holds.tensor]
                 point = {f"i{k}": e for k, e in enumerate(holds.index)}
                 place = self.instructions.written(node, replace(holds, index=tuple(substitute(e, point) for e in definition.place)))
+                if any(not isinstance(e, Sym) for e in definition.place):  # parts of an axis, which what is known of its loops may decide
+                    place = replace(place, element=tuple(simplify(e, node.context.facts) for e in place.element))
                 whole = self.instructions.written(node, holds)
                 mine = {name for name, _ in place.points}
                 tiles = tuple((f"tile.{k}", n) for k, n in enumerate(holds.tile) if any(f"tile.{k}" in e.free for e in whole.element))
                 if any(name in e.free for name, _ in tiles for e in place.element if name not in mine):
                     raise Open("an accumulator takes terms of several elements", node)
+                place = replace(place, given=inside(whole.element, definition.space))
                 self.terms.setdefault(place.buffer, []).append(Term(node, place, whole.element, tuple(t for t in tiles if t[0] not in mine)))
             case Content.PART:
                 self._parts.setdefault(holds.tensor, []).append(node)
@@ -158,7 +161,8 @@ class Reductions:
         if any([n for n in t.node.loops if n in want.node.loops] != scope for t in group):
             raise Open("its terms are taken in different loops", *(t.node for t in group[:2]))
         starts = self._starts.get(want.buffer, [])
-        again = [n for n in group[0].node.loops if n not in scope and starts and all(n in s.node.loops for s in starts) and all(n in t.node.loops for t in group)]
+        inside_all = [n for n in group[0].node.loops if all(n in x.node.loops for x in (*starts, *group))] if starts else []
+        again = [n for n in inside_all if n not in scope]
         for n in again:  # each iteration begins anew; the last one is read
             if not n.runs() and not _is_determined(n, group[0]):
                 raise Open("nothing may be taken at all", n)
@@ -276,7 +280,7 @@ class Reductions:
                 if joined is not None:
                     values = [substitute(e, joined.blocks) for e in values]
                     spans = {**spans, **joined.spans}
-                point, sizes = _residues(definition, axes, values, knowledge)
+                point, sizes = _residues(definition, axes, values, t.node.context.facts if joined is None else knowledge.facts)
                 extents = sizes
                 conditions = [c for c in conditions if not c.free <= THREADS]
                 visits.append(Visits(t.node, tuple(point), spans | _row_spans(row), tuple(conditions), t.node.context.ranges, row))
@@ -376,7 +380,7 @@ def _thread_atoms(e: Expr) -> set[Expr]:
     return set[Expr]().union(*(_thread_atoms(c) for c in children(e)))
 
 
-def _residues(definition: Definition, axes: list[int], values: list[Expr], knowledge: Knowledge) -> tuple[list[Expr], list[Expr]]:
+def _residues(definition: Definition, axes: list[int], values: list[Expr], facts: Facts) -> tuple[list[Expr], list[Expr]]:
     """The reduced axes of a point and their extents: within the part of an axis that the element fixes, if it fixes one."""
     point: list[Expr] = []
     extents: list[Expr] = []
@@ -388,13 +392,13 @@ def _residues(definition: Definition, axes: list[int], values: list[Expr], knowl
             match e:
                 case FloorDiv(a=Sym(), b=n):
                     small = isinstance(extent, Const) and isinstance(n, Const) and extent.value <= n.value
-                    value, extent = simplify(value % n, knowledge.facts), extent if small else n
+                    value, extent = simplify(value % n, facts), extent if small else n
                 case Mod(a=Sym(), b=n):
-                    value, extent = simplify(value // n, knowledge.facts), (extent + n - 1) // n
+                    value, extent = simplify(value // n, facts), (extent + n - 1) // n
                 case _:
                     raise Open(f"its elements are those of points by {e}")
-        point.append(simplify(value, knowledge.facts))
-        extents.append(simplify(extent, knowledge.facts))
+        point.append(simplify(value, facts))
+        extents.append(simplify(extent, facts))
     return point, extents
 
 
