@@ -15,7 +15,7 @@ from typing import Final
 
 from taskfuse.check import Certificate, Verdict, verify
 from taskfuse.cuda.cache import folder, keep
-from taskfuse.kir import Kernel
+from taskfuse.kir import Kernel, to_text
 from taskfuse.options import Options
 from taskfuse.version import VERSION
 
@@ -79,14 +79,14 @@ class Proof:
 
 
 def _key(kernel: Kernel) -> str:
-    return hashlib.sha256("\0".join(("proof", VERSION, _checker(), str(kernel))).encode()).hexdigest()
+    return hashlib.sha256("\0".join(("proof", VERSION, _checker(), to_text(kernel, witness=True))).encode()).hexdigest()
 
 
 @lru_cache(maxsize=1)
 def _checker() -> str:
     """The files that a proof depends on, as they are: a checker that was changed has proved nothing yet."""
     root = Path(__file__).parent
-    files = sorted(f for folder in _CHECKER for f in (root / folder).glob("*.py"))
+    files = sorted(f for folder in _CHECKER for f in (root / folder).rglob("*.py"))
     return " ".join(f"{f.name}:{s.st_size}:{s.st_mtime_ns}" for f in files for s in (f.stat(),))
 
 

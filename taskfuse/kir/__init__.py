@@ -6,7 +6,7 @@ from taskfuse.kir.printer import stmt_text, to_text
 from taskfuse.kir.readers import KirReaders
 from taskfuse.kir.specialize import specialized
 from taskfuse.kir.verify import verify_kernel
-from taskfuse.kir.walk import accesses, barrier_slots, bodies, expressions, map_access, map_expressions, map_operand, map_stmts, walk, with_bodies
+from taskfuse.kir.walk import accesses, barrier_slots, bodies, expressions, held, map_access, map_expressions, map_operand, map_stmts, walk, with_bodies
 
 bind_readers(KirReaders())
 
@@ -19,6 +19,7 @@ __all__ = [
     "bind_readers",
     "bodies",
     "expressions",
+    "held",
     "map_access",
     "map_expressions",
     "map_operand",

@@ -36,6 +36,7 @@ from taskfuse.kir.nodes import (
     FenceProxyAsync,
     For,
     Gather,
+    Holds,
     HostParam,
     If,
     Immediate,
@@ -63,7 +64,8 @@ from taskfuse.kir.nodes import (
     Wgmma,
     WgmmaFence,
 )
-from taskfuse.kir.walk import Body
+from taskfuse.kir.walk import Body, held
+from taskfuse.kir.witness import INDEXED, Accumulate, Apply, Definition, Find, Pick, Reduce, Whole
 from taskfuse.kir.words import ACROSS, TF32
 
 INDENT = "  "
@@ -71,9 +73,13 @@ MEMORY_KEYWORDS = {MemoryType.Local: "LOCAL", MemoryType.Shared: "SHARED", Memor
 WARP_SIZE = const(32)
 
 
-def to_text(kernel: Kernel) -> str:
-    """The text of a kernel, without a final newline. Every kernel can be printed, also one that its verifier refuses."""
-    return "\n".join(layout(kernel).lines)
+def to_text(kernel: Kernel, *, witness: bool = False) -> str:
+    """The text of a kernel, without a final newline. Every kernel can be printed, also one that its verifier refuses.
+
+    Args:
+        witness: with the definitions of its tensors, and behind each statement what its results stand for.
+    """
+    return "\n".join(layout(kernel, witness=witness).lines)
 
 
 def stmt_text(stmt: Stmt, kernel: Kernel) -> str:
@@ -98,9 +104,9 @@ class Layout:
     declarations: dict[str, int] = field(default_factory=lambda: {})
 
 
-def layout(kernel: Kernel) -> Layout:
+def layout(kernel: Kernel, *, witness: bool = False) -> Layout:
     """Print a kernel and remember where each statement and declaration is."""
-    printer = _Printer(kernel)
+    printer = _Printer(kernel, witness=witness)
     printer.header()
     printer.body(kernel.body, 0)
     return Layout(printer.lines, printer.statements, printer.declarations)
@@ -112,8 +118,9 @@ def block_threads(block: Dim3) -> Expr:
 
 
 class _Printer:
-    def __init__(self, kernel: Kernel) -> None:
+    def __init__(self, kernel: Kernel, *, witness: bool = False) -> None:
         self.kernel = kernel
+        self.witness = witness
         self.lines: list[str] = []
         self.statements: list[int] = []
         self.declarations: dict[str, int] = {}
@@ -158,6 +165,8 @@ class _Printer:
             self.declare(f"{INDENT}COUNTER {', '.join(c.name for c in kernel.counters)}", (c.name for c in kernel.counters))
         if kernel.semaphores:
             self.declare(f"{INDENT}SEMAPHORE {', '.join(map(_semaphore, kernel.semaphores))}", (s.name for s in kernel.semaphores))
+        if self.witness:
+            self.lines += [f"{INDENT}{self.definition(d)}" for d in kernel.definitions]
         if kernel.body:
             self.lines.append("")
 
@@ -195,7 +204,37 @@ class _Printer:
                 text = self.barrier(stmt)
                 self.lines.append(INDENT * depth + (f"{text}  # {stmt.note}" if stmt.note else text))
             case _:
-                self.lines.append(INDENT * depth + self.simple(stmt))
+                holds = held(stmt) if self.witness else None
+                self.lines.append(INDENT * depth + self.simple(stmt) + ("" if holds is None else f"  ~ {_holds(holds)}"))
+
+    # -- the witness ----------------------------------------------------------------------------------------------------------------
+
+    def definition(self, d: Definition) -> str:
+        """One line: tensor, shape, iteration space and place where these are not those of the shape, and the rule."""
+        space = "" if d.space == d.shape and not isinstance(d.rule, Reduce) else f" over ({_list(d.space)}) at ({_list(d.place)})"
+        return f"DEFINE {d.tensor}: {d.dtype}[{_list(d.shape)}]{space} = {self.rule(d)}"
+
+    def rule(self, d: Definition) -> str:
+        match d.rule:
+            case Apply(op=op, operands=operands, dtype=dtype):
+                return f"{op.name}.{dtype}({', '.join(self.operand(o, dtype) for o in operands)})"
+            case Pick(cases=cases):
+                last = len(cases) - 1
+                return f"pick({', '.join(self.case(c, d.dtype, is_last=i == last) for i, c in enumerate(cases))})"
+            case Reduce(combine=combine, body=body, operands=operands, init=init, dtype=dtype):
+                terms = f"{body.name}.{dtype}({', '.join(self.operand(o, dtype) for o in operands)})"
+                return f"reduce {combine.name} of {terms} from {immediate_text(init, dtype)}"
+            case Accumulate(combine=combine, operand=operand, axis=axis, dtype=dtype):
+                return f"scan {combine.name}.{dtype} along {axis} of {self.operand(operand, dtype)}"
+            case Find(source=source, values=values, extents=extents):
+                found = ", ".join(f"{self.element(v)} of {e}" for v, e in zip(values, extents, strict=True))
+                return f"find {self.element(source)} at {found}"
+            case Whole(parts=parts, places=places):
+                return f"whole {', '.join(f'{p} at ({_list(place)})' for p, place in zip(parts, places, strict=True))}"
+
+    @staticmethod
+    def element(access: Access) -> str:
+        return f"{access.buffer}[{_list(access.index)}]"
 
     def barrier(self, stmt: Barrier) -> str:
         match stmt.scope:
@@ -306,6 +345,12 @@ class _Printer:
     def descriptor(self, d: Descriptor) -> str:
         offset = "" if d.offset is const(0) else f" + {d.offset}"
         return f"desc({self.access(d.base)}{offset}, swizzle {d.swizzle}, lbo {d.lbo}, sbo {d.sbo}, major {d.major.value})"
+
+
+def _holds(h: Holds) -> str:
+    """What a statement's results stand for."""
+    index = f"[{_list(h.index)}]" if h.content in INDEXED else ""
+    return f"{h.content.value} {h.tensor}{index}" + (f" tile ({', '.join(map(str, h.tile))})" if h.tile else "")
 
 
 def immediate_text(x: Immediate, dtype: DType | None) -> str:

@@ -253,7 +253,7 @@ def map_expressions(stmt: Stmt, f: ExprMap) -> Stmt:
     def coordinates(c: tuple[Expr, ...]) -> tuple[Expr, ...]:
         return tuple(f(e) for e in c)
 
-    def held(h: Holds | None) -> Holds | None:
+    def moved(h: Holds | None) -> Holds | None:
         return None if h is None else replace(h, index=coordinates(h.index))
 
     match stmt:
@@ -264,17 +264,17 @@ def map_expressions(stmt: Stmt, f: ExprMap) -> Stmt:
         case If():
             return replace(stmt, branches=tuple(Branch(f(b.cond), b.body, b.label) for b in stmt.branches))
         case Compute():
-            return replace(stmt, out=access(stmt.out), operands=tuple(map_operand(o, f) for o in stmt.operands), holds=held(stmt.holds))
+            return replace(stmt, out=access(stmt.out), operands=tuple(map_operand(o, f) for o in stmt.operands), holds=moved(stmt.holds))
         case Choose():
             cases = tuple(Case(f(c.cond), map_operand(c.operand, f)) for c in stmt.cases)
-            return replace(stmt, out=access(stmt.out), cases=cases, holds=held(stmt.holds))
+            return replace(stmt, out=access(stmt.out), cases=cases, holds=moved(stmt.holds))
         case Gather():
             values = tuple(Found(v.symbol, access(v.source), f(v.extent)) for v in stmt.values)
-            return replace(stmt, out=access(stmt.out), source=access(stmt.source), values=values, holds=held(stmt.holds))
+            return replace(stmt, out=access(stmt.out), source=access(stmt.source), values=values, holds=moved(stmt.holds))
         case VectorCopy() | LdMatrix() | StMatrix() | Shuffle():
-            return replace(stmt, out=access(stmt.out), source=access(stmt.source), holds=held(stmt.holds))
+            return replace(stmt, out=access(stmt.out), source=access(stmt.source), holds=moved(stmt.holds))
         case AsyncCopy():
-            return replace(stmt, out=access(stmt.out), source=access(stmt.source), valid=f(stmt.valid), holds=held(stmt.holds))
+            return replace(stmt, out=access(stmt.out), source=access(stmt.source), valid=f(stmt.valid), holds=moved(stmt.holds))
         case Barrier():
             return replace(stmt, threads=f(stmt.threads), id=None if stmt.id is None else f(stmt.id))
         case InitBarrier():
@@ -294,14 +294,14 @@ def map_expressions(stmt: Stmt, f: ExprMap) -> Stmt:
         case Advance():
             return Advance(stmt.cursor, f(stmt.count))
         case TmaLoad():
-            return replace(stmt, out=access(stmt.out), coords=coordinates(stmt.coords), barrier=slot(stmt.barrier), holds=held(stmt.holds))
+            return replace(stmt, out=access(stmt.out), coords=coordinates(stmt.coords), barrier=slot(stmt.barrier), holds=moved(stmt.holds))
         case TmaStore():
-            return replace(stmt, coords=coordinates(stmt.coords), source=access(stmt.source), holds=held(stmt.holds))
+            return replace(stmt, coords=coordinates(stmt.coords), source=access(stmt.source), holds=moved(stmt.holds))
         case Wgmma():
             a = access(stmt.a) if isinstance(stmt.a, Access) else descriptor(stmt.a)
-            return replace(stmt, acc=access(stmt.acc), a=a, b=descriptor(stmt.b), accumulate=f(stmt.accumulate), holds=held(stmt.holds))
+            return replace(stmt, acc=access(stmt.acc), a=a, b=descriptor(stmt.b), accumulate=f(stmt.accumulate), holds=moved(stmt.holds))
         case Mma():
-            return replace(stmt, acc=access(stmt.acc), a=access(stmt.a), b=access(stmt.b), holds=held(stmt.holds))
+            return replace(stmt, acc=access(stmt.acc), a=access(stmt.a), b=access(stmt.b), holds=moved(stmt.holds))
         case CursorInit() | FenceInit() | Commit() | Retire() | WgmmaFence() | FenceProxyAsync() | SetMaxNReg():
             return stmt
 
@@ -327,6 +327,15 @@ def map_definition(d: Definition, f: ExprMap) -> Definition:
         case Whole():
             rule = replace(d.rule, places=tuple(map(each, d.rule.places)))
     return replace(d, shape=each(d.shape), space=each(d.space), place=each(d.place), rule=rule)
+
+
+def held(stmt: Stmt) -> Holds | None:
+    """What the results of a statement are said to stand for."""
+    match stmt:
+        case Compute() | Choose() | Gather() | VectorCopy() | AsyncCopy() | TmaLoad() | TmaStore() | Wgmma() | Mma() | LdMatrix() | StMatrix() | Shuffle():
+            return stmt.holds
+        case _:
+            return None
 
 
 def own_symbols(stmt: Stmt) -> dict[str, Expr]:

@@ -7,14 +7,14 @@ indices are the symbols ``i0``, ``i1``, ... It knows nothing of schedules. Lower
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from taskfuse.dtypes import DType
 from taskfuse.ir.elementwise import Combine, Elementwise
 from taskfuse.ir.scalar import Expr
+from taskfuse.kir.nodes import Access, Case, Content, Immediate, Operand
 
-if TYPE_CHECKING:
-    from taskfuse.kir.nodes import Access, Case, Immediate, Operand
+INDEXED = (Content.VALUE, Content.BODY, Content.TERM)
+"""What has an index: an element, or a point of an iteration space."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,7 @@ from taskfuse.check.values.solve import Open, solved
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.scalar import Const, Expr, const, evaluate, simplify, substitute, sym
 from taskfuse.ir.types import MemoryType
+from taskfuse.kir import held
 from taskfuse.kir.nodes import Access, Compute, Content, For, If, Immediate, Shuffle
 from taskfuse.kir.witness import Definition, Reduce
 
@@ -138,7 +139,7 @@ class Joins:
             self._node(node, env, mask)
 
     def _is_mine(self, node: Node) -> bool:
-        holds = getattr(node.stmt, "holds", None)
+        holds = held(node.stmt)
         return holds is not None and holds.tensor == self.tensor and holds.content is Content.PART
 
     def _mask(self, conditions: tuple[Expr, ...], env: Mapping[str, int], node: Node) -> Bools:

@@ -15,6 +15,7 @@ from taskfuse.check.values.reductions import Reductions
 from taskfuse.check.values.scans import Scans
 from taskfuse.check.values.solve import Open
 from taskfuse.check.values.statements import Statements, Written
+from taskfuse.kir import held
 from taskfuse.kir.nodes import Content
 from taskfuse.kir.witness import Accumulate
 
@@ -67,7 +68,7 @@ def values(program: Program, rings: Rings, private: PrivateRings) -> Iterator[Ob
 
 
 def _entered(node: Node, reach: Reach, reductions: Reductions, scans: Scans, statements: Statements) -> Written:
-    holds = getattr(node.stmt, "holds", None)
+    holds = held(node.stmt)
     if holds is None:
         raise Open("it does not say what it writes", node)
     if holds.tensor not in reach.definitions:
