@@ -10,8 +10,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from math import gcd, prod
 
-import numpy as np
-
 from taskfuse.check.trace import Refuted, TooLarge
 from taskfuse.check.values.terms import NOTHING, Bools, Ints, Terms
 from taskfuse.dtypes import DType

@@ -19,14 +19,13 @@ from enum import Enum
 import numpy as np
 
 from taskfuse.check.trace import Budget, Refuted, TooLarge
-from taskfuse.check.values import computing, tiles
+from taskfuse.check.values import computing, copies, tiles
 from taskfuse.check.values.elements import Elements
 from taskfuse.check.values.lanes import Lanes, Launch
 from taskfuse.check.values.machine import Machine
 from taskfuse.check.values.meetings import Meetings
-from taskfuse.check.values.partials import INITIAL
 from taskfuse.check.values.state import State
-from taskfuse.check.values.terms import ELEMENT, NOTHING, WRONG, Terms, kind_of
+from taskfuse.check.values.terms import NOTHING, WRONG, Terms
 from taskfuse.ir.scalar import evaluate
 from taskfuse.kir import Kernel
 from taskfuse.kir.nodes import (
@@ -118,13 +117,13 @@ class _Execution:
             case Compute():
                 computing.compute(state, stmt, lanes)
             case Choose():
-                computing.choose(state, stmt, lanes)
+                copies.choose(state, stmt, lanes)
             case VectorCopy() | AsyncCopy():
-                computing.copy(state, stmt, lanes)
+                copies.copy(state, stmt, lanes)
             case Gather():
-                computing.gather(state, stmt, lanes)
+                copies.gather(state, stmt, lanes)
             case Shuffle():
-                computing.shuffle(state, stmt, lanes)
+                copies.shuffle(state, stmt, lanes)
             case TmaLoad():
                 tiles.tma_load(state, self.meetings, stmt, lanes)
             case TmaStore():
@@ -169,42 +168,5 @@ class _Execution:
             raise Refuted(subject, reason, *notes, *(f"stored by {line}" if k == 0 else line for k, line in enumerate(who) if line not in notes))
         if int(held.tag[0]) == NOTHING:
             raise Refuted(subject, "what is stored was never computed", *who)
-        found = self._partial(held, expected)
-        if found is not None:
-            raise Refuted(subject, found[0], *found[1], *(f"stored by {line}" if k == 0 else line for k, line in enumerate(who)))
-        raise Refuted(subject, f"holds {state.text(held)} where {state.text(expected)} is defined", *who)
-
-    def _partial(self, held: Terms, expected: Terms) -> tuple[str, tuple[str, ...]] | None:
-        """What is wrong with a partial result: which points are missing, or come twice, or are of something else."""
-        state = self.state
-        which = kind_of(int(expected.tag[0]))
-        fold = None if which is None or which[1] != ELEMENT else state.partials.folds.get(which[0])
-        if fold is None:
-            return None
-        nodes, known = state.partials.nodes(fold, held)
-        if not known[0]:
-            return None
-        element = f"element {state.index(int(expected.data[0]), fold.tensor.extents)} of {fold.tensor.name}"
-        origins = state.partials.origins(int(nodes[0]))
-        want = fold.domain(int(expected.data[0]))
-        seen: dict[int, list[tuple[int, Stmt | None]]] = {}
-        for point, thread, stmt in origins:
-            seen.setdefault(point, []).append((thread, stmt))
-
-        def shown(point: int) -> str:
-            return "its initial value" if point == INITIAL else f"the term at {state.index(point, fold.tensor.space)}"
-
-        def by(point: int) -> tuple[str, ...]:
-            return tuple(line for thread, stmt in seen[point][:2] if stmt is not None and thread >= 0 for line in state.who(thread, stmt, ""))
-
-        for point, times in seen.items():
-            if point not in want:
-                return f"{element} has {shown(point)}, which is of another", by(point)
-            if len(times) > 1:
-                threads = [state.launch.thread(t) for t, _ in times if t >= 0]
-                return f"{element} has {shown(point)} {'twice' if len(times) == 2 else f'{len(times)} times'}: by {' and '.join(threads[:2])}", by(point)
-        missing = [p for p in want if p not in seen]
-        if missing:
-            more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
-            return f"{element} lacks {shown(missing[0])}{more}", ()
-        return None
+        said, notes = state.difference(held, expected)
+        raise Refuted(subject, said, *notes, *(f"stored by {line}" if k == 0 and notes else line for k, line in enumerate(who)))

@@ -149,7 +149,7 @@ class Lanes:
             return e.value
         names, function = self.launch.function(e)
         found: Any = function(*[self.symbol(n) for n in names])
-        return found if isinstance(found, np.ndarray) else int(found)
+        return int(found) if isinstance(found, int) else np.asarray(found)
 
     def values(self, e: Expr) -> Ints:
         """The value of an expression for each."""

@@ -8,6 +8,7 @@ A kernel whose order is proved reads the same in every run, so one run is enough
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -40,6 +41,16 @@ from taskfuse.kir.nodes import (
 WAITING = (Barrier, Wait, Acquire)
 TOGETHER = (Shuffle, *COLLECTIVE)
 """What whole warps execute."""
+
+
+def every(found: Any) -> bool:
+    """True if a condition holds for all threads: a number, or one for each."""
+    return bool(found.all()) if isinstance(found, np.ndarray) else bool(found)
+
+
+def no(found: Any) -> bool:
+    """True if a condition holds for no thread."""
+    return not found.any() if isinstance(found, np.ndarray) else not found
 
 
 class Machine:
@@ -87,11 +98,11 @@ class Machine:
         part: tuple[Lanes, Bools] | None = None
         for lanes in waiting:
             ready = self._ready(lanes)
-            if np.all(ready):
+            if ready.all():
                 if lanes.waits:
                     self._pass(lanes)
                 return lanes
-            if part is None and ready is not False and ready.any():
+            if part is None and ready.any():
                 part = lanes, ready
         if part is not None:
             lanes, ready = part
@@ -106,20 +117,13 @@ class Machine:
                 return lanes
         raise self._stuck(waiting)
 
-    def _ready(self, lanes: Lanes) -> bool | Bools:
+    def _ready(self, lanes: Lanes) -> Bools:
+        """Who can go on; one value if it is that of all."""
         if not lanes.waits:
-            return True
+            return np.ones(1, np.bool_)
         stmt = self._at(lanes)
         if isinstance(stmt, WAITING):
-            found = self.meetings.ready(stmt, lanes)
-            return bool(found) if np.ndim(found) == 0 else np.asarray(found, np.bool_)
-        return self._warps(lanes)
-
-    @staticmethod
-    def _warps(lanes: Lanes) -> bool | Bools:
-        """Who is in a warp that is whole."""
-        if lanes.whole_warps:
-            return True
+            return np.atleast_1d(np.asarray(self.meetings.ready(stmt, lanes), np.bool_))
         warps = lanes.ids // WARP
         first, count = np.unique(warps, return_counts=True)
         return np.isin(warps, first[count == WARP])
@@ -178,7 +182,7 @@ class Machine:
                         frame.at += 1
                     case Barrier() | Wait() | Acquire():
                         self.meetings.arrive(stmt, lanes)
-                        if not np.all(self.meetings.ready(stmt, lanes)):
+                        if not every(self.meetings.ready(stmt, lanes)):
                             return [lanes]
                         self._pass(lanes)
                     case _:
@@ -225,10 +229,10 @@ class Machine:
 
         frame = lanes.stack[-1]
         active = lanes.own[stmt.var] < lanes.own[f"stop {len(lanes.stack) - 1}"]
-        if np.all(active):
+        if every(active):
             frame.at = 0
             return None
-        if not np.any(active):
+        if no(active):
             left(lanes)
             return [lanes] if frame.splits else None
         where = np.asarray(active)
@@ -301,10 +305,10 @@ class Machine:
                 at: Number = start
                 while True:
                     active = at < stop
-                    if not np.any(active):
+                    if no(active):
                         break
                     lanes.own[var] = at
-                    self._list(body, lanes if np.all(active) else lanes.some(np.asarray(active)))
+                    self._list(body, lanes if every(active) else lanes.some(np.asarray(active)))
                     at = at + step
                 lanes.own.pop(var, None)
             case InitBarrier() | Arrive() | ArriveAsync() | Expect() | Release():

@@ -9,7 +9,7 @@ import numpy as np
 
 from taskfuse.check.trace import Refuted
 from taskfuse.check.values.lanes import Lanes, Launch
-from taskfuse.check.values.terms import Bools, Ints
+from taskfuse.check.values.terms import Ints
 from taskfuse.ir.scalar import evaluate
 from taskfuse.ir.types import ParallelType
 from taskfuse.kir import Kernel

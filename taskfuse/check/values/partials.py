@@ -9,6 +9,7 @@ found by walking the nodes. An initial value that is not neutral is a point of i
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -27,8 +28,6 @@ from taskfuse.kir.witness import Accumulate, Reduce
 Words = NDArray[np.uint64]
 INITIAL = -1
 """The point that stands for an initial value."""
-ABSENT = -2
-"""No point."""
 IDEMPOTENT = frozenset(COMBINES[name] for name in ("maximum", "minimum", "logical_and", "logical_or", "bitwise_and", "bitwise_or"))
 
 
@@ -37,13 +36,14 @@ class Leaves:
     """What one execution of a statement adds.
 
     Attributes:
-        threads: who adds each leaf.
-        points: the places of its points in the iteration space: ``[leaves]`` or ``[leaves, points]``; :data:`ABSENT` for none.
+        threads: who adds them, ``each`` leaves one after the other.
+        points: the places in the iteration space of one leaf's points.
     """
 
     stmt: Stmt | None
     threads: Ints
-    points: Ints
+    points: Callable[[int], list[int]]
+    each: int = 1
 
 
 class Fold:
@@ -147,7 +147,8 @@ class Partials:
         first, self._count = self._count, self._count + len(sums)
         if self._count > len(self.sums):
             size = max(self._count, 2 * len(self.sums))
-            self.sums, self._left, self._right = (np.concatenate([a, np.zeros(size - len(a), a.dtype)]) for a in (self.sums, self._left, self._right))
+            self.sums = np.concatenate([self.sums, np.zeros(size - len(self.sums), np.uint64)])
+            self._left, self._right = (np.concatenate([a, np.zeros(size - len(a), np.int64)]) for a in (self._left, self._right))
         self.sums[first : self._count], self._left[first : self._count], self._right[first : self._count] = sums, left, right
         return np.arange(first, self._count)
 
@@ -166,8 +167,8 @@ class Partials:
             return 0
         number = fold.tensor.number
         if number not in self._starts:
-            point = np.full(1, INITIAL, np.int64)
-            self._starts[number] = int(self.leaves(np.full(1, fold.start), Leaves(None, point, point))[0])
+            leaf = Leaves(None, np.full(1, -1), lambda _: [INITIAL])
+            self._starts[number] = int(self.leaves(np.full(1, fold.start), leaf)[0])
         return self._starts[number]
 
     def nodes(self, fold: Fold, terms: Terms, threads: Ints | None = None, stmt: Stmt | None = None) -> tuple[Ints, Bools]:
@@ -177,7 +178,8 @@ class Partials:
         bodies = terms.tag == fold.body
         if bodies.any():
             points = terms.data[bodies]
-            node[bodies] = self.leaves(fold.hashes(points), Leaves(stmt, np.full(len(points), -1) if threads is None else threads[bodies], points))
+            who = np.full(len(points), -1) if threads is None else threads[bodies]
+            node[bodies] = self.leaves(fold.hashes(points), Leaves(stmt, who, lambda k: [int(points[k])]))
         same = terms.tag == constant_tag(fold.dtype)
         if same.any():
             initial = same & (terms.data == fold.initial)
@@ -210,7 +212,7 @@ class Partials:
             left, right = int(self._left[n]), int(self._right[n])
             if left < 0:
                 leaves = self._leaves[-left - 1]
-                found += [(p, int(leaves.threads[right]), leaves.stmt) for p in np.atleast_1d(leaves.points[right]).tolist() if p != ABSENT]
+                found += [(p, int(leaves.threads[right // leaves.each]), leaves.stmt) for p in leaves.points(right)]
             else:
                 stack += (left, right)
         return found

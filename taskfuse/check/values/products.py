@@ -13,12 +13,12 @@ import numpy as np
 
 from taskfuse.check.values.elements import value
 from taskfuse.check.values.lanes import Lanes
-from taskfuse.check.values.partials import ABSENT, Fold, Leaves
+from taskfuse.check.values.partials import Fold, Leaves, Words
 from taskfuse.check.values.state import NUMBERS, State
 from taskfuse.check.values.terms import WRONG, Bools, Ints, Terms, constant_tag
 from taskfuse.dtypes import DType
 from taskfuse.ir.elementwise import ELEMENTWISE
-from taskfuse.kir.nodes import Mma, Operand, Wgmma
+from taskfuse.kir.nodes import Access, IndexOf, Mma, Operand, Wgmma
 from taskfuse.kir.witness import Reduce
 
 ADD, MUL = ELEMENTWISE["add"], ELEMENTWISE["mul"]
@@ -37,8 +37,11 @@ def multiply(state: State, stmt: Mma | Wgmma, lanes: Lanes, acc: Terms, a: Terms
     fold = None if holds is None or holds.tensor not in state.elements.tensors else state.fold(holds.tensor)
     if holds is None or fold is None or not isinstance(fold.rule, Reduce) or (fold.combine.op, fold.rule.body) != (ADD, MUL):
         return state.wrong(stmt, lanes.role, threads, lambda k: "multiplies what no definition says").reshape(groups, m, n)
-    k = a.tag.shape[2]
-    tile = {f"tile.{j}": np.arange(size).reshape(1, *(size if j == i else 1 for i in range(3))) for j, size in enumerate((m, n, k))}
+    k: int = a.tag.shape[2]
+    tile: dict[str, Ints] = {}
+    for j, size in enumerate((m, n, k)):
+        steps: Ints = np.arange(size)
+        tile[f"tile.{j}"] = np.expand_dims(steps, tuple(a for a in range(4) if a != j + 1))
     some = _Wide(lanes, tile)
     index = [some.value(e) for e in holds.index]
     inside: Bools = np.ones((1, 1, 1, 1), np.bool_)
@@ -53,10 +56,23 @@ def multiply(state: State, stmt: Mma | Wgmma, lanes: Lanes, acc: Terms, a: Terms
         other_a, other_b = _equal(state, left, second, dtypes[0]), _equal(state, right, first, dtypes[1])
         if other_a.sum() + other_b.sum() > good_a.sum() + good_b.sum():
             good_a, good_b, first, second = other_a, other_b, second, first
-    sums, points, bad = _terms(fold, index, inside, good_a, good_b, _zero(left, dtypes[0]), _zero(right, dtypes[1]), (groups, m, n, k), fold.dtype.is_float)
+    shape = groups, m, n, k
+    good = good_a & good_b & inside
+    zeros = (_zero(left, dtypes[0]), _zero(right, dtypes[1]))
+    sums, bad = _terms(fold, index, good, zeros[0] & zeros[1] if fold.dtype.is_float else zeros[0] | zeros[1], shape)
+
+    def points(leaf: int) -> list[int]:
+        at = np.unravel_index(leaf, shape[:3])
+        place: Ints = np.zeros(k, np.int64)
+        for axis, extent in zip(index, fold.tensor.space, strict=True):
+            place = place * extent + np.broadcast_to(axis, shape)[at]
+        found: list[int] = place[np.broadcast_to(good, shape)[at]].tolist()
+        return found
+
     nodes, known = state.partials.nodes(fold, acc.flat(), threads)
-    leaves = state.partials.leaves(sums.reshape(-1), Leaves(stmt, threads, points))
-    found = Terms(np.full(groups * m * n, fold.part, np.int64), state.partials.joins(nodes, leaves))
+    leaves = state.partials.leaves(sums.reshape(-1), Leaves(stmt, lanes.ids, points, m * n))
+    tags: Ints = np.full(nodes.shape, fold.part, np.int64)
+    found = Terms(tags, state.partials.joins(nodes, leaves))
     if not known.all():
         where = np.flatnonzero(~known)
         was = acc.flat()[where]
@@ -64,7 +80,7 @@ def multiply(state: State, stmt: Mma | Wgmma, lanes: Lanes, acc: Terms, a: Terms
         found[where] = Terms(np.full(len(where), WRONG, np.int64), np.where(was.tag == WRONG, was.data, new.data))
     if bad is not None:
         where = np.flatnonzero(bad.any(axis=-1).reshape(-1) & known)
-        found[where] = _reasons(state, stmt, lanes, fold, index, (left, right), (first, second), (good_a, good_b), bad.reshape(-1, k)[where], where, bad.shape)
+        found[where] = _reasons(state, stmt, lanes, fold, index, (left, right), (first, second), (good_a, good_b), bad.reshape(-1, k)[where], where, shape)
     return found.reshape(groups, m, n)
 
 
@@ -92,9 +108,16 @@ def _expected(state: State, operands: tuple[Operand, ...], symbols: dict[str, in
     """The operands of the body at all points, on four axes of which those that do not matter have length 1."""
     found: list[Terms] = []
     for o in operands:
-        names = sorted(set().union(*(e.free for e in o.index)) if hasattr(o, "index") else set()) if not isinstance(o, str) else []
-        arrays = {n: symbols[n] for n in names if isinstance(symbols[n], np.ndarray)}
-        shape = np.broadcast_shapes((1, 1, 1, 1), *(np.shape(v) for v in arrays.values()))
+        names: set[str] = set()
+        match o:
+            case Access(index=of):
+                names = names.union(*(e.free for e in of))
+            case IndexOf(value=e):
+                names = set(e.free)
+            case _:
+                pass
+        arrays = {n: v for n, v in symbols.items() if n in names and not isinstance(v, int)}
+        shape = np.broadcast_shapes((1, 1, 1, 1), *(v.shape for v in arrays.values()))
         at = dict(symbols) | {n: np.broadcast_to(v, shape).reshape(-1) for n, v in arrays.items()}
         found.append(state.elements.operand(o, at, int(np.prod(shape))).reshape(*shape))
     return found
@@ -111,24 +134,27 @@ def _zero(held: Terms, dtype: DType) -> Bools:
     return (held.tag == constant_tag(dtype)) & (held.data == 0)
 
 
-def _terms(
-    fold: Fold, index: list[Ints], inside: Bools, good_a: Bools, good_b: Bools, zero_a: Bools, zero_b: Bools, shape: tuple[int, ...], both: bool
-) -> tuple[Any, Ints, Bools | None]:
-    """For each accumulator: the sum of the numbers of its terms' points, the points, and which terms are wrong (``None``: no one is)."""
+def _terms(fold: Fold, index: list[Ints], good: Bools, neutral: Bools, shape: tuple[int, int, int, int]) -> tuple[Words, Bools | None]:
+    """For each accumulator the sum of the numbers of its good terms' points; and which terms are neither good nor neutral (``None``: no one is)."""
     words = [w[np.clip(at, 0, max(0, len(w) - 1))] if len(w) else np.zeros(at.shape, np.uint64) for w, at in zip(fold.words, index, strict=True)]
-    point = reduce(lambda place, axis: place * axis[1] + axis[0], zip(index, fold.tensor.space, strict=True), np.zeros((1, 1, 1, 1), np.int64))
-    if inside.all() and good_a.all() and good_b.all():
-        one = np.ones((1, 1, 1, 1), np.uint64)
-        along = reduce(np.multiply, [w for w in words if w.shape[3] > 1], one)
-        total = along.sum(axis=3, keepdims=True, dtype=np.uint64) if along.shape[3] > 1 else along * np.uint64(shape[3])
-        total = reduce(np.multiply, [w for w in words if w.shape[3] == 1], total)
-        return np.broadcast_to(total[..., 0], shape[:3]), np.broadcast_to(point, shape).reshape(-1, shape[3]), None
-    good = np.broadcast_to(good_a & good_b & inside, shape)
-    neutral = np.broadcast_to(zero_a & zero_b if both else zero_a | zero_b, shape)
-    numbers = reduce(np.multiply, words, np.ones((1, 1, 1, 1), np.uint64))
-    total = np.where(good, np.broadcast_to(numbers, shape), np.uint64(0)).sum(axis=3, dtype=np.uint64)
-    bad = ~(good | neutral)
-    return total, np.where(good, np.broadcast_to(point, shape), ABSENT).reshape(-1, shape[3]), bad if bad.any() else None
+    one: Words = np.ones((1, 1, 1, 1), np.uint64)
+
+    def along(w: Words) -> bool:
+        """True if the numbers of an axis differ from term to term."""
+        return w.size > w[..., 0].size
+
+    if good.all():
+        total = _times([one, *(w for w in words if along(w))])
+        total = total.sum(axis=3, keepdims=True, dtype=np.uint64) if along(total) else total * np.uint64(shape[3])
+        total = _times([total, *(w for w in words if not along(w))])
+        return np.broadcast_to(total[..., 0], shape[:3]), None
+    total = np.where(good, np.broadcast_to(_times([one, *words]), shape), np.uint64(0)).sum(axis=3, dtype=np.uint64)
+    bad = np.broadcast_to(~(good | neutral), shape)
+    return total, bad if bad.any() else None
+
+
+def _times(factors: list[Words]) -> Words:
+    return reduce(lambda a, b: a * b, factors)
 
 
 def _reasons(
@@ -157,8 +183,9 @@ def _reasons(
         place = f"[{', '.join(str(int(p[k])) for p in points)}]"
         for side, want, fit in zip(sides, wants, fits, strict=True):
             if not fit[k]:
-                return f"at {place} of {fold.tensor.name}: reads {state.text(side[k : k + 1])} where {state.text(want[k : k + 1])} is defined"
-        return f"a term at {place} past the end of {fold.tensor.name} need not be zero: it is of {state.text(sides[0][k : k + 1])} and {state.text(sides[1][k : k + 1])}"
+                return f"at {place} of {fold.tensor.name}: {state.difference(side[k : k + 1], want[k : k + 1])[0]}"
+        factors = " and ".join(state.text(side[k : k + 1]) for side in sides)
+        return f"a term at {place} past the end of {fold.tensor.name} need not be zero: it is of {factors}"
 
     found = state.wrong(stmt, lanes.role, threads, say)
     for side in reversed(sides):

@@ -12,7 +12,7 @@ from taskfuse.check.trace import Budget, Refuted
 from taskfuse.check.values.cells import Cells, Store
 from taskfuse.check.values.elements import Elements
 from taskfuse.check.values.lanes import Lanes, Launch
-from taskfuse.check.values.partials import Fold, Partials
+from taskfuse.check.values.partials import INITIAL, Fold, Partials
 from taskfuse.check.values.terms import (
     BODY,
     CONSTANT,
@@ -29,7 +29,6 @@ from taskfuse.check.values.terms import (
     constants,
     converted,
     is_constant,
-    kind_of,
     numbers,
 )
 from taskfuse.dtypes import DTYPES, DType, int64
@@ -46,13 +45,14 @@ class Reason:
     """Why terms are wrong: those that one execution of a statement made.
 
     Attributes:
-        say: what is wrong with one of them.
+        say: what is wrong with one of them; ``detail``: more lines about it.
     """
 
     stmt: Stmt
     role: str
     threads: Ints
     say: Callable[[int], str]
+    detail: Callable[[int], tuple[str, ...]] | None = None
 
 
 @dataclass(slots=True, eq=False)
@@ -88,6 +88,9 @@ class State:
             wide = -1 if fold is None else NUMBERS[fold.dtype]
             dtypes += [NUMBERS[t.dtype], wide, wide]
         self._dtypes = np.asarray(dtypes, np.int64)
+        self._results = np.zeros(len(dtypes), np.bool_)
+        for fold in self.partials.folds.values():
+            self._results[fold.tensor.element] = fold.dtype is fold.tensor.dtype
         self._scalars = np.asarray([NUMBERS[d] for _, d in elements.scalars.values()] or [0], np.int64)
 
     # -- cells --------------------------------------------------------------------------------------------------------------------------
@@ -144,7 +147,11 @@ class State:
         if bad.any():
             who = np.broadcast_to(threads.reshape(-1, *(1 for _ in range(found.tag.ndim - 1))), found.tag.shape)[bad]
             held = found[bad]
-            found[bad] = self.wrong(stmt, role, who, lambda k: f"reads an element of {store.name}, where another buffer's data lie: {self.text(held[k : k + 1])}")
+
+            def say(k: int) -> str:
+                return f"reads an element of {store.name}, where data of another buffer lie: {self.text(held[k : k + 1])}"
+
+            found[bad] = self.wrong(stmt, role, who, say)
         return found
 
     def write(self, access: Access, lanes: Lanes, terms: Terms, stmt: Stmt) -> None:
@@ -154,8 +161,8 @@ class State:
 
     def write_wide(self, access: Access, lanes: Lanes, terms: Terms, stmt: Stmt) -> None:
         """Write consecutive elements of each thread: ``[threads, width]``."""
-        store, width = self.cells.stores[access.buffer], terms.tag.shape[1]
-        places = self.places(access, lanes, width)[:, None] + np.arange(width)
+        store, width = self.cells.stores[access.buffer], terms.tag.size // max(1, len(lanes))
+        places: Ints = self.places(access, lanes, width)[:, None] + np.arange(width)
         owners = np.broadcast_to(self.owners(store, lanes)[:, None], places.shape).reshape(-1)
         self.put(store, owners, places.reshape(-1), terms.flat(), stmt, np.repeat(lanes.ids, width), lanes.role)
 
@@ -225,19 +232,20 @@ class State:
         both = rest & is_constant(held.tag) & is_constant(expected.tag)
         if both.any():
             found[both] = converted(held[both], dtype).data == converted(expected[both], dtype).data
-        for tag in np.unique(expected.tag[rest]).tolist():
-            which = kind_of(tag)
-            fold = None if which is None or which[1] != ELEMENT else self.partials.folds.get(which[0])
-            if fold is not None and fold.dtype is fold.tensor.dtype:
-                mine = np.flatnonzero(rest & (expected.tag == tag))
-                nodes, known = self.partials.nodes(fold, held[mine])
-                found[mine] = known & self.partials.is_complete(fold, nodes, expected.data[mine])
+        results = rest & self._results[expected.tag]
+        while results.any():
+            tag = int(expected.tag[np.argmax(results)])
+            mine = np.flatnonzero(results & (expected.tag == tag))
+            fold = self.partials.folds[(tag - TENSORS) // 3]
+            nodes, known = self.partials.nodes(fold, held[mine])
+            found[mine] = known & self.partials.is_complete(fold, nodes, expected.data[mine])
+            results[mine] = False
         return found
 
-    def wrong(self, stmt: Stmt, role: str, threads: Ints, say: Callable[[int], str]) -> Terms:
+    def wrong(self, stmt: Stmt, role: str, threads: Ints, say: Callable[[int], str], detail: Callable[[int], tuple[str, ...]] | None = None) -> Terms:
         """New wrong terms, one for each of the threads; ``say`` tells what is wrong with one of them."""
         first, self._wrong = self._wrong, self._wrong + len(threads)
-        self._reasons.append(Reason(stmt, role, threads, say))
+        self._reasons.append(Reason(stmt, role, threads, say, detail))
         self._first.append(first)
         return Terms(np.full(len(threads), WRONG, np.int64), np.arange(first, self._wrong))
 
@@ -246,7 +254,8 @@ class State:
         which = bisect_right(self._first, number) - 1
         reason = self._reasons[which]
         k = number - self._first[which]
-        return reason.say(k), self.who(int(reason.threads[k]), reason.stmt, reason.role)
+        more = () if reason.detail is None else reason.detail(k)
+        return reason.say(k), (*self.who(int(reason.threads[k]), reason.stmt, reason.role), *more)
 
     # -- words --------------------------------------------------------------------------------------------------------------------------
 
@@ -279,6 +288,41 @@ class State:
         if kind == ELEMENT:
             return f"element {self.index(data, t.extents)} of {t.name}"
         return f"the term of {t.name} at {self.index(data, t.space)}" if kind == BODY else f"a partial result of {t.name}"
+
+    def difference(self, held: Terms, expected: Terms) -> tuple[str, tuple[str, ...]]:
+        """What is wrong with one term in the place of another: of a partial result its points; and who added them."""
+        number, kind = divmod(int(expected.tag.flat[0]) - TENSORS, 3)
+        fold = self.partials.folds.get(number) if kind == ELEMENT else None
+        if fold is not None and fold.dtype is fold.tensor.dtype:
+            nodes, known = self.partials.nodes(fold, held)
+            if known[0]:
+                return self._points(fold, int(nodes[0]), int(expected.data.flat[0]))
+        return f"reads {self.text(held)} where {self.text(expected)} is defined", ()
+
+    def _points(self, fold: Fold, node: int, element: int) -> tuple[str, tuple[str, ...]]:
+        """What is wrong with a result: a point that is missing, comes twice, or is of another element."""
+        seen: dict[int, list[tuple[int, Stmt | None]]] = {}
+        for point, thread, stmt in self.partials.origins(node):
+            seen.setdefault(point, []).append((thread, stmt))
+        name = f"element {self.index(element, fold.tensor.extents)} of {fold.tensor.name}"
+        want = fold.domain(element)
+
+        def shown(point: int) -> str:
+            return "its initial value" if point == INITIAL else f"the term at {self.index(point, fold.tensor.space)}"
+
+        def by(point: int) -> tuple[str, ...]:
+            return tuple(text for thread, stmt in seen[point][:2] if stmt is not None and thread >= 0 for text in self.who(thread, stmt, ""))
+
+        stray = next((p for p in seen if p not in want), None)
+        if stray is not None:
+            return f"{name} has {shown(stray)}, which is of another", by(stray)
+        missing = [p for p in want if p not in seen]
+        if missing:
+            return f"{name} lacks {shown(missing[0])}{f' and {len(missing) - 1} more' if len(missing) > 1 else ''}", ()
+        point = next(p for p, times in seen.items() if len(times) > 1)
+        threads = [self.launch.thread(t) for t, _ in seen[point] if t >= 0]
+        often = "twice" if len(seen[point]) == 2 else f"{len(seen[point])} times"
+        return f"{name} has {shown(point)} {often}{f': by {threads[0]} and {threads[1]}' if len(threads) > 1 else ''}", by(point)
 
     def fold(self, name: str) -> Fold | None:
         """The reduction or scan of that name."""

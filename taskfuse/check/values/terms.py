@@ -19,7 +19,7 @@ from taskfuse.dtypes import DTYPES, DType
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
-_DTYPES = tuple(DTYPES.values())
+_DTYPES: tuple[DType, ...] = tuple(DTYPES.values())
 _ORDER = {d: k for k, d in enumerate(_DTYPES)}
 
 NOTHING = 0
@@ -116,7 +116,8 @@ def converted(terms: Terms, dtype: DType) -> Terms:
     if not where.any():
         return terms
     found = terms.copy()
-    for tag in np.unique(terms.tag[where]).tolist():
+    tags: list[int] = terms.tag[where].tolist()
+    for tag in set(tags):
         mine = terms.tag == tag
         found[mine] = constants(numbers(terms.data[mine], _DTYPES[tag - CONSTANT]), dtype)
     return found

@@ -96,7 +96,8 @@ def tma_load(state: State, meetings: Meetings, stmt: TmaLoad, lanes: Lanes) -> N
     reached = meetings.reached(stmt.across)[lanes.blocks] if stmt.across else lanes.blocks[:, None]
     for blocks, barriers in zip(reached.T, meetings.across(lanes, own, stmt.across).T, strict=True):
         owners = np.broadcast_to(blocks[:, None], addresses.shape)
-        state.place(store, Cells.addressed(store, owners, addresses, "a TMA load").reshape(-1), found.flat(), stmt, np.repeat(lanes.ids, addresses.shape[1]), lanes.role)
+        cells = Cells.addressed(store, owners, addresses, "a TMA load")
+        state.place(store, cells.reshape(-1), found.flat(), stmt, np.repeat(lanes.ids, addresses.shape[1]), lanes.role)
         meetings.loaded(barriers, addresses.shape[1] * tensor.dtype.itemsize)
 
 
