@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from taskfuse.check.certificate import Layer, Obligation, Verdict
 from taskfuse.check.endpoints import Endpoint, Ring
 from taskfuse.check.forms import Choice, Item, Match, NotRing, Part, Repeat, Visit, parse, visits
+from taskfuse.check.meetings import uneven
 from taskfuse.check.program import BLOCK_NAMES, BLOCKS, Node, Program
 from taskfuse.check.rings import Rings
 from taskfuse.check.threads import Conditions, Threads, bounds_of, box_count
@@ -145,9 +146,11 @@ class BlockRings:
         moves = [n for n in self.rings.ops(cursor) if isinstance(n.stmt, Advance)]
         if len(moves) != len(self.rings.ops(cursor)):
             raise NotRing(f"cursor {cursor} is used for an mbarrier, too", *ops[:1])
+        for n in (*ops, *moves):
+            reason = "who does this changes" if self.threads.split(n.conditions).varying else uneven(n)
+            if reason:
+                raise NotRing(reason, n)
         for n in ops:
-            if self.threads.split(n.conditions).varying:
-                raise NotRing("who does this changes", n)
             match n.stmt:
                 case Acquire(semaphore=slot) if slot.name == waits_on:
                     pass
@@ -164,8 +167,7 @@ class BlockRings:
         endpoint = Endpoint(cursor, cursor, who, form, releases=form, instance=own)
         for visit in visits(form):
             assert visit.wait is not None
-            count = self.threads.count(self.threads.split(visit.wait.conditions).threads)
-            if count is None or not prove(ge(count, 1), self.threads.context.facts):
+            if not self.threads.somebody(self.threads.split(visit.wait.conditions).threads):
                 raise NotRing("it is not known that a thread acquires", visit.wait)
             for a in visit.arrivals:
                 if not self.rings.handover.acquired(visit.wait, a, endpoint):
