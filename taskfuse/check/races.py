@@ -419,7 +419,7 @@ class Races:
         """True if both threads come to a meeting, and meet each other there."""
         allowed = set(a.node.conditions) if step.region is Region.AFTER else set(b.node.conditions) if step.region is Region.BEFORE else common
         for c in m.uniform:
-            if c not in allowed:
+            if c not in allowed and c not in step.given:
                 return False
             if m.scope is BarrierScope.GRID and not c.free.isdisjoint(BLOCKS) and not (c in a.node.conditions and c in b.node.conditions):
                 return False

@@ -9,6 +9,7 @@ the accesses never meet.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import gcd
 
 from taskfuse.check.accesses import Use
 from taskfuse.check.linear import Linear
@@ -161,6 +162,13 @@ class Relation:
                 self._quotients.add(e)
                 self._learn(a)
                 equations.append((a, a))
+            case Mod(a, Const(value=m)) if m > 0:
+                moving = [(t, k) for t, k in terms_of(a)[0] if not self.known(t)]
+                if len(moving) == 1:  # k*d is a multiple of m
+                    (term, k), = moving
+                    lo, hi = self._difference(term)
+                    if lo is not None and hi is not None and max(-lo, hi) < m // gcd(k, m):
+                        self._learn(term)
             case _:
                 pass
 

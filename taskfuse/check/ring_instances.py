@@ -33,7 +33,10 @@ def _tells(a: Use, e: Expr, b: Use, f: Expr) -> bool:
 def _in_terms_of(index: Expr, ring: Expr, use: Use) -> Expr:
     """An index with the block index replaced by the number of the block's ring."""
     name = next(n for n in BLOCK_NAMES if n in ring.free)
-    return simplify(substitute(index, {name: RING + simplify(sym(name) - ring)}), use.context.facts)
+    shift = simplify(sym(name) - ring)
+    lo, hi = use.context.ranges.of(sym(name))
+    facts = use.context.facts.with_range(RING.name, None if lo is None else lo - shift, None if hi is None else hi - shift)
+    return simplify(substitute(index, {name: RING + shift}), facts)
 
 
 def _determined(e: Expr, digits: set[Expr]) -> bool:

@@ -208,7 +208,7 @@ class BlockRings:
 
     def _along(self, ops: list[Node], semaphore: Semaphore) -> tuple[tuple[str, Expr], ...]:
         """The block indices that select a ring, and what is taken off each."""
-        indices = {n.stmt.semaphore.index[:-1] for n in ops if isinstance(n.stmt, (Acquire, Release))}
+        indices = {tuple(simplify(e, n.context.facts) for e in n.stmt.semaphore.index[:-1]) for n in ops if isinstance(n.stmt, (Acquire, Release))}
         if len(indices) != 1:
             raise NotRing("it uses several rings", *ops)
         found: list[tuple[str, Expr]] = []
