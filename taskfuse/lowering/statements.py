@@ -37,9 +37,10 @@ from taskfuse.kir.nodes import (
 )
 from taskfuse.lowering.domains import refused
 from taskfuse.lowering.environments import Environment
-from taskfuse.lowering.fragments import atom_symbols, result
+from taskfuse.lowering.fragments import atom_symbols
 from taskfuse.lowering.indexing import Indexer
 from taskfuse.lowering.padding import covered, pads
+from taskfuse.lowering.partials import register, registers
 from taskfuse.lowering.plan import PLoop, PNode, PStmt
 from taskfuse.lowering.scans import carried_axes
 from taskfuse.lowering.tails import Tails
@@ -255,15 +256,19 @@ class Statements:
         assert isinstance(expr, Reduction)
         env = self.indexer.environments.variant(tv, loops, MemoryType.Local, outside=True)
         env = self.tails.widened(tv, env)
-        out = self.indexer.write(tv, env, MemoryType.Local, self.accumulator(tv))
         value = (Immediate(expr.init.value, expr.init.dtype),)
+        first = self.first_accumulator(tv, env)
         if tv.schedule.atom is None or not tv.schedule.atom.spreads:
-            return [self.statement(tv, Compute(out, COPY, value, tv.dtype, expr.location), env, env.guards)]
-        register, tile = f"{tv.name}.r", dict.fromkeys(atom_symbols(tv).values(), const(0))
-        (place,) = out.index
-        every = Access(out.buffer, (simplify(substitute(place, tile) + sym(register), env.facts),))
-        count = const(result(tv).fragment.count)
-        return [PLoop(register, count, True, [self.statement(tv, Compute(every, COPY, value, tv.dtype, expr.location), env, env.guards)])]
+            return [self.statement(tv, Compute(first, COPY, value, tv.dtype, expr.location), env, env.guards)]
+        (place,) = first.index
+        every = Access(first.buffer, (simplify(place + register(tv), env.facts),))
+        return [PLoop(str(register(tv)), const(registers(tv)), True, [self.statement(tv, Compute(every, COPY, value, tv.dtype, expr.location), env, env.guards)])]
+
+    def first_accumulator(self, tv: TensorView, env: Environment) -> Access:
+        """The accumulator of an element; of a tile that an atom computes, that of its first."""
+        access = self.indexer.write(tv, env, MemoryType.Local, self.accumulator(tv))
+        start = dict.fromkeys(atom_symbols(tv).values(), const(0))
+        return Access(access.buffer, tuple(simplify(substitute(e, start), env.facts) for e in access.index)) if start else access
 
     def store(self, tv: TensorView, loops: dict[Axis, Expr]) -> PStmt:
         """The result of a reduction stored from its accumulator, at the first index of what replicates it."""
