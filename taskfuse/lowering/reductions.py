@@ -17,7 +17,7 @@ from taskfuse.ir.scalar import Expr, and_, bounds, const, eq, lt, prove, simplif
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import INDEX_TYPES, MemoryType, ParallelType
 from taskfuse.kir.limits import MAX_THREADS
-from taskfuse.kir.nodes import Access, Compute, Immediate, Operand, Shuffle
+from taskfuse.kir.nodes import Access, Compute, Content, Immediate, Operand, Shuffle
 from taskfuse.lowering.domains import digit_values, digits, product
 from taskfuse.lowering.environments import Environment
 from taskfuse.lowering.lanes import WarpReduction
@@ -61,7 +61,7 @@ class _Join:
 
     def _compute(self, out: Access, op: Elementwise, operands: tuple[Operand, ...], env: Environment, guards: tuple[Expr, ...]) -> PStmt:
         stmt = Compute(out, op, operands, self.tv.dtype.compute, self.expr.location)
-        return self.statements.statement(self.tv, stmt, env, guards)
+        return self.statements.statement(self.tv, stmt, env, guards, Content.PART)
 
     def _digit(self, p: ParallelType, axis: Axis) -> tuple[Expr, Expr, Expr]:
         """The local index of an index type, how far one step of the digit that an axis is moves it, and the digit."""
@@ -85,7 +85,7 @@ class _Join:
             nodes.append(self._compute(lane, COPY, (self.neutral,), everyone, ()))
             nodes.append(self._compute(lane, COPY, (acc,), env, env.guards))
         for mask in warps.masks:
-            nodes.append(self.statements.statement(self.tv, Shuffle(peer, mine, mask, self.expr.location), everyone, ()))
+            nodes.append(self.statements.statement(self.tv, Shuffle(peer, mine, mask, self.expr.location), everyone, (), Content.PART))
             nodes.append(self._compute(mine, op, (mine, peer), everyone, ()))
         if not warps.is_local:
             slot, leads = self._slot(warps)

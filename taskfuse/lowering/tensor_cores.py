@@ -15,13 +15,14 @@ from taskfuse.ir.storage import storage_operands
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import THREAD_TYPES, MemoryType
 from taskfuse.kir.limits import WARP
-from taskfuse.kir.nodes import Access, Descriptor, LdMatrix, Mma, StMatrix, Wgmma
+from taskfuse.kir.nodes import Access, Content, Descriptor, LdMatrix, Mma, StMatrix, Wgmma
 from taskfuse.lowering.domains import owner_digits, product, refused
 from taskfuse.lowering.environments import Environment
 from taskfuse.lowering.fragments import Held, atom_symbols, factor, operand, result
 from taskfuse.lowering.matrix import NoDescriptorError, derive
 from taskfuse.lowering.plan import PStmt, base_name
 from taskfuse.lowering.statements import Statements
+from taskfuse.lowering.witness import holds
 
 TIDX = THREAD_TYPES[0]
 
@@ -40,7 +41,7 @@ def wgmma(st: Statements, tv: TensorView) -> list[PStmt]:
     held = st.indexer.memory.get(a.tensor) is MemoryType.Local
     left = _registers(tv, a, a_place, env) if held else _descriptor(st, tv, env, a.tensor, a_place, (names[0], sizes[names[0]]), (names[2], sizes[names[2]]))
     right = _descriptor(st, tv, env, b.tensor, b_place, (names[1], sizes[names[1]]), (names[2], sizes[names[2]]))
-    stmt = Wgmma(atom.tile[1], atom.tile[2], _first(tv, acc, env), left, right, started, a.tensor.dtype, b.tensor.dtype)
+    stmt = Wgmma(atom.tile[1], atom.tile[2], _first(tv, acc, env), left, right, started, a.tensor.dtype, b.tensor.dtype, holds(tv, env, Content.TERM))
     return [PStmt(tv, st.indexer.tree.place[tv], stmt, env.guards, env.facts, (acc,), (a_place, b_place, acc))]
 
 
@@ -57,7 +58,7 @@ def mma(st: Statements, tv: TensorView) -> list[PStmt]:
             raise refused(tv, reason, f"{read.tensor.name}.cache_after() with tf.atoms.LDMATRIX_X4")
     (a, a_place), (b, b_place) = factors
     registers = (_registers(tv, a, a_place, env), _registers(tv, b, b_place, env))
-    stmt = Mma(atom.tile[2], _first(tv, acc, env), *registers, a.tensor.dtype, b.tensor.dtype, st.definition(tv).location)
+    stmt = Mma(atom.tile[2], _first(tv, acc, env), *registers, a.tensor.dtype, b.tensor.dtype, st.definition(tv).location, holds(tv, env, Content.TERM))
     return [PStmt(tv, st.indexer.tree.place[tv], stmt, env.guards, env.facts, (acc,), (a_place, b_place, acc))]
 
 
@@ -73,14 +74,15 @@ def ldmatrix(st: Statements, tv: TensorView) -> list[PStmt]:
     if order not in ([0, 1, 2, 3], [0, 2, 1, 3]) or not np.array_equal(points, wanted):
         raise refused(tv, "its registers are not in an order that ldmatrix fills", "set_allocation_domain(tf.layouts.fragment()), or with halves_first=True")
     _check_lanes_hold(tv, result(tv), env)
-    return [PStmt(tv, st.indexer.tree.place[tv], LdMatrix(_first(tv, out, env), _rows(st, tv, source, order, env)), env.guards, env.facts, (out,), (source,))]
+    stmt = LdMatrix(_first(tv, out, env), _rows(st, tv, source, order, env), holds=holds(tv, env))
+    return [PStmt(tv, st.indexer.tree.place[tv], stmt, env.guards, env.facts, (out,), (source,))]
 
 
 def stmatrix(st: Statements, tv: TensorView) -> list[PStmt]:
     """A 16 x 16 tile of 16-bit elements from the registers of a warp to Shared memory."""
     env, out, read, source = _moved(st, tv, MemoryType.Shared, MemoryType.Local)
     st.alignments[tv.name] = max(st.alignments.get(tv.name, 1), 16)
-    stmt = StMatrix(_rows(st, tv, out, [0, 1, 2, 3], env), _registers(tv, read, source, env))
+    stmt = StMatrix(_rows(st, tv, out, [0, 1, 2, 3], env), _registers(tv, read, source, env), holds=holds(tv, env))
     return [PStmt(tv, st.indexer.tree.place[tv], stmt, env.guards, env.facts, (out,), (source,))]
 
 
