@@ -13,7 +13,7 @@ from __future__ import annotations
 from taskfuse.ir.axes import Axis
 from taskfuse.ir.elementwise import ELEMENTWISE, Elementwise
 from taskfuse.ir.expr import Reduction
-from taskfuse.ir.scalar import Expr, and_, bounds, const, eq, lt, prove, simplify, sym
+from taskfuse.ir.scalar import Expr, and_, bounds, const, eq, le, lt, prove, simplify, sym
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import INDEX_TYPES, MemoryType, ParallelType
 from taskfuse.kir.limits import MAX_THREADS
@@ -34,7 +34,7 @@ def finish(statements: Statements, tv: TensorView, loops: dict[Axis, Expr]) -> l
     """The code that joins the accumulators of ``tv`` and stores the result; ``loops``: over the elements that a thread has."""
     partials = Partials.of(statements.indexer, tv)
     join = _Join(statements, tv, loops, partials)
-    reduced = [(p, a) for p in reversed(INDEX_TYPES) for a in reversed(digits(tv, p)) if a.is_reduction]
+    reduced = [(p, a) for p in reversed(INDEX_TYPES) for a in reversed(digits(tv, p)) if a.is_reduction and not join.is_alone(p, a)]
     steps: Steps = []
     if partials.warps is not None:
         steps += join.warps(partials.warps)
@@ -58,6 +58,11 @@ class _Join:
         self.env = statements.indexer.environments.variant(tv, loops, MemoryType.Local, outside=True)
         self.acc = partials.accumulator(statements.first_accumulator(tv, self.env))
         self.neutral = Immediate(expr.init.value, expr.init.dtype)
+
+    def is_alone(self, p: ParallelType, axis: Axis) -> bool:
+        """True if a digit has one value, which all indices of the region have: there is nothing to join."""
+        region = self.statements.indexer.regions.region(self.statements.indexer.tree.place[self.tv], p)
+        return axis.extent is const(1) and prove(le(region.extent, product(digits(self.tv, p))), self.env.facts)
 
     def _compute(self, out: Access, op: Elementwise, operands: tuple[Operand, ...], env: Environment, guards: tuple[Expr, ...]) -> PStmt:
         stmt = Compute(out, op, operands, self.tv.dtype.compute, self.expr.location)

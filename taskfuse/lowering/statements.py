@@ -16,7 +16,7 @@ from taskfuse.ir.atoms import Bounds, Instruction
 from taskfuse.ir.axes import Axis
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.expr import Assemble, Gather, IndexValue, Literal, MathExpr, Pointwise, Read, Reduction, ScalarRead, Scan, Select, View, operand_dtype
-from taskfuse.ir.scalar import FALSE, TRUE, Expr, and_, const, ge, prove, simplify, substitute, sym
+from taskfuse.ir.scalar import FALSE, TRUE, Expr, and_, const, ge, prove, simplify, substitute
 from taskfuse.ir.storage import storage_operands, storage_uses
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import MemoryType
@@ -239,13 +239,20 @@ class Statements:
         return known
 
     def fills(self, tv: TensorView) -> bool:
-        """True if a reduction's accumulators are set before its loops; an atom's first step sets them instead, if there is a first step."""
+        """True if a reduction's accumulators are set before its loops; an atom's first step sets them instead, if there is a first step everywhere."""
         expr, atom = self.definition(tv), tv.schedule.atom
         if atom is None or not atom.sets_first:
             return True
         assert isinstance(expr, Reduction)
-        loops = [a for a in tv.loop if a.is_reduction and tv.schedule.ptype(a).is_loop]
-        return expr.init.value != 0 or not all(prove(ge(a.extent, 1), self.indexer.regions.facts) for a in loops)
+        if expr.init.value != 0:
+            return True
+        environments = self.indexer.environments
+        around = environments.loop_symbols(tv)
+        result = environments.variant(tv, {a: s for a, s in around.items() if not a.is_reduction}, MemoryType.Local, outside=True)
+        loops = {str(s): a.extent for a, s in around.items() if a.is_reduction and tv.schedule.ptype(a).is_loop}
+        first = dict.fromkeys(loops, const(0))
+        runs = [substitute(g, first) for g in environments.reading(tv).guards if g not in result.guards]
+        return not all(prove(c, result.facts) for c in (*(ge(extent, 1) for extent in loops.values()), *runs))
 
     def init(self, tv: TensorView, loops: dict[Axis, Expr]) -> list[PNode]:
         """The accumulator set to the reduction's initial value, or to the neutral one."""
