@@ -238,7 +238,8 @@ class Holds:
     Attributes:
         tensor: a tensor that the kernel's definitions define.
         index: one expression per axis of its shape (VALUE), or of its iteration space (BODY, TERM); none for the others. Elements that the
-            instruction moves at once are numbered by the symbols ``tile.0``, ``tile.1``, ...
+            instruction moves at once are numbered by the symbols ``tile.0``, ``tile.1``, ...: along a vector; by rows, columns and terms of a product;
+            by rows of all matrices of an ldmatrix or stmatrix and elements of a row; of a bulk copy in any way, as its box says which is which.
         tile: how many values each of these symbols has.
     """
 
