@@ -151,7 +151,7 @@ def test_registers_share_barriers_as_far_as_their_parts_have_room() -> None:
     kernel = check(CASES["more registers than have room at once"])
     (part,) = (b for b in kernel.buffers if b.name.endswith(".part"))
     assert tuple(map(str, part.shape)) == ("2", "16", "128")
-    assert sum(isinstance(s, Barrier) and s.scope is BarrierScope.BLOCK for s in walk(kernel)) == 3  # for the operands; in each round between, and before the next
+    assert sum(isinstance(s, Barrier) and s.scope is BarrierScope.BLOCK for s in walk(kernel)) == 3  # for operands, in a round, before the next
 
 
 def test_what_is_issued_in_a_loop_is_committed_before_it_is_retired() -> None:
