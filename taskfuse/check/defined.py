@@ -47,10 +47,14 @@ class Demand:
         return at_least(self.value, self.low, context) and (self.high is None or at_least(self.high - self.value, 0, context))
 
     @property
+    def bound(self) -> str:
+        """What the value has to be."""
+        return f"at least {self.low}" if self.high is None else f"in {self.low}..{self.high + 1}"
+
+    @property
     def reason(self) -> str:
         """What is not known."""
-        bound = f"at least {self.low}" if self.high is None else f"in {self.low}..{self.high + 1}"
-        return f"{self.what} {self.value} is not known to be {bound}"
+        return f"{self.what} {self.value} is not known to be {self.bound}"
 
 
 def demands(e: Expr) -> tuple[Demand, ...]:
