@@ -1,0 +1,518 @@
+"""A kernel as a Python function that one thread executes: a generator, which yields where the thread sleeps.
+
+The function knows nothing of other threads. What it does to memory, barriers and engines are calls of the machine (``m``); ``t`` is the thread's number,
+``b`` its block's. Extents, shapes and addresses are names that a launch gives values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from math import gcd
+from types import CodeType
+
+from taskfuse.ir.scalar import TRUE, Const, Expr
+from taskfuse.ir.types import INDEX_TYPES, MemoryType
+from taskfuse.kir import Kernel, walk
+from taskfuse.kir.fragments import mma_a, mma_accumulator, mma_b, matrices, wgmma_a, wgmma_accumulator
+from taskfuse.kir.nodes import (
+    Access,
+    Acquire,
+    Advance,
+    Arrive,
+    ArriveAsync,
+    AsyncCopy,
+    Barrier,
+    BarrierScope,
+    BarrierSlot,
+    Bind,
+    Buffer,
+    Choose,
+    Commit,
+    Compute,
+    CursorInit,
+    Descriptor,
+    Expect,
+    FenceInit,
+    FenceProxyAsync,
+    For,
+    Gather,
+    If,
+    IndexOf,
+    InitBarrier,
+    LdMatrix,
+    Mma,
+    Operand,
+    Queue,
+    Release,
+    Retire,
+    SemaphoreSlot,
+    SetMaxNReg,
+    Shuffle,
+    StMatrix,
+    Stmt,
+    TensorParam,
+    TmaLoad,
+    TmaStore,
+    VectorCopy,
+    Wait,
+    Wgmma,
+    WgmmaFence,
+)
+from taskfuse.kir.walk import accesses
+from taskfuse.testing.machine.notation import python_text
+
+WORD = 4
+"""Bytes of an element that a lane gets from, or gives to, a matrix of 8 rows."""
+
+
+@dataclass(slots=True)
+class Program:
+    """The compiled function, and what its lines and numbers mean.
+
+    Attributes:
+        code: defines ``thread``.
+        sites: statements by number; lines: the number of the statement that a line of the code belongs to.
+        symbols: identifiers of extents and host parameters, to be given values.
+        shared_cell, global_cell: bytes of a cell.
+    """
+
+    code: CodeType
+    sites: list[Stmt]
+    lines: list[int]
+    symbols: dict[str, str]
+    shared_cell: int
+    global_cell: int
+
+
+def compiled(kernel: Kernel) -> Program:
+    """The program of a kernel."""
+    return _Compiler(kernel).program()
+
+
+def cells(kernel: Kernel, memory: MemoryType) -> int:
+    """Bytes of a cell of Shared or Global memory: no element that a statement accesses is smaller, or lies across cells."""
+    named = {access.buffer for s in walk(kernel) if not isinstance(s, TmaLoad | TmaStore | Wgmma) for side in accesses(s) for access in side}
+    mapped = any(isinstance(s, TmaLoad | TmaStore) for s in walk(kernel))
+    size = 16
+    for b in kernel.buffers:
+        if b.memory is memory:
+            if b.name in named:
+                size = gcd(size, WORD if any(isinstance(s, LdMatrix | StMatrix) for s in walk(kernel)) else 16, b.dtype.itemsize)
+            size = gcd(size, b.align if b.offset is None or not isinstance(b.offset, Const) else b.offset.value or 16)
+    if memory is MemoryType.Global:
+        for p in kernel.outputs:
+            size = gcd(size, p.dtype.itemsize) if p.name in named or mapped else size
+    return size
+
+
+def identifier(number: int) -> str:
+    """The name of a symbol in the program."""
+    return f"v{number}"
+
+
+@dataclass(slots=True)
+class _Compiler:
+    kernel: Kernel
+    names: dict[str, str] = field(default_factory=dict[str, str])
+    text: list[str] = field(default_factory=list[str])
+    lines: list[int] = field(default_factory=list[int])
+    sites: list[Stmt] = field(default_factory=list[Stmt])
+    depth: int = 1
+    site: int = -1
+    temporaries: int = 0
+    cursors: dict[str, int] = field(default_factory=dict[str, int])
+    storage: dict[str, TensorParam | Buffer] = field(default_factory=dict[str, TensorParam | Buffer])
+    slots: dict[str, tuple[int, int]] = field(default_factory=dict[str, tuple[int, int]])
+    shared_cell: int = 4
+    global_cell: int = 4
+    registers: bool = False
+
+    def program(self) -> Program:
+        kernel = self.kernel
+        self.storage = {p.name: p for p in (*kernel.inputs, *kernel.outputs)} | {b.name: b for b in kernel.buffers}
+        first = 0
+        for m in kernel.mbarriers:
+            self.slots[m.name] = first, m.slots
+            first += m.slots
+        self.shared_cell, self.global_cell = cells(kernel, MemoryType.Shared), cells(kernel, MemoryType.Global)
+        self.registers = any(isinstance(s, Wgmma) for s in walk(kernel))
+        indices = ", ".join(self.name(p.index_name) for p in INDEX_TYPES)
+        self.text = [f"def thread(m, t, b, sb, mb, {indices}):", " read, write, fine = m.memory.read, m.memory.write, m.fine", " if False: yield"]
+        self.lines = [-1] * 3
+        self.body(kernel.body)
+        code = compile("\n".join(self.text), "<kernel>", "exec")
+        return Program(code, self.sites, self.lines, self.names, self.shared_cell, self.global_cell)
+
+    # -- text ---------------------------------------------------------------------------------------------------------------------------
+
+    def name(self, symbol: str) -> str:
+        return self.names.setdefault(symbol, identifier(len(self.names)))
+
+    def add(self, *lines: str) -> None:
+        for line in lines:
+            self.text.append(" " * self.depth + line)
+            self.lines.append(self.site)
+
+    @contextmanager
+    def block(self, head: str) -> Generator[None]:
+        self.add(head)
+        self.depth += 1
+        yield
+        self.depth -= 1
+
+    def fresh(self) -> str:
+        self.temporaries += 1
+        return f"i{self.temporaries}"
+
+    def value(self, e: Expr) -> str:
+        return python_text(e, self.name)
+
+    def held(self, e: Expr) -> str:
+        """A name, or a literal, for the value of an expression."""
+        if isinstance(e, Const):
+            return self.value(e)
+        made = self.fresh()
+        self.add(f"{made} = {self.value(e)}")
+        return made
+
+    def tuple_of(self, parts: Iterable[str]) -> str:
+        return "(" + "".join(f"{p}, " for p in parts) + ")"
+
+    # -- addresses ----------------------------------------------------------------------------------------------------------------------
+
+    def index(self, access: Access, width: int = 1) -> str:
+        """Check an access's indices; the number of its element."""
+        number = self.storage_number(access.buffer)
+        found = "0"
+        for axis, e in enumerate(access.index):
+            i, extent = self.held(e), f"E{number}_{axis}"
+            last = width - 1 if axis == len(access.index) - 1 else 0
+            self.add(f"if not 0 <= {i} < {extent}{f' - {last}' if last else ''}: m.outside(t, {self.site}, {access.buffer!r}, {axis}, {i}, {extent})")
+            found = i if axis == 0 else f"({found}*{extent} + {i})"
+        return found
+
+    def storage_number(self, name: str) -> int:
+        return [*self.storage].index(name)
+
+    def memory(self, name: str) -> MemoryType:
+        place = self.storage[name]
+        return place.memory if isinstance(place, Buffer) else MemoryType.Global
+
+    def address(self, access: Access, width: int = 1) -> str:
+        """A name for the byte address of an element."""
+        element = self.index(access, width)
+        size = self.storage[access.buffer].dtype.itemsize
+        made = self.fresh()
+        block = "sb + " if self.memory(access.buffer) is MemoryType.Shared else ""
+        self.add(f"{made} = {block}B{self.storage_number(access.buffer)} + {element}*{size}")
+        return made
+
+    def cells_of(self, access: Access, address: str, size: int) -> str:
+        cell = self.shared_cell if self.memory(access.buffer) is MemoryType.Shared else self.global_cell
+        return f"range({address}//{cell}, ({address} + {size - 1})//{cell} + 1)"
+
+    def is_input(self, name: str) -> bool:
+        place = self.storage[name]
+        return isinstance(place, TensorParam) and not place.is_output
+
+    def touch(self, access: Access, what: str, width: int = 1, align: int = 0) -> None:
+        """An access of a thread: its bounds, its alignment, its order; registers only where a wgmma may hold them."""
+        memory = self.memory(access.buffer)
+        size = self.storage[access.buffer].dtype.itemsize
+        if memory is MemoryType.Local:
+            element = self.index(access, width)
+            if self.registers:
+                for k in range(width):
+                    self.add(f"m.engines.register(t, {self.site}, {access.buffer!r}, {element} + {k})")
+            return
+        if self.is_input(access.buffer) and not align:
+            self.index(access, width)
+            return
+        address = self.address(access, width)
+        if align > 1:
+            self.add(f"if {address} % {align}: m.misaligned(t, {self.site}, {address}, {align})")
+        if self.is_input(access.buffer):
+            return
+        cell = self.shared_cell if memory is MemoryType.Shared else self.global_cell
+        if size * width == cell:
+            self.add(f"{what}(t, {address}//{cell}, {self.site})")
+        else:
+            self.add(f"m.memory.{what}_all(t, {self.cells_of(access, address, size * width)}, {self.site})")
+
+    def operand(self, operand: Operand) -> None:
+        match operand:
+            case Access():
+                self.touch(operand, "read")
+            case IndexOf(value=value):
+                if not isinstance(value, Const):
+                    self.add(self.value(value))
+            case _:
+                pass
+
+    def slot(self, slot: BarrierSlot) -> str:
+        first, count = self.slots[slot.name]
+        s = self.held(slot.slot)
+        self.add(f"if not 0 <= {s} < {count}: m.outside(t, {self.site}, {slot.name!r}, 0, {s}, {count})")
+        return f"mb + {first} + {s}"
+
+    def counter(self, slot: SemaphoreSlot) -> str:
+        parts = [self.held(e) for e in slot.index]
+        for axis, i in enumerate(parts):
+            self.add(f"if not 0 <= {i} < m.launch.semaphores[{slot.name!r}][0][{axis}]: m.outside(t, {self.site}, {slot.name!r}, {axis}, {i}, -1)")
+        return self.tuple_of((repr(slot.name), *parts))
+
+    # -- statements ----------------------------------------------------------------------------------------------------------------------
+
+    def body(self, body: tuple[Stmt, ...]) -> None:
+        if not body:
+            self.add("pass")
+        for s in body:
+            self.site = len(self.sites)
+            self.sites.append(s)
+            self.statement(s)
+
+    def statement(self, s: Stmt) -> None:
+        match s:
+            case For():
+                self.loop(s)
+            case Bind(body=body):
+                self.body(body)
+            case If():
+                self.branches(s)
+            case Compute(out=out, operands=operands):
+                for operand in operands:
+                    self.operand(operand)
+                self.touch(out, "write")
+            case Choose():
+                self.choose(s)
+            case Gather():
+                self.gather(s)
+            case VectorCopy(out=out, source=source, width=width):
+                size = width * self.storage[out.buffer].dtype.itemsize
+                self.touch(source, "read", width, size)
+                self.touch(out, "write", width, size)
+            case AsyncCopy():
+                self.copy(s)
+            case TmaLoad() | TmaStore():
+                self.bulk(s)
+            case Wgmma():
+                self.wgmma(s)
+            case Mma() | LdMatrix() | StMatrix() | Shuffle():
+                self.warp(s)
+            case _:
+                self.synchronize(s)
+
+    def loop(self, s: For) -> None:
+        i, site = self.name(s.var), self.site
+        self.add(f"{i} = {self.value(s.start)}")
+        with self.block(f"while {i} < {self.value(s.stop)}:"):
+            self.body(s.body)
+            self.site = site
+            if isinstance(s.step, Const):
+                self.add(f"{i} += {self.value(s.step)}")
+            else:
+                step = self.held(s.step)
+                self.add(f"if {step} <= 0: m.endless(t, {site}, {step})", f"{i} += {step}")
+            self.add("m.step()")
+
+    def branches(self, s: If) -> None:
+        site = self.site
+        depth = self.depth
+        for k, branch in enumerate(s.branches):
+            self.site = site
+            if k:
+                self.add("else:")
+                self.depth += 1
+            self.add(f"if {self.value(branch.cond)}:")
+            self.depth += 1
+            self.body(branch.body)
+            self.depth -= 1
+        self.depth = depth
+
+    def choose(self, s: Choose) -> None:
+        depth = self.depth
+        for k, case in enumerate(s.cases):
+            last = k == len(s.cases) - 1  # the CUDA text does not ask for the last one's condition
+            self.add(f"if {'True' if last else self.value(case.cond)}:")
+            self.depth += 1
+            self.add("pass")
+            self.operand(case.operand)
+            self.depth -= 1
+            if not last:
+                self.add("else:")
+                self.depth += 1
+        self.depth = depth
+        self.touch(s.out, "write")
+
+    def gather(self, s: Gather) -> None:
+        inside: list[str] = []
+        for found in s.values:
+            self.touch(found.source, "read")
+            extent = self.held(found.extent)
+            symbol = self.name(found.symbol)
+            self.add(f"{symbol} = m.anything({extent})")
+            inside.append(f"0 <= {symbol} < {extent}")
+        size = s.width * self.storage[s.out.buffer].dtype.itemsize
+        with self.block(f"if {' and '.join(inside) or 'True'}:"):
+            self.add("pass")
+            self.touch(s.source, "read", s.width, size if s.width > 1 else 0)
+        self.touch(s.out, "write", s.width, size if s.width > 1 else 0)
+
+    def copy(self, s: AsyncCopy) -> None:
+        size = s.width * self.storage[s.out.buffer].dtype.itemsize
+        out = self.address(s.out, s.width)
+        self.add(f"if {out} % {size}: m.misaligned(t, {self.site}, {out}, {size})")
+        cells = self.cells_of(s.out, out, size)
+        source = self.fresh()
+        self.add(f"{source} = ()")
+        with self.block(f"if {self.value(s.valid)}:" if s.valid is not TRUE else "if True:"):
+            of = self.address(s.source, s.width)
+            self.add(f"if {of} % {size}: m.misaligned(t, {self.site}, {of}, {size})")
+            if not self.is_input(s.source.buffer):
+                self.add(f"{source} = {self.cells_of(s.source, of, size)}")
+        self.add(f"m.engines.copy(t, {self.site}, {cells}, {source})")
+
+    def bulk(self, s: TmaLoad | TmaStore) -> None:
+        side = s.out if isinstance(s, TmaLoad) else s.source
+        address = self.address(side)
+        coords = self.tuple_of(self.held(c) for c in s.coords)
+        if isinstance(s, TmaStore):
+            self.add(f"m.store(t, {self.site}, {address}, {side.buffer!r}, {s.map!r}, {coords})")
+        else:
+            first, count = self.slots[s.barrier.name]
+            k = self.held(s.barrier.slot)
+            self.add(f"if not 0 <= {k} < {count}: m.outside(t, {self.site}, {s.barrier.name!r}, 0, {k}, {count})")
+            types = tuple(p.value for p in s.across)
+            self.add(f"m.load(t, {self.site}, b, {address}, {side.buffer!r}, {s.map!r}, {coords}, {first} + {k}, {types!r})")
+        self.pause()
+
+    def pause(self) -> None:
+        self.add("if fine and m.pauses(t): yield")
+
+    def sleeps(self, call: str) -> None:
+        self.add(f"if {call}: yield")
+
+    # -- tensor cores and whole warps -----------------------------------------------------------------------------------------------------
+
+    def tile(self, d: Descriptor, itemsize: int) -> str:
+        address = self.address(d.base)
+        return f"Tile({address} + {self.value(d.offset)}, {d.swizzle}, {d.lbo}, {d.sbo}, Major.{d.major.name}, {itemsize}), {d.base.buffer!r}"
+
+    def fragment(self, first: Access, count: int) -> str:
+        return f"({first.buffer!r}, {self.index(first, count)}, {count})"
+
+    def wgmma(self, s: Wgmma) -> None:
+        a, b = s.dtype.itemsize, (s.b_dtype or s.dtype).itemsize
+        acc = self.fragment(s.acc, wgmma_accumulator(s.n).count)
+        of = self.fragment(s.a, wgmma_a(a).count) if isinstance(s.a, Access) else f"({self.tile(s.a, a)})"
+        shape = s.n, s.k, s.dtype.name, (s.b_dtype or s.dtype).name
+        given = f"({acc}, {shape!r}, {of}, ({self.tile(s.b, b)}), {s.n}, bool({self.value(s.accumulate)}))"
+        self.sleeps(f"m.group_issues(t, {self.site}, {given})")
+
+    def warp(self, s: Mma | LdMatrix | StMatrix | Shuffle) -> None:
+        match s:
+            case Mma(acc=acc, a=a, b=b):
+                parts = ((acc, mma_accumulator().count), (a, mma_a(s.dtype.itemsize).count), (b, mma_b((s.b_dtype or s.dtype).itemsize).count))
+                for first, count in parts:
+                    self.touch(first, "read", count)
+                self.sleeps(f"m.warp_comes(t, {self.site}, 32, None)")
+            case Shuffle(out=out, source=source):
+                self.touch(source, "read")
+                self.sleeps(f"m.warp_comes(t, {self.site}, 32, None)")
+                self.touch(out, "write")
+            case LdMatrix() | StMatrix():
+                registers, rows = (s.out, s.source) if isinstance(s, LdMatrix) else (s.source, s.out)
+                self.touch(registers, "read", matrices(s.matrices, self.storage[registers.buffer].dtype.itemsize).count)
+                address = self.fresh()
+                self.add(f"{address} = None")
+                with self.block(f"if t_lane(t, m) < {8 * s.matrices}:"):
+                    self.add(f"{address} = {self.address(rows)}")
+                what = "reads" if isinstance(s, LdMatrix) else "writes"
+                self.sleeps(f"m.warp_comes(t, {self.site}, 32, ({address}, {what!r}, {s.matrices}, {s.transpose}, {rows.buffer!r}))")
+
+    # -- synchronization ------------------------------------------------------------------------------------------------------------------
+
+    def synchronize(self, s: Stmt) -> None:
+        site = self.site
+        match s:
+            case Barrier():
+                self.barrier(s)
+            case InitBarrier(barrier=slot, count=count):
+                self.add(f"m.barriers.initialize(t, {site}, {self.slot(slot)}, {self.value(count)})")
+            case FenceInit():
+                self.add("m.init_fence(t)")
+            case Arrive(barrier=slot, across=()):
+                self.add(f"m.barriers.arrive(t, {site}, {self.slot(slot)})")
+                self.pause()
+            case Arrive(barrier=slot, across=across):
+                k = self.slot(slot)
+                self.add(f"m.arrive_across(t, {site}, b, {k} - mb, {tuple(p.value for p in across)!r})")
+                self.pause()
+            case ArriveAsync(barrier=slot):
+                self.add(f"m.engines.arrive_after_copies(t, {site}, {self.slot(slot)})")
+                self.pause()
+            case Expect(barrier=slot, bytes=size):
+                self.add(f"m.barriers.arrive(t, {site}, {self.slot(slot)}, {self.value(size)})")
+                self.pause()
+            case Wait(barrier=slot, parity=parity):
+                k = self.slot(slot)
+                with self.block(f"while m.barriers.waits(t, {site}, {k}, {self.value(parity)}):"):
+                    self.add("yield")
+            case Release(semaphore=slot):
+                self.add(f"m.barriers.release(t, {self.counter(slot)})")
+                self.pause()
+            case Acquire(semaphore=slot, phases=phases):
+                key = self.counter(slot)
+                with self.block(f"while m.barriers.acquires(t, {key}, m.launch.semaphores[{slot.name!r}][1]*{self.value(phases)}):"):
+                    self.add("yield")
+            case CursorInit(name=name, slots=slots, slot=slot, parity=parity):
+                self.cursors[name] = slots
+                self.add(f"{self.name(name + '.slot')}, {self.name(name + '.parity')}, {self.name(name + '.phase')} = {slot}, {parity}, 0")
+            case Advance(cursor=cursor, count=count):
+                self.advance(cursor, count)
+            case Commit(queue=Queue.WGMMA):
+                self.sleeps(f"m.warp_comes(t, {site}, 0, 'commit')")
+            case Commit(queue=queue):
+                self.add(f"m.engines.commit(t, bulk={queue is Queue.BULK})")
+            case Retire(queue=Queue.WGMMA, pending=pending):
+                self.sleeps(f"m.warp_comes(t, {site}, 0, {pending})")
+            case Retire(queue=Queue.BULK, pending=pending, read_only=read_only):
+                self.add(f"m.engines.retire_bulk(t, {pending}, {read_only})")
+            case Retire(pending=pending):
+                self.add(f"m.engines.retire_copies(t, {pending})")
+            case FenceProxyAsync():
+                self.add("m.proxy_fence(t)")
+            case WgmmaFence():
+                self.sleeps(f"m.warp_comes(t, {site}, 0, 'fence')")
+            case SetMaxNReg(registers=registers):
+                self.sleeps(f"m.registers(t, {site}, {registers})")
+            case _:
+                raise AssertionError(type(s))
+
+    def barrier(self, s: Barrier) -> None:
+        site = self.site
+        match s.scope:
+            case BarrierScope.BLOCK:
+                self.sleeps(f"m.barriers.meets(('block', b), t, {site}, m.launch.threads)")
+            case BarrierScope.WARP:
+                self.sleeps(f"m.barriers.warp_meets(t, {site})")
+            case BarrierScope.NAMED:
+                assert s.id is not None
+                self.sleeps(f"m.barriers.named(t, {site}, {self.value(s.id)}, {self.value(s.threads)})")
+            case BarrierScope.CLUSTER:
+                self.sleeps(f"m.cluster_meets(t, {site}, b)")
+            case BarrierScope.GRID:
+                self.sleeps(f"m.barriers.meets(('grid', {s.counter!r}), t, {site}, {self.value(s.threads)})")
+
+    def advance(self, cursor: str, count: Expr) -> None:
+        """As the CUDA text has it: C's quotient, rounded to zero."""
+        slot, parity, phase = (self.name(f"{cursor}.{part}") for part in ("slot", "parity", "phase"))
+        slots = self.cursors[cursor]
+        n = self.held(count)
+        if slots == 1:
+            self.add(f"{parity} ^= {n} & 1", f"{phase} += {n}")
+        else:
+            self.add(f"{slot} += {n}", f"q = abs({slot}) // {slots} if {slot} >= 0 else -(-{slot} // {slots})")
+            self.add(f"{parity} ^= q & 1", f"{phase} += q", f"{slot} -= q*{slots}")

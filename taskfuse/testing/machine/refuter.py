@@ -1,0 +1,35 @@
+"""Looks for a fault in small launches of a kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from taskfuse.kir import Kernel
+from taskfuse.kir.printer import stmt_text
+from taskfuse.testing.machine.fault import Fault, FaultFound, NoLaunch, OutOfSteps
+from taskfuse.testing.machine.launch import Launch
+from taskfuse.testing.machine.machine import Machine, Order
+from taskfuse.testing.machine.program import compiled
+
+ORDERS = (Order.RANDOM, Order.FIRST, Order.LAST)
+
+
+def find_fault(kernel: Kernel, launches: Iterable[Mapping[str, int]] = ({},), schedules: int = 2) -> Fault | None:
+    """The first fault of some launches, each in a few orders; ``None`` if there is none. Launches that are refused, or too long, are left out."""
+    program = compiled(kernel)
+    for extents in launches:
+        try:
+            launch = Launch(kernel, extents)
+        except NoLaunch:
+            continue
+        for seed in range(schedules):
+            order = ORDERS[seed % len(ORDERS)]
+            try:
+                Machine(program, launch, order, seed).run()
+            except FaultFound as found:
+                said = f"extents {dict(extents)}, schedule {seed} ({order.value})"
+                text = stmt_text(program.sites[found.site], kernel) if found.site >= 0 else "at its end"
+                return Fault(found.kind, found.reason, found.thread, text, said)
+            except OutOfSteps:
+                break
+    return None
