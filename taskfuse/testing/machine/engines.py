@@ -70,11 +70,6 @@ class Tile:
         bits = {0: 0, 32: 0x10, 64: 0x30, 128: 0x70}[self.swizzle]
         return chunk ^ (chunk >> 3 & bits)
 
-    @property
-    def is_on_pattern(self) -> bool:
-        """Rows of the swizzle pattern begin at the tile's first: the descriptor says no other."""
-        return not self.address >> 7 & {0: 0, 32: 1, 64: 3, 128: 7}[self.swizzle]
-
 
 class Engines:
     """The engines of a launch.
@@ -229,8 +224,8 @@ class Engines:
 
     def _operand(self, op: Operation, tile: Tile, place: Place | int, first: int, last: int) -> None:
         assert isinstance(place, Place)
-        if not tile.is_on_pattern:
-            raise FaultFound(FaultKind.ALIGNMENT, f"a tile at byte {tile.address % BLOCK_BYTES} does not begin a pattern of its swizzle", op.issuer, op.site)
+        if tile.address % CHUNK:
+            raise FaultFound(FaultKind.ALIGNMENT, f"a tile at byte {tile.address % BLOCK_BYTES} of Shared memory", op.issuer, op.site)
         cells: dict[int, None] = {}
         for chunk in tile.chunks(first, last):
             address = tile.place(chunk)
