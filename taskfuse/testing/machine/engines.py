@@ -42,7 +42,7 @@ class Batches:
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """A wgmma operand: its address in the machine, and the bytes from its first to that of a row or a group (``Descriptor``)."""
+    """A wgmma operand: its address in the machine, and its byte offsets (:class:`taskfuse.kir.nodes.Descriptor`)."""
 
     address: int
     swizzle: int
@@ -50,6 +50,7 @@ class Tile:
     sbo: int
     major: Major
     itemsize: int
+    place: Place
 
     def chunks(self, first: int, last: int) -> Iterator[int]:
         """Addresses, before the swizzle, of all 16 bytes of rows (of A and B) ``first`` to ``last`` along the 32 bytes of k."""
@@ -65,10 +66,31 @@ class Tile:
             for k in range(32 // self.itemsize):
                 yield self.address + byte // span * along + k // 8 * beyond + k % 8 * span + byte % span
 
-    def place(self, chunk: int) -> int:
+    def swizzled(self, chunk: int) -> int:
         """Where the chunk lies."""
         bits = {0: 0, 32: 0x10, 64: 0x30, 128: 0x70}[self.swizzle]
         return chunk ^ (chunk >> 3 & bits)
+
+
+@dataclass(frozen=True, slots=True)
+class Registers:
+    """Consecutive registers of each thread."""
+
+    name: str
+    first: int
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Product:
+    """What a thread gives to a wgmma."""
+
+    acc: Registers
+    shape: tuple[object, ...]
+    a: Tile | Registers
+    b: Tile
+    n: int
+    accumulate: bool
 
 
 class Engines:
@@ -91,7 +113,7 @@ class Engines:
         self.loads: list[tuple[int, Operation]] = []
         self.touched: dict[int, set[tuple[str, int]]] = {}
         self.fenced: set[int] = set()
-        self.in_flight: dict[int, dict[tuple[str, int], tuple[int, object]]] = {}
+        self.in_flight: dict[int, dict[tuple[str, int], tuple[int, tuple[object, ...] | None]]] = {}
 
     # -- addresses ----------------------------------------------------------------------------------------------------------------------
 
@@ -127,7 +149,16 @@ class Engines:
     # -- bulk copies --------------------------------------------------------------------------------------------------------------------
 
     def load(
-        self, t: int, site: int, address: int, place: Place, tensor: Place, coords: Sequence[int], box: Sequence[int], size: int, reached: Sequence[tuple[int, int]]
+        self,
+        t: int,
+        site: int,
+        address: int,
+        place: Place,
+        tensor: Place,
+        coords: Sequence[int],
+        box: Sequence[int],
+        size: int,
+        reached: Sequence[tuple[int, int]],
     ) -> None:
         """A box from Global to Shared memory; ``reached``: blocks, and the mbarrier of each."""
         own_block = address // BLOCK_BYTES
@@ -205,30 +236,28 @@ class Engines:
             for register, (bit, _) in self.in_flight.get(t, {}).items():
                 self.in_flight[t][register] = bit, None
 
-    def wgmma(
-        self, site: int, group: Sequence[int], acc: tuple[str, int, int], shape: object, a: tuple[Tile, Place] | tuple[str, int, int], b: tuple[Tile, Place], n: int
-    ) -> None:
+    def wgmma(self, site: int, group: Sequence[int], product: Product) -> None:
         """One product of a warpgroup: an operation of each warp, which reads a quarter of A and all of B."""
         clock = self.threads.clock(group)
         for w in range(4):
             lanes = group[32 * w : 32 * w + 32]
             op = self.memory.operation(clock, lanes[0], site)
-            if isinstance(a[0], Tile):
-                self._operand(op, a[0], a[1], 16 * w, 16 * w + 16)
-            self._operand(op, b[0], b[1], 0, n)
+            if isinstance(product.a, Tile):
+                self._operand(op, product.a, 16 * w, 16 * w + 16)
+            self._operand(op, product.b, 0, product.n)
             self.wgmmas.setdefault(lanes[0], Batches()).open.append(op)
             for t in lanes:
-                self._take(t, site, op, acc, shape)
-                if not isinstance(a[0], Tile):
-                    self._take(t, site, op, a, "A")
+                self._take(t, site, op, product.acc, product.shape)
+                if isinstance(product.a, Registers):
+                    self._take(t, site, op, product.a, ("A",))
 
-    def _operand(self, op: Operation, tile: Tile, place: Place | int, first: int, last: int) -> None:
-        assert isinstance(place, Place)
+    def _operand(self, op: Operation, tile: Tile, first: int, last: int) -> None:
+        place = tile.place
         if tile.address % CHUNK:
             raise FaultFound(FaultKind.ALIGNMENT, f"a tile at byte {tile.address % BLOCK_BYTES} of Shared memory", op.issuer, op.site)
         cells: dict[int, None] = {}
         for chunk in tile.chunks(first, last):
-            address = tile.place(chunk)
+            address = tile.swizzled(chunk)
             offset = address % BLOCK_BYTES
             if offset < place.base or offset + CHUNK > place.base + place.size or chunk < 0:
                 raise FaultFound(FaultKind.BOUNDS, f"a tile reads byte {offset - place.base} of the {place.size} of '{place.name}'", op.issuer, op.site)
@@ -236,15 +265,14 @@ class Engines:
                 cells[cell] = None
         self.memory.engine_reads(op, cells, self.threads.shared_fences)
 
-    def _take(self, t: int, site: int, op: Operation, registers: tuple[object, ...], shape: object) -> None:
-        name, first, count = registers
-        assert isinstance(name, str) and isinstance(first, int) and isinstance(count, int)
+    def _take(self, t: int, site: int, op: Operation, registers: Registers, shape: tuple[object, ...]) -> None:
         if t not in self.fenced:
             raise FaultFound(FaultKind.REGISTERS, "a wgmma without FENCE wgmma before it", t, site)
         touched = self.touched.get(t, ())
         flying = self.in_flight.setdefault(t, {})
         done = self.threads.base[t].done
-        for k in range(first, first + count):
+        name = registers.name
+        for k in range(registers.first, registers.first + registers.count):
             register = name, k
             if register in touched:
                 raise FaultFound(FaultKind.REGISTERS, f"no FENCE wgmma stands between the access of register {k} of '{name}' and this", t, site)
@@ -269,6 +297,8 @@ class Engines:
 
     def exits(self, t: int, site: int) -> None:
         """A thread is at its end: nothing of its own is in flight."""
+        if not self.memory.operations:
+            return
         done = self.threads.base[t].done
         for queue, what in ((self.bulk, "a bulk store"), (self.wgmmas, "a wgmma")):
             for op in queue.get(t, Batches()).all():

@@ -74,7 +74,12 @@ class Launch:
             if isinstance(p, HostParam):
                 self.values[p.name] = self.number(p.value)
         self.grid, self.block, self.cluster = self._dim(kernel.grid), self._dim(kernel.block), self._dim(kernel.cluster)
-        if min(*self.block, *self.cluster) < 1 or min(self.grid) < 0 or self.threads > MAX_THREADS or any(n > m for n, m in zip(self.block, MAX_BLOCK, strict=True)):
+        if (
+            min(*self.block, *self.cluster) < 1
+            or min(self.grid) < 0
+            or self.threads > MAX_THREADS
+            or any(n > m for n, m in zip(self.block, MAX_BLOCK, strict=True))
+        ):
             raise NoLaunch("no such launch")
         if any(n % c for n, c in zip(self.grid, self.cluster, strict=True)) or self.threads * self.blocks > MOST_THREADS:
             raise NoLaunch("the grid is not whole clusters, or large")

@@ -18,7 +18,7 @@ from taskfuse.kir.clusters import peers
 from taskfuse.kir.limits import launch_registers
 from taskfuse.kir.nodes import Major
 from taskfuse.testing.machine.barriers import Barriers
-from taskfuse.testing.machine.engines import Engines, Tile
+from taskfuse.testing.machine.engines import Engines, Product, Registers, Tile
 from taskfuse.testing.machine.fault import FaultFound, FaultKind, OutOfSteps
 from taskfuse.testing.machine.launch import BLOCK_BYTES, Launch
 from taskfuse.testing.machine.memory import Memory
@@ -28,6 +28,10 @@ from taskfuse.testing.machine.threads import Threads
 
 ROW_BYTES = 16
 MOST_STEPS = 200_000
+
+
+def _lane(t: int, m: Machine) -> int:
+    return t % m.launch.threads % 32
 
 
 class Order(Enum):
@@ -48,8 +52,8 @@ class Comers:
 class Machine:
     """One run of a launch."""
 
-    def __init__(self, program: Program, launch: Launch, order: Order, seed: int) -> None:
-        self.launch, self.order = launch, order
+    def __init__(self, program: Program, launch: Launch, order: Order, seed: int, most_steps: int = MOST_STEPS) -> None:
+        self.launch, self.order, self.most_steps = launch, order, most_steps
         self.chance = random.Random(seed)
         self.fine = order is Order.RANDOM
         blocks, per_block = launch.blocks, launch.threads
@@ -70,7 +74,15 @@ class Machine:
 
     def _start(self) -> None:
         launch, program = self.launch, self.program
-        scope: dict[str, Any] = {"Tile": Tile, "Major": Major, "entry": entry, "t_lane": lambda t, m: t % m.launch.threads % 32}
+        scope: dict[str, Any] = {
+            "Tile": Tile,
+            "Registers": Registers,
+            "Product": Product,
+            "Major": Major,
+            "places": launch.places,
+            "entry": entry,
+            "t_lane": _lane,
+        }
         for symbol, name in program.symbols.items():
             if symbol in launch.values:
                 scope[name] = launch.values[symbol]
@@ -180,7 +192,7 @@ class Machine:
     def step(self) -> None:
         """An iteration of a loop."""
         self.steps += 1
-        if self.steps > MOST_STEPS:
+        if self.steps > self.most_steps:
             raise OutOfSteps("too long")
 
     def anything(self, extent: int) -> int:
@@ -312,18 +324,14 @@ class Machine:
                 else:
                     access(t, self.engines.shared_cells(rows[8 * k + lane // 4] + 4 * (lane % 4), 4), site)
 
-    def group_issues(self, t: int, site: int, given: tuple[Any, ...]) -> bool:
+    def group_issues(self, t: int, site: int, product: Product) -> bool:
         """``wgmma.mma_async`` of a warpgroup."""
-        comers = self._come(t, site, 128, 128, given)
+        comers = self._come(t, site, 128, 128, product)
         if comers is None:
             return True
-        group = sorted(comers)
-        if any(other != given for other in comers.values()):
+        if any(other != product for other in comers.values()):
             raise FaultFound(FaultKind.PARTIAL, "threads of one warpgroup give different operands", t, site)
-        acc, shape, (a, a_place, *count), (b, b_place), n, _ = given
-        places = self.launch.places
-        of = (a, places[a_place]) if isinstance(a, Tile) else (a, a_place, *count)
-        self.engines.wgmma(site, group, acc, shape, of, (b, places[b_place]), n)
+        self.engines.wgmma(site, sorted(comers), product)
         return False
 
     # -- registers ------------------------------------------------------------------------------------------------------------------------
@@ -338,7 +346,7 @@ class Machine:
         launched = launch_registers(self.launch.threads * self.launch.kernel.residents)
         now = self.budgets.get(group, launched)
         increases = count > launched  # the CUDA text says so
-        if increases and count < now or not increases and count > now:
+        if (increases and count < now) or (not increases and count > now):
             raise FaultFound(FaultKind.REGISTERS, f"a budget of {now} registers is {'increased' if increases else 'decreased'} to {count}", t, site)
         needed = 128 * (count - now)
         members = [*comers]

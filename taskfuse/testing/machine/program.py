@@ -6,16 +6,13 @@ The function knows nothing of other threads. What it does to memory, barriers an
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable
-from contextlib import contextmanager
-from dataclasses import dataclass, field
-from math import gcd
+from dataclasses import dataclass
 from types import CodeType
 
 from taskfuse.ir.scalar import TRUE, Const, Expr
 from taskfuse.ir.types import INDEX_TYPES, MemoryType
 from taskfuse.kir import Kernel, walk
-from taskfuse.kir.fragments import mma_a, mma_accumulator, mma_b, matrices, wgmma_a, wgmma_accumulator
+from taskfuse.kir.fragments import matrices, mma_a, mma_accumulator, mma_b, wgmma_a, wgmma_accumulator
 from taskfuse.kir.nodes import (
     Access,
     Acquire,
@@ -25,9 +22,7 @@ from taskfuse.kir.nodes import (
     AsyncCopy,
     Barrier,
     BarrierScope,
-    BarrierSlot,
     Bind,
-    Buffer,
     Choose,
     Commit,
     Compute,
@@ -39,20 +34,16 @@ from taskfuse.kir.nodes import (
     For,
     Gather,
     If,
-    IndexOf,
     InitBarrier,
     LdMatrix,
     Mma,
-    Operand,
     Queue,
     Release,
     Retire,
-    SemaphoreSlot,
     SetMaxNReg,
     Shuffle,
     StMatrix,
     Stmt,
-    TensorParam,
     TmaLoad,
     TmaStore,
     VectorCopy,
@@ -60,11 +51,7 @@ from taskfuse.kir.nodes import (
     Wgmma,
     WgmmaFence,
 )
-from taskfuse.kir.walk import accesses
-from taskfuse.testing.machine.notation import python_text
-
-WORD = 4
-"""Bytes of an element that a lane gets from, or gives to, a matrix of 8 rows."""
+from taskfuse.testing.machine.writer import Writer, cells
 
 
 @dataclass(slots=True)
@@ -91,44 +78,8 @@ def compiled(kernel: Kernel) -> Program:
     return _Compiler(kernel).program()
 
 
-def cells(kernel: Kernel, memory: MemoryType) -> int:
-    """Bytes of a cell of Shared or Global memory: no element that a statement accesses is smaller, or lies across cells."""
-    named = {access.buffer for s in walk(kernel) if not isinstance(s, TmaLoad | TmaStore | Wgmma) for side in accesses(s) for access in side}
-    mapped = any(isinstance(s, TmaLoad | TmaStore) for s in walk(kernel))
-    size = 16
-    for b in kernel.buffers:
-        if b.memory is memory:
-            if b.name in named:
-                size = gcd(size, WORD if any(isinstance(s, LdMatrix | StMatrix) for s in walk(kernel)) else 16, b.dtype.itemsize)
-            size = gcd(size, b.align if b.offset is None or not isinstance(b.offset, Const) else b.offset.value or 16)
-    if memory is MemoryType.Global:
-        for p in kernel.outputs:
-            size = gcd(size, p.dtype.itemsize) if p.name in named or mapped else size
-    return size
-
-
-def identifier(number: int) -> str:
-    """The name of a symbol in the program."""
-    return f"v{number}"
-
-
 @dataclass(slots=True)
-class _Compiler:
-    kernel: Kernel
-    names: dict[str, str] = field(default_factory=dict[str, str])
-    text: list[str] = field(default_factory=list[str])
-    lines: list[int] = field(default_factory=list[int])
-    sites: list[Stmt] = field(default_factory=list[Stmt])
-    depth: int = 1
-    site: int = -1
-    temporaries: int = 0
-    cursors: dict[str, int] = field(default_factory=dict[str, int])
-    storage: dict[str, TensorParam | Buffer] = field(default_factory=dict[str, TensorParam | Buffer])
-    slots: dict[str, tuple[int, int]] = field(default_factory=dict[str, tuple[int, int]])
-    shared_cell: int = 4
-    global_cell: int = 4
-    registers: bool = False
-
+class _Compiler(Writer):
     def program(self) -> Program:
         kernel = self.kernel
         self.storage = {p.name: p for p in (*kernel.inputs, *kernel.outputs)} | {b.name: b for b in kernel.buffers}
@@ -145,129 +96,9 @@ class _Compiler:
         code = compile("\n".join(self.text), "<kernel>", "exec")
         return Program(code, self.sites, self.lines, self.names, self.shared_cell, self.global_cell)
 
-    # -- text ---------------------------------------------------------------------------------------------------------------------------
-
-    def name(self, symbol: str) -> str:
-        return self.names.setdefault(symbol, identifier(len(self.names)))
-
-    def add(self, *lines: str) -> None:
-        for line in lines:
-            self.text.append(" " * self.depth + line)
-            self.lines.append(self.site)
-
-    @contextmanager
-    def block(self, head: str) -> Generator[None]:
-        self.add(head)
-        self.depth += 1
-        yield
-        self.depth -= 1
-
-    def fresh(self) -> str:
-        self.temporaries += 1
-        return f"i{self.temporaries}"
-
-    def value(self, e: Expr) -> str:
-        return python_text(e, self.name)
-
-    def held(self, e: Expr) -> str:
-        """A name, or a literal, for the value of an expression."""
-        if isinstance(e, Const):
-            return self.value(e)
-        made = self.fresh()
-        self.add(f"{made} = {self.value(e)}")
-        return made
-
-    def tuple_of(self, parts: Iterable[str]) -> str:
-        return "(" + "".join(f"{p}, " for p in parts) + ")"
-
-    # -- addresses ----------------------------------------------------------------------------------------------------------------------
-
-    def index(self, access: Access, width: int = 1) -> str:
-        """Check an access's indices; the number of its element."""
-        number = self.storage_number(access.buffer)
-        found = "0"
-        for axis, e in enumerate(access.index):
-            i, extent = self.held(e), f"E{number}_{axis}"
-            last = width - 1 if axis == len(access.index) - 1 else 0
-            self.add(f"if not 0 <= {i} < {extent}{f' - {last}' if last else ''}: m.outside(t, {self.site}, {access.buffer!r}, {axis}, {i}, {extent})")
-            found = i if axis == 0 else f"({found}*{extent} + {i})"
-        return found
-
-    def storage_number(self, name: str) -> int:
-        return [*self.storage].index(name)
-
-    def memory(self, name: str) -> MemoryType:
-        place = self.storage[name]
-        return place.memory if isinstance(place, Buffer) else MemoryType.Global
-
-    def address(self, access: Access, width: int = 1) -> str:
-        """A name for the byte address of an element."""
-        element = self.index(access, width)
-        size = self.storage[access.buffer].dtype.itemsize
-        made = self.fresh()
-        block = "sb + " if self.memory(access.buffer) is MemoryType.Shared else ""
-        self.add(f"{made} = {block}B{self.storage_number(access.buffer)} + {element}*{size}")
-        return made
-
-    def cells_of(self, access: Access, address: str, size: int) -> str:
-        cell = self.shared_cell if self.memory(access.buffer) is MemoryType.Shared else self.global_cell
-        return f"range({address}//{cell}, ({address} + {size - 1})//{cell} + 1)"
-
-    def is_input(self, name: str) -> bool:
-        place = self.storage[name]
-        return isinstance(place, TensorParam) and not place.is_output
-
-    def touch(self, access: Access, what: str, width: int = 1, align: int = 0) -> None:
-        """An access of a thread: its bounds, its alignment, its order; registers only where a wgmma may hold them."""
-        memory = self.memory(access.buffer)
-        size = self.storage[access.buffer].dtype.itemsize
-        if memory is MemoryType.Local:
-            element = self.index(access, width)
-            if self.registers:
-                for k in range(width):
-                    self.add(f"m.engines.register(t, {self.site}, {access.buffer!r}, {element} + {k})")
-            return
-        if self.is_input(access.buffer) and not align:
-            self.index(access, width)
-            return
-        address = self.address(access, width)
-        if align > 1:
-            self.add(f"if {address} % {align}: m.misaligned(t, {self.site}, {address}, {align})")
-        if self.is_input(access.buffer):
-            return
-        cell = self.shared_cell if memory is MemoryType.Shared else self.global_cell
-        if size * width == cell:
-            self.add(f"{what}(t, {address}//{cell}, {self.site})")
-        else:
-            self.add(f"m.memory.{what}_all(t, {self.cells_of(access, address, size * width)}, {self.site})")
-
-    def operand(self, operand: Operand) -> None:
-        match operand:
-            case Access():
-                self.touch(operand, "read")
-            case IndexOf(value=value):
-                if not isinstance(value, Const):
-                    self.add(self.value(value))
-            case _:
-                pass
-
-    def slot(self, slot: BarrierSlot) -> str:
-        first, count = self.slots[slot.name]
-        s = self.held(slot.slot)
-        self.add(f"if not 0 <= {s} < {count}: m.outside(t, {self.site}, {slot.name!r}, 0, {s}, {count})")
-        return f"mb + {first} + {s}"
-
-    def counter(self, slot: SemaphoreSlot) -> str:
-        parts = [self.held(e) for e in slot.index]
-        for axis, i in enumerate(parts):
-            self.add(f"if not 0 <= {i} < m.launch.semaphores[{slot.name!r}][0][{axis}]: m.outside(t, {self.site}, {slot.name!r}, {axis}, {i}, -1)")
-        return self.tuple_of((repr(slot.name), *parts))
-
     # -- statements ----------------------------------------------------------------------------------------------------------------------
 
     def body(self, body: tuple[Stmt, ...]) -> None:
-        if not body:
-            self.add("pass")
         for s in body:
             self.site = len(self.sites)
             self.sites.append(s)
@@ -319,31 +150,16 @@ class _Compiler:
 
     def branches(self, s: If) -> None:
         site = self.site
-        depth = self.depth
         for k, branch in enumerate(s.branches):
             self.site = site
-            if k:
-                self.add("else:")
-                self.depth += 1
-            self.add(f"if {self.value(branch.cond)}:")
-            self.depth += 1
-            self.body(branch.body)
-            self.depth -= 1
-        self.depth = depth
+            with self.block(f"{'elif' if k else 'if'} {self.value(branch.cond)}:"):
+                self.body(branch.body)
 
     def choose(self, s: Choose) -> None:
-        depth = self.depth
         for k, case in enumerate(s.cases):
             last = k == len(s.cases) - 1  # the CUDA text does not ask for the last one's condition
-            self.add(f"if {'True' if last else self.value(case.cond)}:")
-            self.depth += 1
-            self.add("pass")
-            self.operand(case.operand)
-            self.depth -= 1
-            if not last:
-                self.add("else:")
-                self.depth += 1
-        self.depth = depth
+            with self.block(f"{'elif' if k else 'if'} {'True' if last else self.value(case.cond)}:"):
+                self.operand(case.operand)
         self.touch(s.out, "write")
 
     def gather(self, s: Gather) -> None:
@@ -356,7 +172,6 @@ class _Compiler:
             inside.append(f"0 <= {symbol} < {extent}")
         size = s.width * self.storage[s.out.buffer].dtype.itemsize
         with self.block(f"if {' and '.join(inside) or 'True'}:"):
-            self.add("pass")
             self.touch(s.source, "read", s.width, size if s.width > 1 else 0)
         self.touch(s.out, "write", s.width, size if s.width > 1 else 0)
 
@@ -398,17 +213,17 @@ class _Compiler:
 
     def tile(self, d: Descriptor, itemsize: int) -> str:
         address = self.address(d.base)
-        return f"Tile({address} + {self.value(d.offset)}, {d.swizzle}, {d.lbo}, {d.sbo}, Major.{d.major.name}, {itemsize}), {d.base.buffer!r}"
+        return f"Tile({address} + {self.value(d.offset)}, {d.swizzle}, {d.lbo}, {d.sbo}, Major.{d.major.name}, {itemsize}, places[{d.base.buffer!r}])"
 
     def fragment(self, first: Access, count: int) -> str:
-        return f"({first.buffer!r}, {self.index(first, count)}, {count})"
+        return f"Registers({first.buffer!r}, {self.index(first, count)}, {count})"
 
     def wgmma(self, s: Wgmma) -> None:
         a, b = s.dtype.itemsize, (s.b_dtype or s.dtype).itemsize
         acc = self.fragment(s.acc, wgmma_accumulator(s.n).count)
-        of = self.fragment(s.a, wgmma_a(a).count) if isinstance(s.a, Access) else f"({self.tile(s.a, a)})"
+        of = self.fragment(s.a, wgmma_a(a).count) if isinstance(s.a, Access) else self.tile(s.a, a)
         shape = s.n, s.k, s.dtype.name, (s.b_dtype or s.dtype).name
-        given = f"({acc}, {shape!r}, {of}, ({self.tile(s.b, b)}), {s.n}, bool({self.value(s.accumulate)}))"
+        given = f"Product({acc}, {shape!r}, {of}, {self.tile(s.b, b)}, {s.n}, bool({self.value(s.accumulate)}))"
         self.sleeps(f"m.group_issues(t, {self.site}, {given})")
 
     def warp(self, s: Mma | LdMatrix | StMatrix | Shuffle) -> None:

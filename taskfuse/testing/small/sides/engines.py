@@ -17,7 +17,18 @@ def ring_bytes(c: Chooser) -> Side:
     if c.chance(60):
         loads = expects
     pieces = c.pick((1, 1, 2, 3))
-    per = c.pick((f"{128 * pieces}", f"{128 * pieces}", "128*threadIdx.x", "128*(threadIdx.x + 1)", f"{128 * pieces} + 0*k", "128*k", f"128*min(k + 1, {pieces})", f"{128 * pieces + 128}"))
+    per = c.pick(
+        (
+            f"{128 * pieces}",
+            f"{128 * pieces}",
+            "128*threadIdx.x",
+            "128*(threadIdx.x + 1)",
+            f"{128 * pieces} + 0*k",
+            "128*k",
+            f"128*min(k + 1, {pieces})",
+            f"{128 * pieces + 128}",
+        )
+    )
     times = c.pick((str(pieces), str(pieces), "threadIdx.x", "threadIdx.x + 1", "k", f"min(k + 1, {pieces})", f"threadIdx.x % {pieces + 1}"))
     n = 2 if trips == "N" else int(trips)
     right: bool | None = True
@@ -83,7 +94,11 @@ def boxes(c: Chooser) -> Side:
     t.add("SYNC block")
     with t.block(f"IF {of.first}"):
         if stored:
-            t.add(f"TMA out({coordinate}, 0) <- s[{at}, {shift}]", "COMMIT bulk", c.pick(("RETIRE bulk <= 0", "RETIRE bulk <= 0", "RETIRE bulk.read <= 0", "RETIRE bulk <= 1")))
+            t.add(
+                f"TMA out({coordinate}, 0) <- s[{at}, {shift}]",
+                "COMMIT bulk",
+                c.pick(("RETIRE bulk <= 0", "RETIRE bulk <= 0", "RETIRE bulk.read <= 0", "RETIRE bulk <= 1")),
+            )
             right = right and "RETIRE bulk <= 0" in t.lines[-1]
         else:
             size_ = rows * columns * 4 + c.pick((0, 0, 0, 16, -16))
@@ -188,7 +203,10 @@ def accumulators(c: Chooser) -> Side:
     offset = c.pick((0, 0, 32, 64, 96, 128, 1024))
     sbo = c.pick((1024, 1024, 1024, 2048, 512))
     rows = c.pick((64, 64, 128))
-    h = Declared(Shape((128, 1, 1)), ["LOCAL acc: float32[64]", f"SHARED a_s: bfloat16[{rows}, 64] align 1024", "SHARED b_s: bfloat16[64, 64] align 1024", "MBARRIER full[1]"])
+    h = Declared(
+        Shape((128, 1, 1)),
+        ["LOCAL acc: float32[64]", f"SHARED a_s: bfloat16[{rows}, 64] align 1024", "SHARED b_s: bfloat16[64, 64] align 1024", "MBARRIER full[1]"],
+    )
     h.inputs, h.outputs = ["A: bfloat16[128, 64]", "B: bfloat16[64, 64]"], ["D: float32[64, 64]"]
     h.maps = [f"map_a = A box ({rows}, 64) swizzle 128", "map_b = B box (64, 64) swizzle 128"]
     t = Text()
@@ -227,6 +245,6 @@ def accumulators(c: Chooser) -> Side:
     right: bool | None = pending == 0 and who != "threadIdx.x == 0" and "FENCE wgmma" in t.lines
     if overlap and n1 != n2 and between in ("", "COMMIT wgmma"):
         right = False
-    elif right and (overlap and n1 != n2 or offset not in (0, 32, 64, 96) or sbo != 1024 or rows != 64 or between in ("RETIRE", "FENCE wgmma")):
+    elif right and ((overlap and n1 != n2) or offset not in (0, 32, 64, 96) or sbo != 1024 or rows != 64 or between in ("RETIRE", "FENCE wgmma")):
         right = None
     return h.side("accumulators", t, right)

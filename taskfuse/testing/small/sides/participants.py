@@ -93,7 +93,13 @@ def loader(c: Chooser) -> Side:
     """Who initializes, who fences, who expects and who loads are each a condition of its own."""
     of = shape(c)
     slots = c.pick((1, 2))
-    h = Declared(of, [f"SHARED s: float32[{slots}, 4, 32] align 128", f"MBARRIER b[{slots}]"], ["x: float32[8, 32]"], [f"y: float32[4, {of.threads}]"], maps=["m = x box (4, 32) swizzle 0"])
+    h = Declared(
+        of,
+        [f"SHARED s: float32[{slots}, 4, 32] align 128", f"MBARRIER b[{slots}]"],
+        ["x: float32[8, 32]"],
+        [f"y: float32[4, {of.threads}]"],
+        maps=["m = x box (4, 32) swizzle 0"],
+    )
 
     def one() -> tuple[str, list[Thread]]:
         if c.chance(25):
@@ -200,7 +206,20 @@ def whole_warps(c: Chooser) -> Side:
 def named(c: Chooser) -> Side:
     """Named barriers whose number and count are computed."""
     of = Shape(c.pick(((32, 2, 1), (32, 3, 1), (64, 1, 1), (16, 4, 1), (96, 1, 1), (8, 8, 2), (48, 2, 1))))
-    ids = c.pick(("1", "threadIdx.y + 1", f"({of.linear})//32 + 1", "threadIdx.y", f"({of.linear})//32", "15 - threadIdx.y", "threadIdx.y*8 + 1", "i + 1", "threadIdx.x//32 + 1", "threadIdx.y % 2 + 1"))
+    ids = c.pick(
+        (
+            "1",
+            "threadIdx.y + 1",
+            f"({of.linear})//32 + 1",
+            "threadIdx.y",
+            f"({of.linear})//32",
+            "15 - threadIdx.y",
+            "threadIdx.y*8 + 1",
+            "i + 1",
+            "threadIdx.x//32 + 1",
+            "threadIdx.y % 2 + 1",
+        )
+    )
     trips = c.pick((1, 2, 3))
     cond = condition(c, of, ["i"]) if c.chance(50) else ""
     expected = c.pick(("32", "64", "96", "32*(threadIdx.y + 1)", "32 + 32*(i % 2)"))
@@ -239,6 +258,7 @@ def semaphores(c: Chooser) -> Side:
     t = Text()
     if on_cursor:
         t.add(f"q = CURSOR(slots {c.pick((2, 3))}, slot 0, parity 0)")
+
     def turn(name: str, parity: int, wait: str, give: str, ahead: str, use: str, advances: str) -> None:
         t.add(f"{name} = CURSOR(slots {slots}, slot 0, parity {parity})")
         with t.block(f"FOR k in 0..{trips}"):
@@ -252,6 +272,7 @@ def semaphores(c: Chooser) -> Side:
                 t.add(f"{name}.advance(1)")
             if on_cursor:
                 t.add(advances)
+
     moves = [c.pick(("q.advance(1)", "q.advance(1)", "q.advance(2)", "q.advance(0)")) for _ in range(2)]
     if c.chance(60):
         moves[1] = moves[0]

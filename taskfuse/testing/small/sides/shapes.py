@@ -5,15 +5,17 @@ The set is found by asking Python about each thread: the generator knows what it
 
 from __future__ import annotations
 
-import operator
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 from taskfuse.testing.chooser import Chooser
 
 Thread = tuple[int, int, int]
 AXES = ("threadIdx.x", "threadIdx.y", "threadIdx.z")
+NAME = re.compile(r"[A-Za-z_][\w.]*")
+KNOWN: dict[str, str] = {"threadIdx.x": "x", "threadIdx.y": "y", "threadIdx.z": "z", "xor": "xor", "max": "max", "min": "min"}
 SHAPES: tuple[Thread, ...] = (
     (32, 1, 1),
     (8, 8, 1),
@@ -89,9 +91,15 @@ def holds(condition: str, t: Thread, values: Mapping[str, int]) -> bool:
 
 def number(e: str, t: Thread, values: Mapping[str, int]) -> int:
     """The value of an expression for a thread."""
-    known = dict(zip(AXES, t, strict=True)) | dict(values)
-    text = re.sub(r"[A-Za-z_][\w.]*", lambda m: str(known[m[0]]) if m[0] in known else m[0], e)
-    return int(eval(text.replace("&&", " and ").replace("||", " or "), {"xor": operator.xor, "max": max, "min": min}))
+    return _function(e)(*t, values)
+
+
+@cache
+def _function(e: str) -> Callable[[int, int, int, Mapping[str, int]], int]:
+    """An expression as a function of a thread and of what else has a value."""
+    text = NAME.sub(lambda m: KNOWN.get(m[0], f"v[{m[0]!r}]"), e).replace("&&", " and ").replace("||", " or ")
+    made: Callable[[int, int, int, Mapping[str, int]], int] = eval(f"lambda x, y, z, v: int({text})", {"xor": int.__xor__})
+    return made
 
 
 def shape(c: Chooser) -> Shape:

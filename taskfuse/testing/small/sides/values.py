@@ -14,9 +14,18 @@ def index(c: Chooser, of: Shape, others: tuple[str, ...] = ()) -> str:
     names += others
     u, v = c.pick(names), c.pick(names)
     m, k = c.pick((2, 3, 4, 8, 32)), c.integer(0, 3)
-    x, y, _ = of.extents
+    x = of.extents[0]
     forms = (u, of.linear, f"{u} + {v}", f"{m}*{u} + {v}", f"({of.linear})//{m}", f"({of.linear}) % {m}", f"{u} - {v}", f"{u} + {k}", f"{k}", f"{v} + {x}*{u}")
-    forms += (f"xor({of.linear}, {k})", f"{of.threads - 1} - ({of.linear})", f"{u}*{v}", f"max({u}, {v})", f"min({u}, {k})", f"({u} - {k})//{m}", f"({u} - {k}) % {m}", f"{u} % {m}*{x} + {v}")
+    forms += (
+        f"xor({of.linear}, {k})",
+        f"{of.threads - 1} - ({of.linear})",
+        f"{u}*{v}",
+        f"max({u}, {v})",
+        f"min({u}, {k})",
+        f"({u} - {k})//{m}",
+        f"({u} - {k}) % {m}",
+        f"{u} % {m}*{x} + {v}",
+    )
     return c.pick(forms) if c.chance(75) else of.linear
 
 
@@ -108,7 +117,7 @@ def alignment(c: Chooser) -> Side:
     if asynchronous:
         t.add("COMMIT copy", "RETIRE copy <= 0")
     t.add("SYNC block", f"y[0, {lane}] = copy(s[0, {n - 1} - ({lane})])")
-    return h.side("alignment", t, None if right and (races or not aligned) or asynchronous and not right else right)
+    return h.side("alignment", t, None if (right and (races or not aligned)) or (asynchronous and not right) else right)
 
 
 def rows(c: Chooser) -> Side:
@@ -218,13 +227,37 @@ def advances(c: Chooser) -> Side:
     """A cursor that threads advance by what they compute, in a ring of their own."""
     of = Shape(c.pick(((32, 1, 1), (32, 2, 1), (8, 4, 1), (16, 1, 1))))
     slots, trips = c.pick((1, 2, 3, 4)), c.pick((1, 2, 3))
-    by = c.pick(("1", "1", "2", "0 - 1", "1 - 2*(k % 2)", "threadIdx.x", "threadIdx.y", "threadIdx.x % 2", "k", "k - 1", "M", "M - 1", "0", f"{slots}", f"{slots} + 1", "3"))
+    by = c.pick(
+        (
+            "1",
+            "1",
+            "2",
+            "0 - 1",
+            "1 - 2*(k % 2)",
+            "threadIdx.x",
+            "threadIdx.y",
+            "threadIdx.x % 2",
+            "k",
+            "k - 1",
+            "M",
+            "M - 1",
+            "0",
+            f"{slots}",
+            f"{slots} + 1",
+            "3",
+        )
+    )
     by2 = c.pick(("", "", "", "1", "0 - 1"))
     other = c.pick(("threadIdx.x", f"{of.extents[0] - 1} - threadIdx.x", "threadIdx.x"))
     meets = c.pick(("SYNC block", "SYNC block", "", "SYNC warp"))
     twice = c.chance(40)
     least = c.pick((0, 1))
-    h = Declared(of, [f"SHARED s: float32[{slots}, {of.extents[1]}, {of.extents[0]}] align 16"], outputs=[f"y: float32[{trips}, {of.extents[1]}, {of.extents[0]}]"], dims=f"M min {least} max 3")
+    h = Declared(
+        of,
+        [f"SHARED s: float32[{slots}, {of.extents[1]}, {of.extents[0]}] align 16"],
+        outputs=[f"y: float32[{trips}, {of.extents[1]}, {of.extents[0]}]"],
+        dims=f"M min {least} max 3",
+    )
     h.inputs = [f"x: float32[{of.extents[1]}, {of.extents[0]}]"]
     t = Text()
     t.add(f"c = CURSOR(slots {slots}, slot {c.integer(0, slots - 1)}, parity {c.integer(0, 1)})")
@@ -243,12 +276,35 @@ def names(c: Chooser) -> Side:
     of = Shape(c.pick(((32, 2, 1), (8, 2, 1), (32, 1, 1))))
     rows_ = of.extents[1]
     outer = c.pick(("i", "k", "c"))
-    inner = c.pick((f"{outer}.trip", f"{outer}.0", f"{outer}.a", f"{outer}.b", f"{outer}.slot", f"{outer}.1", "j", "threadIdx", "t0", "u", f"{outer}_", "N.trip", f"{outer}.step", f"{outer}.start"))
+    inner = c.pick(
+        (
+            f"{outer}.trip",
+            f"{outer}.0",
+            f"{outer}.a",
+            f"{outer}.b",
+            f"{outer}.slot",
+            f"{outer}.1",
+            "j",
+            "threadIdx",
+            "t0",
+            "u",
+            f"{outer}_",
+            "N.trip",
+            f"{outer}.step",
+            f"{outer}.start",
+        )
+    )
     dim = c.pick(("N", "threadIdx.w", "blockIdx", "i.n", f"{outer}.N", f"{outer}.trip", "c.phase", "x.0", "N.0", "first"))
     start = c.pick(("0", "threadIdx.y", "0"))
     step = c.pick(("1", "2", str(rows_)))
     t = Text()
-    h = Declared(of, [f"SHARED s: float32[4, {of.extents[0]}] align 16"], inputs=[f"x: float32[4, {of.extents[0]}]"], outputs=[f"y: float32[4, 4, {of.extents[0]}]"], dims=f"{dim} max 4")
+    h = Declared(
+        of,
+        [f"SHARED s: float32[4, {of.extents[0]}] align 16"],
+        inputs=[f"x: float32[4, {of.extents[0]}]"],
+        outputs=[f"y: float32[4, 4, {of.extents[0]}]"],
+        dims=f"{dim} max 4",
+    )
     meets = c.pick(("SYNC warp", "SYNC block", ""))
     again = c.chance(50)
     where = c.pick((outer, outer, f"({outer} + {inner}) % 4", inner))
