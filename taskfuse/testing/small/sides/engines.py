@@ -65,7 +65,7 @@ def ring_bytes(c: Chooser) -> Side:
         t.add(f"c = CURSOR(slots {stages}, slot 0, parity 0)")
         with t.block(f"FOR k in 0..{trips}"):
             t.add("WAIT full[c.slot] parity c.parity", "y[k, threadIdx.x] = copy(s[c.slot, 0, threadIdx.x])", "ARRIVE empty[c.slot]", "c.advance(1)")
-    if (expects != loads or not met) and right:
+    if (expects != loads or not met or lanes < 32) and right:
         right = None
     return h.side("bytes", t, right, [{"N": k} for k in (3, 0, 1, 4)] if h.dims else ({},))
 

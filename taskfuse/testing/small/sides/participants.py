@@ -139,7 +139,7 @@ def loader(c: Chooser) -> Side:
     with t.block("FOR i in 0..4"):
         t.add(f"y[i, {of.linear}] = copy(s[{slots - 1}, i, ({of.linear}) % 32])")
     good = all(len(w) == 1 for _, w in who) and len(expects[1]) == 1 and len(loads[1]) == 1
-    fenced = fence is None or (all(w == fence[1] for _, w in who))
+    fenced = fence is None or all({*w} <= {*fence[1]} for _, w in who)
     return h.side("loader", t, None if not synced or (good and fenced and loads[1] != expects[1]) else good and fenced)
 
 
@@ -287,4 +287,4 @@ def semaphores(c: Chooser) -> Side:
         with t.block(f"IF {on_block}"):
             t.add(f"y[0, {of.linear}] = copy(x[0, {of.linear}])")
     plain = not on_cursor and meets == "SYNC block"
-    return h.side("semaphore", t, (given == count and count > 0) if plain and trips else None)
+    return h.side("semaphore", t, (given == count and count > 0) if plain and trips and count else None)
