@@ -3,10 +3,12 @@
 import json
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
+from taskfuse.errors import TaskfuseError
 from taskfuse.kir import Kernel, parse_kernel
 from taskfuse.testing import refutation
 from taskfuse.testing.chooser import RandomChooser
@@ -16,14 +18,14 @@ from taskfuse.testing.refutation import CRASH, Row, Tally, case
 from taskfuse.testing.small.sides import SIDES
 
 
-@pytest.mark.parametrize("make", [make for _, make in SIDES], ids=lambda m: m.__name__)
-def test_the_machine_finds_what_the_generator_knows(make: object) -> None:
-    assert callable(make)
+@pytest.mark.parametrize("kind", range(len(SIDES)))
+def test_the_machine_finds_what_the_generator_knows(kind: int) -> None:
+    _, make = SIDES[kind]
     said: Counter[tuple[bool | None, bool]] = Counter()
     for seed in range(25):
         try:
             side = make(RandomChooser(seed))
-        except refutation.TaskfuseError:
+        except TaskfuseError:
             continue
         assert parse_kernel(str(side.kernel)) == side.kernel
         if not is_valid(side.kernel):
@@ -70,8 +72,7 @@ ROW = Row(0, 0, "kind", "0", True, True, "", "", "", True)
     ],
 )
 def test_what_counts(changed: Mapping[str, object], accept: bool, reject: bool, mistaken: bool) -> None:
-    given = {name: getattr(ROW, name) for name in Row.__dataclass_fields__} | dict(changed)
-    row = Row(**json.loads(json.dumps(given)))
+    row = Row(**json.loads(json.dumps(asdict(ROW) | dict(changed))))
     assert (row.false_accept, row.false_reject) == (accept, reject)
     tally = Tally()
     tally.add(row)
@@ -85,5 +86,5 @@ def test_the_generator_makes_every_kind() -> None:
     assert len({side.kind.split(":")[0] for side in made}) == len(SIDES)
     assert {side.right for side in made} == {True, False, None}
     text = "".join(str(side.kernel) for side in made)
-    for word in ("threadIdx.x == threadIdx.y", "step threadIdx", "SYNC named threadIdx", "COPY.async", "LDMATRIX", "RESIDENT 2", ".trip", "BLOCK (15, 1, 1)", "advance(-1)"):
+    for word in ("threadIdx.x == threadIdx.y", "step threadIdx", "SYNC named threadIdx", "COPY.async", "LDMATRIX", "RESIDENT 2", ".trip", "advance(-1)"):
         assert word in text, word

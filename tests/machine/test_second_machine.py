@@ -98,28 +98,101 @@ def plain(body: str, block: str = "(64, 1, 1)") -> str:
 
 
 Change = tuple[str, str]
+USE, GIVE = "    y[k, threadIdx.x] = copy(s[c.slot, threadIdx.x])\n", "    ARRIVE empty[c.slot]\n"
 SECOND = "WGMMA.m64n64k16.bfloat16 acc[0], desc(a_s[0, 0] + 0"
 TWINS: list[tuple[str, str, Sequence[Change], FaultKind, str]] = [
-    ("no barrier", plain("s[threadIdx.x] = copy(x[threadIdx.x])\nSYNC block\ny[threadIdx.x] = copy(s[63 - threadIdx.x])\n"), [("SYNC block", "SYNC warp")], FaultKind.RACE, "a write and a read"),
-    ("diagonal", plain("IF threadIdx.x == threadIdx.y && threadIdx.x == 3:\n  s[0] = copy(x[0])\n", "(8, 8, 1)"), [(" && threadIdx.x == 3", "")], FaultKind.RACE, "two writes"),
-    ("half a warp", plain("IF threadIdx.x < 32:\n  SYNC warp\n"), [("< 32", "< 16"), ("  SYNC warp\n", "  SYNC warp\nELSE:\n  SYNC block\n")], FaultKind.DEADLOCK, "wait for ever"),
-    ("half a shuffle", plain("r = copy(x[threadIdx.x])\nIF threadIdx.x < 32:\n  SHUFFLE r <- r xor 1\n").replace("  SHARED", "  LOCAL r: float32[]\n  SHARED"), [("< 32", "< 33")], FaultKind.PARTIAL, "1 threads"),
-    ("divergent block barrier", plain("IF threadIdx.x >= 0:\n  SYNC block\n"), [(">= 0:\n  SYNC block\n", "< 16:\n  SYNC block\nELSE:\n  SYNC block\n")], FaultKind.PARTIAL, "different barriers"),
+    (
+        "no barrier",
+        plain("s[threadIdx.x] = copy(x[threadIdx.x])\nSYNC block\ny[threadIdx.x] = copy(s[63 - threadIdx.x])\n"),
+        [("SYNC block", "SYNC warp")],
+        FaultKind.RACE,
+        "a write and a read",
+    ),
+    (
+        "diagonal",
+        plain("IF threadIdx.x == threadIdx.y && threadIdx.x == 3:\n  s[0] = copy(x[0])\n", "(8, 8, 1)"),
+        [(" && threadIdx.x == 3", "")],
+        FaultKind.RACE,
+        "two writes",
+    ),
+    (
+        "half a warp",
+        plain("IF threadIdx.x < 32:\n  SYNC warp\n"),
+        [("< 32", "< 16"), ("  SYNC warp\n", "  SYNC warp\nELSE:\n  SYNC block\n")],
+        FaultKind.DEADLOCK,
+        "wait for ever",
+    ),
+    (
+        "half a shuffle",
+        plain("r = copy(x[threadIdx.x])\nIF threadIdx.x < 32:\n  SHUFFLE r <- r xor 1\n").replace("  SHARED", "  LOCAL r: float32[]\n  SHARED"),
+        [("< 32", "< 33")],
+        FaultKind.PARTIAL,
+        "1 threads",
+    ),
+    (
+        "divergent block barrier",
+        plain("IF threadIdx.x >= 0:\n  SYNC block\n"),
+        [(">= 0:\n  SYNC block\n", "< 16:\n  SYNC block\nELSE:\n  SYNC block\n")],
+        FaultKind.PARTIAL,
+        "different barriers",
+    ),
     ("named barrier of all", plain("SYNC named threadIdx.x//32 + 1, 32\n"), [(" + 1", "")], FaultKind.COUNT, "no named barrier 0"),
-    ("count", plain("IF threadIdx.x == 0:\n  INIT b[0] count 32\nSYNC block\nIF threadIdx.x < 32:\n  ARRIVE b[0]\nWAIT b[0] parity 0\n"), [("count 32", "count 33")], FaultKind.DEADLOCK, "wait for ever"),
-    ("too many arrive", plain("IF threadIdx.x == 0:\n  INIT b[0] count 64\nSYNC block\nARRIVE b[0]\nWAIT b[0] parity 0\n"), [("count 64", "count 32")], FaultKind.PHASE, "may come before phase 0 is complete"),
+    (
+        "count",
+        plain("IF threadIdx.x == 0:\n  INIT b[0] count 32\nSYNC block\nIF threadIdx.x < 32:\n  ARRIVE b[0]\nWAIT b[0] parity 0\n"),
+        [("count 32", "count 33")],
+        FaultKind.DEADLOCK,
+        "wait for ever",
+    ),
+    (
+        "too many arrive",
+        plain("IF threadIdx.x == 0:\n  INIT b[0] count 64\nSYNC block\nARRIVE b[0]\nWAIT b[0] parity 0\n"),
+        [("count 64", "count 32")],
+        FaultKind.PHASE,
+        "may come before phase 0 is complete",
+    ),
     ("a second initializer", plain("IF threadIdx.x == 0:\n  INIT b[0] count 1\nSYNC block\n"), [("== 0", "<= 1")], FaultKind.LIFE, "initialized twice"),
     ("initialized late", plain("IF threadIdx.x == 0:\n  INIT b[0] count 64\nSYNC block\nARRIVE b[0]\n"), [("SYNC block\n", "")], FaultKind.LIFE, "initialized"),
-    ("alignment", plain("IF threadIdx.x < 8:\n  COPY s[4*threadIdx.x] <- x[4*threadIdx.x + 4] width 4\n"), [(" + 4", " + 2")], FaultKind.ALIGNMENT, "no multiple of 16"),
+    (
+        "alignment",
+        plain("IF threadIdx.x < 8:\n  COPY s[4*threadIdx.x] <- x[4*threadIdx.x + 4] width 4\n"),
+        [(" + 4", " + 2")],
+        FaultKind.ALIGNMENT,
+        "no multiple of 16",
+    ),
     ("beyond", plain("y[threadIdx.x] = copy(x[63 - threadIdx.x])\n"), [("63 -", "64 -")], FaultKind.BOUNDS, "index 64 of axis 0 of 'x'"),
-    ("negative operand", plain("y[(threadIdx.x + 1)//2 + threadIdx.x] = copy(x[0])\n", "(2, 1, 1)"), [("threadIdx.x + 1", "threadIdx.x - 1")], FaultKind.BOUNDS, "index -1"),
+    (
+        "negative operand",
+        plain("y[(threadIdx.x + 1)//2 + threadIdx.x] = copy(x[0])\n", "(2, 1, 1)"),
+        [("threadIdx.x + 1", "threadIdx.x - 1")],
+        FaultKind.BOUNDS,
+        "index -1",
+    ),
     ("division by zero", plain("y[threadIdx.x] = copy(x[8//(threadIdx.x + 1)])\n"), [(" + 1", "")], FaultKind.VALUE, "by zero"),
-    ("a step of 0", plain("FOR i in 0..4 step threadIdx.x + 1:\n  y[threadIdx.x] = copy(x[threadIdx.x])\n"), [(" + 1:", ":")], FaultKind.ENDLESS, "a step of 0"),
-    ("negative advance", plain("c = CURSOR(slots 2, slot 1, parity 0)\nc.advance(0 - 1)\ny[c.slot + 2*threadIdx.x] = copy(x[0])\n", "(32, 1, 1)"), [("slot 1", "slot 0")], FaultKind.BOUNDS, "index -1"),
-    ("registers", plain("IF threadIdx.y == 0:\n  SETMAXNREG 232\nELSE:\n  SETMAXNREG 40\n", "(128, 3, 1)"), [("232", "256"), ("SETMAXNREG 40", "SETMAXNREG 160")], FaultKind.DEADLOCK, "wait for ever"),
+    (
+        "a step of 0",
+        plain("FOR i in 0..4 step threadIdx.x + 1:\n  y[threadIdx.x] = copy(x[threadIdx.x])\n"),
+        [(" + 1:", ":")],
+        FaultKind.ENDLESS,
+        "a step of 0",
+    ),
+    (
+        "negative advance",
+        plain("c = CURSOR(slots 2, slot 1, parity 0)\nc.advance(0 - 1)\ny[c.slot + 2*threadIdx.x] = copy(x[0])\n", "(32, 1, 1)"),
+        [("slot 1", "slot 0")],
+        FaultKind.BOUNDS,
+        "index -1",
+    ),
+    (
+        "registers",
+        plain("IF threadIdx.y == 0:\n  SETMAXNREG 232\nELSE:\n  SETMAXNREG 40\n", "(128, 3, 1)"),
+        [("232", "256"), ("SETMAXNREG 40", "SETMAXNREG 160")],
+        FaultKind.DEADLOCK,
+        "wait for ever",
+    ),
     ("wait of a ring", RING, [("      WAIT empty[p.slot] parity p.parity\n", "")], FaultKind.PHASE, "may come before"),
     ("bytes", RING, [("bytes 128", "bytes 64")], FaultKind.DEADLOCK, "wait for ever"),
-    ("release before the read", RING, [("    y[k, threadIdx.x] = copy(s[c.slot, threadIdx.x])\n    ARRIVE empty[c.slot]\n", "    ARRIVE empty[c.slot]\n    y[k, threadIdx.x] = copy(s[c.slot, threadIdx.x])\n")], FaultKind.RACE, "a read and an asynchronous write"),
+    ("release before the read", RING, [(USE + GIVE, GIVE + USE)], FaultKind.RACE, "a read and an asynchronous write"),
     ("no init fence", RING, [("  FENCE mbarrier_init\n", "")], FaultKind.LIFE, "has not fenced"),
     ("another's init fence", RING, [("  FENCE mbarrier_init\n", "IF threadIdx.x == 1:\n  FENCE mbarrier_init\n")], FaultKind.LIFE, "has not fenced"),
     ("a box beyond", RING, [("box (1, 32)", "box (3, 32)"), ("bytes 128", "bytes 384")], FaultKind.BOUNDS, "a box of 384 bytes leaves 's'"),
@@ -132,14 +205,20 @@ TWINS: list[tuple[str, str, Sequence[Change], FaultKind, str]] = [
     ("no wgmma fence", PRODUCT, [("FENCE wgmma\n", "")], FaultKind.REGISTERS, "without FENCE wgmma"),
     ("unretired", PRODUCT, [("RETIRE wgmma <= 0", "RETIRE wgmma <= 1")], FaultKind.REGISTERS, "in flight"),
     ("a tile beyond", PRODUCT, [("a_s[0, 0] + 96", "a_s[1, 0] + 96")], FaultKind.BOUNDS, "a tile reads byte"),
-    ("a tile of other rows", PRODUCT, [("a_s[0, 0] + 96, swizzle 128, lbo 0, sbo 1024", "a_s[0, 0] + 96, swizzle 128, lbo 0, sbo 2048")], FaultKind.BOUNDS, "a tile reads byte"),
+    (
+        "a tile of other rows",
+        PRODUCT,
+        [("a_s[0, 0] + 96, swizzle 128, lbo 0, sbo 1024", "a_s[0, 0] + 96, swizzle 128, lbo 0, sbo 2048")],
+        FaultKind.BOUNDS,
+        "a tile reads byte",
+    ),
     ("operands that differ", PRODUCT, [("accumulate 1 > 0", "accumulate threadIdx.x > 0")], FaultKind.PARTIAL, "different operands"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("good", "changes", "kind", "reason"), [t[1:] for t in TWINS], ids=[t[0] for t in TWINS])
 def test_twins(good: str, changes: Sequence[Change], kind: FaultKind, reason: str) -> None:
-    launches = [{"N": n} for n in (5, 0, 1)] if "DIM" in good else [{}]
+    launches: list[dict[str, int]] = [{"N": n} for n in (5, 0, 1)] if "DIM" in good else [{}]
     assert find_fault(parse_kernel(good), launches, 3) is None
     bad = good
     for old, new in changes:
