@@ -20,7 +20,7 @@ from taskfuse.kir.nodes import Content
 from taskfuse.kir.witness import Accumulate
 
 
-def values(program: Program, rings: Rings, private: PrivateRings) -> Iterator[Obligation]:
+def computed(program: Program, rings: Rings, private: PrivateRings) -> Iterator[Obligation]:
     """Every write is right, every read sees the write that it must, reductions and outputs are covered. Nothing for a kernel without definitions."""
     kernel = program.kernel
     if not kernel.definitions:
