@@ -92,7 +92,7 @@ class Arrivals:
                     concerned.append(n)
                 case _:
                     pass
-        if expected is not brought and not prove(eq(expected, brought), self.threads.context.facts):
+        if expected is not brought and not prove(eq(expected, brought), concerned[0].context.facts):
             raise NotRing(f"{expected} bytes are expected, and loads bring {brought}", *concerned[:1])
 
 

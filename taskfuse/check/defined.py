@@ -105,7 +105,7 @@ def of_statement(stmt: Stmt) -> Iterator[Demand]:
             for e in (start, stop, step):
                 yield from demands(e)
             if not _is_at_least(step, 1):
-                yield Demand("steps", f"the step of the loop over {stmt.var}:", step, 1)
+                yield Demand("steps", f"the step of the loop over {stmt.var}:", step, 1, conditions=(lt(start, stop),))
         case Choose(out=out, cases=cases):
             for e in out.index:
                 yield from demands(e)
