@@ -18,7 +18,7 @@ from taskfuse.check.enumeration import Pairs
 from taskfuse.check.paths import Cut
 from taskfuse.check.program import BLOCK_NAMES, BLOCKS, COLLECTIVE, THREADS, Node, Program
 from taskfuse.check.threads import Conditions, Threads, box_count
-from taskfuse.ir.scalar import ZERO, Const, Expr, const, eq, prove, simplify, sym
+from taskfuse.ir.scalar import ZERO, Const, Expr, eq, prove, simplify, sym
 from taskfuse.ir.types import CLUSTER_TYPES
 from taskfuse.kir.limits import WARP
 from taskfuse.kir.nodes import Advance, Arrive, ArriveAsync, Barrier, BarrierScope, CursorInit, Expect, For, InitBarrier, Shuffle, TmaLoad, Wait
