@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from taskfuse.check.bounds import inside
 from taskfuse.check.certificate import Argument, Certificate, Layer, Obligation, Verdict
-from taskfuse.check.defined import values
+from taskfuse.check.defined import defined
 from taskfuse.check.instance import counterexample
 from taskfuse.check.meetings import Meetings
 from taskfuse.check.order import deadlocks, initialization
@@ -83,7 +83,7 @@ def _argument(kernel: Kernel) -> Iterator[Obligation]:
     yield from races.retired_at_exit()
     yield from races.check()
     yield from inside(program)
-    yield from values(program)
+    yield from defined(program)
 
 
 def _refuted(kernel: Kernel) -> tuple[Obligation, ...]:
