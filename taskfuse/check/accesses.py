@@ -266,7 +266,7 @@ class Uses:
             lo, hi = context.ranges.of(at)
             if isinstance(extent, Const) and left < extent.value and lo is not None and lo >= 0 and hi is not None and hi + left <= extent.value:
                 return (*access.index[:axis], *(None for _ in shape[axis:]))
-            if not isinstance(extent, Const) or left % extent.value or not (isinstance(at, Const) and at.value == 0):
+            if not isinstance(extent, Const) or not extent.value or left % extent.value or not (isinstance(at, Const) and at.value == 0):
                 return (None,) * len(shape)
             left //= extent.value
         return (None,) * len(shape)
