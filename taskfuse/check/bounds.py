@@ -51,6 +51,11 @@ def _whole(program: Program, storage: Storage) -> Iterator[Obligation]:
     for node in program.leaves():
         if node.context.ranges.empty:
             continue
+        empty = _may_be_empty(node, storage)
+        if empty is not None:
+            failed = True
+            reason = f"a transfer where extent {empty[1]} of '{empty[0]}' may be 0: an empty tensor has no map"
+            yield Obligation(Layer.ADDRESS, empty[0], Verdict.OUTSIDE, reason, (node.text + (f" in {node.role}" if node.role else ""),))
         for block in blocks(node, storage):
             count += 1
             if not _ends_inside(block, node.context, storage):
@@ -62,6 +67,16 @@ def _whole(program: Program, storage: Storage) -> Iterator[Obligation]:
                 yield Obligation(Layer.ADDRESS, text, Verdict.OUTSIDE, reason, (node.text + (f" in {node.role}" if node.role else ""), note))
     if count and not failed:
         yield Obligation(Layer.ADDRESS, "boxes and tiles", Verdict.PROVED, f"{count} boxes and tiles lie inside of their buffers")
+
+
+def _may_be_empty(node: Node, storage: Storage) -> tuple[str, Expr] | None:
+    """The tensor of a bulk copy, and an extent of it, that is not known to have an element where the copy is made."""
+    match node.stmt:
+        case TmaLoad(map=name) | TmaStore(map=name):
+            tensor = storage.maps[name].tensor
+            return next(((tensor, e) for e in storage.shapes[tensor] if not _nonnegative(e - 1, node.context)), None)
+        case _:
+            return None
 
 
 def _ends_inside(block: Block, context: Context, storage: Storage) -> bool:

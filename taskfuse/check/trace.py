@@ -371,7 +371,8 @@ class Trace:
         if not len(ids):
             return
         bytes_ = self.origins[access.buffer][1] + (self._elements(access, ids) * self.sizes[access.buffer] if first is None else first)
-        self._check(stmt, access.buffer, ids, bytes_ % multiple >= below, bytes_, f"which is no multiple of the {multiple} that it needs")
+        behind = f", nor less than {below} behind one" if below > 1 else ""
+        self._check(stmt, access.buffer, ids, bytes_ % multiple >= below, bytes_, f"which is no multiple of the {multiple} that it needs{behind}")
 
     def _check(self, stmt: Stmt, buffer: str, ids: Ints, bad: NDArray[np.bool_], bytes_: Ints, what: str) -> None:
         """Raises :class:`Refuted` where ``bad``."""
@@ -383,6 +384,8 @@ class Trace:
 
     def _box_in_shared(self, stmt: Stmt, access: Access, box: TensorMapParam, coords: tuple[Expr, ...], ids: Ints) -> Ints:
         """The first elements of boxes in Shared memory. Raises :class:`Refuted` if one does not fit, or does not begin where it can."""
+        if 0 in self._shape(box.tensor):
+            raise Refuted(box.tensor, "a transfer of an empty tensor: it has no map", f"thread {int(ids[0])}: {stmt_text(stmt, self.kernel)}")
         first, size = self._elements(access, ids), self.sizes[access.buffer]
         bytes_ = int(np.prod(box.box)) * size
         whole = int(np.prod(self._shape(access.buffer))) * size
