@@ -17,7 +17,7 @@ from taskfuse.ir.scalar import Expr, Facts, and_, bounds, const, eq, le, lt, pro
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import INDEX_TYPES, THREAD_TYPES, MemoryType, ParallelType
 from taskfuse.kir.limits import MAX_THREADS
-from taskfuse.kir.nodes import Access, Compute, Immediate, Shuffle
+from taskfuse.kir.nodes import Access, Compute, Content, Immediate, Shuffle
 from taskfuse.lowering.domains import digit_values, digits, product
 from taskfuse.lowering.environments import Environment
 from taskfuse.lowering.lanes import WarpReduction, warp_reduction
@@ -164,7 +164,7 @@ def _join_warps(statements: Statements, tv: TensorView, loops: dict[Axis, Expr],
     steps: Steps = [nodes]
 
     def compute(stmt: Compute | Shuffle, where: Environment, guards: tuple[Expr, ...]) -> None:
-        nodes.append(statements.statement(tv, stmt, where, guards))
+        nodes.append(statements.statement(tv, stmt, where, guards, Content.PART))
 
     if mine is lane:
         compute(Compute(lane, COPY, (neutral,), dtype, expr.location), everyone, ())
@@ -183,7 +183,7 @@ def _join_warps(statements: Statements, tv: TensorView, loops: dict[Axis, Expr],
         inner = Environment(env.values, env.facts.with_range(var, 0, warps.slots - 1), env.guards)
         other = Access(workspace(tv, MemoryType.Shared), (sym(var), *elements))
         step = Compute(acc, expr.combine.op, (acc, other), dtype, expr.location)
-        nodes.append(PLoop(var, warps.slots, False, [statements.statement(tv, step, inner, env.guards)]))
+        nodes.append(PLoop(var, warps.slots, False, [statements.statement(tv, step, inner, env.guards, Content.PART)]))
     elif mine is lane:
         compute(Compute(acc, COPY, (lane,), dtype, expr.location), env, env.guards)
     return steps
@@ -218,7 +218,7 @@ def _join_threads(statements: Statements, tv: TensorView, loops: dict[Axis, Expr
     base, stride, digit = _digit(statements, tv, env, p, axis)
     most = bounds(axis.extent, env.facts)[1]
     limit = MAX_THREADS if most is None else min(most, MAX_THREADS)
-    steps: Steps = [[statements.statement(tv, Compute(mine, COPY, (acc,), dtype, expr.location), env, env.guards)]]
+    steps: Steps = [[statements.statement(tv, Compute(mine, COPY, (acc,), dtype, expr.location), env, env.guards, Content.PART)]]
     step = 1
     while step * 2 < limit:
         step *= 2
@@ -228,10 +228,10 @@ def _join_threads(statements: Statements, tv: TensorView, loops: dict[Axis, Expr
         other = _place(statements, tv, guarded, MemoryType.Shared, {p: base + stride * step})
         stmt = Compute(mine, expr.combine.op, (mine, other), dtype, expr.location)
         if not prove(lt(axis.extent, step + 1), env.facts):
-            steps.append([statements.statement(tv, stmt, guarded, (*env.guards, *_unproved(inside, env)))])
+            steps.append([statements.statement(tv, stmt, guarded, (*env.guards, *_unproved(inside, env)), Content.PART)])
         step //= 2
     result = _place(statements, tv, env, MemoryType.Shared, {p: base - stride * digit})
-    steps.append([statements.statement(tv, Compute(acc, COPY, (result,), dtype, expr.location), env, env.guards)])
+    steps.append([statements.statement(tv, Compute(acc, COPY, (result,), dtype, expr.location), env, env.guards, Content.PART)])
     return steps
 
 
@@ -265,9 +265,9 @@ def _join_blocks(statements: Statements, tv: TensorView, loops: dict[Axis, Expr]
     step = Compute(acc, expr.combine.op, (acc, other), dtype, expr.location)
     neutral = Compute(acc, COPY, (Immediate(expr.init.value, expr.init.dtype),), dtype, expr.location)
     return [
-        [statements.statement(tv, Compute(mine, COPY, (acc,), dtype, expr.location), env, env.guards)],
+        [statements.statement(tv, Compute(mine, COPY, (acc,), dtype, expr.location), env, env.guards, Content.PART)],
         [
-            statements.statement(tv, neutral, env, env.guards),
-            PLoop(var, axis.extent, False, [statements.statement(tv, step, inner, (*env.guards, *inside))]),
+            statements.statement(tv, neutral, env, env.guards, Content.PART),
+            PLoop(var, axis.extent, False, [statements.statement(tv, step, inner, (*env.guards, *inside), Content.PART)]),
         ],
     ]

@@ -8,6 +8,7 @@ has ``MAIN`` only.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from enum import Enum
 
 from taskfuse.dtypes import DType
@@ -26,6 +27,7 @@ from taskfuse.kir.nodes import (
     Case,
     Choose,
     Compute,
+    Content,
     Immediate,
     IndexOf,
     Operand,
@@ -43,6 +45,7 @@ from taskfuse.lowering.padding import covered, pads
 from taskfuse.lowering.plan import PLoop, PNode, PStmt
 from taskfuse.lowering.scans import carried_axes
 from taskfuse.lowering.tails import Tails
+from taskfuse.lowering.witness import holds
 
 COPY = ELEMENTWISE["copy"]
 
@@ -147,7 +150,8 @@ class Statements:
             stmts = [Compute(out, expr.combine.op, (out, operands[0]), dtype, expr.location)]
         else:
             stmts = [Compute(out, ELEMENTWISE["fma"], (*operands, out), dtype, expr.location)]
-        return [self.statement(tv, stmt, env, guards) for stmt in stmts]
+        contents = (Content.BODY, Content.TERM)[-len(stmts) :]
+        return [self.statement(tv, stmt, env, guards, content) for stmt, content in zip(stmts, contents, strict=True)]
 
     def _next_total(self, tv: TensorView, expr: Scan) -> list[PStmt]:
         """One step of a scan: the total so far, and the element that it is."""
@@ -156,7 +160,7 @@ class Statements:
         total = Access(self.accumulator(tv), tuple(env.values[a] for a in carried_axes(expr)))
         step = Compute(total, expr.combine.op, (total, operand), tv.dtype.compute, expr.location)
         store = Compute(self.indexer.write(tv, env), COPY, (total,), tv.dtype, expr.location)
-        return [self.statement(tv, step, env, env.guards), self.statement(tv, store, env, env.guards)]
+        return [self.statement(tv, step, env, env.guards, Content.TERM), self.statement(tv, store, env, env.guards)]
 
     def plain(self, tv: TensorView) -> list[PStmt]:
         """The statement of an elementwise expression, element by element."""
@@ -183,7 +187,7 @@ class Statements:
         made = [self.statement(tv, stmt, env, env.guards)]
         if env.guards and not self._is_total(tv) and self._is_gathered(tv):
             fill = Compute(out, COPY, (Immediate(0 if not tv.dtype.is_bool else False, tv.dtype),), tv.dtype, expr.location)
-            made.insert(0, self.statement(tv, fill, env, ()))
+            made.insert(0, self.statement(tv, fill, env, (), Content.ZERO))
         return made
 
     def past_the_end(self, tv: TensorView, env: Environment) -> tuple[Expr, Environment]:
@@ -249,7 +253,7 @@ class Statements:
             neutral = Immediate(expr.combine.neutral(tv.dtype.compute), tv.dtype.compute)
             total = Access(self.accumulator(tv), tuple(loops[a] for a in carried_axes(expr)))
             everywhere = Environment({}, self.indexer.regions.facts, ())
-            return [self.statement(tv, Compute(total, COPY, (neutral,), tv.dtype.compute, expr.location), everywhere, ())]
+            return [self.statement(tv, Compute(total, COPY, (neutral,), tv.dtype.compute, expr.location), everywhere, (), Content.START)]
         if not self.fills(tv):
             return []
         assert isinstance(expr, Reduction)
@@ -258,12 +262,12 @@ class Statements:
         out = self.indexer.write(tv, env, MemoryType.Local, self.accumulator(tv))
         value = (Immediate(expr.init.value, expr.init.dtype),)
         if tv.schedule.atom is None or not tv.schedule.atom.spreads:
-            return [self.statement(tv, Compute(out, COPY, value, tv.dtype, expr.location), env, env.guards)]
+            return [self.statement(tv, Compute(out, COPY, value, tv.dtype, expr.location), env, env.guards, Content.START)]
         register, tile = f"{tv.name}.r", dict.fromkeys(atom_symbols(tv).values(), const(0))
         (place,) = out.index
         every = Access(out.buffer, (simplify(substitute(place, tile) + sym(register), env.facts),))
         count = const(result(tv).fragment.count)
-        return [PLoop(register, count, True, [self.statement(tv, Compute(every, COPY, value, tv.dtype, expr.location), env, env.guards)])]
+        return [PLoop(register, count, True, [self.statement(tv, Compute(every, COPY, value, tv.dtype, expr.location), env, env.guards, Content.START)])]
 
     def store(self, tv: TensorView, loops: dict[Axis, Expr]) -> PStmt:
         """The result of a reduction stored from its accumulator, at the first index of what replicates it."""
@@ -284,8 +288,8 @@ class Statements:
         read = next(o for o in storage_operands(self.fusion, self.definition(tv)) if isinstance(o, Read))
         return read.tensor
 
-    def statement(self, tv: TensorView, stmt: Stmt, env: Environment, guards: tuple[Expr, ...]) -> PStmt:
-        """A plan statement with its accesses read off."""
+    def statement(self, tv: TensorView, stmt: Stmt, env: Environment, guards: tuple[Expr, ...], content: Content = Content.VALUE) -> PStmt:
+        """A plan statement with its accesses read off, and with what it writes."""
         writes: tuple[Access, ...] = ()
         reads: tuple[Access, ...] = ()
         match stmt:
@@ -299,6 +303,7 @@ class Statements:
                 writes, reads = (stmt.out,), (stmt.source,)
             case _:
                 raise AssertionError(stmt)
+        stmt = replace(stmt, holds=holds(tv, env, content))
         facts = env.facts
         for g in guards:
             if g not in env.guards:
