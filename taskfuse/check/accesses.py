@@ -275,10 +275,11 @@ class Uses:
         if box.tensor not in self.memory:
             return
         spread = node.context
-        names = tuple(f"element.{k}" for k in range(len(coords)))
-        for name, extent in zip(names, box.box, strict=True):
-            spread = spread.with_span(sym(name), (0, extent - 1))
-        self._add(node, box.tensor, tuple(c + sym(n) for c, n in zip(coords, names, strict=True)), write, engine, spread, names)
+        elements = {k: sym(f"element.{k}") for k, extent in enumerate(box.box) if extent > 1}
+        for k, element in elements.items():
+            spread = spread.with_span(element, (0, box.box[k] - 1))
+        index = tuple(c + elements[k] if k in elements else c for k, c in enumerate(coords))
+        self._add(node, box.tensor, index, write, engine, spread, tuple(map(str, elements.values())))
 
     def _tile(self, node: Node, d: Descriptor, rows: int, k: int) -> tuple[Expr | None, ...]:
         """The first index of a tile that stays within one value of it."""
