@@ -104,9 +104,11 @@ def test_texts() -> None:
 
 def test_in_blocks_that_meet() -> None:
     """Each block's writes are read by another one past a grid barrier; a fence behind the barrier is too late."""
-    text = REREAD.replace("GRID (1, 1, 1)", "GRID (2, 1, 1)").replace("[8, 32]) ->", "[16, 32]) ->").replace("(y: float32[8, 32], z: float32[8", "(y: float32[16, 32], z: float32[16")
-    text = text.replace("MBARRIER full[1]", "MBARRIER full[1]\n  COUNTER c").replace("y[i, ", "y[8*blockIdx.x + i, ").replace("x[i, ", "x[8*blockIdx.x + i, ")
-    text = text.replace("z[i, ", "z[8*blockIdx.x + i, ").replace("m(0, 0)", "m(8 - 8*blockIdx.x, 0)").replace("global\nSYNC block", "global\nSYNC grid c, 64")
+    text = replaced(REREAD, "GRID (1, 1, 1)", "GRID (2, 1, 1)").replace("float32[8, 32]", "float32[16, 32]")
+    text = replaced(text, "SHARED s: float32[16", "SHARED s: float32[8").replace("full[1]\n", "full[1]\n  COUNTER c\n")
+    for tensor in "xyz":
+        text = text.replace(f"{tensor}[i, ", f"{tensor}[8*blockIdx.x + i, ")
+    text = replaced(text, "m(0, 0)", "m(8 - 8*blockIdx.x, 0)").replace("global\nSYNC block", "global\nSYNC grid c, 64")
     x = np.arange(512, dtype=np.float32).reshape(16, 32)
     k = parse_kernel(text)
     assert errors(k, [x]) == {"none"}
@@ -117,8 +119,8 @@ def test_in_blocks_that_meet() -> None:
 
 def test_exploration_finds_the_schedule_that_lacks_the_fence() -> None:
     """A fence that only some schedules execute in time."""
-    text = STORES.replace("  RETIRE bulk <= 0\n  FENCE proxy.async.global\nSYNC block\n", "  RETIRE bulk <= 0\nSYNC block\nIF threadIdx.x == 0:\n  FENCE proxy.async.global\n")
-    found = explore(parse_kernel(text), [X])
+    late = "SYNC block\nIF threadIdx.x == 0:\n  FENCE proxy.async.global\n"
+    found = explore(parse_kernel(replaced(STORES, "  FENCE proxy.async.global\nSYNC block\n", late)), [X])
     assert found.failure is not None
     assert MISSING in str(found.failure)
     assert explore(parse_kernel(STORES), [X]).failure is None
