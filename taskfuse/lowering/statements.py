@@ -16,7 +16,7 @@ from taskfuse.ir.atoms import Bounds, Instruction
 from taskfuse.ir.axes import Axis
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.expr import Assemble, Gather, IndexValue, Literal, MathExpr, Pointwise, Read, Reduction, ScalarRead, Scan, Select, View, operand_dtype
-from taskfuse.ir.scalar import FALSE, TRUE, Expr, and_, const, ge, prove, simplify, substitute, sym
+from taskfuse.ir.scalar import FALSE, TRUE, Expr, and_, const, ge, prove, simplify, substitute
 from taskfuse.ir.storage import storage_operands, storage_uses
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import MemoryType
@@ -39,9 +39,10 @@ from taskfuse.kir.nodes import (
 )
 from taskfuse.lowering.domains import refused
 from taskfuse.lowering.environments import Environment
-from taskfuse.lowering.fragments import atom_symbols, result
+from taskfuse.lowering.fragments import atom_symbols
 from taskfuse.lowering.indexing import Indexer
 from taskfuse.lowering.padding import covered, pads
+from taskfuse.lowering.partials import register, registers
 from taskfuse.lowering.plan import PLoop, PNode, PStmt
 from taskfuse.lowering.scans import carried_axes
 from taskfuse.lowering.tails import Tails
@@ -238,13 +239,20 @@ class Statements:
         return known
 
     def fills(self, tv: TensorView) -> bool:
-        """True if a reduction's accumulators are set before its loops; an atom's first step sets them instead, if there is a first step."""
+        """True if a reduction's accumulators are set before its loops; an atom's first step sets them instead, if there is a first step everywhere."""
         expr, atom = self.definition(tv), tv.schedule.atom
         if atom is None or not atom.sets_first:
             return True
         assert isinstance(expr, Reduction)
-        loops = [a for a in tv.loop if a.is_reduction and tv.schedule.ptype(a).is_loop]
-        return expr.init.value != 0 or not all(prove(ge(a.extent, 1), self.indexer.regions.facts) for a in loops)
+        if expr.init.value != 0:
+            return True
+        environments = self.indexer.environments
+        around = environments.loop_symbols(tv)
+        result = environments.variant(tv, {a: s for a, s in around.items() if not a.is_reduction}, MemoryType.Local, outside=True)
+        loops = {str(s): a.extent for a, s in around.items() if a.is_reduction and tv.schedule.ptype(a).is_loop}
+        first = dict.fromkeys(loops, const(0))
+        runs = [substitute(g, first) for g in environments.reading(tv).guards if g not in result.guards]
+        return not all(prove(c, result.facts) for c in (*(ge(extent, 1) for extent in loops.values()), *runs))
 
     def init(self, tv: TensorView, loops: dict[Axis, Expr]) -> list[PNode]:
         """The accumulator set to the reduction's initial value, or to the neutral one."""
@@ -259,15 +267,20 @@ class Statements:
         assert isinstance(expr, Reduction)
         env = self.indexer.environments.variant(tv, loops, MemoryType.Local, outside=True)
         env = self.tails.widened(tv, env)
-        out = self.indexer.write(tv, env, MemoryType.Local, self.accumulator(tv))
         value = (Immediate(expr.init.value, expr.init.dtype),)
+        first = self.first_accumulator(tv, env)
         if tv.schedule.atom is None or not tv.schedule.atom.spreads:
-            return [self.statement(tv, Compute(out, COPY, value, tv.dtype, expr.location), env, env.guards, Content.START)]
-        register, tile = f"{tv.name}.r", dict.fromkeys(atom_symbols(tv).values(), const(0))
-        (place,) = out.index
-        every = Access(out.buffer, (simplify(substitute(place, tile) + sym(register), env.facts),))
-        count = const(result(tv).fragment.count)
-        return [PLoop(register, count, True, [self.statement(tv, Compute(every, COPY, value, tv.dtype, expr.location), env, env.guards, Content.START)])]
+            return [self.statement(tv, Compute(first, COPY, value, tv.dtype, expr.location), env, env.guards, Content.START)]
+        (place,) = first.index
+        every = Access(first.buffer, (simplify(place + register(tv), env.facts),))
+        start = self.statement(tv, Compute(every, COPY, value, tv.dtype, expr.location), env, env.guards, Content.START)
+        return [PLoop(str(register(tv)), const(registers(tv)), True, [start])]
+
+    def first_accumulator(self, tv: TensorView, env: Environment) -> Access:
+        """The accumulator of an element; of a tile that an atom computes, that of its first."""
+        access = self.indexer.write(tv, env, MemoryType.Local, self.accumulator(tv))
+        start = dict.fromkeys(atom_symbols(tv).values(), const(0))
+        return Access(access.buffer, tuple(simplify(substitute(e, start), env.facts) for e in access.index)) if start else access
 
     def store(self, tv: TensorView, loops: dict[Axis, Expr]) -> PStmt:
         """The result of a reduction stored from its accumulator, at the first index of what replicates it."""

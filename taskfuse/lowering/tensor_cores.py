@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from taskfuse.ir.expr import Read
-from taskfuse.ir.scalar import FALSE, TRUE, Const, Expr, Facts, const, evaluate, ge, prove, simplify, substitute, sym
+from taskfuse.ir.scalar import FALSE, TRUE, Const, Expr, Facts, const, evaluate, ge, lt, prove, simplify, substitute, sym
 from taskfuse.ir.storage import storage_operands
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import THREAD_TYPES, MemoryType
@@ -66,7 +66,7 @@ def mma(st: Statements, tv: TensorView) -> list[PStmt]:
 
 def ldmatrix(st: Statements, tv: TensorView) -> list[PStmt]:
     """A 16 x 16 tile of 16-bit elements from Shared memory to the registers of a warp."""
-    env, out, _read, source = _moved(st, tv, MemoryType.Local, MemoryType.Shared)
+    env, out, read, source = _moved(st, tv, MemoryType.Local, MemoryType.Shared)
     (index,) = out.index
     m, n = atom_symbols(tv).values()
     points = _points(simplify(index - substitute(index, {m: const(0), n: const(0)}), env.facts), result(tv), tv)
@@ -76,6 +76,7 @@ def ldmatrix(st: Statements, tv: TensorView) -> list[PStmt]:
     if order not in ([0, 1, 2, 3], [0, 2, 1, 3]) or not np.array_equal(points, wanted):
         raise refused(tv, "its registers are not in an order that ldmatrix fills", "set_allocation_domain(tf.layouts.fragment()), or with halves_first=True")
     _check_lanes_hold(tv, result(tv), env)
+    _check_room(st, tv, env, read.tensor, source)
     stmt = LdMatrix(_first(tv, out, env), _rows(st, tv, source, order, env), holds=_matrices(tv, order, env))
     return [PStmt(tv, st.indexer.tree.place[tv], stmt, env.guards, env.facts, (out,), (source,))]
 
@@ -182,6 +183,7 @@ def _descriptor(st: Statements, tv: TensorView, env: Environment, source: Tensor
     if memory is not MemoryType.Shared:
         where = MemoryType.Global if memory is None else memory
         raise refused(tv, f"the atom {atom.name} reads {source.name}, which lives in {where.value} memory", f"{source.name}.cache_after() in Shared memory")
+    _check_room(st, tv, env, source, access)
     kept = tuple(a.extent for a in st.indexer.kept_axes(source))
     shape = (const(1),) * (len(access.index) - len(kept)) + kept
     try:
@@ -190,6 +192,18 @@ def _descriptor(st: Statements, tv: TensorView, env: Environment, source: Tensor
         raise refused(source, f"the atom {atom.name} of {tv.name} cannot read it: {e.reason}", e.help) from None
     st.alignments[source.name] = max(st.alignments.get(source.name, 1), tile.align)
     return Descriptor(Access(access.buffer, tile.start), const(0), tile.swizzle, tile.lbo, tile.sbo, tile.major)
+
+
+def _check_room(st: Statements, tv: TensorView, env: Environment, source: TensorView, access: Access) -> None:
+    """The tiles that an atom reads lie in the storage of their tensor, also where they overhang the end of what the atom computes."""
+    kept = st.indexer.kept_axes(source)
+    for e, a in zip(access.index[len(access.index) - len(kept) :], kept, strict=True):
+        if not (prove(ge(e, 0), env.facts) and prove(lt(e, a.extent), env.facts)):
+            raise refused(
+                tv,
+                f"its atom computes whole tiles, and may read {source.name} past the end of its storage: {e} is not provably below {a.extent}",
+                f"split by divisors, or split {source.name} alike, so that its tiles are whole, too",
+            )
 
 
 def _registers(tv: TensorView, read: Read, access: Access, env: Environment) -> Access:
