@@ -75,6 +75,10 @@ FOUND = {
     "empty_rows": "s: index 0 of axis 0 is outside of 0..0",
     "empty_cols": "s: index 0 of axis 1 is outside of 0..0",
     "empty_symbolic": "s: an access begins at byte 0 of s, and its box of 1024 bytes ends behind the 256 of the buffer",
+    "proxy_grid_stores": "y: an asynchronous engine sees what a thread stored in bulk, without FENCE proxy.async.global of the writer",
+    "proxy_own_block": "y: an asynchronous engine sees what a thread stored in bulk, without FENCE proxy.async.global of the writer",
+    "proxy_stores_overlap": "y: an asynchronous engine sees what a thread stored in bulk, without FENCE proxy.async.global of the writer",
+    "empty_tensor": "x: a transfer of an empty tensor: it has no map",
     "proxy_lowered": "tv2: an asynchronous engine sees what a thread wrote, without FENCE proxy.async.global of the writer",
 }
 
