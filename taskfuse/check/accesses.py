@@ -12,7 +12,7 @@ from enum import Enum
 
 from taskfuse.check.program import THREAD_NAMES, Context, Node, Program, conjuncts, linear_thread
 from taskfuse.check.tiles import tile_bytes
-from taskfuse.ir.scalar import Const, Expr, const, le, lt, not_, prove, simplify, substitute, sym
+from taskfuse.ir.scalar import Const, Expr, const, le, lt, not_, private, prove, simplify, substitute, sym
 from taskfuse.ir.types import MemoryType
 from taskfuse.kir.fragments import MATRIX_ROW_BYTES, MATRIX_ROWS, WGMMA_M
 from taskfuse.kir.limits import WARP
@@ -172,7 +172,7 @@ class Uses:
         if not isinstance(across, Const) or across.value % WARP:  # a warp has more than one row of the block
             self._add(node, access.buffer, (None,) * len(access.index), write, Engine.THREAD, node.context, (), partners)
             return
-        x, lane = sym(THREAD_NAMES[0]), sym("element.lane")
+        x, lane = sym(THREAD_NAMES[0]), private("element.lane")
         context = node.context.with_span(lane, (0, MATRIX_ROWS * matrices - 1))
         index = tuple(simplify(substitute(e, {THREAD_NAMES[0]: x // WARP * WARP + lane}), context.facts) for e in access.index)
         self._vector(
@@ -204,7 +204,7 @@ class Uses:
         if width == 1:
             self._add(node, access.buffer, access.index, write, engine, context, span, partners)
             return
-        element = sym("element.0")
+        element = private("element.0")
         spread = context.with_span(element, (0, width - 1))
         self._add(node, access.buffer, (*access.index[:-1], access.index[-1] + element), write, engine, spread, (*span, str(element)), partners)
 
@@ -275,11 +275,11 @@ class Uses:
         if box.tensor not in self.memory:
             return
         spread = node.context
-        elements = {k: sym(f"element.{k}") for k, extent in enumerate(box.box) if extent > 1}
+        elements = {k: private(f"element.{k}") for k, extent in enumerate(box.box) if extent > 1}
         for k, element in elements.items():
             spread = spread.with_span(element, (0, box.box[k] - 1))
         index = tuple(c + elements[k] if k in elements else c for k, c in enumerate(coords))
-        self._add(node, box.tensor, index, write, engine, spread, tuple(map(str, elements.values())))
+        self._add(node, box.tensor, index, write, engine, spread, tuple(e.name for e in elements.values()))
 
     def _tile(self, node: Node, d: Descriptor, rows: int, k: int) -> tuple[Expr | None, ...]:
         """The first index of a tile that stays within one value of it."""

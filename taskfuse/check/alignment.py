@@ -13,14 +13,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import count
 
 from taskfuse.check.certificate import Layer, Obligation, Verdict
 from taskfuse.check.enumeration import extremes
 from taskfuse.check.program import Context, Node, Program
 from taskfuse.check.ranges import terms_of
 from taskfuse.check.tiles import CORE, LINE, ROWS, Storage, blocks
-from taskfuse.ir.scalar import ONE, Expr, const, is_multiple, substitute, sym
+from taskfuse.ir.scalar import ONE, Expr, const, is_multiple, private, substitute
 from taskfuse.ir.types import MemoryType
 from taskfuse.kir import Kernel, walk
 from taskfuse.kir.fragments import K_BYTES, MATRIX_ROW_BYTES, WGMMA_M
@@ -138,11 +137,9 @@ def _is_multiple(need: Need, context: Context) -> bool:
     if is_multiple(need.bytes, need.of, context.facts):
         return True
     stepped = need.bytes
-    taken = {*need.bytes.free, *(e.name for e in context.kernel.extents), *(n.stmt.var for n in context.loops if isinstance(n.stmt, For))}
-    fresh = (name for k in count() if (name := f"trip.{k}") not in taken)
     for loop in reversed(context.loops):
         if isinstance(loop.stmt, For) and loop.stmt.step is not ONE:
-            stepped = substitute(stepped, {loop.stmt.var: loop.stmt.start + loop.stmt.step * sym(next(fresh))})
+            stepped = substitute(stepped, {loop.stmt.var: loop.stmt.start + loop.stmt.step * private(f"steps.{loop.stmt.var}")})
     if stepped is not need.bytes and is_multiple(stepped, need.of, context.facts):
         return True
     rest = need.bytes % need.of
