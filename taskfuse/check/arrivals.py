@@ -95,7 +95,6 @@ class Arrivals:
         if expected is not brought and not prove(eq(expected, brought), concerned[0].context.facts):
             raise NotRing(f"{expected} bytes are expected, and loads bring {brought}", *concerned[:1])
 
-
     def _of_all(self, e: Expr, node: Node, around: tuple[Node, ...]) -> Expr:
         """An expression of a statement, if it has one value for all threads in an iteration of the loops ``around``."""
         shared = self.threads.launch | BLOCKS | {loop.stmt.var for loop in around if isinstance(loop.stmt, For)}
