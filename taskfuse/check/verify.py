@@ -1,12 +1,13 @@
-"""``verify``: the three layers over one kernel."""
+"""``verify``: the four layers over one kernel."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from taskfuse.check.alignment import TENSORS, aligned, assumes_tensors
 from taskfuse.check.bounds import inside
 from taskfuse.check.certificate import Argument, Certificate, Layer, Obligation, Verdict
-from taskfuse.check.defined import values
+from taskfuse.check.defined import defined
 from taskfuse.check.instance import counterexample
 from taskfuse.check.meetings import Meetings
 from taskfuse.check.order import deadlocks, initialization
@@ -21,7 +22,7 @@ from taskfuse.check.rings import Rings
 from taskfuse.check.semaphores import BlockRings
 from taskfuse.check.threads import Threads
 from taskfuse.check.trace import Budget, TooLarge, samples
-from taskfuse.check.values.verify import computed
+from taskfuse.check.values.verify import right, wrong_value
 from taskfuse.kir import Kernel, specialized
 
 LAUNCHES = 9
@@ -33,6 +34,7 @@ ASSUMPTIONS = (
     "a thread that can go on does, whatever the others of its warp do",
     "a generic read needs no proxy fence before an asynchronous write that it is ordered before",
 )
+ORDER_ONLY = "what it computes is right: the kernel does not say what that is"
 RESIDENT = "all blocks of the grid are resident at once"
 
 
@@ -57,12 +59,13 @@ def verify(kernel: Kernel, extents: Mapping[str, int] | None = None) -> Certific
 
 
 def _certificate(kernel: Kernel, extents: tuple[tuple[str, int], ...]) -> Certificate:
-    assumptions = (*ASSUMPTIONS, RESIDENT) if kernel.meets_blocks else ASSUMPTIONS
+    more = ((ORDER_ONLY, not kernel.definitions), (RESIDENT, kernel.meets_blocks), (TENSORS, assumes_tensors(kernel)))
+    assumptions = (*ASSUMPTIONS, *(text for text, holds in more if holds))
     return Certificate(kernel.name, Argument(_argument(kernel)), assumptions, extents, lambda: _refuted(kernel))
 
 
 def _argument(kernel: Kernel) -> Iterator[Obligation]:
-    """The three layers, what is cheap first."""
+    """The four layers, what is cheap first."""
     program = Program.of(kernel)
     threads = Threads(program)
     paths = Paths(program)
@@ -84,8 +87,9 @@ def _argument(kernel: Kernel) -> Iterator[Obligation]:
     yield from races.retired_at_exit()
     yield from races.check()
     yield from inside(program)
-    yield from values(program)
-    yield from computed(program, rings, private)
+    yield from aligned(program)
+    yield from defined(program)
+    yield from right(program, rings, private)
 
 
 def _refuted(kernel: Kernel) -> tuple[Obligation, ...]:
@@ -102,6 +106,9 @@ def _refuted(kernel: Kernel) -> tuple[Obligation, ...]:
         launches += 1
         if found is not None:
             return (Obligation(Layer.INSTANCE, found.subject, Verdict.REFUTED, found.reason, found.notes),)
+        wrong = wrong_value(kernel, extents, budget)
+        if wrong is not None:
+            return (wrong,)
         if launches == LAUNCHES:
             break
     return (Obligation(Layer.INSTANCE, "launches", Verdict.PROVED, f"{launches} small launches hold in every interleaving"),) if launches else ()

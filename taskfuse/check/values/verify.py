@@ -2,29 +2,68 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from taskfuse.check.certificate import Layer, Obligation, Verdict
 from taskfuse.check.private import PrivateRings
 from taskfuse.check.program import Node, Program
 from taskfuse.check.rings import Rings
+from taskfuse.check.trace import Budget, TooLarge
 from taskfuse.check.values.claims import WRITERS, Instructions
+from taskfuse.check.values.execution import Finding, execute
 from taskfuse.check.values.outputs import Outputs
 from taskfuse.check.values.reach import Reach
 from taskfuse.check.values.reductions import Reductions
 from taskfuse.check.values.scans import Scans
 from taskfuse.check.values.solve import Open
 from taskfuse.check.values.statements import Statements, Written
-from taskfuse.kir import held
-from taskfuse.kir.nodes import Content
+from taskfuse.kir import Kernel, held
+from taskfuse.kir.nodes import Content, Gather
 from taskfuse.kir.witness import Accumulate
 
 
-def computed(program: Program, rings: Rings, private: PrivateRings) -> Iterator[Obligation]:
-    """Every write is right, every read sees the write that it must, reductions and outputs are covered. Nothing for a kernel without definitions."""
+def right(program: Program, rings: Rings, private: PrivateRings) -> Iterator[Obligation]:
+    """Every write is right, every read sees the write that it must, reductions and outputs are covered. Nothing for a kernel without definitions.
+
+    What is open at constant extents is looked at in one run of the launch, if it is small enough: a kernel whose order is proved computes the same in all.
+    """
     kernel = program.kernel
     if not kernel.definitions:
         return
+    checked = list(_symbolic(program, rings, private))
+    found = [o for o, _ in checked]
+    left = [node for o, node in checked if o.verdict is not Verdict.PROVED]
+    if not left or kernel.extents or any(n is not None and isinstance(n.stmt, Gather) for n in left):  # a run only samples what values say
+        yield from found
+        return
+    try:
+        outcome = execute(kernel, {}, Budget())
+    except TooLarge:
+        yield from found
+        return
+    match outcome:
+        case Finding(subject=subject, reason=reason, notes=notes):
+            yield Obligation(Layer.VALUES, subject, Verdict.REFUTED, reason, notes)
+        case _:
+            reason = f"every element of {', '.join(sorted(p.name for p in kernel.outputs))} is what it is defined to be, in the one run there is of its values"
+            yield Obligation(Layer.VALUES, "launch", Verdict.PROVED, reason)
+
+
+def wrong_value(kernel: Kernel, extents: Mapping[str, int], budget: Budget) -> Obligation | None:
+    """A counterexample at some extents, if one run shows one."""
+    try:
+        match execute(kernel, extents, budget):
+            case Finding(subject=subject, reason=reason, notes=notes):
+                return Obligation(Layer.INSTANCE, subject, Verdict.REFUTED, reason, notes)
+            case _:
+                return None
+    except TooLarge:
+        return None
+
+
+def _symbolic(program: Program, rings: Rings, private: PrivateRings) -> Iterator[tuple[Obligation, Node | None]]:
+    """All of it, for all extents at once."""
+    kernel = program.kernel
     instructions = Instructions(kernel)
     reach = Reach(program, instructions, rings, private)
     reductions, scans = Reductions(reach, instructions), Scans(reach, instructions)
@@ -40,7 +79,7 @@ def computed(program: Program, rings: Rings, private: PrivateRings) -> Iterator[
             written.append(_entered(node, reach, reductions, scans, statements))
         except Open as error:
             failed = True
-            yield _open(node, error)
+            yield _open(node, error), node
     for w in written:
         try:
             if w.place.buffer in names:
@@ -49,22 +88,23 @@ def computed(program: Program, rings: Rings, private: PrivateRings) -> Iterator[
             statements.check(w)
         except Open as error:
             failed = True
-            yield _open(w.node, error)
+            yield _open(w.node, error), w.node
     for node in sorted(reductions.overhangs, key=lambda n: n.number):
         try:
             statements.neutral(node)
         except Open as error:
             failed = True
-            yield _open(node, error)
+            yield _open(node, error), node
     for name in sorted(names):
         try:
             outputs.check(name)
         except Open as error:
             failed = True
-            yield Obligation(Layer.VALUES, f"output {name}", Verdict.OUTSIDE, error.reason, _notes(error))
+            yield Obligation(Layer.VALUES, f"output {name}", Verdict.OUTSIDE, error.reason, _notes(error)), None
     if not failed:
-        yield Obligation(Layer.VALUES, "writes", Verdict.PROVED, f"{len(written)} statements compute what their tensors are, of what they must read")
-        yield Obligation(Layer.VALUES, "outputs", Verdict.PROVED, f"every element of {', '.join(sorted(names))} is stored once")
+        reason = f"{len(written)} statements compute what their tensors are, of what they must read"
+        yield Obligation(Layer.VALUES, "writes", Verdict.PROVED, reason), None
+        yield Obligation(Layer.VALUES, "outputs", Verdict.PROVED, f"every element of {', '.join(sorted(names))} is stored once"), None
 
 
 def _entered(node: Node, reach: Reach, reductions: Reductions, scans: Scans, statements: Statements) -> Written:
