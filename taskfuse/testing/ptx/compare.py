@@ -1,0 +1,251 @@
+"""PTX against kernel IR, thread by thread: what each does, in order, with every integer operand and address.
+
+Both sides run the same threads of the same launches. A difference is one of
+
+- an event of another kind, with another operand, at another address, in another order, or one too many or too few;
+- between two events that order memory, other bytes of Shared memory or workspace written than kernel IR writes, or some read that it does not read;
+- other bytes of a tensor argument written in all, or some read that kernel IR does not read;
+- launch bounds, or an instruction that could not be read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import product
+from random import Random
+
+from taskfuse.cuda.signature import Source
+from taskfuse.ir.scalar import Const
+from taskfuse.kir import Kernel
+from taskfuse.testing.ptx.events import ANY, RANK, UNORDERED, Kind, Lanes, Observed, Place, Span
+from taskfuse.testing.ptx.expected import Reader, Trace
+from taskfuse.testing.ptx.launch import PARAMS_AT, SHARED_AT, WORKSPACE_AT, Int3, Launch, blocks, extents, launches, threads
+from taskfuse.testing.ptx.machine import Machine, TooLong, machine
+from taskfuse.testing.ptx.text import PtxError, read
+from taskfuse.testing.ptx.unknown import LOCAL, SHARED, Unknown, Value
+
+
+class Difference(Exception):
+    """PTX does something else than kernel IR says."""
+
+
+@dataclass(slots=True)
+class Report:
+    """What was compared.
+
+    Attributes:
+        difference: the first one; ``None``: there is none.
+        launches, threads, steps: how many of each were compared.
+        unseen: instructions that synchronize or access memory which no thread came to.
+    """
+
+    difference: str | None = None
+    launches: int = 0
+    threads: int = 0
+    steps: int = 0
+    unseen: tuple[str, ...] = ()
+
+
+WORK = 60_000
+"""Statements and basic blocks executed after which no further thread is begun; each launch has as many as that."""
+
+
+def compare(kernel: Kernel, source: Source, ptx: str) -> Report:
+    """Compare the PTX of a text with the kernel that it was printed from."""
+    report = Report()
+    seen: set[int] = set()
+    try:
+        function = read(ptx)
+        program = machine(function)
+        _check_limits(kernel, function.limits)
+        for values in extents(kernel):
+            launch = launches(kernel, source, function, values)
+            if launch is None:
+                continue
+            if not _launch(launch, program, report, seen) or (report.launches > 1 and seen >= program.sites.keys()):
+                break
+        report.unseen = tuple(text for line, text in program.sites.items() if line not in seen)
+    except (Difference, PtxError) as error:
+        report.difference = str(error)
+    return report
+
+
+def _check_limits(kernel: Kernel, limits: object) -> None:
+    """The launch bounds: all threads of a block, and the blocks that a multiprocessor holds."""
+    assert isinstance(limits, dict)
+    x, y, z = kernel.block
+    count = x * y * z
+    if isinstance(count, Const) and limits.get("maxntid", ())[:1] != (max(count.value, 1),):
+        raise Difference(f"launch bounds of {limits.get('maxntid')} threads, not {count}")
+    if limits.get("minnctapersm") != (kernel.residents,):
+        raise Difference(f"{limits.get('minnctapersm')} blocks of a multiprocessor, not {kernel.residents}")
+
+
+def _launch(launch: Launch, program: Machine, report: Report, seen: set[int]) -> bool:
+    """Compare threads of a launch, in an order that mixes them; false: there are too many, or they take too long."""
+    reader = Reader(launch)
+    places: dict[str, int] = {}
+    everyone = list(product(blocks(launch.grid), threads(launch.block)))
+    Random(0).shuffle(everyone)
+    left = WORK
+    for block, thread in everyone:
+        try:
+            follower = _Follower(reader, block, thread, places, seen)
+            left -= follower.trace.work + program.run(launch.special(block, thread), launch.at, launch.read, follower)
+            follower.end()
+        except TooLong:
+            return False
+        except (Difference, PtxError) as error:
+            where = f"block {block}, thread {thread}" + (f", {', '.join(f'{n} = {v}' for n, v in launch.symbols.items())}" if launch.symbols else "")
+            raise Difference(f"{error}\n  {where}") from error
+        report.threads += 1
+        report.steps += len(follower.trace.steps)
+        if left < 0:
+            return False
+    report.launches += 1
+    _apart(launch, places)
+    return True
+
+
+def _apart(launch: Launch, places: dict[str, int]) -> None:
+    """Arrays of mbarriers lie apart from each other and from all buffers, and are aligned."""
+    slots = {m.name: 8 * m.slots for m in launch.kernel.mbarriers}
+    spans = [(base, base + slots.get(name, 8), name) for name, base in places.items()]
+    spans += [
+        (launch.bases[b.name], launch.bases[b.name] + b.dtype.itemsize * (launch.strides[b.name][0] * _first(launch, b.shape) if b.shape else 1), b.name)
+        for b in launch.kernel.buffers
+        if b.name in launch.bases
+    ]
+    for k, (low, high, name) in enumerate(spans):
+        if name in places and low % 8:
+            raise Difference(f"{name} lies at {low}, no multiple of 8")
+        for other_low, other_high, other in spans[k + 1 :]:
+            if low < other_high and other_low < high and (name in places or other in places):
+                raise Difference(f"{name} and {other} overlap")
+
+
+def _first(launch: Launch, shape: Sequence[object]) -> int:
+    from taskfuse.testing.ptx.launch import number
+
+    return number(shape[0], launch.symbols)
+
+
+@dataclass(slots=True)
+class _Follower:
+    """Follows a thread of the PTX along its trace by kernel IR."""
+
+    reader: Reader
+    block: Int3
+    thread: Int3
+    places: dict[str, int]
+    seen: set[int]
+    trace: Trace = field(init=False)
+    at: int = 0
+    stores: list[Span] = field(default_factory=list[Span])
+    loads: list[Span] = field(default_factory=list[Span])
+    tensor_stores: list[Span] = field(default_factory=list[Span])
+    tensor_loads: list[Span] = field(default_factory=list[Span])
+    is_uncertain: bool = False
+    was_uncertain: bool = False
+
+    def __post_init__(self) -> None:
+        self.trace = self.reader.thread(self.block, self.thread)
+
+    def event(self, line: int, kind: Kind, operands: tuple[Observed | Unknown, ...]) -> Value:
+        """The next step: the same kind, the same operands; gives what kernel IR says that it gives."""
+        self.seen.add(line)
+        if self.at == len(self.trace.steps):
+            raise Difference(f"PTX line {line}: {_said(kind, operands)}, where the thread is at its end")
+        step = self.trace.steps[self.at]
+        if kind is not step.kind or len(operands) != len(step.operands):
+            raise Difference(f"PTX line {line}: {_said(kind, operands)}, not {step}")
+        for got, wanted in zip(operands, step.operands, strict=True):
+            if got != wanted and not self._fits(got, wanted):
+                raise Difference(f"PTX line {line}: {_said(kind, operands)}, not {step}: {got} for {wanted}")
+        self.at += 1
+        if kind not in UNORDERED:
+            self._check_memory(f"in front of PTX line {line}", step.stores, step.loads)
+        return step.result
+
+    def _fits(self, got: Observed | Unknown, wanted: object) -> bool:
+        match wanted:
+            case Place(name, offset, rank):
+                if not isinstance(got, int):
+                    return False
+                base = got - offset - (0 if rank is None else (rank + 1) * RANK)
+                return self.places.setdefault(name, base) == base
+            case Lanes():
+                come, there = self.reader.lanes(self.block, self.thread, wanted)
+                return isinstance(got, int) and got & there == come
+            case _:
+                return wanted is ANY
+
+    def access(self, line: int, store: bool, address: Value, size: int) -> None:
+        """An access of Shared or Global memory."""
+        self.seen.add(line)
+        if isinstance(address, Unknown):
+            if store:
+                raise Difference(f"PTX line {line}: a store to where data says")
+            return
+        if address >= LOCAL:
+            return
+        if address >= SHARED:
+            address -= SHARED
+        elif address >= PARAMS_AT:
+            return
+        if SHARED_AT <= address < SHARED_AT + RANK or WORKSPACE_AT <= address:
+            (self.stores if store else self.loads).append((address, size))
+        else:
+            (self.tensor_stores if store else self.tensor_loads).append((address, size))
+
+    def uncertain(self) -> None:
+        """Data decided about accesses that were passed over."""
+        self.is_uncertain = self.was_uncertain = True
+
+    def end(self) -> None:
+        """The thread is at its end."""
+        if self.at < len(self.trace.steps):
+            raise Difference(f"the thread ends in front of {self.trace.steps[self.at]}")
+        self._check_memory("at the end", self.trace.stores, self.trace.loads)
+        _same_bytes("a tensor", self.tensor_stores, self.trace.tensor_stores, self.was_uncertain)
+        _no_other("a tensor", self.tensor_loads, self.trace.tensor_loads)
+
+    def _check_memory(self, where: str, stores: Sequence[Span], loads: Sequence[Span]) -> None:
+        if self.stores or stores:
+            _same_bytes(f"Shared memory or workspace {where}", self.stores, stores, self.is_uncertain)
+        if self.loads:
+            _no_other(f"Shared memory or workspace {where}", self.loads, loads)
+        self.stores.clear()
+        self.loads.clear()
+        self.is_uncertain = False
+
+
+def _bytes(spans: Sequence[Span]) -> set[int]:
+    return {a for start, size in spans for a in range(start, start + size)}
+
+
+def _same_bytes(what: str, got: Sequence[Span], wanted: Sequence[Span], may_miss: bool) -> None:
+    if set(got) == set(wanted):
+        return
+    found, asked = _bytes(got), _bytes(wanted)
+    if found - asked:
+        raise Difference(f"{what}: bytes {_few(found - asked)} are written, which kernel IR does not write")
+    if asked - found and not may_miss:
+        raise Difference(f"{what}: bytes {_few(asked - found)} are not written, which kernel IR writes")
+
+
+def _no_other(what: str, got: Sequence[Span], wanted: Sequence[Span]) -> None:
+    if set(got) <= set(wanted):
+        return
+    more = _bytes(got) - _bytes(wanted)
+    if more:
+        raise Difference(f"{what}: bytes {_few(more)} are read, which kernel IR does not read")
+
+
+def _few(found: set[int]) -> str:
+    return ", ".join(f"{a:#x}" for a in sorted(found)[:4]) + (f" and {len(found) - 4} more" if len(found) > 4 else "")
+
+
+def _said(kind: Kind, operands: tuple[Observed | Unknown, ...]) -> str:
+    return f"{kind.name}({', '.join('data' if isinstance(o, Unknown) else str(o) for o in operands)})"

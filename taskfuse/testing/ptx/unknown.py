@@ -1,0 +1,103 @@
+"""Integers some of which are not known: what the programs of :mod:`taskfuse.testing.ptx.machine` compute with."""
+
+from __future__ import annotations
+
+from typing import Final, NoReturn
+
+from taskfuse.testing.ptx.events import RANK
+
+
+class Unknown:
+    """A value that comes from data. What is computed from it is unknown, and nothing can be decided by it."""
+
+    __slots__ = ()
+
+    def _same(self, _: object = None) -> Unknown:
+        return self
+
+    def __and__(self, other: object) -> Unknown | int:
+        return 0 if isinstance(other, int) and not other else self
+
+    def __bool__(self) -> NoReturn:
+        raise AssertionError("a decision on data")
+
+    __rand__ = __and__
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = _same
+    __or__ = __ror__ = __xor__ = __rxor__ = __lshift__ = __rlshift__ = __rshift__ = __rrshift__ = _same
+    __lt__ = __le__ = __gt__ = __ge__ = __neg__ = __invert__ = _same
+
+
+UNKNOWN: Final = Unknown()
+Value = int | Unknown
+SHARED: Final = 1 << 60
+"""Generic addresses of Shared memory are its addresses and this."""
+LOCAL: Final = 1 << 61
+
+
+def equal(a: Value, b: Value) -> Value:
+    """Whether two values are equal."""
+    return UNKNOWN if isinstance(a, Unknown) or isinstance(b, Unknown) else a == b
+
+
+def least(a: Value, b: Value) -> Value:
+    """The minimum."""
+    return UNKNOWN if isinstance(a, Unknown) or isinstance(b, Unknown) else min(a, b)
+
+
+def greatest(a: Value, b: Value) -> Value:
+    """The maximum."""
+    return UNKNOWN if isinstance(a, Unknown) or isinstance(b, Unknown) else max(a, b)
+
+
+def quotient(a: Value, b: Value) -> Value:
+    """``div``: rounded to zero; unspecified by zero."""
+    if isinstance(a, Unknown) or isinstance(b, Unknown) or not b:
+        return UNKNOWN
+    found = abs(a) // abs(b)
+    return found if (a < 0) == (b < 0) else -found
+
+
+def remainder(a: Value, b: Value) -> Value:
+    """``rem``: of the sign of ``a``; unspecified by zero."""
+    found = quotient(a, b)
+    return found if isinstance(found, Unknown) or isinstance(b, Unknown) else a - b * found
+
+
+def absolute(a: Value) -> Value:
+    """``abs``."""
+    return a if isinstance(a, Unknown) else abs(a)
+
+
+def choose(condition: Value, a: Value, b: Value) -> Value:
+    """``selp``."""
+    return UNKNOWN if isinstance(condition, Unknown) else a if condition else b
+
+
+def shifted(a: Value, count: Value) -> Value:
+    """``a`` to the left, by a negative ``count`` to the right."""
+    if isinstance(a, Unknown) or isinstance(count, Unknown):
+        return UNKNOWN
+    return a << count if count >= 0 else a >> -count
+
+
+def bits(a: Value, first: Value, count: Value, signed: bool) -> Value:
+    """``bfe``: a field of bits inside of the register."""
+    if isinstance(a, Unknown) or isinstance(first, Unknown) or isinstance(count, Unknown):
+        return UNKNOWN
+    found = a >> first & (1 << count) - 1
+    return found - (1 << count) if signed and count and found >> count - 1 else found
+
+
+def generic(address: Value, space: str) -> Value:
+    """``cvta``: the generic address of one in a space."""
+    return address + {"shared": SHARED, "local": LOCAL}.get(space, 0)
+
+
+def specific(address: Value, space: str) -> Value:
+    """``cvta.to``: the address in a space of a generic one."""
+    return address - {"shared": SHARED, "local": LOCAL}.get(space, 0)
+
+
+def mapa(address: Value, rank: Value) -> Value:
+    """The address at the same place of Shared memory in another block of the cluster."""
+    return address + (rank + 1) * RANK
