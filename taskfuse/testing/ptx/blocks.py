@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import reduce
 
 from taskfuse.testing.ptx.text import Function, Instruction, PtxError, Symbol
 
@@ -59,16 +58,20 @@ def target(i: Instruction) -> str:
 def joins(found: Sequence[Block]) -> tuple[int, ...]:
     """Of each block the nearest one that every way from it to the end passes; the end itself is ``len(found)``."""
     end = len(found)
-    passed: list[frozenset[int]] = [frozenset(range(end + 1)) for _ in found] + [frozenset({end})]
+    everything = (1 << end + 1) - 1
+    passed = [everything] * end + [1 << end]  # of each block a bit for each that every way from it passes
     changed = True
     while changed:
         changed = False
         for k in reversed(range(end)):
-            new = reduce(frozenset.intersection, (passed[n] for n in found[k].after)) | {k}
+            new = everything
+            for n in found[k].after:
+                new &= passed[n]
+            new |= 1 << k
             if new != passed[k]:
                 passed[k], changed = new, True
-    # the nearest one is passed by all others that are passed
-    return tuple(max((n for n in passed[k] if n != k), key=lambda n: len(passed[n]), default=end) for k in range(end))
+    # all others that are passed are passed from the nearest one, too
+    return tuple(next((n for n in range(end + 1) if n != k and passed[n] == passed[k] & ~(1 << k)), end) for k in range(end))
 
 
 def between(found: Sequence[Block], start: int, join: int) -> frozenset[int]:

@@ -10,7 +10,7 @@ Both sides run the same threads of the same launches. A difference is one of
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 from random import Random
@@ -18,9 +18,11 @@ from random import Random
 from taskfuse.cuda.signature import Source
 from taskfuse.ir.scalar import Const
 from taskfuse.kir import Kernel
-from taskfuse.testing.ptx.events import ANY, RANK, UNORDERED, Kind, Lanes, Observed, Place, Span
+from taskfuse.kir.limits import WARP
+from taskfuse.kir.printer import stmt_text
+from taskfuse.testing.ptx.events import ANY, RANK, UNORDERED, Kind, Lanes, Observed, Place, Span, Step
 from taskfuse.testing.ptx.expected import Reader, Trace
-from taskfuse.testing.ptx.launch import PARAMS_AT, SHARED_AT, WORKSPACE_AT, Int3, Launch, blocks, extents, launches, threads
+from taskfuse.testing.ptx.launch import PARAMS_AT, SHARED_AT, WORKSPACE_AT, Int3, Launch, blocks, extents, launches, linear, threads
 from taskfuse.testing.ptx.machine import Machine, TooLong, machine
 from taskfuse.testing.ptx.text import PtxError, read
 from taskfuse.testing.ptx.unknown import LOCAL, SHARED, Unknown, Value
@@ -47,23 +49,31 @@ class Report:
     unseen: tuple[str, ...] = ()
 
 
-WORK = 60_000
-"""Statements and basic blocks executed after which no further thread is begun; each launch has as many as that."""
+WORK, MOST = 12_000, 60_000
+"""Statements and basic blocks executed in a launch after which no further thread of it is begun: if all events have been seen, and in any case."""
 
 
-def compare(kernel: Kernel, source: Source, ptx: str) -> Report:
-    """Compare the PTX of a text with the kernel that it was printed from."""
+def compare(kernel: Kernel, source: Source, ptx: str, sizes: Iterable[Mapping[str, int]] | None = None) -> Report:
+    """Compare the PTX of a text with the kernel that it was printed from.
+
+    Args:
+        sizes: extents of launches, all of which are compared; ``None``: some are chosen, until threads have come to all instructions.
+    """
     report = Report()
     seen: set[int] = set()
     try:
         function = read(ptx)
         program = machine(function)
         _check_limits(kernel, function.limits)
-        for values in extents(kernel):
+        for values in extents(kernel) if sizes is None else sizes:
             launch = launches(kernel, source, function, values)
             if launch is None:
                 continue
-            if not _launch(launch, program, report, seen) or (report.launches > 1 and seen >= program.sites.keys()):
+            try:
+                _launch(launch, program, report, seen)
+            except TooLong:
+                break
+            if sizes is None and report.launches > 1 and seen >= program.sites.keys():
                 break
         report.unseen = tuple(text for line, text in program.sites.items() if line not in seen)
     except (Difference, PtxError) as error:
@@ -71,9 +81,8 @@ def compare(kernel: Kernel, source: Source, ptx: str) -> Report:
     return report
 
 
-def _check_limits(kernel: Kernel, limits: object) -> None:
+def _check_limits(kernel: Kernel, limits: Mapping[str, tuple[int, ...]]) -> None:
     """The launch bounds: all threads of a block, and the blocks that a multiprocessor holds."""
-    assert isinstance(limits, dict)
     x, y, z = kernel.block
     count = x * y * z
     if isinstance(count, Const) and limits.get("maxntid", ())[:1] != (max(count.value, 1),):
@@ -82,53 +91,48 @@ def _check_limits(kernel: Kernel, limits: object) -> None:
         raise Difference(f"{limits.get('minnctapersm')} blocks of a multiprocessor, not {kernel.residents}")
 
 
-def _launch(launch: Launch, program: Machine, report: Report, seen: set[int]) -> bool:
-    """Compare threads of a launch, in an order that mixes them; false: there are too many, or they take too long."""
+def _launch(launch: Launch, program: Machine, report: Report, seen: set[int]) -> None:
+    """Compare threads of a launch, in an order that mixes them.
+
+    Raises:
+        TooLong: one of them does too much.
+    """
     reader = Reader(launch)
     places: dict[str, int] = {}
     everyone = list(product(blocks(launch.grid), threads(launch.block)))
     Random(0).shuffle(everyone)
-    left = WORK
+    everyone.sort(key=lambda pair: any(pair[0]) or linear(launch.block, pair[1]) % WARP != 0)  # the first lanes of the first block, then the others
+    work = 0
     for block, thread in everyone:
         try:
             follower = _Follower(reader, block, thread, places, seen)
-            left -= follower.trace.work + program.run(launch.special(block, thread), launch.at, launch.read, follower)
+            work += follower.trace.work + program.run(launch.special(block, thread), launch.at, launch.read, follower)
             follower.end()
-        except TooLong:
-            return False
         except (Difference, PtxError) as error:
             where = f"block {block}, thread {thread}" + (f", {', '.join(f'{n} = {v}' for n, v in launch.symbols.items())}" if launch.symbols else "")
             raise Difference(f"{error}\n  {where}") from error
         report.threads += 1
         report.steps += len(follower.trace.steps)
-        if left < 0:
-            return False
+        if work > MOST or (work > WORK and seen >= program.events):
+            break
     report.launches += 1
     _apart(launch, places)
-    return True
 
 
 def _apart(launch: Launch, places: dict[str, int]) -> None:
     """Arrays of mbarriers lie apart from each other and from all buffers, and are aligned."""
     slots = {m.name: 8 * m.slots for m in launch.kernel.mbarriers}
-    spans = [(base, base + slots.get(name, 8), name) for name, base in places.items()]
-    spans += [
-        (launch.bases[b.name], launch.bases[b.name] + b.dtype.itemsize * (launch.strides[b.name][0] * _first(launch, b.shape) if b.shape else 1), b.name)
-        for b in launch.kernel.buffers
-        if b.name in launch.bases
-    ]
-    for k, (low, high, name) in enumerate(spans):
-        if name in places and low % 8:
+    found = [(base, base + slots.get(name, 8), name) for name, base in places.items()]
+    buffers = [(launch.bases[name], launch.bases[name] + size, name) for name, size in launch.sizes.items()]
+    for k, (low, high, name) in enumerate(found):
+        if low % 8:
             raise Difference(f"{name} lies at {low}, no multiple of 8")
-        for other_low, other_high, other in spans[k + 1 :]:
-            if low < other_high and other_low < high and (name in places or other in places):
+        for other_low, other_high, other in found[k + 1 :] + buffers:
+            if low < other_high and other_low < high:
                 raise Difference(f"{name} and {other} overlap")
-
-
-def _first(launch: Launch, shape: Sequence[object]) -> int:
-    from taskfuse.testing.ptx.launch import number
-
-    return number(shape[0], launch.symbols)
+    for _, high, name in buffers + [f for f in found if f[2] in slots]:
+        if high > SHARED_AT + launch.shared_bytes:
+            raise Difference(f"{name} ends at {high - SHARED_AT}, behind the {launch.shared_bytes} bytes of Shared memory")
 
 
 @dataclass(slots=True)
@@ -159,14 +163,17 @@ class _Follower:
             raise Difference(f"PTX line {line}: {_said(kind, operands)}, where the thread is at its end")
         step = self.trace.steps[self.at]
         if kind is not step.kind or len(operands) != len(step.operands):
-            raise Difference(f"PTX line {line}: {_said(kind, operands)}, not {step}")
+            raise Difference(f"PTX line {line}: {_said(kind, operands)}, not {self._wanted(step)}")
         for got, wanted in zip(operands, step.operands, strict=True):
             if got != wanted and not self._fits(got, wanted):
-                raise Difference(f"PTX line {line}: {_said(kind, operands)}, not {step}: {got} for {wanted}")
+                raise Difference(f"PTX line {line}: {_said(kind, operands)}, not {self._wanted(step)}: {got} for {wanted}")
         self.at += 1
         if kind not in UNORDERED:
             self._check_memory(f"in front of PTX line {line}", step.stores, step.loads)
         return step.result
+
+    def _wanted(self, step: Step) -> str:
+        return f"{_said(step.kind, step.operands)} of `{stmt_text(step.statement, self.reader.kernel)}`"
 
     def _fits(self, got: Observed | Unknown, wanted: object) -> bool:
         match wanted:
@@ -194,7 +201,7 @@ class _Follower:
             address -= SHARED
         elif address >= PARAMS_AT:
             return
-        if SHARED_AT <= address < SHARED_AT + RANK or WORKSPACE_AT <= address:
+        if SHARED_AT <= address < SHARED_AT + RANK or address >= WORKSPACE_AT:
             (self.stores if store else self.loads).append((address, size))
         else:
             (self.tensor_stores if store else self.tensor_loads).append((address, size))
@@ -206,7 +213,7 @@ class _Follower:
     def end(self) -> None:
         """The thread is at its end."""
         if self.at < len(self.trace.steps):
-            raise Difference(f"the thread ends in front of {self.trace.steps[self.at]}")
+            raise Difference(f"the thread ends in front of {self._wanted(self.trace.steps[self.at])}")
         self._check_memory("at the end", self.trace.stores, self.trace.loads)
         _same_bytes("a tensor", self.tensor_stores, self.trace.tensor_stores, self.was_uncertain)
         _no_other("a tensor", self.tensor_loads, self.trace.tensor_loads)
@@ -247,5 +254,5 @@ def _few(found: set[int]) -> str:
     return ", ".join(f"{a:#x}" for a in sorted(found)[:4]) + (f" and {len(found) - 4} more" if len(found) > 4 else "")
 
 
-def _said(kind: Kind, operands: tuple[Observed | Unknown, ...]) -> str:
+def _said(kind: Kind, operands: Sequence[object]) -> str:
     return f"{kind.name}({', '.join('data' if isinstance(o, Unknown) else str(o) for o in operands)})"

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum, auto
 
+from taskfuse.kir.nodes import Stmt
+
 
 class Kind(Enum):
     """What happens, and its operands in order. Addresses are in bytes; modifiers are the words of the instruction, ``.`` between them."""
@@ -89,7 +91,7 @@ class Step:
     Attributes:
         result: what the instruction gives, where it gives something.
         stores, loads: accesses of Shared memory and of workspace since the last step that orders memory.
-        statement: the text of the statement.
+        statement: what it is a part of.
     """
 
     kind: Kind
@@ -97,7 +99,4 @@ class Step:
     result: int
     stores: tuple[Span, ...]
     loads: tuple[Span, ...]
-    statement: str
-
-    def __str__(self) -> str:
-        return f"{self.kind.name}({', '.join(map(str, self.operands))}) of `{self.statement}`"
+    statement: Stmt

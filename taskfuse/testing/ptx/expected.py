@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 from math import prod
 
 from taskfuse.dtypes import DType, int32
-from taskfuse.ir.scalar import Const, Expr, compile_expr, eq, prove
-from taskfuse.ir.types import MemoryType
+from taskfuse.ir.scalar import Const, Expr, Sym, compile_expr, eq, prove
+from taskfuse.ir.types import MemoryType, ParallelType
 from taskfuse.kir import accesses
 from taskfuse.kir.clusters import peers
-from taskfuse.kir.limits import MAX_THREADS, launch_registers
+from taskfuse.kir.limits import MAX_THREADS, WARP, launch_registers
 from taskfuse.kir.nodes import (
     Access,
     Acquire,
@@ -64,10 +64,10 @@ from taskfuse.kir.products import accumulator_dtype
 from taskfuse.kir.walk import bodies
 from taskfuse.passes.facts import kernel_facts
 from taskfuse.testing.ptx.events import ANY, UNORDERED, Expected, Kind, Lanes, Place, Span, Step
-from taskfuse.testing.ptx.launch import Int3, Launch
+from taskfuse.testing.ptx.launch import Int3, Launch, linear
 from taskfuse.testing.ptx.machine import TooLong
 
-MOST = 50_000
+MOST = 20_000
 """Statements of a thread at most."""
 _TYPES = {"bfloat16": "bf16", "float16": "f16", "float32": "tf32", "float8_e4m3": "e4m3", "float8_e5m2": "e5m2", "int8": "s8", "uint8": "u8"}
 _SWIZZLE_MODES = {0: 0, 128: 1, 64: 2, 32: 3}
@@ -106,6 +106,7 @@ class Reader:
         self._registers = {b.name for b in self.kernel.buffers if b.memory is MemoryType.Local}
         self._counts = {s.name: s.count for s in self.kernel.semaphores}
         self._boxes = {p.name: p for p in self.kernel.params if isinstance(p, TensorMapParam)}
+        self._places: dict[Access, tuple[int, tuple[tuple[Expr, int], ...]]] = {}
         self._matters: dict[tuple[int, bool], bool] = {}
         self._programs: dict[Expr, tuple[Callable[..., int], tuple[str, ...]]] = {}
         self._warps: dict[tuple[Int3, int], list[Trace]] = {}
@@ -128,17 +129,18 @@ class Reader:
     def lanes(self, block: Int3, thread: Int3, lanes: Lanes) -> tuple[int, int]:
         """The lanes of the thread's warp that come to a statement so often, and those that there are, as masks."""
         x, y, z = self.launch.block
-        own = thread[0] + x * (thread[1] + y * thread[2])
-        first = own // 32 * 32
+        first = linear(self.launch.block, thread) // WARP * WARP
         found = self._warps.get((block, first))
         if found is None:
-            everyone = range(first, min(first + 32, x * y * z))
+            everyone = range(first, min(first + WARP, x * y * z))
             found = self._warps[block, first] = [self.thread(block, (k % x, k // x % y, k // (x * y)), only_lanes=True) for k in everyone]
         come = sum(1 << k for k, trace in enumerate(found) if trace.counts[lanes.statement] > lanes.count)
         return come, (1 << len(found)) - 1
 
     def value(self, e: Expr, env: dict[str, int]) -> int:
         """The value of an integer expression, or of a condition."""
+        if isinstance(e, Sym):
+            return env[e.name]
         if isinstance(e, Const):
             return e.value
         found = self._programs.get(e)
@@ -168,9 +170,21 @@ class Reader:
 
     def address(self, access: Access, env: dict[str, int]) -> int:
         """The address of an element."""
-        strides = self.launch.strides[access.buffer]
-        offset = sum(self.value(e, env) * s for e, s in zip(access.index, strides, strict=True))
-        return self.launch.bases[access.buffer] + self._dtypes[access.buffer].itemsize * offset
+        found = self._places.get(access)
+        if found is None:
+            size = self._dtypes[access.buffer].itemsize
+            base = self.launch.bases[access.buffer]
+            moving: list[tuple[Expr, int]] = []
+            for e, stride in zip(access.index, self.launch.strides[access.buffer], strict=True):
+                if isinstance(e, Const):
+                    base += size * stride * e.value
+                else:
+                    moving.append((e, size * stride))
+            found = self._places[access] = base, tuple(moving)
+        place, terms = found
+        for e, stride in terms:
+            place += self.value(e, env) * stride
+        return place
 
     def size(self, access: Access, width: int = 1) -> int:
         """Bytes of ``width`` elements."""
@@ -272,12 +286,14 @@ class _Walk:
         r = self._reader
         if r.is_register(access):
             return
-        span = r.address(access, self._env), r.size(access, width)
         t = self._trace
-        if r.is_tensor(access):
-            (t.tensor_stores if store else t.tensor_loads).append(span)
-        else:
-            (t.stores if store else t.loads).append(span)
+        if not r.is_tensor(access):
+            (t.stores if store else t.loads).append((r.address(access, self._env), r.size(access, width)))
+            return
+        first, size = r.address(access, self._env), r.size(access)
+        step = size * r.launch.strides[access.buffer][-1] if width > 1 else size
+        spans = [(first, size * width)] if step == size else [(first + k * step, size) for k in range(width)]
+        (t.tensor_stores if store else t.tensor_loads).extend(spans)
 
     # -- steps --------------------------------------------------------------------------------------------------------------------------
 
@@ -293,7 +309,7 @@ class _Walk:
     def _slot(self, slot: BarrierSlot, rank: int | None = None) -> Place:
         return Place(slot.name, 8 * self._value(slot.slot), rank)
 
-    def _reached(self, across: tuple[object, ...]) -> tuple[int, ...]:
+    def _reached(self, across: tuple[ParallelType, ...]) -> tuple[int, ...]:
         """The ranks of blocks in the cluster, ascending."""
         place = (self._env["clusterIdx.x"], self._env["clusterIdx.y"], self._env["clusterIdx.z"])
         return peers(place, self._reader.launch.cluster, across)
@@ -394,8 +410,8 @@ class _Walk:
                 yield Kind.CLUSTER_WAIT, ("acquire",), 0
             case BarrierScope.GRID:
                 kernel = self._reader.kernel
-                whole = prove(eq(stmt.threads, prod(kernel.grid[1:], start=kernel.grid[0]) * prod(kernel.block[1:], start=kernel.block[0])), kernel_facts(kernel))
-                if not whole:
+                (x, y, z), (a, b, c) = kernel.grid, kernel.block
+                if not prove(eq(stmt.threads, x * y * z * a * b * c), kernel_facts(kernel)):
                     yield from self._meeting(stmt, self._value(stmt.threads))
                     return
                 yield Kind.BARRIER, (0, threads), 0  # one thread of each block for all of it

@@ -6,7 +6,7 @@ Addresses are chosen here, so that each says what it is of: Shared memory, a ten
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import product
 from math import prod
 
@@ -47,6 +47,8 @@ class Launch:
         symbols: values of extents and host parameters.
         bases: the address of the first element of every tensor, Shared buffer, workspace buffer and semaphore, and of every tensor map.
         strides: in elements, of tensors and buffers.
+        sizes: bytes of Shared buffers.
+        shared_bytes: Shared memory that the launch brings.
         at: addresses by the names that the function uses.
         words: the bytes of parameters that are known, by address.
         data: constant data: values and bytes of an element, by address.
@@ -62,7 +64,8 @@ class Launch:
     at: Mapping[str, int]
     words: Mapping[int, bytes]
     data: Mapping[int, tuple[int, tuple[int, ...]]]
-    free: tuple[str, ...] = field(default=())
+    sizes: Mapping[str, int]
+    shared_bytes: int
 
     def read(self, address: Value, size: int) -> Value:
         """What lies in a parameter or in constant data; unknown elsewhere."""
@@ -105,6 +108,7 @@ def launches(kernel: Kernel, source: Source, function: Function, extents: Mappin
     for k, p in enumerate(p for p in kernel.params if isinstance(p, TensorParam)):
         bases[p.name] = TENSORS_AT + k * _GAP
         strides[p.name] = _strides(tuple(number(e, symbols) for e in p.shape), next(forms))
+    sizes: dict[str, int] = {}
     end = 0
     for b in kernel.buffers:
         shape = tuple(number(e, symbols) for e in b.shape)
@@ -112,7 +116,8 @@ def launches(kernel: Kernel, source: Source, function: Function, extents: Mappin
         if b.memory is MemoryType.Shared:  # where it says, or behind the one before it
             offset = -(-end // b.align) * b.align if b.offset is None else number(b.offset, symbols)
             bases[b.name] = SHARED_AT + offset
-            end = offset + b.dtype.itemsize * prod(shape)
+            sizes[b.name] = b.dtype.itemsize * prod(shape)
+            end = offset + sizes[b.name]
     for s in kernel.semaphores:
         strides[s.name] = row_major(tuple(number(e, symbols) for e in s.shape))
     at: dict[str, int] = {}
@@ -150,7 +155,7 @@ def launches(kernel: Kernel, source: Source, function: Function, extents: Mappin
         at[name] = SHARED_AT if array.space == "shared" else DATA_AT + k * _GAP
         if array.values is not None:
             data[at[name]] = array.size, array.values
-    return Launch(kernel, symbols, grid, block, cluster, bases, strides, at, words, data)
+    return Launch(kernel, symbols, grid, block, cluster, bases, strides, at, words, data, sizes, number(source.shared_bytes, symbols))
 
 
 def _strides(shape: tuple[int, ...], form: Form) -> tuple[int, ...]:
@@ -196,6 +201,11 @@ def threads(block: Int3) -> list[Int3]:
     for warp in range(-(-len(everyone) // 32)):
         chosen |= {32 * warp, min(32 * warp + (7 * warp + 5) % 32, len(everyone) - 1)}
     return [everyone[k] for k in sorted(chosen)]
+
+
+def linear(block: Int3, thread: Int3) -> int:
+    """The number of a thread in its block: the first 32 are a warp."""
+    return thread[0] + block[0] * (thread[1] + block[1] * thread[2])
 
 
 def blocks(grid: Int3) -> list[Int3]:

@@ -13,13 +13,13 @@ from typing import Any, Protocol
 
 from taskfuse.testing.ptx import unknown
 from taskfuse.testing.ptx.blocks import ENDS, Block, between, blocks, joins
-from taskfuse.testing.ptx.events import Kind, Observed, Span
+from taskfuse.testing.ptx.events import Kind, Observed
 from taskfuse.testing.ptx.operations import Access, Compute, Happening, Operation, identifier, operations
 from taskfuse.testing.ptx.text import Function, Instruction, PtxError, Register, Symbol
 from taskfuse.testing.ptx.unknown import Value
 
 SPECIAL = ("tid", "ntid", "ctaid", "nctaid", "cluster_ctaid", "cluster_nctaid")
-STEPS = 400_000
+STEPS = 100_000
 """Blocks of instructions that a thread runs through at most."""
 
 
@@ -49,11 +49,13 @@ class Machine:
 
     Attributes:
         sites: the lines of all events and of all accesses of Shared and Global memory.
+        events: those of events.
     """
 
     function: Function
     entry: Callable[..., int]
     sites: Mapping[int, str]
+    events: frozenset[int]
 
     def run(self, special: Mapping[str, int], at: Mapping[str, int], memory: Callable[[Value, int], Value], watcher: Watcher) -> int:
         """Run one thread; gives the number of basic blocks that it ran through.
@@ -70,7 +72,10 @@ class Machine:
         return self.entry(special, at, memory, watcher)
 
 
-_HELPERS = ("equal", "least", "greatest", "quotient", "remainder", "absolute", "choose", "shifted", "bits", "generic", "specific", "mapa")
+_HELPERS = (
+    *("equal", "least", "greatest", "quotient", "remainder", "absolute", "choose", "shifted", "bits", "inserted", "logic", "permuted", "funnel"),
+    *("ones", "zeros", "generic", "specific", "mapa"),
+)
 
 
 def machine(function: Function) -> Machine:
@@ -112,7 +117,8 @@ class _Builder:
         scope: dict[str, Any] = {name: getattr(unknown, name) for name in _HELPERS}
         scope |= {"U": unknown.UNKNOWN, "Kind": Kind, "PtxError": PtxError, "TooLong": TooLong}
         exec(compile("\n".join(self.lines), f"<{self.function.name}>", "exec"), scope)
-        return Machine(self.function, scope["run"], self.sites)
+        events = {i.line for i, done in zip(self.function.code, self.decoded, strict=True) if any(isinstance(o, Happening) for o in done)}
+        return Machine(self.function, scope["run"], self.sites, frozenset(events))
 
     def _check_call(self, call: Instruction, callers: frozenset[str]) -> None:
         """That what is called computes, and does no more."""

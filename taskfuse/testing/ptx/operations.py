@@ -47,10 +47,7 @@ class Happening:
 
 Operation = Compute | Access | Happening
 
-_DATA = frozenset(
-    "rcp sqrt rsqrt sin cos ex2 lg2 tanh fma copysign testp vote match activemask popc clz bfind brev prmt lop3 shf sad dp4a dp2a bfi fns "
-    "mul24 mad24 addc subc set slct mma cvt_data".split()
-)
+_DATA = frozenset({"rcp", "sqrt", "rsqrt", "sin", "cos", "ex2", "lg2", "tanh", "fma", "copysign", "testp", "dp4a", "dp2a", "brev", "bfind", "fns"})
 """Opcodes whose results are left unknown."""
 _LEVELS = {"cta": "sc.cta", "gl": "sc.gpu", "sys": "sc.sys"}
 """``membar`` as a fence (PTX ISA, "membar")."""
@@ -176,7 +173,7 @@ def _computation(r: _Reader) -> tuple[Operation, ...]:
 
 
 def _comparison(r: _Reader) -> tuple[Operation, ...]:
-    name, compare, *rest = r.i.opcode
+    _, compare, *rest = r.i.opcode
     kind = rest[-1]
     out, a, b, *others = r.i.operands
     if kind.startswith(("f", "bf")):
@@ -257,6 +254,15 @@ def _integer(r: _Reader, name: str, modifiers: list[str], kind: str, operands: l
             return f"{a} * {b}{more} & {mask}"
         case "bfe":
             return f"bits({of(0)}, {r.value(operands[1], 32)}, {r.value(operands[2], 32)}, {is_signed}) & {mask}"
+        case "bfi":
+            return f"inserted({a}, {b}, {r.value(operands[2], 32)}, {r.value(operands[3], 32)}) & {mask}"
+        case "lop3" | "prmt" if len(modifiers) == 1:
+            c = r.value(operands[2], bits)
+            return f"logic({a}, {b}, {c}, {r.value(operands[3])}) & {mask}" if name == "lop3" else f"permuted({a}, {b}, {c})"
+        case "shf" if modifiers[0] in ("l", "r") and modifiers[1] in ("wrap", "clamp"):
+            return f"funnel({a}, {b}, {r.value(operands[2], 32)}, {modifiers[0] == 'l'}, {modifiers[1] == 'wrap'}) & {mask}"
+        case "popc" | "clz":
+            return f"{'ones' if name == 'popc' else 'zeros'}({a}{'' if name == 'popc' else f', {bits}'})"
         case _:
             raise r.error("an instruction that is not known")
 

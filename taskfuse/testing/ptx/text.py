@@ -293,9 +293,7 @@ class _Body:
             return Vector(tuple(parts))
         if token == "[":
             base, offset, coordinates = self._operand(), 0, ()
-            if t.take("+"):
-                offset = _integer(t.next(), line)
-            elif re.match(r"-\d", t.peek()):
+            if t.take("+") or re.match(r"-\d", t.peek()):
                 offset = _integer(t.next(), line)
             if t.take(","):
                 inner = self._operand()

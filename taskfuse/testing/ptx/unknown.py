@@ -88,6 +88,56 @@ def bits(a: Value, first: Value, count: Value, signed: bool) -> Value:
     return found - (1 << count) if signed and count and found >> count - 1 else found
 
 
+def inserted(a: Value, b: Value, first: Value, count: Value) -> Value:
+    """``bfi``: ``b`` with a field of bits from ``a``."""
+    if isinstance(first, Unknown) or isinstance(count, Unknown):
+        return UNKNOWN
+    field = (1 << count) - 1 << first
+    return b & ~field | a << first & field
+
+
+def logic(a: Value, b: Value, c: Value, table: Value) -> Value:
+    """``lop3``: a bit of ``table`` for each combination of bits."""
+    if isinstance(table, Unknown):
+        return UNKNOWN
+    found: Value = 0
+    for k in range(8):
+        if table >> k & 1:
+            found = found | (a if k & 4 else ~a) & (b if k & 2 else ~b) & (c if k & 1 else ~c)
+    return found
+
+
+def permuted(a: Value, b: Value, select: Value) -> Value:
+    """``prmt``: four bytes of ``b:a``; the fourth bit of a selector repeats a sign."""
+    if isinstance(a, Unknown) or isinstance(b, Unknown) or isinstance(select, Unknown):
+        return UNKNOWN
+    found = 0
+    for k in range(4):
+        chosen = select >> 4 * k & 15
+        byte = (b << 32 | a) >> 8 * (chosen & 7) & 255
+        found |= (255 * (byte >> 7) if chosen & 8 else byte) << 8 * k
+    return found
+
+
+def funnel(a: Value, b: Value, count: Value, left: bool, wrap: bool) -> Value:
+    """``shf``: a word of ``b:a`` shifted."""
+    if isinstance(count, Unknown):
+        return UNKNOWN
+    n = count & 31 if wrap else min(count, 32)
+    both = b << 32 | a
+    return both >> 32 - n if left else both >> n
+
+
+def ones(a: Value) -> Value:
+    """``popc``."""
+    return a if isinstance(a, Unknown) else a.bit_count()
+
+
+def zeros(a: Value, width: int) -> Value:
+    """``clz``."""
+    return a if isinstance(a, Unknown) else width - a.bit_length()
+
+
 def generic(address: Value, space: str) -> Value:
     """``cvta``: the generic address of one in a space."""
     return address + {"shared": SHARED, "local": LOCAL}.get(space, 0)
