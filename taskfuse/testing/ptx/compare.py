@@ -61,6 +61,7 @@ def compare(kernel: Kernel, source: Source, ptx: str, sizes: Iterable[Mapping[st
     """
     report = Report()
     seen: set[int] = set()
+    places: dict[str, int] = {}
     try:
         function = read(ptx)
         program = machine(function)
@@ -70,7 +71,7 @@ def compare(kernel: Kernel, source: Source, ptx: str, sizes: Iterable[Mapping[st
             if launch is None:
                 continue
             try:
-                _launch(launch, program, report, seen)
+                _launch(launch, program, report, seen, {} if source.shared_bytes.free else places)
             except TooLong:
                 break
             if sizes is None and report.launches > 1 and seen >= program.sites.keys():
@@ -91,14 +92,16 @@ def _check_limits(kernel: Kernel, limits: Mapping[str, tuple[int, ...]]) -> None
         raise Difference(f"{limits.get('minnctapersm')} blocks of a multiprocessor, not {kernel.residents}")
 
 
-def _launch(launch: Launch, program: Machine, report: Report, seen: set[int]) -> None:
+def _launch(launch: Launch, program: Machine, report: Report, seen: set[int], places: dict[str, int]) -> None:
     """Compare threads of a launch, in an order that mixes them.
+
+    Args:
+        places: where arrays of mbarriers and counters lie, as far as that is known; what is found is added.
 
     Raises:
         TooLong: one of them does too much.
     """
     reader = Reader(launch)
-    places: dict[str, int] = {}
     everyone = list(product(blocks(launch.grid), threads(launch.block)))
     Random(0).shuffle(everyone)
     everyone.sort(key=lambda pair: any(pair[0]) or linear(launch.block, pair[1]) % WARP != 0)  # the first lanes of the first block, then the others
@@ -122,15 +125,17 @@ def _launch(launch: Launch, program: Machine, report: Report, seen: set[int]) ->
 def _apart(launch: Launch, places: dict[str, int]) -> None:
     """Arrays of mbarriers lie apart from each other and from all buffers, and are aligned."""
     slots = {m.name: 8 * m.slots for m in launch.kernel.mbarriers}
+    counters = [base for name, base in launch.bases.items() if name not in launch.strides and base >= WORKSPACE_AT and base < PARAMS_AT]
     found = [(base, base + slots.get(name, 8), name) for name, base in places.items()]
     buffers = [(launch.bases[name], launch.bases[name] + size, name) for name, size in launch.sizes.items()]
     for k, (low, high, name) in enumerate(found):
-        if low % 8:
-            raise Difference(f"{name} lies at {low}, no multiple of 8")
+        space = (SHARED_AT, SHARED_AT + launch.shared_bytes) if name in slots else (min(counters), min(counters) + 8 * len(launch.kernel.counters))
+        if low % 8 or low < space[0] or high > space[1]:
+            raise Difference(f"{name} lies at {low - space[0]}: no multiple of 8, or not inside of the {space[1] - space[0]} bytes that there are")
         for other_low, other_high, other in found[k + 1 :] + buffers:
             if low < other_high and other_low < high:
                 raise Difference(f"{name} and {other} overlap")
-    for _, high, name in buffers + [f for f in found if f[2] in slots]:
+    for _, high, name in buffers:
         if high > SHARED_AT + launch.shared_bytes:
             raise Difference(f"{name} ends at {high - SHARED_AT}, behind the {launch.shared_bytes} bytes of Shared memory")
 
