@@ -19,7 +19,7 @@ KERNEL moves(x: float32[N]) -> (y: float32[64])
 c = CURSOR(slots {slots}, slot {slot}, parity {parity})
 {moves}
 WAIT b[c.slot] parity c.parity
-y[c.phase] = copy(1.0)
+y[c.phase + 32] = copy(1.0)
 """
 STEPS = {
     "one": "c.advance(1)",
@@ -28,6 +28,10 @@ STEPS = {
     "more and more": "FOR i in 0..N:\n  c.advance(i)",
     "by two, then by N": "FOR i in 0..2:\n  c.advance(2)\nc.advance(N)",
     "constant": "c.advance(11)",
+    "back by one": "c.advance(-1)",
+    "back by seven": "c.advance(-7)",
+    "back by N": "c.advance(-N)",
+    "there and back": "FOR i in 0..N:\n  c.advance(2*i - 5)",
 }
 
 
@@ -60,6 +64,15 @@ def test_wrong_advances(pattern: str, replacement: str) -> None:
     text = re.sub(pattern, replacement, source.text)
     assert text != source.text
     assert compare(kernel, source, ptx_of(source, text), sizes).difference is not None
+
+
+@pytest.mark.parametrize(("slots", "floor", "truncated"), [(3, r"floor_divide\((.*), 3\)", r"(\1) / 3"), (4, r"(c_slot - N) >> 2", r"(\1) / 4")])
+def test_an_advance_by_truncation_is_found(slots: int, floor: str, truncated: str) -> None:
+    kernel = tf.parse_kernel(MOVES.format(slots=slots, slot=1, parity=0, moves="c.advance(-N)"))
+    source = emit(kernel)
+    text = re.sub(floor, truncated, source.text)
+    assert text != source.text
+    assert compare(kernel, source, ptx_of(source, text), [{"N": n} for n in range(9)]).difference is not None
 
 
 BACK = """\
