@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from taskfuse.testing.ptx.text import Function, Instruction, PtxError, Symbol
+from taskfuse.testing.ptx.nodes import Function, Instruction, PtxError, Symbol
 
 ENDS = {"ret", "exit", "trap"}
 

@@ -21,10 +21,11 @@ from taskfuse.kir import Kernel
 from taskfuse.kir.limits import WARP
 from taskfuse.kir.printer import stmt_text
 from taskfuse.testing.ptx.events import ANY, RANK, UNORDERED, Kind, Lanes, Observed, Place, Span, Step
-from taskfuse.testing.ptx.expected import Reader, Trace
+from taskfuse.testing.ptx.expected import Trace, Traces
 from taskfuse.testing.ptx.launch import PARAMS_AT, SHARED_AT, WORKSPACE_AT, Int3, Launch, blocks, extents, launches, linear, threads
 from taskfuse.testing.ptx.machine import Machine, TooLong, machine
-from taskfuse.testing.ptx.text import PtxError, read
+from taskfuse.testing.ptx.nodes import PtxError
+from taskfuse.testing.ptx.text import read
 from taskfuse.testing.ptx.unknown import LOCAL, SHARED, Unknown, Value
 
 
@@ -101,14 +102,14 @@ def _launch(launch: Launch, program: Machine, report: Report, seen: set[int], pl
     Raises:
         TooLong: one of them does too much.
     """
-    reader = Reader(launch)
+    traces = Traces(launch)
     everyone = list(product(blocks(launch.grid), threads(launch.block)))
     Random(0).shuffle(everyone)
     everyone.sort(key=lambda pair: any(pair[0]) or linear(launch.block, pair[1]) % WARP != 0)  # the first lanes of the first block, then the others
     work = 0
     for block, thread in everyone:
         try:
-            follower = _Follower(reader, block, thread, places, seen)
+            follower = _Follower(traces, block, thread, places, seen)
             work += follower.trace.work + program.run(launch.special(block, thread), launch.at, launch.read, follower)
             follower.end()
         except (Difference, PtxError) as error:
@@ -144,7 +145,7 @@ def _apart(launch: Launch, places: dict[str, int]) -> None:
 class _Follower:
     """Follows a thread of the PTX along its trace by kernel IR."""
 
-    reader: Reader
+    traces: Traces
     block: Int3
     thread: Int3
     places: dict[str, int]
@@ -159,7 +160,7 @@ class _Follower:
     was_uncertain: bool = False
 
     def __post_init__(self) -> None:
-        self.trace = self.reader.thread(self.block, self.thread)
+        self.trace = self.traces.thread(self.block, self.thread)
 
     def event(self, line: int, kind: Kind, operands: tuple[Observed | Unknown, ...]) -> Value:
         """The next step: the same kind, the same operands; gives what kernel IR says that it gives."""
@@ -178,7 +179,7 @@ class _Follower:
         return step.result
 
     def _wanted(self, step: Step) -> str:
-        return f"{_said(step.kind, step.operands)} of `{stmt_text(step.statement, self.reader.kernel)}`"
+        return f"{_said(step.kind, step.operands)} of `{stmt_text(step.statement, self.traces.launch.kernel)}`"
 
     def _fits(self, got: Observed | Unknown, wanted: object) -> bool:
         match wanted:
@@ -188,7 +189,7 @@ class _Follower:
                 base = got - offset - (0 if rank is None else (rank + 1) * RANK)
                 return self.places.setdefault(name, base) == base
             case Lanes():
-                come, there = self.reader.lanes(self.block, self.thread, wanted)
+                come, there = self.traces.lanes(self.block, self.thread, wanted)
                 return isinstance(got, int) and got & there == come
             case _:
                 return wanted is ANY

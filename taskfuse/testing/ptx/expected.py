@@ -7,13 +7,13 @@ until it passes: first it does not, then it does.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from math import prod
 
 from taskfuse.dtypes import DType, int32
-from taskfuse.ir.scalar import Const, Expr, Sym, compile_expr, eq, prove
-from taskfuse.ir.types import MemoryType, ParallelType
+from taskfuse.ir.scalar import Const, Expr, eq, prove
+from taskfuse.ir.types import ParallelType
 from taskfuse.kir import accesses
 from taskfuse.kir.clusters import peers
 from taskfuse.kir.limits import MAX_THREADS, WARP, launch_registers
@@ -46,13 +46,10 @@ from taskfuse.kir.nodes import (
     Queue,
     Release,
     Retire,
-    SemaphoreSlot,
     SetMaxNReg,
     Shuffle,
     StMatrix,
     Stmt,
-    TensorMapParam,
-    TensorParam,
     TmaLoad,
     TmaStore,
     VectorCopy,
@@ -61,11 +58,11 @@ from taskfuse.kir.nodes import (
     WgmmaFence,
 )
 from taskfuse.kir.products import accumulator_dtype
-from taskfuse.kir.walk import bodies
 from taskfuse.passes.facts import kernel_facts
 from taskfuse.testing.ptx.events import ANY, UNORDERED, Expected, Kind, Lanes, Place, Span, Step
 from taskfuse.testing.ptx.launch import Int3, Launch, linear
 from taskfuse.testing.ptx.machine import TooLong
+from taskfuse.testing.ptx.reading import Reader
 
 MOST = 20_000
 """Statements of a thread at most."""
@@ -95,20 +92,12 @@ class Trace:
     work: int = 0
 
 
-class Reader:
-    """Kernel IR in one launch."""
+class Traces:
+    """What the threads of a launch do."""
 
     def __init__(self, launch: Launch) -> None:
         self.launch = launch
-        self.kernel = launch.kernel
-        self._dtypes = {p.name: p.dtype for p in self.kernel.params if isinstance(p, TensorParam)} | {b.name: b.dtype for b in self.kernel.buffers}
-        self._tensors = {p.name for p in self.kernel.params if isinstance(p, TensorParam)}
-        self._registers = {b.name for b in self.kernel.buffers if b.memory is MemoryType.Local}
-        self._counts = {s.name: s.count for s in self.kernel.semaphores}
-        self._boxes = {p.name: p for p in self.kernel.params if isinstance(p, TensorMapParam)}
-        self._places: dict[Access, tuple[int, tuple[tuple[Expr, int], ...]]] = {}
-        self._matters: dict[tuple[int, bool], bool] = {}
-        self._programs: dict[Expr, tuple[Callable[..., int], tuple[str, ...]]] = {}
+        self._reader = Reader(launch)
         self._warps: dict[tuple[Int3, int], list[Trace]] = {}
 
     def thread(self, block: Int3, thread: Int3, only_lanes: bool = False) -> Trace:
@@ -124,7 +113,7 @@ class Reader:
         for name, values in (("threadIdx", thread), ("blockIdx", block)):
             env |= {f"{name}.{d}": v for d, v in zip("xyz", values, strict=True)}
         env |= {f"clusterIdx.{d}": b % c for d, b, c in zip("xyz", block, self.launch.cluster, strict=True)}
-        return _Walk(self, env, only_lanes).trace()
+        return _Walk(self._reader, env, only_lanes).trace()
 
     def lanes(self, block: Int3, thread: Int3, lanes: Lanes) -> tuple[int, int]:
         """The lanes of the thread's warp that come to a statement so often, and those that there are, as masks."""
@@ -136,76 +125,6 @@ class Reader:
             found = self._warps[block, first] = [self.thread(block, (k % x, k // x % y, k // (x * y)), only_lanes=True) for k in everyone]
         come = sum(1 << k for k, trace in enumerate(found) if trace.counts[lanes.statement] > lanes.count)
         return come, (1 << len(found)) - 1
-
-    def value(self, e: Expr, env: dict[str, int]) -> int:
-        """The value of an integer expression, or of a condition."""
-        if isinstance(e, Sym):
-            return env[e.name]
-        if isinstance(e, Const):
-            return e.value
-        found = self._programs.get(e)
-        if found is None:
-            names = tuple(sorted(e.free))
-            found = self._programs[e] = compile_expr(e, names), names
-        return int(found[0](*(env[n] for n in found[1])))
-
-    def matters(self, stmt: Stmt, only_lanes: bool) -> bool:
-        """Whether a statement, or one in it, does more than compute in registers; or needs to know its lanes."""
-        key = id(stmt), only_lanes
-        found = self._matters.get(key)
-        if found is None:
-            match stmt:
-                case For() | Bind() | If():
-                    found = any(self.matters(s, only_lanes) for body in bodies(stmt) for s in body)
-                case CursorInit() | Advance() | Shuffle():
-                    found = True
-                case _ if only_lanes:
-                    found = isinstance(stmt, Barrier) and stmt.scope is BarrierScope.WARP
-                case Compute() | Choose() | VectorCopy() | Gather():
-                    found = any(a.buffer not in self._registers for side in accesses(stmt) for a in side)
-                case _:
-                    found = True
-            self._matters[key] = found
-        return found
-
-    def address(self, access: Access, env: dict[str, int]) -> int:
-        """The address of an element."""
-        found = self._places.get(access)
-        if found is None:
-            size = self._dtypes[access.buffer].itemsize
-            base = self.launch.bases[access.buffer]
-            moving: list[tuple[Expr, int]] = []
-            for e, stride in zip(access.index, self.launch.strides[access.buffer], strict=True):
-                if isinstance(e, Const):
-                    base += size * stride * e.value
-                else:
-                    moving.append((e, size * stride))
-            found = self._places[access] = base, tuple(moving)
-        place, terms = found
-        for e, stride in terms:
-            place += self.value(e, env) * stride
-        return place
-
-    def size(self, access: Access, width: int = 1) -> int:
-        """Bytes of ``width`` elements."""
-        return self._dtypes[access.buffer].itemsize * width
-
-    def is_register(self, access: Access) -> bool:
-        """Whether an element is in a register."""
-        return access.buffer in self._registers
-
-    def is_tensor(self, access: Access) -> bool:
-        """Whether an element is of a tensor argument."""
-        return access.buffer in self._tensors
-
-    def count(self, semaphore: str) -> Expr:
-        """Releases per phase."""
-        return self._counts[semaphore]
-
-    def semaphore(self, slot: SemaphoreSlot, env: dict[str, int]) -> int:
-        """The address of a counter."""
-        strides = self.launch.strides[slot.name]
-        return self.launch.bases[slot.name] + 8 * sum(self.value(e, env) * s for e, s in zip(slot.index, strides, strict=True))
 
 
 class _Walk:

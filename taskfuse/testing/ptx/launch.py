@@ -27,7 +27,7 @@ from taskfuse.ir.types import MemoryType
 from taskfuse.kir import Kernel
 from taskfuse.kir.limits import MAX_BLOCK, MAX_GRID, MAX_THREADS, SHARED_BYTES
 from taskfuse.kir.nodes import HostParam, TensorParam
-from taskfuse.testing.ptx.text import Function
+from taskfuse.testing.ptx.nodes import Function
 from taskfuse.testing.ptx.unknown import UNKNOWN, Value
 
 Int3 = tuple[int, int, int]

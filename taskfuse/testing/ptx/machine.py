@@ -14,8 +14,9 @@ from typing import Any, Protocol
 from taskfuse.testing.ptx import unknown
 from taskfuse.testing.ptx.blocks import ENDS, Block, between, blocks, joins
 from taskfuse.testing.ptx.events import Kind, Observed
-from taskfuse.testing.ptx.operations import Access, Compute, Happening, Operation, identifier, operations
-from taskfuse.testing.ptx.text import Function, Instruction, PtxError, Register, Symbol
+from taskfuse.testing.ptx.nodes import Function, Instruction, PtxError, Register, Symbol
+from taskfuse.testing.ptx.operands import Access, Compute, Happening, Operation, identifier
+from taskfuse.testing.ptx.operations import operations
 from taskfuse.testing.ptx.unknown import Value
 
 SPECIAL = ("tid", "ntid", "ctaid", "nctaid", "cluster_ctaid", "cluster_nctaid")

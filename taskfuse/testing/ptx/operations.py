@@ -6,125 +6,16 @@ Integers are kept without sign, in the width of their type. What is not computed
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
 
-from taskfuse.testing.ptx.events import Kind
-from taskfuse.testing.ptx.text import SIZES, Float, Instruction, Integer, Memory, Operand, PtxError, Register, Symbol, Vector
-
-
-@dataclass(frozen=True, slots=True)
-class Compute:
-    """``out`` = a Python expression over registers; ``None``: unknown."""
-
-    out: Register
-    value: str | None
-    reads: frozenset[str]
-
-
-@dataclass(frozen=True, slots=True)
-class Access:
-    """A load or a store of ``size`` bytes; what a load gives is ``outs``."""
-
-    store: bool
-    space: str
-    address: str
-    size: int
-    outs: tuple[Register, ...]
-    reads: frozenset[str]
-
-
-@dataclass(frozen=True, slots=True)
-class Happening:
-    """An event; ``operands`` are Python expressions."""
-
-    kind: Kind
-    operands: tuple[str, ...]
-    out: Register | None
-    lost: tuple[Register, ...]
-    reads: frozenset[str]
-
-
-Operation = Compute | Access | Happening
+from taskfuse.testing.ptx.happenings import happening
+from taskfuse.testing.ptx.nodes import SIZES, Float, Instruction, Integer, Operand, Symbol, Vector
+from taskfuse.testing.ptx.operands import Access, Compute, Operation, Reader, names
 
 _DATA = frozenset({"rcp", "sqrt", "rsqrt", "sin", "cos", "ex2", "lg2", "tanh", "fma", "copysign", "testp", "dp4a", "dp2a", "brev", "bfind", "fns"})
 """Opcodes whose results are left unknown."""
-_LEVELS = {"cta": "sc.cta", "gl": "sc.gpu", "sys": "sc.sys"}
-"""``membar`` as a fence (PTX ISA, "membar")."""
-_MEANINGS = {"order": ("release", "acquire", "relaxed"), "scope": ("cta", "cluster"), "space": ("shared::cta", "shared::cluster")}
 _INTEGER = re.compile(r"[busf](8|16|32|64)$|pred$|b128$")
 _FUNCTIONS = {"min": "least", "max": "greatest", "div": "quotient", "rem": "remainder", "abs": "absolute"}
 _COMPARE = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "lo": "<", "ls": "<=", "hi": ">", "hs": ">="}
-
-
-def identifier(r: Register) -> str:
-    """The name of a register in Python."""
-    return "r_" + re.sub(r"\W", "_", r.name)
-
-
-def registers(operand: Operand) -> Iterator[Register]:
-    """The registers in an operand."""
-    match operand:
-        case Register():
-            yield operand
-        case Memory():
-            yield from registers(operand.base)
-            for c in operand.coordinates:
-                yield from registers(c)
-        case Vector():
-            for part in operand.parts:
-                yield from registers(part)
-        case Integer() | Float() | Symbol():
-            return
-
-
-def _names(*operands: Operand) -> frozenset[str]:
-    return frozenset(identifier(r) for o in operands for r in registers(o))
-
-
-@dataclass(frozen=True, slots=True)
-class _Reader:
-    """Reads the operands of one instruction as Python."""
-
-    i: Instruction
-
-    def error(self, what: str) -> PtxError:
-        return PtxError(self.i.line, f"{'.'.join(self.i.opcode)}: {what}")
-
-    def value(self, operand: Operand, bits: int = 64) -> str:
-        match operand:
-            case Register():
-                return identifier(operand)
-            case Integer(value):
-                return str(value & (1 << bits) - 1)
-            case Symbol("_"):
-                return "0"
-            case Symbol(name):
-                return f"at[{name!r}]"
-            case Float():
-                return "U"
-            case Memory() | Vector():
-                raise self.error("a plain operand is expected")
-
-    def signed(self, operand: Operand, bits: int) -> str:
-        if isinstance(operand, Integer):
-            return f"({((operand.value + (1 << bits - 1)) & (1 << bits) - 1) - (1 << bits - 1)})"
-        half = 1 << bits - 1
-        return f"(({self.value(operand)} ^ {half}) - {half})"
-
-    def address(self, operand: Operand) -> str:
-        if not isinstance(operand, Memory):
-            raise self.error("an address is expected")
-        base = self.value(operand.base)
-        return f"{base} + {operand.offset}" if operand.offset else base
-
-    def register(self, operand: Operand) -> Register:
-        if not isinstance(operand, Register):
-            raise self.error("a register is expected")
-        return operand
-
-    def outs(self, operand: Operand) -> tuple[Register, ...]:
-        return tuple(registers(operand))
 
 
 def operations(i: Instruction) -> tuple[Operation, ...]:
@@ -133,20 +24,20 @@ def operations(i: Instruction) -> tuple[Operation, ...]:
     Raises:
         PtxError: an instruction that this reader does not know.
     """
-    happening = _happening(_Reader(i))
-    if happening is not None:
-        return (happening,)
+    event = happening(Reader(i))
+    if event is not None:
+        return (event,)
     if i.opcode[0] in ("ld", "ldu", "st"):
-        return (_access(_Reader(i)),)
+        return (_access(Reader(i)),)
     if i.opcode[0] == "call":
         return ()  # of functions that compute alone: machine.py sees to it
-    return _computation(_Reader(i))
+    return _computation(Reader(i))
 
 
 # -- arithmetic -------------------------------------------------------------------------------------------------------------------------
 
 
-def _computation(r: _Reader) -> tuple[Operation, ...]:
+def _computation(r: Reader) -> tuple[Operation, ...]:
     i = r.i
     name, *modifiers = i.opcode
     kind = next((m for m in reversed(modifiers) if _INTEGER.match(m)), "")
@@ -155,7 +46,7 @@ def _computation(r: _Reader) -> tuple[Operation, ...]:
         whole, width = operands[0], 8 * SIZES[kind] // len(out.parts)
         mask = (1 << width) - 1
         return tuple(
-            Compute(r.register(part), f"{r.value(whole)} >> {k * width} & {mask}", _names(whole))
+            Compute(r.register(part), f"{r.value(whole)} >> {k * width} & {mask}", names(whole))
             for k, part in enumerate(out.parts)
             if not isinstance(part, Symbol)
         )
@@ -165,14 +56,14 @@ def _computation(r: _Reader) -> tuple[Operation, ...]:
     if name == "mov" and isinstance(operands[0], Vector):
         width = 8 * SIZES[kind] // len(operands[0].parts)
         text = " | ".join(f"({r.value(part)} << {k * width})" for k, part in enumerate(operands[0].parts))
-        return (Compute(target, text, _names(*operands)),)
+        return (Compute(target, text, names(*operands)),)
     is_float = any(m.startswith(("f16", "f32", "f64", "bf16", "tf32", "e4m3", "e5m2", "ue8m0")) for m in modifiers)
     if is_float or name in _DATA or any(isinstance(o, Float) for o in operands):
         return (Compute(target, None, frozenset()),)
-    return (Compute(target, _integer(r, name, modifiers, kind, operands), _names(*operands)),)
+    return (Compute(target, _integer(r, name, modifiers, kind, operands), names(*operands)),)
 
 
-def _comparison(r: _Reader) -> tuple[Operation, ...]:
+def _comparison(r: Reader) -> tuple[Operation, ...]:
     _, compare, *rest = r.i.opcode
     kind = rest[-1]
     out, a, b, *others = r.i.operands
@@ -187,10 +78,10 @@ def _comparison(r: _Reader) -> tuple[Operation, ...]:
         text = f"({text}) {dict(zip(('and', 'or', 'xor'), '&|^', strict=True))[rest[0]]} {r.value(others[0])}"
     elif len(rest) != 1 or others:
         raise r.error("a form of comparison that is not known")
-    return (Compute(r.register(out), text, _names(a, b, *others)),)
+    return (Compute(r.register(out), text, names(a, b, *others)),)
 
 
-def _integer(r: _Reader, name: str, modifiers: list[str], kind: str, operands: list[Operand]) -> str:
+def _integer(r: Reader, name: str, modifiers: list[str], kind: str, operands: list[Operand]) -> str:
     """The integer that an instruction computes."""
     if kind == "pred":
         a = r.value(operands[0], 1)
@@ -272,7 +163,7 @@ def _integer(r: _Reader, name: str, modifiers: list[str], kind: str, operands: l
 _SPACES = ("param", "shared", "shared::cta", "global", "local", "const")
 
 
-def _access(r: _Reader) -> Operation:
+def _access(r: Reader) -> Operation:
     i = r.i
     name, *modifiers = i.opcode
     space = next((m for m in modifiers if m in _SPACES), "generic").removesuffix("::cta")
@@ -282,126 +173,4 @@ def _access(r: _Reader) -> Operation:
         raise r.error("an access that is not known")
     memory, data = (i.operands[1], i.operands[0]) if name != "st" else (i.operands[0], i.operands[1])
     outs = r.outs(data) if name != "st" else ()
-    return Access(name == "st", space, r.address(memory), count * SIZES[kind], outs, _names(memory))
-
-
-# -- events -----------------------------------------------------------------------------------------------------------------------------
-
-
-def _happening(r: _Reader) -> Happening | None:
-    """The event that an instruction is, if it is one."""
-    i = r.i
-    o = i.operands
-    lost: tuple[Register, ...] = ()
-
-    def event(kind: Kind, *operands: str, out: Operand | None = None) -> Happening:
-        result = out if isinstance(out, Register) else None
-        reads = frozenset(name for text in operands for name in re.findall(r"\br_\w+", text))
-        return Happening(kind, operands, result, lost, reads)
-
-    def words(parts: tuple[str, ...]) -> str:
-        return repr(".".join(parts))
-
-    match i.opcode:
-        case ("bar", "sync") | ("barrier", "sync") | ("barrier", "sync", "aligned"):
-            return event(Kind.BARRIER, r.value(o[0]), r.value(o[1]) if len(o) > 1 else "threads")
-        case ("bar", "warp", "sync"):
-            return event(Kind.WARP_BARRIER, r.value(o[0], 32))
-        case ("shfl", "sync", mode, "b32"):
-            lost = r.outs(o[0])
-            *_, distance, clamp, lanes = o
-            return event(Kind.SHUFFLE, repr(mode), r.value(distance, 32), r.value(clamp, 32), r.value(lanes, 32))
-        case ("barrier", "cluster", "arrive", *more):
-            return event(Kind.CLUSTER_ARRIVE, words(tuple(more)))
-        case ("barrier", "cluster", "wait", *more):
-            return event(Kind.CLUSTER_WAIT, words(tuple(more)))
-        case ("mbarrier", "init", "shared::cta" | "shared", "b64"):
-            return event(Kind.INIT, r.address(o[0]), r.value(o[1], 32))
-        case ("mbarrier", "arrive", "expect_tx", *more, "b64"):
-            lost = r.outs(o[0])
-            return event(Kind.EXPECT, _meaning(r, more, "release"), r.address(o[1]), r.value(o[2], 32))
-        case ("mbarrier", "arrive", *more, "b64"):
-            lost = r.outs(o[0])
-            return event(Kind.ARRIVE, _meaning(r, more, "release"), r.address(o[1]), r.value(o[2], 32) if len(o) > 2 else "1")
-        case ("mbarrier", "try_wait" | "test_wait", "parity", *more, "b64"):
-            return event(Kind.WAIT, _meaning(r, more, "acquire"), r.address(o[1]), r.value(o[2], 32), out=o[0])
-        case ("cp", "async", "mbarrier", "arrive", *more, "b64"):
-            return event(Kind.COPY_ARRIVE, words(tuple(more)), r.address(o[0]))
-        case ("cp", "async", "commit_group"):
-            return event(Kind.COPY_COMMIT)
-        case ("cp", "async", "wait_group"):
-            return event(Kind.COPY_WAIT, r.value(o[0]))
-        case ("cp", "async", "wait_all"):
-            return event(Kind.COPY_WAIT, "0")
-        case ("cp", "async", "ca" | "cg", "shared" | "shared::cta", "global"):
-            size = r.value(o[2])
-            return event(Kind.COPY, r.address(o[0]), r.address(o[1]), size, r.value(o[3], 32) if len(o) > 3 else size)
-        case ("cp", "async", "bulk", "commit_group"):
-            return event(Kind.BULK_COMMIT)
-        case ("cp", "async", "bulk", "wait_group"):
-            return event(Kind.BULK_WAIT, r.value(o[0]))
-        case ("cp", "async", "bulk", "wait_group", "read"):
-            return event(Kind.BULK_WAIT_READ, r.value(o[0]))
-        case ("cp", "async", "bulk", "tensor", rank, "shared::cluster" | "shared::cta", "global", "mbarrier::complete_tx::bytes", *more):
-            where, coordinates = _box(r, o[1], rank)
-            if more not in ([], ["multicast::cluster"]):
-                raise r.error("a bulk copy that is not known")
-            mask = [r.value(o[3], 16)] if more else []
-            return event(Kind.MULTICAST if more else Kind.BULK_LOAD, r.address(o[0]), where, r.address(o[2]), *mask, *coordinates)
-        case ("cp", "async", "bulk", "tensor", rank, "global", "shared::cta", "bulk_group"):
-            where, coordinates = _box(r, o[0], rank)
-            return event(Kind.BULK_STORE, where, r.address(o[1]), *coordinates)
-        case ("wgmma", "fence", "sync", "aligned"):
-            return event(Kind.WGMMA_FENCE)
-        case ("wgmma", "commit_group", "sync", "aligned"):
-            return event(Kind.WGMMA_COMMIT)
-        case ("wgmma", "wait_group", "sync", "aligned"):
-            return event(Kind.WGMMA_WAIT, r.value(o[0]))
-        case ("wgmma", "mma_async", "sync", "aligned", *more):
-            lost = r.outs(o[0])
-            a = "-1" if isinstance(o[1], Vector) else r.value(o[1])
-            return event(Kind.WGMMA, words(tuple(more)), str(len(lost)), a, *(r.value(x) for x in o[2:]))
-        case ("mma", "sync", "aligned", *more):
-            lost = r.outs(o[0])
-            return event(Kind.MMA, words(tuple(more)))
-        case ("ldmatrix", "sync", "aligned", *more):
-            lost = r.outs(o[0])
-            return event(Kind.LOAD_MATRIX, words(tuple(more)), r.address(o[1]))
-        case ("stmatrix", "sync", "aligned", *more):
-            return event(Kind.STORE_MATRIX, words(tuple(more)), r.address(o[0]))
-        case ("setmaxnreg", way, "sync", "aligned", "u32"):
-            return event(Kind.REGISTERS, repr(way), r.value(o[0]))
-        case ("fence", *more):
-            return event(Kind.FENCE, words(tuple(more)))
-        case ("membar", level):
-            return event(Kind.FENCE, repr(_LEVELS[level]))
-        case ("red", *more):
-            return event(Kind.RELEASE, words(tuple(more)), r.address(o[0]), r.value(o[1]))
-        case ("ld", "acquire", *more):
-            return event(Kind.ACQUIRE, words(tuple(more)), r.address(o[1]), out=o[0])
-        case ("atom", *more):
-            return event(Kind.COUNT, words(tuple(more)), r.address(o[1]), r.value(o[2]), out=o[0])
-        case ("bar" | "barrier" | "mbarrier" | "shfl" | "wgmma" | "tcgen05" | "elect" | "redux" | "vote" | "match" | "griddepcontrol" | "nanosleep", *_):
-            raise r.error("an instruction that is not known")
-        case ("cp", *_):
-            raise r.error("a copy that is not known")
-        case _:
-            return None
-
-
-def _meaning(r: _Reader, modifiers: list[str], order: str) -> str:
-    """The order, scope and space of an instruction on an mbarrier, those that it does not name in full."""
-    found = {"order": order, "scope": "cta", "space": ""}
-    for m in modifiers:
-        known = [name for name, words in _MEANINGS.items() if m in words]
-        if not known:
-            raise r.error("a modifier that is not known")
-        found[known[0]] = m
-    return repr(" ".join(found.values()))
-
-
-def _box(r: _Reader, operand: Operand, rank: str) -> tuple[str, list[str]]:
-    """The tensor map and the coordinates of a bulk copy."""
-    if not isinstance(operand, Memory) or rank != f"{len(operand.coordinates)}d":
-        raise r.error("coordinates that do not fit its rank")
-    return r.value(operand.base), [r.value(c, 32) for c in operand.coordinates]
+    return Access(name == "st", space, r.address(memory), count * SIZES[kind], outs, names(memory))

@@ -11,7 +11,8 @@ import pytest
 from taskfuse.testing.ptx.blocks import blocks, joins
 from taskfuse.testing.ptx.events import Kind
 from taskfuse.testing.ptx.machine import Machine, TooLong, machine
-from taskfuse.testing.ptx.text import Integer, Memory, PtxError, Register, Vector, read
+from taskfuse.testing.ptx.nodes import Integer, Memory, PtxError, Register, Vector
+from taskfuse.testing.ptx.text import read
 from taskfuse.testing.ptx.unknown import UNKNOWN, Unknown, Value
 
 TEXT = """\

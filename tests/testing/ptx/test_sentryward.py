@@ -17,7 +17,8 @@ from taskfuse.kir.nodes import Wgmma
 from taskfuse.kir.walk import walk
 from taskfuse.testing.ptx.compare import compare
 from taskfuse.testing.ptx.events import Kind
-from taskfuse.testing.ptx.operations import Happening, operations
+from taskfuse.testing.ptx.operands import Happening
+from taskfuse.testing.ptx.operations import operations
 from taskfuse.testing.ptx.text import read
 from tests.testing.ptx.compiled import TESTS, ptx_of, written
 from tests.testing.ptx.referee import judged, plain_waits, small_launch
