@@ -13,7 +13,7 @@ from math import prod
 
 from taskfuse.dtypes import DType, int32
 from taskfuse.ir.scalar import Const, Expr, eq, prove
-from taskfuse.ir.types import ParallelType
+from taskfuse.ir.types import MemoryType, ParallelType
 from taskfuse.kir import accesses
 from taskfuse.kir.clusters import peers
 from taskfuse.kir.limits import MAX_THREADS, WARP, launch_registers
@@ -269,8 +269,8 @@ class _Walk:
                 yield _COMMITS[queue], (), 0
             case Retire(queue=queue, pending=pending, read_only=read_only):
                 yield Kind.BULK_WAIT_READ if read_only else _WAITS[queue], (pending,), 0
-            case FenceProxyAsync():
-                yield Kind.FENCE, ("proxy.async.shared::cta",), 0
+            case FenceProxyAsync(memory=memory):
+                yield Kind.FENCE, ("proxy.async.global" if memory is MemoryType.Global else "proxy.async.shared::cta",), 0
             case WgmmaFence():
                 yield Kind.WGMMA_FENCE, (), 0
             case SetMaxNReg(registers=count):
