@@ -28,9 +28,11 @@ from taskfuse.testing import partitions
 from taskfuse.testing.chooser import Chooser, RandomChooser
 from taskfuse.testing.graphs import Graph
 from taskfuse.testing.options import CaseOptions, Mix
+from taskfuse.testing.products import ProductGraph
 from taskfuse.testing.program import REFUSALS, Program, Recorder
 from taskfuse.testing.schedules import Scheduler
 from taskfuse.testing.streams import stream
+from taskfuse.testing.tensor_cores import TensorCores
 
 Array = NDArray[Any]
 REPAIRS = 12
@@ -120,7 +122,7 @@ def random_case(chooser: Chooser, options: CaseOptions | None = None) -> Case:
     """
     options = options or CaseOptions()
     recorder = Recorder()
-    graph = Graph(chooser, options, recorder)
+    graph = (ProductGraph if chooser.chance(options.products) else Graph)(chooser, options, recorder)
     graph.grow()
     return _scheduled(chooser, options, recorder, graph.sizes)
 
@@ -195,6 +197,8 @@ def _schedule(chooser: Chooser, options: CaseOptions, recorder: Recorder, sizes:
     scheduler = Scheduler(chooser, options, recorder, lambda e: int(evaluate(e, sizes)))
     if chooser.chance(options.streams):
         stream(chooser, recorder, scheduler.size, options.clusters)
+        return
+    if chooser.chance(options.tensor_cores) and TensorCores(chooser, options, recorder, scheduler.size).run():
         return
     early = chooser.chance(50)
     if early:

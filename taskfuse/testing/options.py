@@ -45,6 +45,12 @@ class CaseOptions:
         distributed: share of fusions with vertical groups in which one task binds an outer axis to threads that others leave Serial.
         stages: share of tensors that cross tasks that get a circular buffer.
         ahead: share of tensors that stay in a task that get one, which the task fills ahead for itself where it can.
+        products: share of fusions whose math is a product of matrices and what is around it, at extents of tiles of tensor cores.
+        tensor_cores: share of fusions with such products whose schedules use tensor cores where these can compute them.
+        batches, prologues, chains: share of products' axes of a batch that there are; of factors that are computed, or views; of products that feed another.
+        orders: share of products whose tiles of the result are numbered by one work axis.
+        partials: share of products that are sums of partial sums.
+        split_sums: share of products whose steps along what is summed are on other threads or blocks.
         exact: only ops whose results on small integers are exact in every float dtype that is used, so that native values compare for equality.
     """
 
@@ -86,6 +92,14 @@ class CaseOptions:
     distributed: int = 50
     stages: int = 85
     ahead: int = 7
+    products: int = 0
+    tensor_cores: int = 0
+    batches: int = 0
+    prologues: int = 0
+    chains: int = 0
+    orders: int = 0
+    partials: int = 0
+    split_sums: int = 0
     exact: bool = False
 
 
@@ -161,6 +175,27 @@ WARPS = CaseOptions(
     memory=6,
 )
 
+# Products of matrices on tensor cores.
+PRODUCTS = CaseOptions(
+    ops=4,
+    elements=128 * 128,
+    symbolic=25,
+    empty=3,
+    block_types=15,
+    clusters=12,
+    products=100,
+    tensor_cores=100,
+    batches=15,
+    prologues=35,
+    chains=10,
+    orders=25,
+    partials=6,
+    split_sums=0,
+    persistent=30,
+    threads=1024,
+    groups=70,
+)
+
 # More of everything.
 LARGE = CaseOptions(ops=22, depth=6)
 
@@ -199,6 +234,7 @@ class Mix(Enum):
     STREAMS = "streams"
     EXACT = "exact"
     WARPS = "warps"
+    PRODUCTS = "products"
     LARGE = "large"
     POINTWISE = "pointwise"
 
@@ -223,6 +259,8 @@ class Mix(Enum):
                 return EXACT
             case Mix.WARPS:
                 return WARPS
+            case Mix.PRODUCTS:
+                return PRODUCTS
             case Mix.LARGE:
                 return LARGE
             case Mix.POINTWISE:
