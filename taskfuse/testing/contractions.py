@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import product
 
@@ -123,14 +123,20 @@ def follows(expr: MathExpr | None, source: TensorView) -> bool:
     return bool(reads) and all(r.valid is TRUE and positions(r) == list(range(expr.output.ndim)) for r in reads)
 
 
-def epilogue(fusion: Fusion, tv: TensorView) -> list[TensorView]:
-    """What is computed elementwise from ``tv``, at its places, in an order in which producers come first."""
+def epilogue(fusion: Fusion, tv: TensorView, leave: Callable[[TensorView], bool] | None = None) -> list[TensorView]:
+    """What is computed elementwise from ``tv``, at its places, in an order in which producers come first; nothing that also needs what is not.
+
+    Args:
+        leave: true for what is to be left out nevertheless; it is not asked about readers of ``tv``.
+    """
     found, apart = [tv], set[TensorView]()
     for expr in fusion.exprs():
         made_from = {r.tensor for r in storage_reads(fusion, expr)}
         if any(follows(expr, x) for x in found) and not made_from & apart and not fusion.is_view(expr.output):
-            found.append(expr.output)
-        elif made_from & {*found, *apart}:
+            if follows(expr, tv) or leave is None or not leave(expr.output):
+                found.append(expr.output)
+                continue
+        if made_from & {*found, *apart}:
             apart.add(expr.output)
     return found[1:]
 

@@ -19,7 +19,7 @@ from taskfuse.ir.types import MemoryType, ParallelType
 from taskfuse.kir.limits import WARP
 from taskfuse.schedule.layouts import CHUNK_BYTES, FRAGMENT_ROWS, SPANS
 from taskfuse.testing.chooser import Chooser
-from taskfuse.testing.contractions import Contraction, epilogue, follows, outside
+from taskfuse.testing.contractions import Contraction, epilogue, outside
 from taskfuse.testing.loops import Loops
 from taskfuse.testing.operands import MOST_BULK, is_copy
 from taskfuse.testing.program import Recorder, Spelled
@@ -64,17 +64,9 @@ def cut(chooser: Chooser, recorder: Recorder, tv: TensorView) -> Result:
         tv = tv if forked is None else forked
     if tv.is_output:
         tv = recorder.call(tv, "cache_before")
-    if not all(follows(use, tv) for use in tv.uses) or chooser.chance(20):
+    if not {use.output for use in tv.uses} <= set(epilogue(fusion, tv)) or chooser.chance(20):
         recorder.call(tv, "cache_after")
-    found = Result(tv)
-    for x in epilogue(fusion, tv):
-        if not found.registers or (chooser.chance(85) and any(follows(x.definition, y) for y in (tv, *found.registers))):
-            found.registers.append(x)
-    inside = [use.output for use in tv.uses]
-    found.registers += [x for x in inside if x not in found.registers]
-    order = {e.output: k for k, e in enumerate(fusion.exprs())}
-    found.registers.sort(key=order.__getitem__)
-    return found
+    return Result(tv, epilogue(fusion, tv, lambda x: chooser.chance(15)))
 
 
 def stage(chooser: Chooser, recorder: Recorder, result: Result, c: Contraction) -> None:

@@ -195,7 +195,7 @@ class _Operand:
         described = not feed.registers
         may_turn = not feed.matrices
         if described:
-            wide = self.size(rows.extent) * tv.dtype.itemsize % SPANS[0] == 0 and self.size(depth.extent) % 8 == 0
+            wide = self.nest.shape.unit[self.which] * tv.dtype.itemsize % SPANS[0] == 0 and self.size(depth.extent) % 8 == 0
             may_turn = tv.dtype.itemsize == TURNED_ITEMSIZE and wide
         bulk = self._is_bulk(tv, contiguous) and (self.nest.in_roles or not described) and (contiguous is depth or may_turn) and self.chooser.chance(65)
         inner = contiguous if bulk and contiguous is not None else rows if may_turn and self.chooser.chance(35) else depth
@@ -233,7 +233,8 @@ class _Operand:
         """
         tv, item = loops.tv, loops.tv.dtype.itemsize
         width = self.size(inner.extent) * item
-        spans = [s for s in SPANS if width % s == 0] if self.size(outer.extent) % 8 == 0 else []
+        unit = self.nest.shape.unit[self.which] * item if described and not cores else width
+        spans = [s for s in SPANS if width % s == 0 and unit % s == 0] if self.size(outer.extent) % 8 == 0 else []
         kinds = ["swizzled"] * 6 * bool(spans) + ["cores"] * 2 * cores + ([] if described else ["none", "none", "padded", "rowmajor"])
         kind = self.chooser.pick(kinds)
         match kind:
@@ -259,8 +260,7 @@ class _Operand:
         if bulk:
             loops.done()
             common = any(a.is_foreign and tv.schedule.ptype(a).is_cluster for a in tv.loop)
-            covered = list(range(-3, 0)) if kind == "cores" and self.chooser.chance(50) else [-2, -1]
-            self.recorder.call(tv, "set_atom", TMA_LOAD_MULTICAST if common and self.chooser.chance(80) else TMA_LOAD, covered)
+            self.recorder.call(tv, "set_atom", TMA_LOAD_MULTICAST if common and self.chooser.chance(80) else TMA_LOAD, [-2, -1])
 
     def _by_hand(self, tv: TensorView) -> Spelled:
         """The same places, named by an allocation domain."""
@@ -292,7 +292,7 @@ class _Operand:
         is_global = read is not None and read.tensor.is_input and width * item >= CP_ASYNC.min_bytes
         if is_global and self.chooser.chance(50):
             self.recorder.attempt(tv, "set_atom", CP_ASYNC, [-1] if width > 1 else [])
-        elif width > 1 and self.chooser.chance(70):
+        elif width > 1 and not self.nest.ends_inside and self.chooser.chance(70):
             self.recorder.attempt(tv.axis(-1), "parallelize", _P.Vectorize)
 
     def _vectors(self, read: Read | None, width: int) -> bool:

@@ -14,7 +14,7 @@ import taskfuse as tf
 from taskfuse.ir.atoms import WGMMA_ROWS, Completion, Instruction, mma, wgmma
 from taskfuse.ir.axes import WORK, Axis
 from taskfuse.ir.fusion import Fusion
-from taskfuse.ir.scalar import Const, Expr, is_multiple, sym
+from taskfuse.ir.scalar import Const, Expr, ge, is_multiple, prove, sym
 from taskfuse.ir.storage import has_code
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import BLOCK_TYPES, THREAD_TYPES, MemoryType, ParallelType
@@ -132,6 +132,9 @@ class TensorCores:
         return self.done
 
     def _product(self, tv: TensorView) -> None:
+        facts = self.fusion.facts()
+        if not all(prove(ge(a.extent, 1), facts) for a in tv.root if not a.is_reduction):
+            return  # no loop over an axis that may be empty is shared with what lacks it
         tv = self._partial(tv)
         result = epilogues.cut(self.chooser, self.recorder, tv)
         contraction = self.chooser.pick(contractions(result.tv))
@@ -149,7 +152,7 @@ class TensorCores:
         epilogues.schedule(self.chooser, self.recorder, result, contraction, nest)
         self._share(contraction, nest, result, [left, right])
         if nest.in_roles:
-            self._roles(contraction.tv, result, [left, right])
+            self._roles(contraction.tv, nest, result, [left, right])
         self.done += [*left.tensors, *right.tensors, contraction.tv, *result.tensors]
 
     def _rest(self) -> None:
@@ -165,8 +168,6 @@ class TensorCores:
                 at = self.chooser.pick(kept)
                 self.recorder.attempt(tv, "split", at, 32)
                 self.recorder.attempt(tv.axis(at + 1), "parallelize", X)
-                if len(kept) > 1 and self.chooser.chance(40):
-                    self.recorder.attempt(tv.axis(0 if at else 2), "parallelize", Y if self.size(tv.loop[0 if at else 2].extent) <= 4 else BLOCK_TYPES[0])
 
     # -- parameters -----------------------------------------------------------------------------------------------------------------
 
@@ -197,7 +198,7 @@ class TensorCores:
             return Shape(Instruction.WGMMA, (WGMMA_ROWS, width, depth), (warps, 1), (self.chooser.pick((Y, Z, Y, _P.Unroll)), Z), (each, across), steps)
         down, along = self.chooser.pick((1, 2, 2, 4)), self.chooser.pick((1, 1, 2))
         each = self.chooser.pick((1, 1, 2)), self.chooser.pick((1, 2, 4))
-        types = self.chooser.pick(((Y, Z), (Z, Y), (Y, Z), (X, Y)))
+        types = self.chooser.pick(((Y, Z), (Z, Y)))
         return Shape(Instruction.MMA, (MMA_M, MMA_N, depth), (down, along), types, each, steps)
 
     # -- loops ----------------------------------------------------------------------------------------------------------------------
@@ -316,7 +317,7 @@ class TensorCores:
         epilogues.share(self.chooser, self.recorder, result, nest)
         self.recorder.attempt(c.tv, "inline_at", len(nest.head))
 
-    def _roles(self, tv: TensorView, result: Result, feeds: list[Feed]) -> None:
+    def _roles(self, tv: TensorView, nest: Nest, result: Result, feeds: list[Feed]) -> None:
         """Mostly, a role that loads and one that multiplies; at times one that stores, or one for each operand."""
         loads = [[t for t in f.loads if t not in self.done] for f in feeds]
         registers = [t for f in feeds for t in f.tensors if t not in f.loads]
@@ -336,11 +337,12 @@ class TensorCores:
         roles = self.recorder.attempt(self.fusion, "group", members)
         if roles is None:
             return
-        types = [p for p in (Y, Y, Z, X) if launched(self.fusion, THREAD_TYPES, self.size, (roles, p)) <= self.options.threads]
+        types = [p for p in (Y, Y, Z, *([] if self.done else [X])) if launched(self.fusion, THREAD_TYPES, self.size, (roles, p)) <= self.options.threads]
         if not types or self.recorder.attempt(roles, "parallelize", self.chooser.pick(types)) is None:
             return
         late = [t.schedule.stages for part in loads for t in part]
-        if tv.schedule.atom is not None and tv.schedule.atom.completion is Completion.FIFO and min(late) > 1 and self.chooser.chance(40):
+        several = self.size(nest.steps[-1].extent) > 1 and min(late, default=1) > 1 and not registers
+        if several and tv.schedule.atom is not None and tv.schedule.atom.completion is Completion.FIFO and self.chooser.chance(40):
             self.recorder.attempt(tv, "in_flight", self.chooser.integer(1, min(late) - 1))
         for t in stores:
             if t.schedule.atom is not None and min(x.schedule.stages for x in result.staged) > 1 and self.chooser.chance(40):
