@@ -201,7 +201,7 @@ class _Operand:
         inner = contiguous if bulk and contiguous is not None else rows if may_turn and self.chooser.chance(35) else depth
         outer = rows if inner is depth else depth
         loops.last([outer, inner])
-        self._lay_out(loops, outer, inner, bulk, described, described and inner is depth)
+        self._lay_out(stop, loops, outer, inner, bulk, described, described and inner is depth)
         if not bulk:
             self._by_threads(loops, inner is contiguous)
         if bulk or self.chooser.chance(60):
@@ -224,7 +224,7 @@ class _Operand:
         row: Expr = read.tensor.shape[-1] * read.tensor.dtype.itemsize
         return read.tensor.ndim <= MOST_BULK and is_multiple(row, CHUNK_BYTES, self.fusion.facts())
 
-    def _lay_out(self, loops: Loops, outer: Axis, inner: Axis, bulk: bool, described: bool, cores: bool) -> None:
+    def _lay_out(self, stop: Stop, loops: Loops, outer: Axis, inner: Axis, bulk: bool, described: bool, cores: bool) -> None:
         """A layout, and the atom of a bulk copy whose box fits it.
 
         Args:
@@ -237,6 +237,7 @@ class _Operand:
         spans = [s for s in SPANS if width % s == 0 and unit % s == 0] if self.size(outer.extent) % 8 == 0 else []
         kinds = ["swizzled"] * 6 * bool(spans) + ["cores"] * 2 * cores + ([] if described else ["none", "none", "padded", "rowmajor"])
         kind = self.chooser.pick(kinds)
+        outer_first = (stop.depth if inner is self._own(stop)[1] else stop.rows) == tv.ndim - 1
         match kind:
             case "swizzled":
                 span = self.chooser.pick(spans[::-1])
@@ -253,7 +254,7 @@ class _Operand:
             case "padded" if not bulk:
                 pad = max(CHUNK_BYTES // item, 1) if self.chooser.chance(60) else 1
                 self.recorder.call(tv, "set_allocation_domain", Spelled(f"tf.layouts.padded({pad})", tf.layouts.padded(pad)))
-            case "rowmajor" if not bulk and all(isinstance(e, Const) for e in tv.shape):
+            case "rowmajor" if not bulk and not self.nest.ends_inside and outer_first and all(isinstance(e, Const) for e in tv.shape):
                 self.recorder.call(tv, "set_allocation_domain", Spelled("tf.layouts.rowmajor()", tf.layouts.rowmajor()))
             case _:
                 pass

@@ -118,10 +118,13 @@ class TensorCores:
         self.fusion: Fusion = recorder.fusion
         self.size = size
         self.done: list[TensorView] = []
+        self._is_single = True
 
     def run(self) -> list[TensorView]:
         """Schedule one product after another. Returns all tensors that are scheduled then; none if no instruction computes any product."""
-        for tv in [e.output for e in self.fusion.exprs()]:
+        found = [e.output for e in self.fusion.exprs() if contractions(e.output)]
+        self._is_single = len(found) == 1
+        for tv in found:
             if contractions(tv):
                 try:
                     self._product(tv)
@@ -153,6 +156,8 @@ class TensorCores:
         self._share(contraction, nest, result, [left, right])
         if nest.in_roles:
             self._roles(contraction.tv, nest, result, [left, right])
+        elif self.done:
+            self.recorder.attempt(self.fusion, "task", [*left.tensors, *right.tensors, contraction.tv, *result.tensors])
         self.done += [*left.tensors, *right.tensors, contraction.tv, *result.tensors]
 
     def _rest(self) -> None:
@@ -161,6 +166,8 @@ class TensorCores:
         for tv in [e.output for e in self.fusion.exprs() if has_code(self.fusion, e)]:
             if tv in self.done:
                 continue
+            if any(self.fusion.tasks.home(tv) is self.fusion.tasks.home(x) for x in self.done) and self.fusion.tasks.home(tv) is not None:
+                self.recorder.attempt(self.fusion, "task", [tv])
             if tv.uses and not tv.is_output:
                 self.recorder.attempt(tv, "set_memory_type", MemoryType.Global if blocked or self.chooser.chance(30) else MemoryType.Shared)
             kept = [k for k, a in enumerate(tv.loop) if not a.is_reduction]
@@ -312,7 +319,8 @@ class TensorCores:
         for f in feeds:
             for tv in reversed(f.tensors):
                 most = len(nest.head) + len(nest.steps)
-                depth = most if nest.is_blocked or self.chooser.chance(90) else self.chooser.integer(0, most)
+                free = tv in f.loads and not nest.is_blocked and self.chooser.chance(10)
+                depth = self.chooser.integer(0, most) if free else most
                 self.recorder.attempt(tv, "inline_at", depth)
         epilogues.share(self.chooser, self.recorder, result, nest)
         self.recorder.attempt(c.tv, "inline_at", len(nest.head))
@@ -337,7 +345,7 @@ class TensorCores:
         roles = self.recorder.attempt(self.fusion, "group", members)
         if roles is None:
             return
-        types = [p for p in (Y, Y, Z, *([] if self.done else [X])) if launched(self.fusion, THREAD_TYPES, self.size, (roles, p)) <= self.options.threads]
+        types = [p for p in (Y, Y, Z, *([X] if self._is_single else [])) if launched(self.fusion, THREAD_TYPES, self.size, (roles, p)) <= self.options.threads]
         if not types or self.recorder.attempt(roles, "parallelize", self.chooser.pick(types)) is None:
             return
         late = [t.schedule.stages for part in loads for t in part]
