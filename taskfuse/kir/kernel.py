@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from taskfuse.ir.scalar import const
 from taskfuse.kir.nodes import Buffer, Counter, Dim3, Extent, Mbarrier, Param, Semaphore, Stmt, TensorParam
+from taskfuse.kir.witness import Definition
 
 if TYPE_CHECKING:
     from taskfuse.check import Certificate
@@ -34,6 +35,7 @@ class Kernel:
         grid, block, cluster: launch shape (x, y, z), integer expressions over extents and host parameters.
         residents: blocks that a multiprocessor holds at once, as far as registers decide that: threads have no more than allows it.
         buffers: Local, Shared and workspace storage.
+        definitions: the math that it computes, if it says so (:mod:`taskfuse.kir.witness`).
     """
 
     name: str
@@ -48,6 +50,7 @@ class Kernel:
     cluster: Dim3 = ONE
     semaphores: tuple[Semaphore, ...] = ()
     residents: int = 1
+    definitions: tuple[Definition, ...] = field(default=(), compare=False)
 
     @property
     def meets_blocks(self) -> bool:
