@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from math import gcd
 from typing import TYPE_CHECKING
 
 import taskfuse as tf
@@ -58,11 +59,13 @@ class Feed:
         shared: what lies in Shared memory: copied, or computed there.
         registers: what lies in registers.
         matrices: the first of them is loaded by ``ldmatrix``.
+        whole: tiles end where the factor does.
     """
 
     shared: list[Stop] = field(default_factory=list[Stop])
     registers: list[Stop] = field(default_factory=list[Stop])
     matrices: bool = False
+    whole: bool = True
 
     @property
     def tensors(self) -> list[TensorView]:
@@ -83,11 +86,13 @@ class Needs:
         instruction: WGMMA or MMA.
         which: 0 for the factor with the rows of the result, 1 for the one with its columns.
         ends_inside: what is summed may end inside of an instruction, so that zeros must follow: copies into Shared memory write them.
+        overhangs: a tile may have rows past the end of the factor, which are to be written, too.
     """
 
     instruction: Instruction
     which: int
     ends_inside: bool
+    overhangs: bool
 
 
 def feed(chooser: Chooser, recorder: Recorder, factor: Factor, c: Contraction, needs: Needs) -> Feed:
@@ -96,7 +101,9 @@ def feed(chooser: Chooser, recorder: Recorder, factor: Factor, c: Contraction, n
     in_registers = needs.instruction is Instruction.MMA or (needs.which == 0 and chooser.chance(35))
     if needs.ends_inside and factor.tensor.dtype.itemsize != LDMATRIX_ITEMSIZE:
         in_registers = False
-    made = None if needs.ends_inside or not chooser.chance(60) else _computed(recorder.fusion, factor, c)
+    found.whole = not needs.ends_inside and not needs.overhangs
+    computable = found.whole or (in_registers and not needs.ends_inside)
+    made = _computed(recorder.fusion, factor, c) if computable and chooser.chance(60) else None
     if made is None:
         made = _copied(recorder, factor, c)
     if not in_registers:
@@ -203,7 +210,7 @@ class _Operand:
         loops.last([outer, inner])
         self._lay_out(stop, loops, outer, inner, bulk, described, described and inner is depth)
         if not bulk:
-            self._by_threads(loops, inner is contiguous)
+            self._by_threads(loops, inner is contiguous, feed.whole)
         if bulk or self.chooser.chance(60):
             self.recorder.attempt(tv, "circular_buffer", self.chooser.pick((2, 3, 4)))
 
@@ -267,7 +274,7 @@ class _Operand:
         """The same places, named by an allocation domain."""
         return Spelled(f"tf.allocation({self.recorder.text(tv)})", tf.allocation(tv))
 
-    def _by_threads(self, loops: Loops, along: bool) -> None:
+    def _by_threads(self, loops: Loops, along: bool, whole_tiles: bool) -> None:
         """Copies of threads, of one element or a few, asynchronous or not."""
         tv, item = loops.tv, loops.tv.dtype.itemsize
         pieces = [a for a in loops.tv.loop[len(self.nest.head) + len(self.nest.steps) :]]
@@ -286,14 +293,16 @@ class _Operand:
         else:
             whole = self.chooser.pick(pieces)
         threads = self.chooser.pick((32, 64, 128)) if self.nest.in_roles else self.nest.threads
-        if self.size(whole.extent) > threads or not isinstance(whole.extent, Const):
-            _, whole = loops.split(whole, threads)
+        size = self.size(whole.extent)
+        if size > threads:
+            fitting = threads if whole_tiles else gcd(size, threads)
+            _, whole = loops.split(whole, fitting)
         loops.bind(whole, _P.TIDx)
         loops.done()
         is_global = read is not None and read.tensor.is_input and width * item >= CP_ASYNC.min_bytes
         if is_global and self.chooser.chance(50):
             self.recorder.attempt(tv, "set_atom", CP_ASYNC, [-1] if width > 1 else [])
-        elif width > 1 and not self.nest.ends_inside and self.chooser.chance(70):
+        elif width > 1 and whole_tiles and self.chooser.chance(70):
             self.recorder.attempt(tv.axis(-1), "parallelize", _P.Vectorize)
 
     def _vectors(self, read: Read | None, width: int) -> bool:

@@ -49,7 +49,7 @@ class CaseOptions:
         tensor_cores: share of fusions with such products whose schedules use tensor cores where these can compute them.
         batches, prologues, chains: share of products' axes of a batch that there are; of factors that are computed, or views; of products that feed another.
         orders: share of products whose tiles of the result are numbered by one work axis.
-        partials: share of products that are sums of partial sums.
+        ragged: share of operands whose copies leave the places past the end of the tensor unwritten, or overhang their tiles.
         split_sums: share of products whose steps along what is summed are on other threads or blocks.
         exact: only ops whose results on small integers are exact in every float dtype that is used, so that native values compare for equality.
     """
@@ -98,7 +98,7 @@ class CaseOptions:
     prologues: int = 0
     chains: int = 0
     orders: int = 0
-    partials: int = 0
+    ragged: int = 0
     split_sums: int = 0
     exact: bool = False
 
@@ -189,8 +189,7 @@ PRODUCTS = CaseOptions(
     prologues=35,
     chains=10,
     orders=25,
-    partials=6,
-    split_sums=0,
+    split_sums=8,
     persistent=30,
     threads=1024,
     groups=70,

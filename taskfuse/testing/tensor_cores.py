@@ -138,14 +138,13 @@ class TensorCores:
         facts = self.fusion.facts()
         if not all(prove(ge(a.extent, 1), facts) for a in tv.root if not a.is_reduction):
             return  # no loop over an axis that may be empty is shared with what lacks it
-        tv = self._partial(tv)
         result = epilogues.cut(self.chooser, self.recorder, tv)
         contraction = self.chooser.pick(contractions(result.tv))
         shape = self._shape(contraction)
         ends = not is_multiple(contraction.k.extent, shape.tile[2], self.fusion.facts())
         left, right = (
-            operands.feed(self.chooser, self.recorder, f, contraction, Needs(shape.instruction, which, ends))
-            for which, f in enumerate((contraction.a, contraction.b))
+            operands.feed(self.chooser, self.recorder, f, contraction, Needs(shape.instruction, which, ends, self._overhangs(axis, shape.tile[which])))
+            for which, (f, axis) in enumerate(((contraction.a, contraction.m), (contraction.b, contraction.n)))
         )
         epilogues.stage(self.chooser, self.recorder, result, contraction)
         nest = self._tiles(contraction, shape, result, [left, right], ends)
@@ -159,6 +158,10 @@ class TensorCores:
         elif self.done:
             self.recorder.attempt(self.fusion, "task", [*left.tensors, *right.tensors, contraction.tv, *result.tensors])
         self.done += [*left.tensors, *right.tensors, contraction.tv, *result.tensors]
+
+    def _overhangs(self, axis: Axis, tile: int) -> bool:
+        """True if a tile may have rows past the end, which must be written nevertheless."""
+        return not is_multiple(axis.extent, tile, self.fusion.facts()) and not self.chooser.chance(self.options.ragged)
 
     def _rest(self) -> None:
         """What is not computed in loops of a product: an element per thread, in memory that all readers see."""
@@ -178,18 +181,6 @@ class TensorCores:
 
     # -- parameters -----------------------------------------------------------------------------------------------------------------
 
-    def _partial(self, tv: TensorView) -> TensorView:
-        """At times, a sum of partial sums."""
-        if not self.chooser.chance(self.options.partials):
-            return tv
-        loops = Loops(self.recorder, tv)
-        axis = self.chooser.pick([a for a in tv.loop if a.is_reduction])
-        parts = loops.split(axis, self.chooser.pick((32, 16, 64, 20)))
-        if self.chooser.chance(25):
-            parts = parts[::-1]
-        made: TensorView | None = self.recorder.attempt(tv, "rfactor", [loops.at(parts[1])])
-        return tv if made is None or not contractions(made) else made
-
     def _shape(self, c: Contraction) -> Shape:
         depth = K_BYTES // c.dtypes[0].itemsize
         whole = [n for n in (2, 1, 4, 3) if is_multiple(c.k.extent, n * depth, self.fusion.facts())]
@@ -204,7 +195,7 @@ class TensorCores:
             across = self.chooser.pick((1, 2)) if columns > width and width <= 64 else 1
             return Shape(Instruction.WGMMA, (WGMMA_ROWS, width, depth), (warps, 1), (self.chooser.pick((Y, Z, Y, _P.Unroll)), Z), (each, across), steps)
         down, along = self.chooser.pick((1, 2, 2, 4)), self.chooser.pick((1, 1, 2))
-        each = self.chooser.pick((1, 1, 2)), self.chooser.pick((1, 2, 4))
+        each = self.chooser.pick((1, 1, 2)), self.chooser.pick((1, 2, 4) if steps in whole else (2, 4))
         types = self.chooser.pick(((Y, Z), (Z, Y)))
         return Shape(Instruction.MMA, (MMA_M, MMA_N, depth), (down, along), types, each, steps)
 
@@ -333,7 +324,7 @@ class TensorCores:
         rest = [t for t in result.tensors if t not in stores]
         parts = loads if self.chooser.chance(20) else [[t for part in loads for t in part]]
         first = [self.recorder.attempt(self.fusion, "task", part) for part in parts if part]
-        if rest and self.chooser.chance(40):
+        if rest and len(tv.uses) == 1 and self.chooser.chance(40):
             two = [self.recorder.attempt(self.fusion, "task", [*registers, tv]), self.recorder.attempt(self.fusion, "task", rest)]
             middle = self.recorder.attempt(self.fusion, "group", [t for t in two if t is not None])
         else:
@@ -345,7 +336,7 @@ class TensorCores:
         roles = self.recorder.attempt(self.fusion, "group", members)
         if roles is None:
             return
-        types = [p for p in (Y, Y, Z, *([X] if self._is_single else [])) if launched(self.fusion, THREAD_TYPES, self.size, (roles, p)) <= self.options.threads]
+        types = [p for p in (Y, Y, Z, *([X] if self._is_single and nest.shape.lanes == WARP else [])) if launched(self.fusion, THREAD_TYPES, self.size, (roles, p)) <= self.options.threads]
         if not types or self.recorder.attempt(roles, "parallelize", self.chooser.pick(types)) is None:
             return
         late = [t.schedule.stages for part in loads for t in part]
