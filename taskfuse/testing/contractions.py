@@ -132,11 +132,10 @@ def epilogue(fusion: Fusion, tv: TensorView, leave: Callable[[TensorView], bool]
     found, apart = [tv], set[TensorView]()
     for expr in fusion.exprs():
         made_from = {r.tensor for r in storage_reads(fusion, expr)}
-        if any(follows(expr, x) for x in found) and not made_from & apart and not fusion.is_view(expr.output):
-            if follows(expr, tv) or leave is None or not leave(expr.output):
-                found.append(expr.output)
-                continue
-        if made_from & {*found, *apart}:
+        follow = any(follows(expr, x) for x in found) and not made_from & apart and not fusion.is_view(expr.output)
+        if follow and (follows(expr, tv) or leave is None or not leave(expr.output)):
+            found.append(expr.output)
+        elif made_from & {*found, *apart}:
             apart.add(expr.output)
     return found[1:]
 

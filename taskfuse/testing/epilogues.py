@@ -150,8 +150,8 @@ class _Epilogue:
 
     def _own(self, tv: TensorView) -> tuple[Axis, Axis]:
         """Rows and columns of a tile."""
-        own = tv.loop[-2:]
-        return own[::-1] if self.contraction.is_turned else own
+        first, second = tv.loop[-2:]
+        return (second, first) if self.contraction.is_turned else (first, second)
 
     def _warps(self, tv: TensorView, in_own_order: bool = False) -> tuple[Loops, Axis, Axis]:
         """[head, warps, pieces, m, n], as the product has them; or the two in the order of the tensor."""

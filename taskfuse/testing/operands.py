@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 import taskfuse as tf
 from taskfuse.ir.atoms import CP_ASYNC, LDMATRIX_X4, TMA_LOAD, TMA_LOAD_MULTICAST, Instruction
 from taskfuse.ir.axes import Axis
+from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.expr import Pointwise, Read
 from taskfuse.ir.fusion import Fusion
-from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.scalar import TRUE, Const, Expr, const, is_multiple, simplify, substitute, sym
 from taskfuse.ir.storage import has_code, storage_reads, storage_uses
 from taskfuse.ir.tensor import TensorView
@@ -87,23 +87,24 @@ class Needs:
         which: 0 for the factor with the rows of the result, 1 for the one with its columns.
         ends_inside: what is summed may end inside of an instruction, so that zeros must follow: copies into Shared memory write them.
         overhangs: a tile may have rows past the end of the factor, which are to be written, too.
+        in_roles: a role of its own loads what comes to Shared memory.
     """
 
     instruction: Instruction
     which: int
     ends_inside: bool
     overhangs: bool
+    in_roles: bool
 
 
 def feed(chooser: Chooser, recorder: Recorder, factor: Factor, c: Contraction, needs: Needs) -> Feed:
     """Choose the way of a factor, and make the tensors on it."""
     found = Feed()
-    in_registers = needs.instruction is Instruction.MMA or (needs.which == 0 and chooser.chance(35))
+    in_registers = needs.instruction is Instruction.MMA or (needs.which == 0 and needs.in_roles and chooser.chance(35))
     if needs.ends_inside and factor.tensor.dtype.itemsize != LDMATRIX_ITEMSIZE:
         in_registers = False
     found.whole = not needs.ends_inside and not needs.overhangs
-    computable = found.whole or (in_registers and not needs.ends_inside)
-    made = _computed(recorder.fusion, factor, c) if computable and chooser.chance(60) else None
+    made = _computed(recorder.fusion, factor, c) if found.whole and chooser.chance(60) else None
     if made is None:
         made = _copied(recorder, factor, c)
     if not in_registers:
@@ -145,9 +146,10 @@ def is_copy(fusion: Fusion, tv: TensorView) -> bool:
 
 def copied(fusion: Fusion, tv: TensorView) -> Read | None:
     """What a copy reads of storage, each axis following one of the copy's, from some place on; ``None`` for other tensors."""
-    if not is_copy(fusion, tv):
+    expr = fusion.definition(tv)
+    if expr is None or not is_copy(fusion, tv):
         return None
-    (read,) = storage_reads(fusion, fusion.definition(tv))
+    (read,) = storage_reads(fusion, expr)
     free = [e.free for e in read.index]
     moves = all(len(names) == 1 and isinstance(simplify(e - sym(next(iter(names)))), Const) for e, names in zip(read.index, free, strict=True))
     return read if moves and len(set(free)) == len(free) else None
@@ -188,8 +190,8 @@ class _Operand:
 
     def _own(self, stop: Stop) -> tuple[Axis, Axis]:
         """The loop axes of a tile: along its rows, and along its depth."""
-        own = stop.tv.loop[-2:]
-        return own if stop.rows < stop.depth else own[::-1]
+        first, second = stop.tv.loop[-2:]
+        return (first, second) if stop.rows < stop.depth else (second, first)
 
     # -- Shared memory --------------------------------------------------------------------------------------------------------------
 
@@ -277,15 +279,13 @@ class _Operand:
     def _by_threads(self, loops: Loops, along: bool, whole_tiles: bool) -> None:
         """Copies of threads, of one element or a few, asynchronous or not."""
         tv, item = loops.tv, loops.tv.dtype.itemsize
-        pieces = [a for a in loops.tv.loop[len(self.nest.head) + len(self.nest.steps) :]]
+        pieces = list(loops.tv.loop[len(self.nest.head) + len(self.nest.steps) :])
         inner = pieces[-1]
         read = copied(self.fusion, tv)
         widths = [w for w in (2, 4, 8, 16) if self.size(inner.extent) % w == 0 and w * item <= CHUNK_BYTES and along and self._vectors(read, w * item)]
         width = self.chooser.pick(widths) if widths and self.chooser.chance(60) else 1
-        last: Axis | None = None
         if width > 1:
-            inner, last = loops.split(inner, width)
-            pieces[-1] = inner
+            pieces[-1] = loops.split(inner, width)[0]
         whole = pieces[0]
         if self.chooser.chance(75):
             for axis in pieces[1:]:

@@ -142,12 +142,15 @@ class TensorCores:
         contraction = self.chooser.pick(contractions(result.tv))
         shape = self._shape(contraction)
         ends = not is_multiple(contraction.k.extent, shape.tile[2], self.fusion.facts())
+        in_roles = self.chooser.chance(self.options.groups)
         left, right = (
-            operands.feed(self.chooser, self.recorder, f, contraction, Needs(shape.instruction, which, ends, self._overhangs(axis, shape.tile[which])))
+            operands.feed(
+                self.chooser, self.recorder, f, contraction, Needs(shape.instruction, which, ends, self._overhangs(axis, shape.tile[which]), in_roles)
+            )
             for which, (f, axis) in enumerate(((contraction.a, contraction.m), (contraction.b, contraction.n)))
         )
         epilogues.stage(self.chooser, self.recorder, result, contraction)
-        nest = self._tiles(contraction, shape, result, [left, right], ends)
+        nest = self._tiles(contraction, shape, result, [left, right], ends, in_roles)
         for which, f in enumerate((left, right)):
             operands.schedule(self.chooser, self.recorder, f, nest, which, self.size)
         self._contract(contraction, nest)
@@ -201,7 +204,7 @@ class TensorCores:
 
     # -- loops ----------------------------------------------------------------------------------------------------------------------
 
-    def _tiles(self, c: Contraction, shape: Shape, result: Result, feeds: list[Feed], ends: bool) -> Nest:
+    def _tiles(self, c: Contraction, shape: Shape, result: Result, feeds: list[Feed], ends: bool, in_roles: bool) -> Nest:
         """[head, steps, m, n, k] of the result, [head, m, n] of what follows, [head, steps, rows, k] of the operands."""
         loops = Loops(self.recorder, c.tv)
         (mo, m), (no, n), (ko, k) = (loops.split(axis, f) for axis, f in zip((c.m, c.n, c.k), shape.tile, strict=True))
@@ -227,7 +230,7 @@ class TensorCores:
         if before or after:
             self.recorder.call(tf, "parallelize_like", c.tv, [*before, *after])
         blocked = any(p.is_block or p.is_cluster for p in map(c.tv.schedule.ptype, c.tv.loop))
-        return Nest(shape, head, steps, ends, blocked, self.chooser.chance(self.options.groups))
+        return Nest(shape, head, steps, ends, blocked, in_roles)
 
     def _ordered(self, loops: Loops, head: list[Axis]) -> list[Axis]:
         """The last two loops over tiles as one work axis, in some order."""
@@ -336,7 +339,8 @@ class TensorCores:
         roles = self.recorder.attempt(self.fusion, "group", members)
         if roles is None:
             return
-        types = [p for p in (Y, Y, Z, *([X] if self._is_single and nest.shape.lanes == WARP else [])) if launched(self.fusion, THREAD_TYPES, self.size, (roles, p)) <= self.options.threads]
+        along = [X] if self._is_single and nest.shape.lanes == WARP else []
+        types = [p for p in (Y, Y, Z, *along) if launched(self.fusion, THREAD_TYPES, self.size, (roles, p)) <= self.options.threads]
         if not types or self.recorder.attempt(roles, "parallelize", self.chooser.pick(types)) is None:
             return
         late = [t.schedule.stages for part in loads for t in part]
@@ -351,4 +355,3 @@ class TensorCores:
                 self.recorder.attempt(node, "registers", *([] if self.chooser.chance(60) else [self.chooser.pick((40, 24, 96, 128))]))
         if self.chooser.chance(15):
             self.recorder.attempt(self.fusion, "resident_blocks", self.chooser.pick((1, 2)))
-

@@ -295,6 +295,14 @@ def in_flight_without_a_ring() -> Fusion:
     return fusion
 
 
+def padded_tiles(elements: int) -> Fusion:
+    """mma.sync whose factors come from tiles with rows of ``elements`` more than 32."""
+    fusion = by_warps()
+    for tile in (fusion.definition(tv).operands[0].tensor for tv in fusion.tensors() if tv.schedule.atom is atoms.LDMATRIX_X4):
+        tile.set_allocation_domain(tf.layouts.padded(elements))
+    return fusion
+
+
 REFUSED: dict[str, tuple[Callable[[], Fusion], str]] = {
     "remainder": (lambda: padded_remainder(computed=True), "its atom computes whole tiles, the reduction axis of 40 may end inside of one"),
     "no room": (lambda: padded_remainder(inlined=False), "an atom computes whole tiles of it"),
