@@ -141,7 +141,7 @@ def by_warps(dtype: DType = tf.bfloat16, warps: int = 2, padding: int = 0) -> Fu
         tile.set_memory_type(SHARED)
         tile.set_allocation_domain(tf.layouts.padded(padding))
         tile.merge(3, 4).split(3, 8).split(3, 32).split(3, warps)
-        for axis, p in ((4, P.TIDy), (5, P.TIDx), (6, P.Vectorize)):
+        for axis, p in ((4, P.TIDy), (5, P.TIDx), (6, P.Serial if padding % 8 else P.Vectorize)):
             tile.axis(axis).parallelize(p)
         tile.inline_at(3)
     for factor in factors:
@@ -301,8 +301,8 @@ REFUSED: dict[str, tuple[Callable[[], Fusion], str]] = {
     "remainder": (lambda: padded_remainder(computed=True), "its atom computes whole tiles, the reduction axis of 40 may end inside of one"),
     "rows between two multiples": (
         lambda: by_warps(padding=4),
-        "rows of its atom's tile start at multiples of 36 elements of tv5, and one access takes 8 that start at a multiple of 8\n"
-        "help: tv5.set_allocation_domain(tf.layouts.swizzled(128)), or tf.layouts.padded(8)",
+        "rows of its atom's tile start at multiples of 36 elements of tv6, and one access takes 8 that start at a multiple of 8\n"
+        "help: tv6.set_allocation_domain(tf.layouts.swizzled(128)), or tf.layouts.padded(8)",
     ),
     "no room": (lambda: padded_remainder(inlined=False), "an atom computes whole tiles of it"),
     "in flight": (

@@ -16,7 +16,7 @@ from taskfuse.testing.loops import Loops
 from taskfuse.testing.program import Recorder
 
 EFFORT = Effort(schedulers=8, orders=1, prove=True)
-CHUNKS = [*pairwise(range(0, 41, 8))]
+CHUNKS = [*pairwise(range(0, 17, 4))]
 
 
 def check(mix: Mix, first: int, last: int) -> None:
@@ -34,17 +34,17 @@ def test_products(first: int, last: int) -> None:
 
 @pytest.mark.parametrize(("first", "last"), CHUNKS)
 def test_rows_and_rewrites(first: int, last: int) -> None:
-    check(Mix.ROWS, first, last - 3)
-    check(Mix.REWRITES, first, last - 3)
+    check(Mix.ROWS, first, last)
+    check(Mix.REWRITES, first, last)
 
 
 def test_most_products_lower_with_what_they_draw_on() -> None:
     seen = Distribution()
-    for seed in range(1000, 1060):
+    for seed in range(1000, 1040):
         seen.add(seeded_case(seed, Mix.PRODUCTS))
     assert seen.crashed == 0
     assert seen.lowered >= 0.7 * seen.cases, seen.text()
-    for mechanism, floor in {"wgmma": 15, "mma": 8, "tma_load": 6, "ldmatrix_x4": 6, "tile order": 6, "group on threads": 20, "allocation domain": 15}.items():
+    for mechanism, floor in {"wgmma": 10, "mma": 5, "tma_load": 4, "ldmatrix_x4": 4, "tile order": 4, "group on threads": 12, "allocation domain": 10}.items():
         assert seen.kept[mechanism] >= floor, seen.table()
         assert seen.kept[mechanism] >= 0.6 * seen.drawn[mechanism], seen.table()
 
@@ -64,10 +64,8 @@ def matmul() -> tf.Fusion:
 def test_contractions_and_what_follows_them() -> None:
     fusion = matmul()
     found = [c for tv in fusion.tensors() for c in contractions(tv)]
-    assert [(c.m.extent.value, c.n.extent.value, c.k.extent.value, c.is_turned) for c in found if isinstance(c.m.extent, tf.scalar.Const)] == [
-        (64, 16, 32, False),
-        (16, 64, 32, True),
-    ]
+    extents = [(*(str(a.extent) for a in (c.m, c.n, c.k)), c.is_turned) for c in found]
+    assert extents == [("64", "16", "32", False), ("16", "64", "32", True)]
     assert [(c.a.place, c.a.rows, c.a.depth, c.b.rows) for c in found] == [(0, 0, 1, 0), (1, 0, 1, 0)]
     relu = fusion.outputs[0]
     assert epilogue(fusion, found[0].tv) == [relu]  # the quotient also needs the sum, which is of whole rows
@@ -98,14 +96,15 @@ def test_loops_are_named_by_axes() -> None:
 
 
 def test_layouts_are_written_as_they_are_made() -> None:
-    texts: set[str] = set()
+    kinds: set[str] = set()
     for seed in range(60):
         recorder = Recorder()
-        y = recorder.call(tf, "neg", recorder.call(tf, "define_tensor", [6, 10]))
-        recorder.attempt(y.cache_before(), "set_memory_type", tf.MemoryType.Shared)
-        made = layout(RandomChooser(seed), y, "tv1")
-        texts.add(made.text.split("(")[0] if ".split" not in made.text else "by hand")
-        same = eval(made.text, {"tf": tf, "tv1": y})
-        one, other = (value(y) if callable(value) else value for value in (made.value, same))
-        assert [str(a.extent) for a in one] == [str(a.extent) for a in other]
-    assert {"tf.layouts.padded", "tf.layouts.rowmajor", "by hand"} <= texts
+        x = recorder.call(tf, "define_tensor", [6, 10])
+        y: tf.TensorView = recorder.call(tf, "neg", x)
+        recorder.call(recorder.fusion, "add_output", y)
+        copy: tf.TensorView = recorder.call(y, "cache_before")
+        made = layout(RandomChooser(seed), copy, copy.name)
+        kinds.add("by hand" if ".split" in made.text or ".pad(" in made.text else made.text.partition("(")[0])
+        if recorder.attempt(copy, "set_allocation_domain", made) is not None:
+            assert str(recorder.program().run()) == str(recorder.fusion)
+    assert {"tf.layouts.padded", "tf.layouts.rowmajor", "by hand"} <= kinds
