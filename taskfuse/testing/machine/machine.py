@@ -68,6 +68,7 @@ class Machine:
         self.steps = 0
         self.budgets: dict[int, int] = {}
         self.pool: dict[int, int] = {}
+        self.remote: list[tuple[int, int, int, int]] = []
         self.asking: dict[int, list[tuple[int, list[int], int, int]]] = {}
         self.program = program
         self._start()
@@ -168,8 +169,11 @@ class Machine:
             raise FaultFound(FaultKind.DEADLOCK, f"{len(left)} threads wait for ever", left[0], site)
         for b in range(self.launch.blocks):
             members = range(b * self.launch.threads, (b + 1) * self.launch.threads)
-            if members:
-                self.engines.ends(b, self.threads.clock(members))
+            clock = self.threads.clock(members)
+            self.engines.ends(b, clock)
+            for there, t, epoch, site in self.remote:
+                if there == b and clock.known[self.threads.count + t] < epoch:
+                    raise FaultFound(FaultKind.LIFE, "nothing orders this arrival and the exit of the block that it reaches", t, site)
 
     def wake(self, threads: Sequence[int]) -> None:
         """They can go on."""
@@ -209,6 +213,12 @@ class Machine:
         """An address is not a multiple of what the instruction needs."""
         raise FaultFound(FaultKind.ALIGNMENT, f"byte {address % BLOCK_BYTES}, which is no multiple of {size}", t, site)
 
+    def positive(self, t: int, site: int, count: int) -> int:
+        """A count of threads."""
+        if count < 1:
+            raise FaultFound(FaultKind.COUNT, f"a barrier of {count} threads", t, site)
+        return count
+
     def endless(self, t: int, site: int, step: int) -> None:
         """A loop does not go on."""
         raise FaultFound(FaultKind.ENDLESS, f"a step of {step}", t, site)
@@ -236,6 +246,7 @@ class Machine:
         """Arrivals at an mbarrier of several blocks."""
         for there in self.reached(b, across):
             self._alive(t, site, b, there)
+            self.remote.append((there, t, self.threads.own[t], site))
             self.barriers.arrive(t, site, there * self.launch.slot_count + k)
 
     def _alive(self, t: int, site: int, b: int, there: int) -> None:
