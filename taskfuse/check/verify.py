@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from taskfuse.check.alignment import TENSORS, aligned, assumes_tensors
 from taskfuse.check.bounds import inside
 from taskfuse.check.certificate import Argument, Certificate, Layer, Obligation, Verdict
 from taskfuse.check.defined import values
@@ -56,7 +57,7 @@ def verify(kernel: Kernel, extents: Mapping[str, int] | None = None) -> Certific
 
 
 def _certificate(kernel: Kernel, extents: tuple[tuple[str, int], ...]) -> Certificate:
-    assumptions = (*ASSUMPTIONS, RESIDENT) if kernel.meets_blocks else ASSUMPTIONS
+    assumptions = (*ASSUMPTIONS, *((RESIDENT,) if kernel.meets_blocks else ()), *((TENSORS,) if assumes_tensors(kernel) else ()))
     return Certificate(kernel.name, Argument(_argument(kernel)), assumptions, extents, lambda: _refuted(kernel))
 
 
@@ -83,6 +84,7 @@ def _argument(kernel: Kernel) -> Iterator[Obligation]:
     yield from races.retired_at_exit()
     yield from races.check()
     yield from inside(program)
+    yield from aligned(program)
     yield from values(program)
 
 

@@ -18,7 +18,7 @@ from taskfuse.kir.clusters import peers
 from taskfuse.kir.limits import launch_registers
 from taskfuse.kir.nodes import Major
 from taskfuse.testing.machine.barriers import Barriers
-from taskfuse.testing.machine.engines import Engines, Product, Registers, Tile
+from taskfuse.testing.machine.engines import Box, Engines, Product, Registers, Tile
 from taskfuse.testing.machine.fault import FaultFound, FaultKind, OutOfSteps
 from taskfuse.testing.machine.launch import BLOCK_BYTES, Launch
 from taskfuse.testing.machine.memory import Memory
@@ -230,10 +230,10 @@ class Machine:
         self.threads.own[t] += 1
         self.barriers.init_fences[t].append(self.threads.own[t])
 
-    def proxy_fence(self, t: int) -> None:
-        """``fence.proxy.async``."""
+    def proxy_fence(self, t: int, of_global: bool) -> None:
+        """``fence.proxy.async``, of one of the two memories."""
         self.threads.own[t] += 1
-        self.threads.shared_fences[t].append(self.threads.own[t])
+        (self.threads.global_fences if of_global else self.threads.shared_fences)[t].append(self.threads.own[t])
 
     # -- clusters and copies ---------------------------------------------------------------------------------------------------------------
 
@@ -263,22 +263,16 @@ class Machine:
     def load(self, t: int, site: int, b: int, address: int, buffer: str, name: str, coords: Sequence[int], k: int, across: tuple[str, ...]) -> None:
         """A bulk load."""
         m, tensor = self.launch.maps[name]
-        size = tensor.itemsize
-        for n in m.box:
-            size *= n
         reached = self.reached(b, across)
         for there in reached:
             self._alive(t, site, b, there)
         slots = [(there, there * self.launch.slot_count + k) for there in reached]
-        self.engines.load(t, site, address, self.launch.places[buffer], tensor, coords, m.box, size, slots)
+        self.engines.load(t, site, address, self.launch.places[buffer], Box(tensor, tuple(coords), m.box, m.swizzle), slots)
 
     def store(self, t: int, site: int, address: int, buffer: str, name: str, coords: Sequence[int]) -> None:
         """A bulk store."""
         m, tensor = self.launch.maps[name]
-        size = tensor.itemsize
-        for n in m.box:
-            size *= n
-        self.engines.store(t, site, address, self.launch.places[buffer], tensor, coords, m.box, size)
+        self.engines.store(t, site, address, self.launch.places[buffer], Box(tensor, tuple(coords), m.box, m.swizzle))
 
     # -- whole warps ----------------------------------------------------------------------------------------------------------------------
 

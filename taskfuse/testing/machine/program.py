@@ -297,8 +297,8 @@ class _Compiler(Writer):
                 self.add(f"m.engines.retire_bulk(t, {pending}, {read_only})")
             case Retire(pending=pending):
                 self.add(f"m.engines.retire_copies(t, {pending})")
-            case FenceProxyAsync():
-                self.add("m.proxy_fence(t)")
+            case FenceProxyAsync(memory=memory):
+                self.add(f"m.proxy_fence(t, {memory is MemoryType.Global})")
             case WgmmaFence():
                 self.sleeps(f"m.warp_comes(t, {site}, 0, 'fence')")
             case SetMaxNReg(registers=registers):

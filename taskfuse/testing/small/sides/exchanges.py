@@ -22,8 +22,8 @@ def queues(c: Chooser) -> Side:
     t = Text()
     trips = c.pick((1, 2, 3))
     covered = c.chance(30)
+    arriving = who(60)
     if covered:
-        arriving = who(60)
         count = len(of.selected(arriving[0][3:])) if arriving else n
         with t.block(f"IF {of.first}"):
             t.add(f"INIT b[0] count {max(count + c.pick((0, 0, 0, 1)), 1)}")
