@@ -144,6 +144,7 @@ class Trace:
         self.count = 0
         self._seen: dict[int, Ints] = {}
         self._role = ""
+        self._barriers = {m.name: m.slots for m in kernel.mbarriers}
         self._slots: dict[str, int] = {}
         self.memory = {b.name: b.memory for b in kernel.buffers} | {
             p.name: MemoryType.Global for p in kernel.params if isinstance(p, TensorParam) and p.is_output
@@ -227,7 +228,7 @@ class Trace:
                     self._leaf(stmt, ids)
 
     def _demands(self, stmt: Stmt, ids: Ints) -> None:
-        for d in of_statement(stmt):
+        for d in of_statement(stmt, self._barriers):
             self._demand(d, ids)
 
     def _state(self, name: str) -> Ints:

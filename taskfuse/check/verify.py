@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from taskfuse.check.alignment import TENSORS, aligned, assumes_tensors
 from taskfuse.check.bounds import inside
 from taskfuse.check.certificate import Argument, Certificate, Layer, Obligation, Verdict
-from taskfuse.check.defined import values
+from taskfuse.check.defined import defined
 from taskfuse.check.instance import counterexample
 from taskfuse.check.meetings import Meetings
 from taskfuse.check.order import deadlocks, initialization
@@ -85,7 +85,7 @@ def _argument(kernel: Kernel) -> Iterator[Obligation]:
     yield from races.check()
     yield from inside(program)
     yield from aligned(program)
-    yield from values(program)
+    yield from defined(program)
 
 
 def _refuted(kernel: Kernel) -> tuple[Obligation, ...]:
