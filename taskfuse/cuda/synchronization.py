@@ -12,6 +12,7 @@ from taskfuse.cuda.storage import row_major
 from taskfuse.cuda.writer import Scope, Writer
 from taskfuse.errors import UnsupportedError
 from taskfuse.ir.scalar import ONE, Const, Expr, const, eq, prove, sym
+from taskfuse.ir.types import MemoryType
 from taskfuse.kir import expressions, walk
 from taskfuse.kir.clusters import ranks
 from taskfuse.kir.limits import MAX_THREADS, WARP, launch_registers
@@ -115,7 +116,7 @@ class Synchronization:
             case Retire(queue=queue, pending=pending, read_only=read_only):
                 w.call(scope, ptx.BULK_WAIT_READ if read_only else _WAITS[queue], template=f"<{pending}>")
             case FenceProxyAsync():
-                w.call(scope, ptx.FENCE_PROXY)
+                w.call(scope, ptx.FENCE_PROXY_GLOBAL if stmt.memory is MemoryType.Global else ptx.FENCE_PROXY)
             case WgmmaFence():
                 w.call(scope, matrices.WGMMA_FENCE)
             case SetMaxNReg(registers=count):
