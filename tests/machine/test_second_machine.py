@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from taskfuse.kir import parse_kernel
+from taskfuse.kir import parse_kernel, walk
+from taskfuse.kir.nodes import Wgmma
 from taskfuse.testing.machine import FaultKind, find_fault
 
 TESTS = Path(__file__).parent.parent
@@ -204,7 +205,7 @@ TWINS: list[tuple[str, str, Sequence[Change], FaultKind, str]] = [
     ("two shapes", PRODUCT, [(SECOND, SECOND.replace("n64", "n32"))], FaultKind.REGISTERS, "of another shape"),
     ("no wgmma fence", PRODUCT, [("FENCE wgmma\n", "")], FaultKind.REGISTERS, "without FENCE wgmma"),
     ("unretired", PRODUCT, [("RETIRE wgmma <= 0", "RETIRE wgmma <= 1")], FaultKind.REGISTERS, "in flight"),
-    ("a tile beyond", PRODUCT, [("a_s[0, 0] + 96", "a_s[1, 0] + 96")], FaultKind.BOUNDS, "a tile reads byte"),
+    ("a tile beyond", PRODUCT, [("a_s[0, 0] + 96", "a_s[8, 0] + 96")], FaultKind.BOUNDS, "a tile reads byte"),
     (
         "a tile of other rows",
         PRODUCT,
@@ -232,7 +233,11 @@ def test_twins(good: str, changes: Sequence[Change], kind: FaultKind, reason: st
 @pytest.mark.parametrize("path", [p for p in MUSEUM if not p.name.startswith(LARGE)], ids=lambda p: p.stem)
 def test_bugs_of_other_projects(path: Path) -> None:
     kernel = parse_kernel(path.read_text(encoding="utf-8"))
-    fault = find_fault(kernel, [{e.name: n for e in kernel.extents} for n in (5, 2)], 2)
+    wide = any(isinstance(s, Wgmma) for s in walk(kernel))
+    launches = [
+        {e.name: 72 if wide and e.name == "K" else -(-n // e.multiple_of) * e.multiple_of for e in kernel.extents} for n in ((8,) if wide else (5, 2, 12))
+    ]
+    fault = find_fault(kernel, launches, 1 if wide else 2)
     assert (fault is None) is path.stem.endswith(".fixed"), str(fault)
 
 
