@@ -14,7 +14,7 @@ from taskfuse.check.defined import Demand, demands, of_statement
 from taskfuse.check.fences import Fences, operands
 from taskfuse.check.program import BLOCK_NAMES, CLUSTER_NAMES, COLLECTIVE, THREAD_NAMES
 from taskfuse.check.tiles import LINE, ROWS, Storage, tile_elements
-from taskfuse.ir.scalar import ZERO, Const, Expr, compile_expr, evaluate
+from taskfuse.ir.scalar import TRUE, ZERO, Const, Expr, compile_expr, evaluate
 from taskfuse.ir.types import MemoryType
 from taskfuse.kir import Kernel, stmt_text
 from taskfuse.kir.fragments import MATRIX_ROW_BYTES, MATRIX_ROWS, WGMMA_M, matrices, wgmma_a, wgmma_accumulator
@@ -262,7 +262,7 @@ class Trace:
             case Choose(out=out, cases=cases):
                 left = ids
                 for case in cases:
-                    holds = self._value(case.cond, left).astype(np.bool_)
+                    holds = self._value(TRUE if case is cases[-1] else case.cond, left).astype(np.bool_)  # nobody asks for the last one
                     if isinstance(case.operand, Access):
                         self._access(stmt, case.operand, left[holds], write=False)
                     left = left[~holds]

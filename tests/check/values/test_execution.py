@@ -429,3 +429,11 @@ def test_every_form_of_product_holds(product: Product | WarpProduct) -> None:
 
     if isinstance(product, Product):
         assert "where element" in found(replace(kernel, body=map_stmts(kernel.body, fault))).reason
+
+
+def test_factors_may_change_places_in_a_definition() -> None:
+    for product in (PRODUCTS[0], WARP_PRODUCTS[0]):
+        kernel = held_product(product)
+        (d,) = kernel.definitions
+        assert isinstance(d.rule, Reduce)
+        holds(replace(kernel, definitions=(replace(d, rule=replace(d.rule, operands=(d.rule.operands[1], d.rule.operands[0]))),)))
