@@ -182,6 +182,8 @@ STATEMENTS = [
     (WGMMA.replace("s[0, 0, 0]", "x[0, 0]"), "the wgmma operand 'x' is not bfloat16 in Shared memory", WGMMA.replace("s[0, 0, 0]", "s[0, 0, 0] + 32*N")),
     (WGMMA.replace("swizzle 128", "swizzle 96"), "a swizzle of 96 bytes: 0, 32, 64 and 128 are possible", WGMMA.replace("swizzle 128", "swizzle 32")),
     (WGMMA.replace("lbo 0", "lbo 8"), "the byte offsets of a descriptor are multiples of 16, not 8 and 1024", WGMMA.replace("lbo 0", "lbo 16")),
+    (WGMMA.replace("lbo 0", "lbo -16"), "the byte offsets of a descriptor are 0 to 262128, not -16 and 1024", WGMMA.replace("lbo 0", "lbo 16")),
+    (WGMMA.replace("lbo 0", "lbo 262144"), "the byte offsets of a descriptor are 0 to 262128, not 262144 and 1024", WGMMA.replace("lbo 0", "lbo 262128")),
     (
         WGMMA.replace("s[1, 0, 0]", "s[1, 0, 0] + 8"),
         "the descriptor of 's' starts at byte 8, not a multiple of 16",

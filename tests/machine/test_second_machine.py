@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from taskfuse.kir import parse_kernel
+from taskfuse.kir import parse_kernel, walk
+from taskfuse.kir.nodes import Wgmma
 from taskfuse.testing.machine import FaultKind, find_fault
 
 TESTS = Path(__file__).parent.parent
@@ -232,7 +233,11 @@ def test_twins(good: str, changes: Sequence[Change], kind: FaultKind, reason: st
 @pytest.mark.parametrize("path", [p for p in MUSEUM if not p.name.startswith(LARGE)], ids=lambda p: p.stem)
 def test_bugs_of_other_projects(path: Path) -> None:
     kernel = parse_kernel(path.read_text(encoding="utf-8"))
-    fault = find_fault(kernel, [{e.name: n for e in kernel.extents} for n in (5, 2)], 2)
+    wide = any(isinstance(s, Wgmma) for s in walk(kernel))
+    launches = [
+        {e.name: 72 if wide and e.name == "K" else -(-n // e.multiple_of) * e.multiple_of for e in kernel.extents} for n in ((8,) if wide else (5, 2, 12))
+    ]
+    fault = find_fault(kernel, launches, 1 if wide else 2)
     assert (fault is None) is path.stem.endswith(".fixed"), str(fault)
 
 
