@@ -172,14 +172,19 @@ class _Follower:
             raise Difference(f"PTX line {line}: {_said(kind, operands)}, not {self._wanted(step)}")
         for got, wanted in zip(operands, step.operands, strict=True):
             if got != wanted and not self._fits(got, wanted):
-                raise Difference(f"PTX line {line}: {_said(kind, operands)}, not {self._wanted(step)}: {got} for {wanted}")
+                raise Difference(f"PTX line {line}: {_said(kind, operands)}, not {self._wanted(step)}")
         self.at += 1
         if kind not in UNORDERED:
             self._check_memory(f"in front of PTX line {line}", step.stores, step.loads)
         return step.result
 
     def _wanted(self, step: Step) -> str:
-        return f"{_said(step.kind, step.operands)} of `{stmt_text(step.statement, self.traces.launch.kernel)}`"
+        operands = [self._lanes(o) if isinstance(o, Lanes) else o for o in step.operands]
+        return f"{_said(step.kind, operands)} of `{stmt_text(step.statement, self.traces.launch.kernel)}`"
+
+    def _lanes(self, lanes: Lanes) -> str:
+        come, there = self.traces.lanes(self.block, self.thread, lanes)
+        return f"lanes {come:#x} of {there:#x}"
 
     def _fits(self, got: Observed | Unknown, wanted: object) -> bool:
         match wanted:
