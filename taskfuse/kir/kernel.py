@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from taskfuse.ir.scalar import Const, const
 from taskfuse.kir.limits import launch_registers
 from taskfuse.kir.nodes import Buffer, Counter, Dim3, Extent, Mbarrier, Param, Semaphore, Stmt, TensorParam
+from taskfuse.kir.witness import Definition
 
 if TYPE_CHECKING:
     from taskfuse.check import Certificate
@@ -35,6 +36,7 @@ class Kernel:
         grid, block, cluster: launch shape (x, y, z), integer expressions over extents and host parameters.
         residents: blocks that a multiprocessor holds at once, as far as registers decide that: threads have no more than allows it.
         buffers: Local, Shared and workspace storage.
+        definitions: the math that it computes, if it says so (:mod:`taskfuse.kir.witness`).
     """
 
     name: str
@@ -49,6 +51,7 @@ class Kernel:
     cluster: Dim3 = ONE
     semaphores: tuple[Semaphore, ...] = ()
     residents: int = 1
+    definitions: tuple[Definition, ...] = field(default=(), compare=False)
 
     @property
     def meets_blocks(self) -> bool:

@@ -209,6 +209,46 @@ class Descriptor:
     major: Major
 
 
+# -- the witness --------------------------------------------------------------------------------------------------------------------
+
+
+class Content(Enum):
+    """What a written element stands for, of the tensor that :class:`Holds` names.
+
+    - VALUE: its element at an index of its shape.
+    - ZERO: 0, where an element may not exist; those that do are written later.
+    - START: the initial or the neutral element of its reduction or scan.
+    - BODY: one term of its reduction, at a point of its iteration space.
+    - TERM: what was there, and the term of a point of its iteration space.
+    - PART: the terms that some threads or blocks have taken.
+    """
+
+    VALUE = "value"
+    ZERO = "zero"
+    START = "start"
+    BODY = "body"
+    TERM = "term"
+    PART = "part"
+
+
+@dataclass(frozen=True, slots=True)
+class Holds:
+    """What lowering says that the results of a statement stand for. The proof checks it, and never trusts it (docs/proof.md).
+
+    Attributes:
+        tensor: a tensor that the kernel's definitions define.
+        index: one expression per axis of its shape (VALUE), or of its iteration space (BODY, TERM); none for the others. Elements that the
+            instruction moves at once are numbered by the symbols ``tile.0``, ``tile.1``, ...: along a vector; by rows, columns and terms of a product;
+            by rows of all matrices of an ldmatrix or stmatrix and elements of a row; of a bulk copy in any way, as its box says which is which.
+        tile: how many values each of these symbols has.
+    """
+
+    tensor: str
+    index: tuple[Expr, ...] = ()
+    content: Content = Content.VALUE
+    tile: tuple[int, ...] = ()
+
+
 # -- statements ---------------------------------------------------------------------------------------------------------------------
 
 
@@ -263,6 +303,7 @@ class Compute:
     operands: tuple[Operand, ...]
     dtype: DType
     location: Location | None = field(default=None, compare=False)
+    holds: Holds | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,6 +322,7 @@ class Choose:
     label: str
     cases: tuple[Case, ...]
     location: Location | None = field(default=None, compare=False)
+    holds: Holds | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -305,6 +347,7 @@ class Gather:
     values: tuple[Found, ...]
     width: int = 1
     location: Location | None = field(default=None, compare=False)
+    holds: Holds | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -315,6 +358,7 @@ class VectorCopy:
     source: Access
     width: int
     location: Location | None = field(default=None, compare=False)
+    holds: Holds | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -335,6 +379,7 @@ class AsyncCopy:
     width: int
     valid: Expr = TRUE
     location: Location | None = field(default=None, compare=False)
+    holds: Holds | None = field(default=None, compare=False)
 
 
 class BarrierScope(Enum):
@@ -468,6 +513,7 @@ class TmaLoad:
     coords: tuple[Expr, ...]
     barrier: BarrierSlot
     across: tuple[ParallelType, ...] = ()
+    holds: Holds | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -477,6 +523,7 @@ class TmaStore:
     map: str
     coords: tuple[Expr, ...]
     source: Access
+    holds: Holds | None = field(default=None, compare=False)
 
 
 class Queue(Enum):
@@ -531,6 +578,7 @@ class Wgmma:
     accumulate: Expr
     dtype: DType
     b_dtype: DType | None = None
+    holds: Holds | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         if self.b_dtype is self.dtype:
@@ -557,6 +605,7 @@ class Mma:
     dtype: DType
     b_dtype: DType | None = None
     location: Location | None = field(default=None, compare=False)
+    holds: Holds | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         if self.b_dtype is self.dtype:
@@ -580,6 +629,7 @@ class LdMatrix:
     matrices: int = 4
     transpose: bool = False
     location: Location | None = field(default=None, compare=False)
+    holds: Holds | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -597,6 +647,7 @@ class StMatrix:
     source: Access
     matrices: int = 4
     transpose: bool = False
+    holds: Holds | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -612,6 +663,7 @@ class Shuffle:
     source: Access
     mask: int
     location: Location | None = field(default=None, compare=False)
+    holds: Holds | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

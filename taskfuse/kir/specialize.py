@@ -10,7 +10,7 @@ from taskfuse.errors import InputError
 from taskfuse.ir.scalar import Expr, const, substitute
 from taskfuse.kir.kernel import Kernel
 from taskfuse.kir.nodes import Dim3, HostParam, TensorParam
-from taskfuse.kir.walk import map_expressions, map_stmts
+from taskfuse.kir.walk import map_definition, map_expressions, map_stmts
 
 
 def specialized(kernel: Kernel, extents: Mapping[str, int]) -> Kernel:
@@ -49,4 +49,5 @@ def specialized(kernel: Kernel, extents: Mapping[str, int]) -> Kernel:
         cluster=cast("Dim3", shape(kernel.cluster)),
         buffers=tuple(replace(b, shape=shape(b.shape), offset=None if b.offset is None else at(b.offset)) for b in kernel.buffers),
         body=map_stmts(kernel.body, lambda s: map_expressions(s, at)),
+        definitions=tuple(map_definition(d, at) for d in kernel.definitions),
     )

@@ -30,6 +30,7 @@ from taskfuse.kir.nodes import (
     For,
     Found,
     Gather,
+    Holds,
     If,
     Immediate,
     IndexOf,
@@ -52,6 +53,7 @@ from taskfuse.kir.nodes import (
     Wgmma,
     WgmmaFence,
 )
+from taskfuse.kir.witness import Accumulate, Apply, Definition, Find, Pick, Reduce, Rule, Whole
 
 Body = tuple[Stmt, ...]
 Accesses = tuple[Access, ...]
@@ -251,6 +253,9 @@ def map_expressions(stmt: Stmt, f: ExprMap) -> Stmt:
     def coordinates(c: tuple[Expr, ...]) -> tuple[Expr, ...]:
         return tuple(f(e) for e in c)
 
+    def held(h: Holds | None) -> Holds | None:
+        return None if h is None else replace(h, index=coordinates(h.index))
+
     match stmt:
         case For():
             return replace(stmt, start=f(stmt.start), stop=f(stmt.stop), step=f(stmt.step))
@@ -259,16 +264,17 @@ def map_expressions(stmt: Stmt, f: ExprMap) -> Stmt:
         case If():
             return replace(stmt, branches=tuple(Branch(f(b.cond), b.body, b.label) for b in stmt.branches))
         case Compute():
-            return replace(stmt, out=access(stmt.out), operands=tuple(map_operand(o, f) for o in stmt.operands))
+            return replace(stmt, out=access(stmt.out), operands=tuple(map_operand(o, f) for o in stmt.operands), holds=held(stmt.holds))
         case Choose():
-            return replace(stmt, out=access(stmt.out), cases=tuple(Case(f(c.cond), map_operand(c.operand, f)) for c in stmt.cases))
+            cases = tuple(Case(f(c.cond), map_operand(c.operand, f)) for c in stmt.cases)
+            return replace(stmt, out=access(stmt.out), cases=cases, holds=held(stmt.holds))
         case Gather():
             values = tuple(Found(v.symbol, access(v.source), f(v.extent)) for v in stmt.values)
-            return replace(stmt, out=access(stmt.out), source=access(stmt.source), values=values)
+            return replace(stmt, out=access(stmt.out), source=access(stmt.source), values=values, holds=held(stmt.holds))
         case VectorCopy() | LdMatrix() | StMatrix() | Shuffle():
-            return replace(stmt, out=access(stmt.out), source=access(stmt.source))
+            return replace(stmt, out=access(stmt.out), source=access(stmt.source), holds=held(stmt.holds))
         case AsyncCopy():
-            return replace(stmt, out=access(stmt.out), source=access(stmt.source), valid=f(stmt.valid))
+            return replace(stmt, out=access(stmt.out), source=access(stmt.source), valid=f(stmt.valid), holds=held(stmt.holds))
         case Barrier():
             return replace(stmt, threads=f(stmt.threads), id=None if stmt.id is None else f(stmt.id))
         case InitBarrier():
@@ -288,16 +294,39 @@ def map_expressions(stmt: Stmt, f: ExprMap) -> Stmt:
         case Advance():
             return Advance(stmt.cursor, f(stmt.count))
         case TmaLoad():
-            return replace(stmt, out=access(stmt.out), coords=coordinates(stmt.coords), barrier=slot(stmt.barrier))
+            return replace(stmt, out=access(stmt.out), coords=coordinates(stmt.coords), barrier=slot(stmt.barrier), holds=held(stmt.holds))
         case TmaStore():
-            return TmaStore(stmt.map, coordinates(stmt.coords), access(stmt.source))
+            return replace(stmt, coords=coordinates(stmt.coords), source=access(stmt.source), holds=held(stmt.holds))
         case Wgmma():
             a = access(stmt.a) if isinstance(stmt.a, Access) else descriptor(stmt.a)
-            return replace(stmt, acc=access(stmt.acc), a=a, b=descriptor(stmt.b), accumulate=f(stmt.accumulate))
+            return replace(stmt, acc=access(stmt.acc), a=a, b=descriptor(stmt.b), accumulate=f(stmt.accumulate), holds=held(stmt.holds))
         case Mma():
-            return replace(stmt, acc=access(stmt.acc), a=access(stmt.a), b=access(stmt.b))
+            return replace(stmt, acc=access(stmt.acc), a=access(stmt.a), b=access(stmt.b), holds=held(stmt.holds))
         case CursorInit() | FenceInit() | Commit() | Retire() | WgmmaFence() | FenceProxyAsync() | SetMaxNReg():
             return stmt
+
+
+def map_definition(d: Definition, f: ExprMap) -> Definition:
+    """``d`` with ``f`` applied to its expressions."""
+
+    def each(expressions: tuple[Expr, ...]) -> tuple[Expr, ...]:
+        return tuple(map(f, expressions))
+
+    def operands(found: tuple[Operand, ...]) -> tuple[Operand, ...]:
+        return tuple(map_operand(o, f) for o in found)
+
+    match d.rule:
+        case Apply() | Reduce():
+            rule: Rule = replace(d.rule, operands=operands(d.rule.operands))
+        case Pick():
+            rule = Pick(tuple(Case(f(c.cond), map_operand(c.operand, f)) for c in d.rule.cases))
+        case Accumulate():
+            rule = replace(d.rule, operand=map_operand(d.rule.operand, f))
+        case Find():
+            rule = Find(map_access(d.rule.source, f), tuple(map_access(a, f) for a in d.rule.values), each(d.rule.extents))
+        case Whole():
+            rule = replace(d.rule, places=tuple(map(each, d.rule.places)))
+    return replace(d, shape=each(d.shape), space=each(d.space), place=each(d.place), rule=rule)
 
 
 def own_symbols(stmt: Stmt) -> dict[str, Expr]:

@@ -14,6 +14,7 @@ from taskfuse.lowering.domains import refused
 from taskfuse.lowering.fragments import atom_symbols
 from taskfuse.lowering.plan import PStmt
 from taskfuse.lowering.statements import Statements
+from taskfuse.lowering.witness import holds
 
 
 def bulk_copy(st: Statements, tv: TensorView) -> list[PStmt]:
@@ -59,7 +60,7 @@ def bulk_copy(st: Statements, tv: TensorView) -> list[PStmt]:
         reason = "a bulk load completes at a barrier of a ring, and it has none"
         raise refused(tv, reason, f"make {inside.name} a boundary of a vertical group, or a ring in a loop: circular_buffer")
     if full is not None and loads:
-        stmt = TmaLoad(place, name, box.coords, BarrierSlot(full, shared.index[0]), share.across)
+        stmt = TmaLoad(place, name, box.coords, BarrierSlot(full, shared.index[0]), share.across, holds(tv, env))
     else:
-        stmt = TmaStore(name, box.coords, place)
+        stmt = TmaStore(name, box.coords, place, holds(tv, env))
     return [PStmt(tv, st.indexer.tree.place[tv], stmt, env.guards, env.facts, (shared,) if loads else (), () if loads else (shared,))]

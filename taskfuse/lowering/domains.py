@@ -69,11 +69,11 @@ def digits(tv: TensorView, ptype: ParallelType) -> tuple[Axis, ...]:
 
 
 def owner_digits(tv: TensorView, ptype: ParallelType) -> tuple[Axis, ...]:
-    """The digits of the index that holds an element: those that compute it, unless an atom spreads it over those of the allocation domain."""
+    """The digits of the index that holds an element: those that compute it; the lanes of an atom that spreads it are those of the allocation domain."""
     if tv.schedule.atom is None or not tv.schedule.atom.spreads:
         return digits(tv, ptype)
-    spread = tuple(a for a in tv.schedule.allocation or () if tv.schedule.ptype(a) is ptype)
-    return spread or digits(tv, ptype)
+    lanes = tuple(a for a in tv.schedule.allocation or () if a not in tv.loop and tv.schedule.ptype(a) is ptype)
+    return (*(a for a in tv.loop if tv.schedule.ptype(a) is ptype), *lanes) if lanes else digits(tv, ptype)
 
 
 def product(axes: tuple[Axis, ...]) -> Expr:

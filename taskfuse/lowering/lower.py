@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import cast
 
 from taskfuse.errors import UnsupportedError
@@ -27,6 +27,7 @@ from taskfuse.lowering.semaphores import semaphores
 from taskfuse.lowering.statements import Statements
 from taskfuse.lowering.storage import buffers, lay_out, unroll_for_registers
 from taskfuse.lowering.sync import Synchronizer
+from taskfuse.lowering.witness import definitions
 from taskfuse.passes import run_pipeline
 from taskfuse.schedule.order import Sequencer
 
@@ -89,4 +90,4 @@ def lower(fusion: Fusion, options: LoweringOptions = DEFAULT) -> Kernel:
     mbarriers = [*channels.barriers(), *rings.barriers(), *((name, 1, count) for name, count in sync.mbarriers)]
     cursors, maps = tuple(sync.cursor_inits()), tuple(statements.maps.values())
     kernel = Emitter(fusion, regions).kernel(plan, storage, mbarriers, sync.counters, semaphores(channels), cursors, maps)
-    return run_pipeline(kernel, options.verify)
+    return run_pipeline(replace(kernel, definitions=definitions(fusion)), options.verify)

@@ -266,11 +266,11 @@ class NestBuilder:
             case Stage.INIT:
                 loops, wrap = self._own_loops(code.tv, "n")
                 return wrap(list(body)) if (body := self.statements.init(code.tv, loops)) else []
-            case Stage.FINISH if (queue := queue_of(code.tv)) is not None:
-                return [PSync((Retire(queue, 0),))]
             case Stage.FINISH:
-                loops, wrap = self._own_loops(code.tv, "f")
-                return [n for step in finish(self.statements, code.tv, loops) if step for n in wrap(step)]
+                loops, _ = self._own_loops(code.tv, "f")
+                queue = queue_of(code.tv)
+                done: list[PNode] = [] if queue is None else [PSync((Retire(queue, 0),))]
+                return done + finish(self.statements, code.tv, loops)
 
     def _own_loops(self, tv: TensorView, mark: str) -> tuple[dict[Axis, Expr], _Wrap]:
         """Loops over the axes of a result that stand inside of the outermost loop along which it accumulates, for INIT and FINISH."""

@@ -8,6 +8,7 @@ has ``MAIN`` only.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from enum import Enum
 
 from taskfuse.dtypes import DType
@@ -15,7 +16,7 @@ from taskfuse.ir.atoms import Bounds, Instruction
 from taskfuse.ir.axes import Axis
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.expr import Assemble, Gather, IndexValue, Literal, MathExpr, Pointwise, Read, Reduction, ScalarRead, Scan, Select, View, operand_dtype
-from taskfuse.ir.scalar import FALSE, TRUE, Expr, and_, const, ge, prove, simplify, substitute, sym
+from taskfuse.ir.scalar import FALSE, TRUE, Expr, and_, const, ge, prove, simplify, substitute
 from taskfuse.ir.storage import storage_operands, storage_uses
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import MemoryType
@@ -26,6 +27,7 @@ from taskfuse.kir.nodes import (
     Case,
     Choose,
     Compute,
+    Content,
     Immediate,
     IndexOf,
     Operand,
@@ -37,12 +39,14 @@ from taskfuse.kir.nodes import (
 )
 from taskfuse.lowering.domains import refused
 from taskfuse.lowering.environments import Environment
-from taskfuse.lowering.fragments import atom_symbols, result
+from taskfuse.lowering.fragments import atom_symbols
 from taskfuse.lowering.indexing import Indexer
 from taskfuse.lowering.padding import covered, pads
+from taskfuse.lowering.partials import register, registers
 from taskfuse.lowering.plan import PLoop, PNode, PStmt
 from taskfuse.lowering.scans import carried_axes
 from taskfuse.lowering.tails import Tails
+from taskfuse.lowering.witness import holds
 
 COPY = ELEMENTWISE["copy"]
 
@@ -147,7 +151,8 @@ class Statements:
             stmts = [Compute(out, expr.combine.op, (out, operands[0]), dtype, expr.location)]
         else:
             stmts = [Compute(out, ELEMENTWISE["fma"], (*operands, out), dtype, expr.location)]
-        return [self.statement(tv, stmt, env, guards) for stmt in stmts]
+        contents = (Content.BODY, Content.TERM)[-len(stmts) :]
+        return [self.statement(tv, stmt, env, guards, content) for stmt, content in zip(stmts, contents, strict=True)]
 
     def _next_total(self, tv: TensorView, expr: Scan) -> list[PStmt]:
         """One step of a scan: the total so far, and the element that it is."""
@@ -156,7 +161,7 @@ class Statements:
         total = Access(self.accumulator(tv), tuple(env.values[a] for a in carried_axes(expr)))
         step = Compute(total, expr.combine.op, (total, operand), tv.dtype.compute, expr.location)
         store = Compute(self.indexer.write(tv, env), COPY, (total,), tv.dtype, expr.location)
-        return [self.statement(tv, step, env, env.guards), self.statement(tv, store, env, env.guards)]
+        return [self.statement(tv, step, env, env.guards, Content.TERM), self.statement(tv, store, env, env.guards)]
 
     def plain(self, tv: TensorView) -> list[PStmt]:
         """The statement of an elementwise expression, element by element."""
@@ -183,7 +188,7 @@ class Statements:
         made = [self.statement(tv, stmt, env, env.guards)]
         if env.guards and not self._is_total(tv) and self._is_gathered(tv):
             fill = Compute(out, COPY, (Immediate(0 if not tv.dtype.is_bool else False, tv.dtype),), tv.dtype, expr.location)
-            made.insert(0, self.statement(tv, fill, env, ()))
+            made.insert(0, self.statement(tv, fill, env, (), Content.ZERO))
         return made
 
     def past_the_end(self, tv: TensorView, env: Environment) -> tuple[Expr, Environment]:
@@ -234,13 +239,20 @@ class Statements:
         return known
 
     def fills(self, tv: TensorView) -> bool:
-        """True if a reduction's accumulators are set before its loops; an atom's first step sets them instead, if there is a first step."""
+        """True if a reduction's accumulators are set before its loops; an atom's first step sets them instead, if there is a first step everywhere."""
         expr, atom = self.definition(tv), tv.schedule.atom
         if atom is None or not atom.sets_first:
             return True
         assert isinstance(expr, Reduction)
-        loops = [a for a in tv.loop if a.is_reduction and tv.schedule.ptype(a).is_loop]
-        return expr.init.value != 0 or not all(prove(ge(a.extent, 1), self.indexer.regions.facts) for a in loops)
+        if expr.init.value != 0:
+            return True
+        environments = self.indexer.environments
+        around = environments.loop_symbols(tv)
+        result = environments.variant(tv, {a: s for a, s in around.items() if not a.is_reduction}, MemoryType.Local, outside=True)
+        loops = {str(s): a.extent for a, s in around.items() if a.is_reduction and tv.schedule.ptype(a).is_loop}
+        first = dict.fromkeys(loops, const(0))
+        runs = [substitute(g, first) for g in environments.reading(tv).guards if g not in result.guards]
+        return not all(prove(c, result.facts) for c in (*(ge(extent, 1) for extent in loops.values()), *runs))
 
     def init(self, tv: TensorView, loops: dict[Axis, Expr]) -> list[PNode]:
         """The accumulator set to the reduction's initial value, or to the neutral one."""
@@ -249,21 +261,26 @@ class Statements:
             neutral = Immediate(expr.combine.neutral(tv.dtype.compute), tv.dtype.compute)
             total = Access(self.accumulator(tv), tuple(loops[a] for a in carried_axes(expr)))
             everywhere = Environment({}, self.indexer.regions.facts, ())
-            return [self.statement(tv, Compute(total, COPY, (neutral,), tv.dtype.compute, expr.location), everywhere, ())]
+            return [self.statement(tv, Compute(total, COPY, (neutral,), tv.dtype.compute, expr.location), everywhere, (), Content.START)]
         if not self.fills(tv):
             return []
         assert isinstance(expr, Reduction)
         env = self.indexer.environments.variant(tv, loops, MemoryType.Local, outside=True)
         env = self.tails.widened(tv, env)
-        out = self.indexer.write(tv, env, MemoryType.Local, self.accumulator(tv))
         value = (Immediate(expr.init.value, expr.init.dtype),)
+        first = self.first_accumulator(tv, env)
         if tv.schedule.atom is None or not tv.schedule.atom.spreads:
-            return [self.statement(tv, Compute(out, COPY, value, tv.dtype, expr.location), env, env.guards)]
-        register, tile = f"{tv.name}.r", dict.fromkeys(atom_symbols(tv).values(), const(0))
-        (place,) = out.index
-        every = Access(out.buffer, (simplify(substitute(place, tile) + sym(register), env.facts),))
-        count = const(result(tv).fragment.count)
-        return [PLoop(register, count, True, [self.statement(tv, Compute(every, COPY, value, tv.dtype, expr.location), env, env.guards)])]
+            return [self.statement(tv, Compute(first, COPY, value, tv.dtype, expr.location), env, env.guards, Content.START)]
+        (place,) = first.index
+        every = Access(first.buffer, (simplify(place + register(tv), env.facts),))
+        start = self.statement(tv, Compute(every, COPY, value, tv.dtype, expr.location), env, env.guards, Content.START)
+        return [PLoop(str(register(tv)), const(registers(tv)), True, [start])]
+
+    def first_accumulator(self, tv: TensorView, env: Environment) -> Access:
+        """The accumulator of an element; of a tile that an atom computes, that of its first."""
+        access = self.indexer.write(tv, env, MemoryType.Local, self.accumulator(tv))
+        start = dict.fromkeys(atom_symbols(tv).values(), const(0))
+        return Access(access.buffer, tuple(simplify(substitute(e, start), env.facts) for e in access.index)) if start else access
 
     def store(self, tv: TensorView, loops: dict[Axis, Expr]) -> PStmt:
         """The result of a reduction stored from its accumulator, at the first index of what replicates it."""
@@ -284,8 +301,8 @@ class Statements:
         read = next(o for o in storage_operands(self.fusion, self.definition(tv)) if isinstance(o, Read))
         return read.tensor
 
-    def statement(self, tv: TensorView, stmt: Stmt, env: Environment, guards: tuple[Expr, ...]) -> PStmt:
-        """A plan statement with its accesses read off."""
+    def statement(self, tv: TensorView, stmt: Stmt, env: Environment, guards: tuple[Expr, ...], content: Content = Content.VALUE) -> PStmt:
+        """A plan statement with its accesses read off, and with what it writes."""
         writes: tuple[Access, ...] = ()
         reads: tuple[Access, ...] = ()
         match stmt:
@@ -299,6 +316,7 @@ class Statements:
                 writes, reads = (stmt.out,), (stmt.source,)
             case _:
                 raise AssertionError(stmt)
+        stmt = replace(stmt, holds=holds(tv, env, content))
         facts = env.facts
         for g in guards:
             if g not in env.guards:

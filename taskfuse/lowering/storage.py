@@ -17,8 +17,8 @@ from taskfuse.kir.limits import SHARED_BYTES
 from taskfuse.kir.nodes import Buffer
 from taskfuse.lowering.domains import digits, product
 from taskfuse.lowering.indexing import Indexer
+from taskfuse.lowering.partials import Partials, lane_registers, workspace
 from taskfuse.lowering.plan import PDispatch, PLoop, PNode, children, is_base, statements
-from taskfuse.lowering.reductions import lane_registers, workspace, workspace_shape
 from taskfuse.lowering.rings import Rings
 from taskfuse.lowering.scans import carried_axes
 from taskfuse.lowering.statements import Statements
@@ -52,7 +52,7 @@ def buffers(indexer: Indexer, st: Statements, rings: Rings, plan: list[PNode]) -
             found += [Buffer(name, tv.dtype.compute, MemoryType.Local, (), max(1, tv.dtype.compute.bits // 8)) for name in lane_registers(tv)]
             for kind in (MemoryType.Shared, MemoryType.Global):
                 if any(a.is_reduction for p in INDEX_TYPES for a in digits(tv, p) if p.is_thread is (kind is MemoryType.Shared)):
-                    found.append(Buffer(workspace(tv, kind), tv.dtype.compute, kind, workspace_shape(st, tv, kind), max(1, tv.dtype.compute.bits // 8)))
+                    found.append(Buffer(workspace(tv, kind), tv.dtype.compute, kind, Partials.of(indexer, tv).shape(kind), max(1, tv.dtype.compute.bits // 8)))
     for expr in indexer.fusion.exprs():
         tv = expr.output
         if isinstance(expr, Assemble) and not tv.is_output and tv not in indexer.placed:

@@ -203,9 +203,10 @@ class Synchronizer:
         types = self._crossing(a, b, block.node)
         if not types and a.queue is None and b.queue is None:
             return []
-        for use, node in ((a, first), (b, second)):
+        for use in (a, b):
             if use.queue is not None:
-                self._batches.setdefault((id(block), id(node), use.queue), (block, node, use))
+                inside, node = next((step for step in reversed(use.path[at:]) if _is_retired(*step, use.queue)), use.path[at])
+                self._batches.setdefault((id(inside), id(node), use.queue), (inside, node, use))
         loop = next((n for _, n in reversed(a.path[:at]) if isinstance(n, PLoop)), None)
         found: list[_Need] = []
         if not same:
@@ -404,6 +405,12 @@ def _joined(before: tuple[Stmt, ...], stmts: tuple[Stmt, ...]) -> tuple[Stmt, ..
 
 def _fills(node: PGuard, buffer: str) -> bool:
     return any(a.buffer == buffer for s in statements([node]) for a in s.writes)
+
+
+def _is_retired(block: _Block, node: PNode, queue: Queue) -> bool:
+    """True if a block waits for what a node of it has issued: a batch is closed before that."""
+    behind = block.nodes[block.nodes.index(node) + 1 :]
+    return any(isinstance(n, PSync) and any(isinstance(s, Retire) and s.queue is queue for s in n.stmts) for n in behind)
 
 
 def _loop_vars(u: _Use) -> set[str]:

@@ -6,22 +6,25 @@ instruction does: matrix descriptors for Shared operands, the fragment layout fo
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from numpy.typing import NDArray
 
 from taskfuse.ir.expr import Read
-from taskfuse.ir.scalar import FALSE, TRUE, Const, Expr, Facts, const, evaluate, ge, prove, simplify, substitute, sym
+from taskfuse.ir.scalar import FALSE, TRUE, Const, Expr, Facts, const, evaluate, ge, lt, prove, simplify, substitute, sym
 from taskfuse.ir.storage import storage_operands
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import THREAD_TYPES, MemoryType
 from taskfuse.kir.limits import WARP
-from taskfuse.kir.nodes import Access, Descriptor, LdMatrix, Mma, StMatrix, Wgmma
+from taskfuse.kir.nodes import Access, Content, Descriptor, Holds, LdMatrix, Mma, StMatrix, Wgmma
 from taskfuse.lowering.domains import owner_digits, product, refused
 from taskfuse.lowering.environments import Environment
 from taskfuse.lowering.fragments import Held, atom_symbols, factor, operand, result
 from taskfuse.lowering.matrix import NoDescriptorError, derive
 from taskfuse.lowering.plan import PStmt, base_name
 from taskfuse.lowering.statements import Statements
+from taskfuse.lowering.witness import holds
 
 TIDX = THREAD_TYPES[0]
 
@@ -40,7 +43,7 @@ def wgmma(st: Statements, tv: TensorView) -> list[PStmt]:
     held = st.indexer.memory.get(a.tensor) is MemoryType.Local
     left = _registers(tv, a, a_place, env) if held else _descriptor(st, tv, env, a.tensor, a_place, (names[0], sizes[names[0]]), (names[2], sizes[names[2]]))
     right = _descriptor(st, tv, env, b.tensor, b_place, (names[1], sizes[names[1]]), (names[2], sizes[names[2]]))
-    stmt = Wgmma(atom.tile[1], atom.tile[2], _first(tv, acc, env), left, right, started, a.tensor.dtype, b.tensor.dtype)
+    stmt = Wgmma(atom.tile[1], atom.tile[2], _first(tv, acc, env), left, right, started, a.tensor.dtype, b.tensor.dtype, holds(tv, env, Content.TERM))
     return [PStmt(tv, st.indexer.tree.place[tv], stmt, env.guards, env.facts, (acc,), (a_place, b_place, acc))]
 
 
@@ -57,13 +60,13 @@ def mma(st: Statements, tv: TensorView) -> list[PStmt]:
             raise refused(tv, reason, f"{read.tensor.name}.cache_after() with tf.atoms.LDMATRIX_X4")
     (a, a_place), (b, b_place) = factors
     registers = (_registers(tv, a, a_place, env), _registers(tv, b, b_place, env))
-    stmt = Mma(atom.tile[2], _first(tv, acc, env), *registers, a.tensor.dtype, b.tensor.dtype, st.definition(tv).location)
+    stmt = Mma(atom.tile[2], _first(tv, acc, env), *registers, a.tensor.dtype, b.tensor.dtype, st.definition(tv).location, holds(tv, env, Content.TERM))
     return [PStmt(tv, st.indexer.tree.place[tv], stmt, env.guards, env.facts, (acc,), (a_place, b_place, acc))]
 
 
 def ldmatrix(st: Statements, tv: TensorView) -> list[PStmt]:
     """A 16 x 16 tile of 16-bit elements from Shared memory to the registers of a warp."""
-    env, out, _read, source = _moved(st, tv, MemoryType.Local, MemoryType.Shared)
+    env, out, read, source = _moved(st, tv, MemoryType.Local, MemoryType.Shared)
     (index,) = out.index
     m, n = atom_symbols(tv).values()
     points = _points(simplify(index - substitute(index, {m: const(0), n: const(0)}), env.facts), result(tv), tv)
@@ -73,14 +76,16 @@ def ldmatrix(st: Statements, tv: TensorView) -> list[PStmt]:
     if order not in ([0, 1, 2, 3], [0, 2, 1, 3]) or not np.array_equal(points, wanted):
         raise refused(tv, "its registers are not in an order that ldmatrix fills", "set_allocation_domain(tf.layouts.fragment()), or with halves_first=True")
     _check_lanes_hold(tv, result(tv), env)
-    return [PStmt(tv, st.indexer.tree.place[tv], LdMatrix(_first(tv, out, env), _rows(st, tv, source, order, env)), env.guards, env.facts, (out,), (source,))]
+    _check_room(st, tv, env, read.tensor, source)
+    stmt = LdMatrix(_first(tv, out, env), _rows(st, tv, source, order, env), holds=_matrices(tv, order, env))
+    return [PStmt(tv, st.indexer.tree.place[tv], stmt, env.guards, env.facts, (out,), (source,))]
 
 
 def stmatrix(st: Statements, tv: TensorView) -> list[PStmt]:
     """A 16 x 16 tile of 16-bit elements from the registers of a warp to Shared memory."""
     env, out, read, source = _moved(st, tv, MemoryType.Shared, MemoryType.Local)
     st.alignments[tv.name] = max(st.alignments.get(tv.name, 1), 16)
-    stmt = StMatrix(_rows(st, tv, out, [0, 1, 2, 3], env), _registers(tv, read, source, env))
+    stmt = StMatrix(_rows(st, tv, out, [0, 1, 2, 3], env), _registers(tv, read, source, env), holds=_matrices(tv, [0, 1, 2, 3], env))
     return [PStmt(tv, st.indexer.tree.place[tv], stmt, env.guards, env.facts, (out,), (source,))]
 
 
@@ -132,14 +137,27 @@ def _first(tv: TensorView, access: Access, env: Environment) -> Access:
 
 
 def _rows(st: Statements, tv: TensorView, access: Access, order: list[int], env: Environment) -> Access:
-    """The row that each lane addresses: row l % 8 of matrix l / 8, ``order[g]`` being the number of the matrix at (g % 2, g / 2) of the tile."""
+    """The row that each lane addresses: row l % 8 of matrix l / 8."""
     m, n = atom_symbols(tv).values()
     _check_rows(tv, access, n, env.facts)
-    lane = sym(base_name(TIDX, st.indexer.tree.place[tv])) % WARP
-    low, high = lane // 8 % 2, lane // 16
-    upper, right = (low, high) if order == [0, 1, 2, 3] else (high, low)
-    at = {m: upper * 8 + lane % 8, n: right * 8}
+    row, column = _of_matrices(sym(base_name(TIDX, st.indexer.tree.place[tv])) % WARP, order)
+    at = {m: row, n: column}
     return Access(access.buffer, tuple(simplify(substitute(e, at), env.facts) for e in access.index))
+
+
+def _of_matrices(row: Expr, order: list[int]) -> tuple[Expr, Expr]:
+    """Where a row of four matrices, numbered through, begins in the tile; ``order[g]`` is the number of the matrix at (g % 2, g / 2)."""
+    low, high = row // 8 % 2, row // 16
+    upper, right = (low, high) if order == [0, 1, 2, 3] else (high, low)
+    return upper * 8 + row % 8, right * 8
+
+
+def _matrices(tv: TensorView, order: list[int], env: Environment) -> Holds:
+    """What four matrices hold, by their rows and the elements of a row."""
+    found = holds(tv, env)
+    row, column = _of_matrices(sym("tile.0"), order)
+    at = {"tile.0": row, "tile.1": column + sym("tile.1")}
+    return replace(found, index=tuple(substitute(e, at) for e in found.index), tile=(32, 8))
 
 
 def _check_lanes(st: Statements, tv: TensorView, env: Environment) -> None:
@@ -165,6 +183,7 @@ def _descriptor(st: Statements, tv: TensorView, env: Environment, source: Tensor
     if memory is not MemoryType.Shared:
         where = MemoryType.Global if memory is None else memory
         raise refused(tv, f"the atom {atom.name} reads {source.name}, which lives in {where.value} memory", f"{source.name}.cache_after() in Shared memory")
+    _check_room(st, tv, env, source, access)
     kept = tuple(a.extent for a in st.indexer.kept_axes(source))
     shape = (const(1),) * (len(access.index) - len(kept)) + kept
     try:
@@ -173,6 +192,18 @@ def _descriptor(st: Statements, tv: TensorView, env: Environment, source: Tensor
         raise refused(source, f"the atom {atom.name} of {tv.name} cannot read it: {e.reason}", e.help) from None
     st.alignments[source.name] = max(st.alignments.get(source.name, 1), tile.align)
     return Descriptor(Access(access.buffer, tile.start), const(0), tile.swizzle, tile.lbo, tile.sbo, tile.major)
+
+
+def _check_room(st: Statements, tv: TensorView, env: Environment, source: TensorView, access: Access) -> None:
+    """The tiles that an atom reads lie in the storage of their tensor, also where they overhang the end of what the atom computes."""
+    kept = st.indexer.kept_axes(source)
+    for e, a in zip(access.index[len(access.index) - len(kept) :], kept, strict=True):
+        if not (prove(ge(e, 0), env.facts) and prove(lt(e, a.extent), env.facts)):
+            raise refused(
+                tv,
+                f"its atom computes whole tiles, and may read {source.name} past the end of its storage: {e} is not provably below {a.extent}",
+                f"split by divisors, or split {source.name} alike, so that its tiles are whole, too",
+            )
 
 
 def _registers(tv: TensorView, read: Read, access: Access, env: Environment) -> Access:

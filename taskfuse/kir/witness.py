@@ -1,0 +1,95 @@
+"""The witness of a kernel: the math that it computes, as definitions of tensors, and in its statements what their results stand for.
+
+A definition is that of the fusion with views composed away: one element of a tensor from elements of others, at a point of its iteration space, whose
+indices are the symbols ``i0``, ``i1``, ... It knows nothing of schedules. Lowering writes it; :class:`taskfuse.kir.nodes.Holds` refers to it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from taskfuse.dtypes import DType
+from taskfuse.ir.elementwise import Combine, Elementwise
+from taskfuse.ir.scalar import Expr
+
+if TYPE_CHECKING:
+    from taskfuse.kir.nodes import Access, Case, Immediate, Operand
+
+
+@dataclass(frozen=True, slots=True)
+class Apply:
+    """``op(operands)``, computed in ``dtype``. An access names a tensor, and its element."""
+
+    op: Elementwise
+    operands: tuple[Operand, ...]
+    dtype: DType
+
+
+@dataclass(frozen=True, slots=True)
+class Pick:
+    """The operand of the first case whose condition holds."""
+
+    cases: tuple[Case, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Reduce:
+    """``init`` and, for every point of the iteration space at which the element is, ``body(operands)``, combined in ``dtype``."""
+
+    combine: Combine
+    body: Elementwise
+    operands: tuple[Operand, ...]
+    init: Immediate
+    dtype: DType
+
+
+@dataclass(frozen=True, slots=True)
+class Accumulate:
+    """The operand at all indices up to its own along ``axis``, combined in ``dtype``."""
+
+    combine: Combine
+    operand: Operand
+    axis: int
+    dtype: DType
+
+
+@dataclass(frozen=True, slots=True)
+class Find:
+    """An element of ``source`` at an index with the symbols ``v0``, ``v1``, ...: the integers ``values``, counted from the end if negative.
+
+    0 where one of them is outside of its extent.
+    """
+
+    source: Access
+    values: tuple[Access, ...]
+    extents: tuple[Expr, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """Made of parts: the element ``i0, i1, ...`` of a part is that at its place."""
+
+    parts: tuple[str, ...]
+    places: tuple[tuple[Expr, ...], ...]
+
+
+Rule = Apply | Pick | Reduce | Accumulate | Find | Whole
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """One tensor.
+
+    Attributes:
+        shape: its extents.
+        space: extents of its iteration space: those of its shape, but for a reduction.
+        place: the index of the element that a point of the iteration space belongs to.
+    """
+
+    tensor: str
+    dtype: DType
+    shape: tuple[Expr, ...]
+    space: tuple[Expr, ...]
+    place: tuple[Expr, ...]
+    rule: Rule

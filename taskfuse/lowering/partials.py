@@ -1,0 +1,172 @@
+"""Partial results of reductions: which elements of its result a thread joins with others together, and the storage in which they meet.
+
+A thread has an accumulator for each value of the loops over the result that stand inside of the reduction loops, and, if an atom computes, for each
+register of the atom's tile. It takes each step of a join for as many of them as have room in Shared memory together, so that they share its
+barrier: the registers of a tile, or a part of them, and the innermost loops around these.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from taskfuse.ir.axes import Axis
+from taskfuse.ir.scalar import Expr, Facts, const, le, prove, simplify, sym
+from taskfuse.ir.tensor import TensorView
+from taskfuse.ir.types import INDEX_TYPES, THREAD_TYPES, MemoryType, ParallelType
+from taskfuse.kir.nodes import Access
+from taskfuse.lowering.domains import digit_values, digits, product
+from taskfuse.lowering.environments import Environment
+from taskfuse.lowering.fragments import result
+from taskfuse.lowering.indexing import Indexer
+from taskfuse.lowering.lanes import WarpReduction, warp_reduction
+from taskfuse.lowering.plan import PLoop, PNode, base_name
+
+ONE = const(1)
+MOST_BYTES = 16 * 1024
+"""Of Shared memory, for the partial results that are joined together, where threads have several elements."""
+
+
+def inner_axes(tv: TensorView) -> tuple[Axis, ...]:
+    """The loops of a reduction over its result that stand inside its outermost reduction loop: a thread has an accumulator for each of their values."""
+    first = next((d for d, a in enumerate(tv.loop) if a.is_reduction), len(tv.loop))
+    return tuple(a for a in tv.loop[first:] if tv.schedule.ptype(a).is_loop and not a.is_reduction)
+
+
+def registers(tv: TensorView) -> int:
+    """The accumulators that a thread has of one tile of an atom; 1 if none computes a tile."""
+    return result(tv).fragment.count if tv.schedule.atom is not None and tv.schedule.atom.spreads else 1
+
+
+def register(tv: TensorView) -> Expr:
+    """Which of them, in a loop over some or all of them."""
+    return sym(f"{tv.name}.r")
+
+
+def lane_registers(tv: TensorView) -> tuple[str, str]:
+    """The names of what a lane brings to shuffles where its accumulator may not exist, and of what it gets."""
+    return f"{tv.name}.lane", f"{tv.name}.peer"
+
+
+def workspace(tv: TensorView, memory: MemoryType) -> str:
+    """The name of the buffer in which partial results meet."""
+    return f"{tv.name}.{'part' if memory is MemoryType.Shared else 'blocks'}"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Partials:
+    """The partial results of one reduction.
+
+    Attributes:
+        warps: how whole warps join theirs; ``None`` if the threads are not made of such, or have nothing to join.
+        axes: the innermost of :func:`inner_axes` whose elements are joined together.
+        registers: how many registers of a tile are, too.
+    """
+
+    indexer: Indexer
+    tv: TensorView
+    warps: WarpReduction | None
+    axes: tuple[Axis, ...]
+    registers: int
+
+    @staticmethod
+    def of(indexer: Indexer, tv: TensorView) -> Partials:
+        """Those of a reduction with a reduced index type."""
+        facts = indexer.regions.facts
+        across = any(a.is_reduction for p in THREAD_TYPES for a in digits(tv, p))
+        warps = warp_reduction(indexer.regions, indexer.tree.place[tv], tv) if across else None
+        one = Partials(indexer, tv, warps, (), 1)
+        size = const(tv.dtype.compute.itemsize) * (_product(one.shape(MemoryType.Shared)) if across else 1)
+        tile = registers(tv)
+        together = next((n for n in range(tile, 0, -1) if tile % n == 0 and prove(le(size * n, MOST_BYTES), facts)), 1)
+        axes: tuple[Axis, ...] = ()
+        for a in reversed(inner_axes(tv)) if together == tile else ():
+            if not prove(le(size * tile * product((a, *axes)), MOST_BYTES), facts):
+                break
+            axes = (a, *axes)
+        return Partials(indexer, tv, warps, axes, together)
+
+    # -- storage --------------------------------------------------------------------------------------------------------------------
+
+    def shape(self, memory: MemoryType) -> tuple[Expr, ...]:
+        """Of the workspace. Shared: per partial result that shuffles leave, or per thread of the task's region; Global: per block of it, too.
+
+        Each has the elements that are joined together, neighbors of one thread not side by side, but those of neighboring threads.
+        """
+        elements = (*(a.extent for a in self.axes), *((const(self.registers),) if self.registers > 1 else ()))
+        if memory is MemoryType.Shared and self.warps is not None:
+            return (self.warps.slots, *elements, *(extent for _, extent in self._kept(self.indexer.regions.facts)))
+        region, task = self.indexer.regions.region, self.indexer.tree.place[self.tv]
+        blocks, threads = self._types(memory)
+        return (*(region(task, p).extent for p in blocks), *elements, *(region(task, p).extent for p in threads))
+
+    def of_thread(self, env: Environment, memory: MemoryType, replace: dict[ParallelType, Expr]) -> Access:
+        """The place of the partial result of a thread, or of the one at other indices of some types."""
+        task = self.indexer.tree.place[self.tv]
+        blocks, threads = ([simplify(replace[p] if p in replace else sym(base_name(p, task)), env.facts) for p in types] for types in self._types(memory))
+        return Access(workspace(self.tv, memory), (*blocks, *self._element(env), *threads))
+
+    def of_slot(self, env: Environment, slot: Expr) -> Access:
+        """The place of a partial result that shuffles leave."""
+        return Access(workspace(self.tv, MemoryType.Shared), (slot, *self._element(env), *(index for index, _ in self._kept(env.facts))))
+
+    def _element(self, env: Environment) -> tuple[Expr, ...]:
+        """Which of the elements that a thread joins together."""
+        return tuple(env.values[a] for a in self.axes) + ((register(self.tv),) if self.registers > 1 else ())
+
+    def _kept(self, facts: Facts) -> list[tuple[Expr, Expr]]:
+        """Which element of the result a thread has a part of: (index, extent) of each digit that is not reduced and of each index that replicates."""
+        regions, task = self.indexer.regions, self.indexer.tree.place[self.tv]
+        found: list[tuple[Expr, Expr]] = []
+        for p in reversed(THREAD_TYPES):
+            own, base = digits(self.tv, p), sym(base_name(p, task))
+            values = digit_values(own, base, facts)
+            found += [(values[a], a.extent) for a in own if not a.is_reduction] if own else [(base, regions.region(task, p).extent)]
+        return [(index, extent) for index, extent in found if extent is not ONE]
+
+    def _types(self, memory: MemoryType) -> tuple[list[ParallelType], list[ParallelType]]:
+        """The types of blocks and of threads of which each index has its own partial result."""
+        regions, task = self.indexer.regions, self.indexer.tree.place[self.tv]
+        found = [p for p in INDEX_TYPES if not memory.is_private_to(p) and regions.region(task, p).extent is not ONE]
+        return [p for p in found if not p.is_thread], [p for p in found if p.is_thread]
+
+    # -- loops ----------------------------------------------------------------------------------------------------------------------
+
+    def accumulator(self, first: Access) -> Access:
+        """The accumulator of an element that is joined, from the first of its tile."""
+        if registers(self.tv) == 1:
+            return first
+        (place,) = first.index
+        if self.registers > 1:
+            place = place + register(self.tv)
+        if self.registers < registers(self.tv):
+            place = place + self._part() * self.registers
+        return Access(first.buffer, (place,))
+
+    def wrapped(self, steps: list[list[PNode]], loops: dict[Axis, Expr]) -> list[PNode]:
+        """Steps with a barrier between, for all elements that a thread has: each for those that are joined together."""
+        own = {a: PLoop(str(loops[a]), a.extent, self.tv.schedule.ptype(a) is ParallelType.Unroll, []) for a in inner_axes(self.tv)}
+        together = [loop for a, loop in own.items() if a in self.axes]
+        others = [loop for a, loop in own.items() if a not in self.axes]
+        tile = registers(self.tv)
+        if self.registers > 1:
+            together.append(PLoop(str(register(self.tv)), const(self.registers), True, []))
+        if self.registers < tile:
+            others.append(PLoop(str(self._part()), const(tile // self.registers), True, []))
+        return _around(others, [n for step in steps if step for n in _around(together, step)])
+
+    def _part(self) -> Expr:
+        """Which part of a tile's registers, if not all of them are joined together."""
+        return sym(f"{self.tv.name}.p")
+
+
+def _around(loops: list[PLoop], nodes: list[PNode]) -> list[PNode]:
+    for loop in reversed(loops):
+        nodes = [replace(loop, body=nodes)]
+    return nodes
+
+
+def _product(extents: tuple[Expr, ...]) -> Expr:
+    total: Expr = ONE
+    for e in extents:
+        total = total * e
+    return total

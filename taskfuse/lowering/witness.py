@@ -1,0 +1,86 @@
+"""The witness of a kernel: definitions of the tensors that have code, and what the results of their statements stand for."""
+
+from __future__ import annotations
+
+from taskfuse.ir.axes import Axis, Rasterize, iteration_symbol
+from taskfuse.ir.elementwise import ELEMENTWISE
+from taskfuse.ir.expr import Assemble, Gather, IndexValue, Literal, MathExpr, Pointwise, Read, Reduction, ScalarRead, Scan, Select, View, operand_dtype
+from taskfuse.ir.expr import Operand as MathOperand
+from taskfuse.ir.fusion import Fusion
+from taskfuse.ir.scalar import TRUE, Expr, substitute, sym
+from taskfuse.ir.storage import storage_operands
+from taskfuse.ir.tensor import TensorView
+from taskfuse.kir.nodes import Access, Case, Content, Holds, Immediate, IndexOf, Operand, ScalarValue
+from taskfuse.kir.witness import Accumulate, Apply, Definition, Find, Pick, Reduce, Rule, Whole
+from taskfuse.lowering.environments import Environment
+from taskfuse.lowering.fragments import atom_symbols
+
+
+def holds(tv: TensorView, env: Environment, content: Content = Content.VALUE) -> Holds:
+    """What a statement of ``tv`` writes at the place of an environment."""
+    if content not in (Content.VALUE, Content.BODY, Content.TERM):
+        return Holds(tv.name, (), content)
+    atoms = atom_symbols(tv)
+    names: dict[str, Expr] = {name: sym(f"tile.{k}") for k, name in enumerate(atoms.values())}
+    axes = tv.logical if content is Content.VALUE else tv.root
+    index = tuple(substitute(env.values[a], names) if names else env.values[a] for a in axes)
+    return Holds(tv.name, index, content, tuple(int(str(a.extent)) for a in atoms))
+
+
+def definitions(fusion: Fusion) -> tuple[Definition, ...]:
+    """The definitions of all tensors of a fusion that are no views, producers first."""
+    return tuple(_definition(fusion, e) for e in fusion.exprs() if not fusion.is_view(e.output))
+
+
+def _definition(fusion: Fusion, expr: MathExpr) -> Definition:
+    tv = expr.output
+    shape, space = tuple(a.extent for a in tv.logical), tuple(a.extent for a in tv.root)
+    return Definition(tv.name, tv.dtype, shape, space, _place(tv), _rule(fusion, expr))
+
+
+def _place(tv: TensorView) -> tuple[Expr, ...]:
+    """The logical index of a point of the iteration space."""
+    at: dict[Axis, Expr] = {a: iteration_symbol(k) for k, a in enumerate(tv.root)}
+    for transform in tv.schedule.transforms:
+        if all(a in at for a in tv.logical):
+            break
+        if not isinstance(transform, Rasterize) and all(a in at for a in transform.inputs):
+            at.update(zip(transform.outputs, transform.forward(tuple(at[a] for a in transform.inputs)), strict=True))
+    return tuple(at[a] for a in tv.logical)
+
+
+def _rule(fusion: Fusion, expr: MathExpr) -> Rule:
+    tv = expr.output
+    if isinstance(expr, Assemble):
+        reads = tuple(o for o in storage_operands(fusion, expr) if isinstance(o, Read))
+        return Whole(tuple(r.tensor.name for r in reads), expr.places)
+    resolved = storage_operands(fusion, expr)
+    operands = tuple(map(_operand, resolved))
+    wide = tv.dtype.compute
+    match expr:
+        case Pointwise():
+            return Apply(expr.op, operands, expr.op.compute_dtype(tuple(operand_dtype(o) for o in expr.operands), tv.dtype))
+        case View():
+            return Apply(ELEMENTWISE["copy"], operands, tv.dtype)
+        case Select():
+            conditions = (o.valid if isinstance(o, Read) else TRUE for o in resolved)
+            return Pick(tuple(Case(c, o) for c, o in zip(conditions, operands, strict=True)))
+        case Reduction():
+            return Reduce(expr.combine, expr.body, operands, Immediate(expr.init.value, expr.init.dtype), wide)
+        case Scan():
+            return Accumulate(expr.combine, operands[0], expr.axis, wide)
+        case Gather():
+            source, *values = (o for o in operands if isinstance(o, Access))
+            return Find(source, tuple(values), expr.extents)
+
+
+def _operand(operand: MathOperand) -> Operand:
+    match operand:
+        case Read():
+            return Access(operand.tensor.name, operand.index)
+        case Literal():
+            return Immediate(operand.value, operand.dtype)
+        case ScalarRead():
+            return ScalarValue(operand.scalar.name)
+        case IndexValue():
+            return IndexOf(operand.index)
