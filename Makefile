@@ -14,7 +14,7 @@ PARTS ?=
 CORPUS := $(filter-out %/gemm.kir %/gemm_bias.kir %/fb_triton_1278.fixed.kir %/nvfuser_3561.fixed.kir %/triton_9786.fixed.kir, \
 	$(wildcard tests/kernels/*.kir tests/goldens/examples/*.kir tests/check/museum/*.fixed.kir)) tests/kernels/gemm.kir
 
-.PHONY: help demo test lint types fuzz faults agreement bench-compile bench-proof gpu golden clean
+.PHONY: help demo test lint types fuzz faults agreement refutation bench-compile bench-proof gpu golden clean
 
 help: ## list these targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1#\2/p' $(MAKEFILE_LIST) | while IFS='#' read -r name text; do printf '%-22s %s\n' "$$name" "$$text"; done
@@ -39,6 +39,9 @@ faults: $(VENV)/.dev ## plant mistakes in kernels: who finds them, the proof or 
 
 agreement: $(VENV)/.dev ## static proof, every schedule and random schedules on CASES=50000 small kernels, half of them mutants; goes on where it was stopped
 	$(PY) -m taskfuse.testing.agreement --cases $(CASES) --seed 1 --log build/agreement.jsonl --resume
+
+refutation: $(VENV)/.dev ## the static proof against the second machine on CASES=50000 kernels with side conditions; goes on where it was stopped
+	$(PY) -m taskfuse.testing.refutation --cases $(CASES) --seed 1 --log build/refutation.jsonl --resume
 
 bench-compile: $(VENV)/.core ## time fusion to kernel text, and simulation
 	$(PY) benchmarks/compile.py

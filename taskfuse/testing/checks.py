@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from taskfuse.check import verify
 from taskfuse.errors import TaskfuseError
 from taskfuse.ir.evaluate import evaluate, evaluate_tensors
 from taskfuse.ir.expr import Reduction, Scan, reads
@@ -22,6 +23,7 @@ from taskfuse.kir import Kernel, parse_kernel
 from taskfuse.lowering import LoweringOptions, lower
 from taskfuse.sim import Scheduler, simulate
 from taskfuse.testing.case import Case
+from taskfuse.testing.machine import find_fault
 from taskfuse.testing.program import REFUSALS
 
 Array = NDArray[Any]
@@ -38,6 +40,7 @@ class Property(Enum):
     ORDERS = "every order of the code, with or without reuse of Shared memory, gives the same results"
     FUSION_TEXT = "the fusion's text is read back as the same fusion"
     KERNEL_TEXT = "the kernel's text is read back as the same kernel"
+    UNCONTRADICTED = "the second machine finds no fault in a kernel that is proved"
     NATIVE = "ordinary numbers give what NumPy gives"
 
 
@@ -66,15 +69,19 @@ class Effort:
         orders: how many other orders of the code are lowered and run, every other one with Shared memory reused as far as lifetimes allow.
         texts: check the texts of fusion and kernel.
         native: check with ordinary numbers, too (cases with ``options.exact`` only, where every sum is exact).
+        machine: of so many cases one is held to the second machine, if it is proved; 0: none.
     """
 
     schedulers: int = 2
     orders: int = 1
     texts: bool = True
     native: bool = True
+    machine: int = 8
 
 
-FULL = Effort(schedulers=len(Scheduler), orders=3)
+FULL = Effort(schedulers=len(Scheduler), orders=3, machine=1)
+STEPS = 20_000
+"""Iterations of loops that the second machine runs."""
 
 
 def check_case(case: Case, effort: Effort | None = None) -> None:
@@ -115,8 +122,17 @@ class _Checks:
             self._order(case.seed % 1000 + k, wanted)
         if effort.texts:
             self._texts(kernel)
+        if effort.machine and case.seed % effort.machine == 0:
+            self._contradict(kernel)
         if effort.native and case.options.exact:
             self._native(kernel)
+
+    def _contradict(self, kernel: Kernel) -> None:
+        prop = Property.UNCONTRADICTED
+        if self._guard(prop, lambda: verify(kernel).is_proved):
+            found = self._guard(prop, lambda: find_fault(kernel, [self.case.sizes], 1, STEPS))
+            if found is not None:
+                raise self._fail(prop, str(found))
 
     def _fail(self, prop: Property, reason: str) -> CheckError:
         return CheckError(self.case, prop, reason)

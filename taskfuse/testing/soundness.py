@@ -1,7 +1,7 @@
 """``python -m taskfuse.testing.soundness``: the static proof against the simulator, on random kernels and on mutants of them.
 
-A kernel that is proved must behave under every schedule, at several extents. One that is refuted, and behaves under every schedule that was
-tried, is not a contradiction: eight schedules are few. It is counted.
+A kernel that is proved must behave under every schedule, at several extents, and the second machine (:mod:`taskfuse.testing.machine`) must find no fault.
+One that is refuted, and behaves under every schedule that was tried, is not a contradiction: eight schedules are few. It is counted.
 """
 
 from __future__ import annotations
@@ -18,10 +18,13 @@ from taskfuse.check import Verdict, verify
 from taskfuse.errors import TaskfuseError
 from taskfuse.kir import Kernel
 from taskfuse.testing.case import Case, seeded_case
+from taskfuse.testing.machine import find_fault
 from taskfuse.testing.operators import OPERATORS
 from taskfuse.testing.options import Mix
 from taskfuse.testing.outcomes import is_valid, misbehaves
 
+STEPS = 30_000
+"""Iterations of loops that the second machine runs."""
 EXTENTS = (1, 2, 3, 4, 5, 7, 8, 9, 16)
 
 
@@ -59,6 +62,9 @@ def contradiction(case: Case, kernel: Kernel, chance: random.Random, sizes: int)
             continue
         if found is not None:
             return f"sizes {sized.sizes}: {found}"
+        fault = find_fault(kernel, [sized.sizes], 1, STEPS)
+        if fault is not None:
+            return f"sizes {sized.sizes}: {fault}"
     return None
 
 

@@ -1,0 +1,144 @@
+"""One launch of a kernel: the numbers that the host knows, and where everything lies."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from taskfuse.ir.scalar import Expr
+from taskfuse.ir.types import MemoryType
+from taskfuse.kir import Kernel
+from taskfuse.kir.limits import MAX_BLOCK, MAX_THREADS, SHARED_BYTES
+from taskfuse.kir.nodes import Dim3, HostParam, TensorMapParam, TensorParam
+from taskfuse.testing.machine.fault import NoLaunch
+from taskfuse.testing.machine.notation import entry, python_text
+
+Int3 = tuple[int, int, int]
+BLOCK_BYTES = 1 << 24
+"""The distance of two blocks' Shared memory in the machine's addresses."""
+GLOBAL = 1 << 44
+MOST_THREADS = 2048
+"""Threads of a launch that the machine runs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a tensor or buffer lies.
+
+    Attributes:
+        base: byte address; in Shared memory, within the block's.
+        is_input: it is never written.
+    """
+
+    name: str
+    memory: MemoryType
+    itemsize: int
+    shape: tuple[int, ...]
+    base: int
+    is_input: bool = False
+
+    @property
+    def size(self) -> int:
+        """Bytes."""
+        return math.prod(self.shape) * self.itemsize
+
+
+@dataclass(slots=True)
+class Launch:
+    """Numbers of a launch.
+
+    Raises:
+        NoLaunch: it is not possible, or larger than the machine looks at.
+    """
+
+    kernel: Kernel
+    extents: Mapping[str, int]
+    values: dict[str, int] = field(default_factory=dict[str, int])
+    places: dict[str, Place] = field(default_factory=dict[str, Place])
+    maps: dict[str, tuple[TensorMapParam, Place]] = field(default_factory=dict[str, tuple[TensorMapParam, Place]])
+    slots: dict[str, tuple[int, int]] = field(default_factory=dict[str, tuple[int, int]])
+    semaphores: dict[str, tuple[tuple[int, ...], int]] = field(default_factory=dict[str, tuple[tuple[int, ...], int]])
+    grid: Int3 = (1, 1, 1)
+    block: Int3 = (1, 1, 1)
+    cluster: Int3 = (1, 1, 1)
+
+    def __post_init__(self) -> None:
+        kernel = self.kernel
+        for e in kernel.extents:
+            n = self.extents.get(e.name)
+            if n is None or n < e.min or (e.max is not None and n > e.max) or n % e.multiple_of:
+                raise NoLaunch(f"{e.name} is not given, or not allowed")
+            self.values[e.name] = n
+        for p in kernel.params:
+            if isinstance(p, HostParam):
+                self.values[p.name] = self.number(p.value)
+        self.grid, self.block, self.cluster = self._dim(kernel.grid), self._dim(kernel.block), self._dim(kernel.cluster)
+        if (
+            min(*self.block, *self.cluster) < 1
+            or min(self.grid) < 0
+            or self.threads > MAX_THREADS
+            or any(n > m for n, m in zip(self.block, MAX_BLOCK, strict=True))
+        ):
+            raise NoLaunch("no such launch")
+        if any(n % c for n, c in zip(self.grid, self.cluster, strict=True)) or self.threads * self.blocks > MOST_THREADS:
+            raise NoLaunch("the grid is not whole clusters, or large")
+        self._place()
+
+    @property
+    def threads(self) -> int:
+        """Threads of a block."""
+        return math.prod(self.block)
+
+    @property
+    def blocks(self) -> int:
+        """Blocks of the grid."""
+        return math.prod(self.grid)
+
+    def number(self, e: Expr) -> int:
+        """The value of an expression of the host."""
+        try:
+            return int(eval(python_text(e, lambda name: f"values[{name!r}]"), {"values": self.values, "entry": entry}))
+        except (ArithmeticError, LookupError) as error:
+            raise NoLaunch(str(error)) from error
+
+    def _dim(self, dim: Dim3) -> Int3:
+        x, y, z = (self.number(e) for e in dim)
+        return x, y, z
+
+    def _place(self) -> None:
+        at, shared = GLOBAL, 0
+        for p in self.kernel.params:
+            if isinstance(p, TensorParam):
+                place = Place(p.name, MemoryType.Global, p.dtype.itemsize, tuple(self.number(e) for e in p.shape), at, not p.is_output)
+                self.places[p.name] = place
+                at += (place.size + 511) // 256 * 256
+        for b in self.kernel.buffers:
+            shape = tuple(self.number(e) for e in b.shape)
+            match b.memory:
+                case MemoryType.Global:
+                    place = Place(b.name, b.memory, b.dtype.itemsize, shape, at)
+                    at += (place.size + 511) // 256 * 256
+                case MemoryType.Shared:
+                    base = -(-shared // b.align) * b.align if b.offset is None else self.number(b.offset)
+                    place = Place(b.name, b.memory, b.dtype.itemsize, shape, base)
+                    shared = base + place.size
+                    if shared > SHARED_BYTES:
+                        raise NoLaunch("more Shared memory than there is")
+                case MemoryType.Local:
+                    place = Place(b.name, b.memory, b.dtype.itemsize, shape, 0)
+            self.places[b.name] = place
+        for p in self.kernel.params:
+            if isinstance(p, TensorMapParam):
+                self.maps[p.name] = p, self.places[p.tensor]
+        first = 0
+        for m in self.kernel.mbarriers:
+            self.slots[m.name] = first, m.slots
+            first += m.slots
+        for s in self.kernel.semaphores:
+            self.semaphores[s.name] = tuple(self.number(e) for e in s.shape), self.number(s.count)
+
+    @property
+    def slot_count(self) -> int:
+        """Mbarriers of a block."""
+        return sum(n for _, n in self.slots.values())

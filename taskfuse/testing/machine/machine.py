@@ -1,0 +1,371 @@
+"""A launch, thread by thread.
+
+Every thread of every block is a thread of its own: warps are not in step, but for the instructions that whole warps execute. A run follows one order of the
+threads. It finds what is wrong in *any* order that has the same synchronization, since vector clocks say what is ordered, not who came first.
+"""
+
+from __future__ import annotations
+
+import random
+import traceback
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+from taskfuse.ir.types import INDEX_TYPES
+from taskfuse.kir.clusters import peers
+from taskfuse.kir.limits import launch_registers
+from taskfuse.kir.nodes import Major
+from taskfuse.testing.machine.barriers import Barriers
+from taskfuse.testing.machine.engines import Engines, Product, Registers, Tile
+from taskfuse.testing.machine.fault import FaultFound, FaultKind, OutOfSteps
+from taskfuse.testing.machine.launch import BLOCK_BYTES, Launch
+from taskfuse.testing.machine.memory import Memory
+from taskfuse.testing.machine.notation import entry
+from taskfuse.testing.machine.program import Program
+from taskfuse.testing.machine.threads import Threads
+
+ROW_BYTES = 16
+MOST_STEPS = 200_000
+
+
+def _lane(t: int, m: Machine) -> int:
+    return t % m.launch.threads % 32
+
+
+class Order(Enum):
+    """Who goes on first, and when engines are done: early, late or at random."""
+
+    RANDOM = "random"
+    FIRST = "first"
+    LAST = "last"
+
+
+@dataclass(slots=True)
+class Comers:
+    """Threads that wait for the rest of their warp or warpgroup at one statement, with what each brings."""
+
+    brought: dict[int, Any] = field(default_factory=dict[int, Any])
+
+
+class Machine:
+    """One run of a launch."""
+
+    def __init__(self, program: Program, launch: Launch, order: Order, seed: int, most_steps: int = MOST_STEPS) -> None:
+        self.launch, self.order, self.most_steps = launch, order, most_steps
+        self.chance = random.Random(seed)
+        self.fine = order is Order.RANDOM
+        blocks, per_block = launch.blocks, launch.threads
+        self.threads = Threads(blocks * per_block, blocks * launch.slot_count)
+        self.ready: list[int] = []
+        self.pending: list[Callable[[], None]] = []
+        self.barriers = Barriers(self.threads, blocks, per_block, launch.slot_count, self.wake)
+        self.memory = Memory(self.threads)
+        self.engines = Engines(self.threads, self.memory, self.barriers, program.shared_cell, program.global_cell, self.later)
+        self.comers: dict[tuple[int, int, int, int], Comers] = {}
+        self.at: dict[int, int] = {}
+        self.steps = 0
+        self.budgets: dict[int, int] = {}
+        self.pool: dict[int, int] = {}
+        self.asking: dict[int, list[tuple[int, list[int], int, int]]] = {}
+        self.program = program
+        self._start()
+
+    def _start(self) -> None:
+        launch, program = self.launch, self.program
+        scope: dict[str, Any] = {
+            "Tile": Tile,
+            "Registers": Registers,
+            "Product": Product,
+            "Major": Major,
+            "places": launch.places,
+            "entry": entry,
+            "t_lane": _lane,
+        }
+        for symbol, name in program.symbols.items():
+            if symbol in launch.values:
+                scope[name] = launch.values[symbol]
+        for number, place in enumerate(launch.places.values()):
+            scope[f"B{number}"] = place.base
+            for axis, extent in enumerate(place.shape):
+                scope[f"E{number}_{axis}"] = extent
+        exec(program.code, scope)
+        make = scope["thread"]
+        (dx, dy, _), (gx, gy, _), (cx, cy, cz) = launch.block, launch.grid, launch.cluster
+        self.places: list[tuple[int, int, int]] = []
+        of_cluster: dict[tuple[int, int, int], dict[int, int]] = {}
+        self.running: list[Generator[None] | None] = []
+        for b in range(launch.blocks):
+            bx, by, bz = b % gx, b // gx % gy, b // (gx * gy)
+            here = bx % cx, by % cy, bz % cz
+            self.places.append(here)
+            rank = here[0] + cx * (here[1] + cy * here[2])
+            of_cluster.setdefault((bx // cx, by // cy, bz // cz), {})[rank] = b
+            for k in range(launch.threads):
+                given = bx, by, bz, *here, k % dx, k // dx % dy, k // (dx * dy)
+                assert len(given) == len(INDEX_TYPES)
+                t = b * launch.threads + k
+                self.running.append(make(self, t, b, b * BLOCK_BYTES, b * launch.slot_count, *given))
+        self.clusters = {b: ranks for ranks in of_cluster.values() for b in ranks.values()}
+
+    # -- the run ------------------------------------------------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """To the end.
+
+        Raises:
+            FaultFound: something goes wrong.
+            OutOfSteps: it is longer than the machine looks at.
+        """
+        self.ready = [*range(self.threads.count)]
+        while True:
+            if not self.ready:
+                if self.pending:
+                    self.pending.pop()()
+                    continue
+                break
+            if self.pending and self.order is Order.RANDOM and self.chance.random() < 0.2:
+                self.pending.pop(int(self.chance.random() * len(self.pending)))()
+            self._go_on(self._pick())
+        self._ends()
+
+    def _pick(self) -> int:
+        ready = self.ready
+        match self.order:
+            case Order.FIRST:
+                return ready.pop(0)
+            case Order.LAST:
+                return ready.pop()
+            case Order.RANDOM:
+                k = int(self.chance.random() * len(ready))
+                ready[k], ready[-1] = ready[-1], ready[k]
+                return ready.pop()
+
+    def _go_on(self, t: int) -> None:
+        thread = self.running[t]
+        assert thread is not None
+        try:
+            next(thread)
+        except StopIteration:
+            self.running[t] = None
+            self.engines.exits(t, -1)
+            self.barriers.exits(t)
+        except (ZeroDivisionError, LookupError) as error:
+            frames = traceback.extract_tb(error.__traceback__)
+            line = next((f.lineno for f in reversed(frames) if f.filename == "<kernel>"), None)
+            if line is None:
+                raise
+            raise FaultFound(FaultKind.VALUE, str(error), t, self.program.lines[line - 1]) from error
+
+    def _ends(self) -> None:
+        left = [t for t, thread in enumerate(self.running) if thread is not None]
+        for (_, _, _, site), comers in self.comers.items():
+            t = next(iter(comers.brought))
+            raise FaultFound(FaultKind.PARTIAL, f"{len(comers.brought)} threads are here, and the rest of their warps never comes", t, site)
+        if left:
+            site = next((g.here[t] for t in left for g in self.barriers.gatherings.values() if t in g.here), -1)
+            raise FaultFound(FaultKind.DEADLOCK, f"{len(left)} threads wait for ever", left[0], site)
+        for b in range(self.launch.blocks):
+            members = range(b * self.launch.threads, (b + 1) * self.launch.threads)
+            if members:
+                self.engines.ends(b, self.threads.clock(members))
+
+    def wake(self, threads: Sequence[int]) -> None:
+        """They can go on."""
+        self.ready += threads
+
+    def pauses(self, t: int) -> bool:
+        """Others may come between."""
+        if self.chance.random() < 0.3:
+            self.ready.append(t)
+            return True
+        return False
+
+    def later(self, action: Callable[[], None]) -> None:
+        """What an engine does, at any time from now on."""
+        if self.order is Order.FIRST:
+            action()
+        else:
+            self.pending.append(action)
+
+    def step(self) -> None:
+        """An iteration of a loop."""
+        self.steps += 1
+        if self.steps > self.most_steps:
+            raise OutOfSteps("too long")
+
+    def anything(self, extent: int) -> int:
+        """Data that an index is read from: inside of the extent, or not."""
+        return self.chance.randint(-1, extent)
+
+    # -- what threads may not do ----------------------------------------------------------------------------------------------------------
+
+    def outside(self, t: int, site: int, name: str, axis: int, i: int, extent: int) -> None:
+        """An index has left its extent."""
+        raise FaultFound(FaultKind.BOUNDS, f"index {i} of axis {axis} of '{name}', whose extent is {extent}", t, site)
+
+    def misaligned(self, t: int, site: int, address: int, size: int) -> None:
+        """An address is not a multiple of what the instruction needs."""
+        raise FaultFound(FaultKind.ALIGNMENT, f"byte {address % BLOCK_BYTES}, which is no multiple of {size}", t, site)
+
+    def endless(self, t: int, site: int, step: int) -> None:
+        """A loop does not go on."""
+        raise FaultFound(FaultKind.ENDLESS, f"a step of {step}", t, site)
+
+    # -- fences -------------------------------------------------------------------------------------------------------------------------
+
+    def init_fence(self, t: int) -> None:
+        """``fence.mbarrier_init``."""
+        self.threads.own[t] += 1
+        self.barriers.init_fences[t].append(self.threads.own[t])
+
+    def proxy_fence(self, t: int) -> None:
+        """``fence.proxy.async``."""
+        self.threads.own[t] += 1
+        self.threads.shared_fences[t].append(self.threads.own[t])
+
+    # -- clusters and copies ---------------------------------------------------------------------------------------------------------------
+
+    def reached(self, b: int, across: tuple[str, ...]) -> list[int]:
+        """Blocks that a statement of block ``b`` reaches."""
+        types = tuple(p for p in INDEX_TYPES if p.value in across)
+        return [self.clusters[b][rank] for rank in peers(self.places[b], self.launch.cluster, types)] if across else [b]
+
+    def arrive_across(self, t: int, site: int, b: int, k: int, across: tuple[str, ...]) -> None:
+        """Arrivals at an mbarrier of several blocks."""
+        for there in self.reached(b, across):
+            self._alive(t, site, b, there)
+            self.barriers.arrive(t, site, there * self.launch.slot_count + k)
+
+    def _alive(self, t: int, site: int, b: int, there: int) -> None:
+        first = there * self.launch.threads
+        if there != b and all(u in self.barriers.exited for u in range(first, first + self.launch.threads)):
+            raise FaultFound(FaultKind.LIFE, "a block is reached that has exited", t, site)
+
+    def cluster_meets(self, t: int, site: int, b: int) -> bool:
+        """``barrier.cluster``."""
+        members = self.clusters[b]
+        key = "everyone of a cluster", min(members.values())
+        return self.barriers.meets(key, t, site, len(members) * self.launch.threads)
+
+    def load(self, t: int, site: int, b: int, address: int, buffer: str, name: str, coords: Sequence[int], k: int, across: tuple[str, ...]) -> None:
+        """A bulk load."""
+        m, tensor = self.launch.maps[name]
+        size = tensor.itemsize
+        for n in m.box:
+            size *= n
+        reached = self.reached(b, across)
+        for there in reached:
+            self._alive(t, site, b, there)
+        slots = [(there, there * self.launch.slot_count + k) for there in reached]
+        self.engines.load(t, site, address, self.launch.places[buffer], tensor, coords, m.box, size, slots)
+
+    def store(self, t: int, site: int, address: int, buffer: str, name: str, coords: Sequence[int]) -> None:
+        """A bulk store."""
+        m, tensor = self.launch.maps[name]
+        size = tensor.itemsize
+        for n in m.box:
+            size *= n
+        self.engines.store(t, site, address, self.launch.places[buffer], tensor, coords, m.box, size)
+
+    # -- whole warps ----------------------------------------------------------------------------------------------------------------------
+
+    def _come(self, t: int, site: int, size: int, expected: int, brought: object) -> dict[int, Any] | None:
+        """All of a warp (``size`` 32) or warpgroup (128), when ``t`` is the last to come to a statement."""
+        block, k = divmod(t, self.launch.threads)
+        key = block, size, k // size, site
+        comers = self.comers.setdefault(key, Comers()).brought
+        comers[t] = brought
+        if len(comers) < expected:
+            return None
+        del self.comers[key]
+        self.wake([u for u in comers if u != t])
+        self.threads.pass_together([*comers])
+        return comers
+
+    def warp_comes(self, t: int, site: int, expected: int, brought: Any) -> bool:
+        """An instruction of a whole warp; ``expected`` 0: of the lanes that there are."""
+        comers = self._come(t, site, 32, expected or len(self.barriers.lanes(t)), brought)
+        if comers is None:
+            return True
+        lanes = sorted(comers)
+        match brought:
+            case None:
+                pass
+            case "commit":
+                self.engines.commit_wgmma(lanes)
+            case "fence":
+                self.engines.fence_registers(lanes)
+            case int():
+                self.engines.retire_wgmma(lanes, brought)
+            case _:
+                self._matrices(site, lanes, comers)
+        return False
+
+    def _matrices(self, site: int, lanes: list[int], brought: dict[int, Any]) -> None:
+        _, what, count, transpose, buffer = brought[lanes[0]]
+        place = self.launch.places[buffer]
+        access = self.memory.read_all if what == "reads" else self.memory.write_all
+        rows: list[int] = []
+        for t in lanes[: 8 * count]:
+            address = brought[t][0]
+            offset = address % BLOCK_BYTES
+            if offset % ROW_BYTES:
+                self.misaligned(t, site, address, ROW_BYTES)
+            if offset + ROW_BYTES > place.base + place.size:
+                raise FaultFound(FaultKind.BOUNDS, f"a row of 16 bytes leaves '{buffer}'", t, site)
+            rows.append(address)
+        for k in range(count):
+            for lane, t in enumerate(lanes):
+                if transpose:
+                    for row in (2 * (lane % 4), 2 * (lane % 4) + 1):
+                        access(t, self.engines.shared_cells(rows[8 * k + row] + 2 * (lane // 4), 2), site)
+                else:
+                    access(t, self.engines.shared_cells(rows[8 * k + lane // 4] + 4 * (lane % 4), 4), site)
+
+    def group_issues(self, t: int, site: int, product: Product) -> bool:
+        """``wgmma.mma_async`` of a warpgroup."""
+        comers = self._come(t, site, 128, 128, product)
+        if comers is None:
+            return True
+        if any(other != product for other in comers.values()):
+            raise FaultFound(FaultKind.PARTIAL, "threads of one warpgroup give different operands", t, site)
+        self.engines.wgmma(site, sorted(comers), product)
+        return False
+
+    # -- registers ------------------------------------------------------------------------------------------------------------------------
+
+    def registers(self, t: int, site: int, count: int) -> bool:
+        """``setmaxnreg``: of a warpgroup, which waits until its block has as many to give."""
+        comers = self._come(t, site, 128, 128, count)
+        if comers is None:
+            return True
+        block, k = divmod(t, self.launch.threads)
+        group = block * 8 + k // 128
+        launched = launch_registers(self.launch.threads * self.launch.kernel.residents)
+        now = self.budgets.get(group, launched)
+        increases = count > launched  # the CUDA text says so
+        if (increases and count < now) or (not increases and count > now):
+            raise FaultFound(FaultKind.REGISTERS, f"a budget of {now} registers is {'increased' if increases else 'decreased'} to {count}", t, site)
+        needed = 128 * (count - now)
+        members = [*comers]
+        if needed > self.pool.get(block, 0):
+            self.asking.setdefault(block, []).append((group, members, needed, count))
+            for u in members:
+                if u in self.ready:
+                    self.ready.remove(u)
+            return True
+        self.budgets[group] = count
+        self.pool[block] = self.pool.get(block, 0) - needed
+        self._give(block)
+        return False
+
+    def _give(self, block: int) -> None:
+        for asked in [*self.asking.get(block, [])]:
+            group, members, needed, count = asked
+            if needed <= self.pool.get(block, 0):
+                self.asking[block].remove(asked)
+                self.budgets[group] = count
+                self.pool[block] -= needed
+                self.wake(members)

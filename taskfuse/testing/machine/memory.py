@@ -1,0 +1,142 @@
+"""Shared and Global memory: who has accessed each cell last, and whether an access is ordered after these.
+
+An element belongs to one cell or fills several: a cell is as large as the smallest element that statements access in that memory. A stamp is of a thread
+(its number, its epoch) or of an operation (``~`` its bit).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from taskfuse.testing.machine.clocks import Clock
+from taskfuse.testing.machine.fault import FaultFound, FaultKind
+from taskfuse.testing.machine.threads import Threads
+
+Stamp = tuple[int, int, int]
+"""Who, in which epoch, at which statement."""
+
+
+@dataclass(slots=True)
+class Operation:
+    """What an asynchronous engine does.
+
+    Attributes:
+        clock: what has happened before it begins.
+        bit, read_bit: of what it has done, and of what it has read.
+        site: the statement that issued it; issuer: the thread.
+        generic: it is of the generic proxy.
+        retired: the issuer's epoch at its retire, for one of the generic proxy.
+    """
+
+    clock: Clock
+    bit: int
+    read_bit: int
+    site: int
+    issuer: int
+    generic: bool = False
+    retired: int | None = None
+
+
+class Memory:
+    """The cells of a launch."""
+
+    def __init__(self, threads: Threads) -> None:
+        self.threads = threads
+        self.cells: dict[int, tuple[list[Stamp], dict[int, Stamp]]] = {}
+        self.operations: list[Operation] = []
+        self._bits: dict[int, Operation] = {}
+
+    def operation(self, clock: Clock, issuer: int, site: int, *, generic: bool = False) -> Operation:
+        """A new operation."""
+        bit = 2 * len(self.operations)
+        made = Operation(clock, bit, bit + 1, site, issuer, generic)
+        self.operations.append(made)
+        self._bits[bit] = self._bits[bit + 1] = made
+        return made
+
+    # -- threads ----------------------------------------------------------------------------------------------------------------------
+
+    def read(self, t: int, cell: int, site: int) -> None:
+        """A thread reads."""
+        threads = self.threads
+        found = self.cells.get(cell)
+        if found is None:
+            self.cells[cell] = [], {t: (t, threads.own[t], site)}
+            return
+        for c, e, other in found[0]:
+            if c != t and not ((threads.base[t].known[c] >= e) if c >= 0 else threads.base[t].done >> ~c & 1):
+                raise self._race("a write and a read", t, site, other)
+        found[1][t] = t, threads.own[t], site
+
+    def write(self, t: int, cell: int, site: int) -> None:
+        """A thread writes."""
+        threads = self.threads
+        found = self.cells.get(cell)
+        if found is not None:
+            known, done = threads.base[t].known, threads.base[t].done
+            for c, e, other in found[0]:
+                if c != t and not ((known[c] >= e) if c >= 0 else done >> ~c & 1):
+                    raise self._race("two writes", t, site, other)
+            for c, e, other in found[1].values():
+                if c != t and not ((known[c] >= e) if c >= 0 else done >> ~c & 1):
+                    raise self._race("a read and a write", t, site, other)
+        self.cells[cell] = [(t, threads.own[t], site)], {}
+
+    def read_all(self, t: int, cells: Iterable[int], site: int) -> None:
+        """A thread reads several cells."""
+        for cell in cells:
+            self.read(t, cell, site)
+
+    def write_all(self, t: int, cells: Iterable[int], site: int) -> None:
+        """A thread writes several cells."""
+        for cell in cells:
+            self.write(t, cell, site)
+
+    def _race(self, what: str, t: int | None, site: int, other: int) -> FaultFound:
+        return FaultFound(FaultKind.RACE, f"nothing orders {what} of one element; the other is statement {other}", t, site)
+
+    # -- engines ----------------------------------------------------------------------------------------------------------------------
+
+    def engine_reads(self, op: Operation, cells: Iterable[int], fences: list[list[int]]) -> None:
+        """An operation reads; ``fences``: those of the memory."""
+        for cell in cells:
+            found = self.cells.get(cell)
+            if found is None:
+                found = self.cells[cell] = [], {}
+            for stamp in found[0]:
+                self._check_write(op, stamp, fences, "a write and a read")
+            found[1][~op.read_bit] = ~op.read_bit, 0, op.site
+
+    def engine_writes(self, op: Operation, cells: Iterable[int], fences: list[list[int]]) -> None:
+        """An operation writes."""
+        for cell in cells:
+            found = self.cells.get(cell)
+            if found is not None:
+                for stamp in found[0]:
+                    self._check_write(op, stamp, fences, "two writes")
+                for c, e, other in found[1].values():
+                    if not ((op.clock.known[c] >= e) if c >= 0 else op.clock.done >> ~c & 1):
+                        raise self._race("a read and an asynchronous write", op.issuer, op.site, other)
+            self.cells[cell] = [(~op.bit, 0, op.site)], {}
+
+    def _check_write(self, op: Operation, stamp: Stamp, fences: list[list[int]], what: str) -> None:
+        c, e, other = stamp
+        known = op.clock.known
+        if c >= 0:
+            if known[c] < e:
+                raise self._race(what + " by an engine", op.issuer, op.site, other)
+            writer, epoch = c, e
+        else:
+            if not op.clock.done >> ~c & 1:
+                raise self._race(what + " by an engine", op.issuer, op.site, other)
+            before = self._bits[~c]
+            if not before.generic:
+                return
+            if op.generic:
+                return
+            if before.retired is None:
+                raise FaultFound(FaultKind.PROXY, "an asynchronous copy that nobody retired is seen by an engine", op.issuer, op.site)
+            writer, epoch = before.issuer, before.retired
+        if not op.generic and not any(epoch < f <= known[writer] for f in fences[writer]):
+            raise FaultFound(FaultKind.PROXY, f"no proxy fence of the writer stands behind statement {other}", op.issuer, op.site)

@@ -1,0 +1,41 @@
+"""Looks for a fault in small launches of a kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from taskfuse.kir import Kernel
+from taskfuse.kir.nodes import Acquire, Barrier, SetMaxNReg, Wait
+from taskfuse.kir.printer import stmt_text
+from taskfuse.testing.machine.fault import Fault, FaultFound, NoLaunch, OutOfSteps
+from taskfuse.testing.machine.launch import Launch
+from taskfuse.testing.machine.machine import MOST_STEPS, Machine, Order
+from taskfuse.testing.machine.program import compiled
+
+ORDERS = (Order.RANDOM, Order.FIRST, Order.LAST)
+
+
+def find_fault(kernel: Kernel, launches: Iterable[Mapping[str, int]] = ({},), schedules: int = 2, most_steps: int = MOST_STEPS) -> Fault | None:
+    """The first fault of some launches, each in a few orders; ``None`` if there is none. Launches that are refused are left out.
+
+    A run of more than ``most_steps`` iterations of loops, of all threads together, ends there.
+    """
+    program = compiled(kernel)
+    if not any(isinstance(s, Barrier | Wait | Acquire | SetMaxNReg) for s in program.sites):  # then nothing depends on the order
+        schedules = 1
+    for extents in launches:
+        try:
+            launch = Launch(kernel, extents)
+        except NoLaunch:
+            continue
+        for seed in range(schedules):
+            order = ORDERS[seed % len(ORDERS)]
+            try:
+                Machine(program, launch, order, seed, most_steps).run()
+            except FaultFound as found:
+                said = f"extents {dict(extents)}, schedule {seed} ({order.value})"
+                text = stmt_text(program.sites[found.site], kernel) if found.site >= 0 else "at its end"
+                return Fault(found.kind, found.reason, found.thread, text, said)
+            except OutOfSteps:
+                break
+    return None

@@ -1,0 +1,88 @@
+"""The threads of a launch: what each knows of the others, and how that is handed on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from taskfuse.testing.machine.clocks import Clock, joined
+
+Part = tuple[Clock, int, int]
+"""What a thread hands over: its clock, its number, its epoch."""
+
+
+class Threads:
+    """Clocks, epochs and proxy fences.
+
+    Args:
+        count: threads of the launch.
+        slots: mbarriers of the launch.
+    """
+
+    def __init__(self, count: int, slots: int) -> None:
+        self.count = count
+        self.base = [Clock([0] * (2 * count + slots))] * count
+        self.own = [1] * count
+        self.shared_fences: list[list[int]] = [[] for _ in range(count)]
+        self.global_fences: list[list[int]] = [[] for _ in range(count)]
+        self._joins: dict[tuple[int, int], tuple[Clock, Clock, Clock]] = {}
+
+    def publish(self, t: int) -> Part:
+        """What ``t`` did so far; what it does from now on is of a new epoch."""
+        part = self.base[t], t, self.own[t]
+        self.own[t] += 1
+        return part
+
+    def merged(self, parts: Sequence[Part], done: int = 0, more: Sequence[Clock] = ()) -> Clock:
+        """What several threads have handed over; its list is nobody else's."""
+        clock = joined([*(c for c, _, _ in parts), *more])
+        known = [*clock.known]
+        n = self.count
+        for _, t, epoch in parts:
+            if known[t] < epoch:
+                known[t] = epoch
+            if known[n + t] < epoch:
+                known[n + t] = epoch
+        return Clock(known, clock.done | done)
+
+    def clock(self, threads: Sequence[int]) -> Clock:
+        """What has happened before something that these threads start together."""
+        return self.merged([self.publish(t) for t in threads])
+
+    def learn(self, t: int, clock: Clock) -> None:
+        """``t`` has waited for what ``clock`` says."""
+        mine = self.base[t]
+        if mine is clock:
+            return
+        key = id(mine), id(clock)
+        found = self._joins.get(key)
+        if found is None:
+            found = self._joins[key] = mine, clock, joined((mine, clock))
+        self.base[t] = found[2]
+
+    def finish(self, t: int, done: int) -> None:
+        """``t`` knows that some operations are done."""
+        mine = self.base[t]
+        if mine.done | done != mine.done:
+            self.base[t] = Clock(mine.known, mine.done | done)
+
+    def meet(self, threads: Sequence[int]) -> None:
+        """All of these threads know all of each other."""
+        clock = self.clock(threads)
+        for t in threads:
+            self.base[t] = clock
+
+    def pass_together(self, threads: Sequence[int]) -> None:
+        """None of these threads has gone on before all have come; memory is not ordered."""
+        n = self.count
+        clock = joined([self.base[t] for t in threads])
+        control = clock.known[n:]
+        for t in threads:
+            control[t] = self.own[t]
+            self.own[t] += 1
+        made: dict[int, Clock] = {}
+        for t in threads:
+            mine = self.base[t]
+            found = made.get(id(mine))
+            if found is None:
+                found = made[id(mine)] = Clock(mine.known[:n] + control, mine.done)
+            self.base[t] = found

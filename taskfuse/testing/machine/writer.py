@@ -1,0 +1,187 @@
+"""The text of a program: names, checks of indices, addresses, accesses."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from math import gcd
+
+from taskfuse.ir.scalar import Const, Expr
+from taskfuse.ir.types import MemoryType
+from taskfuse.kir import Kernel, walk
+from taskfuse.kir.nodes import (
+    Access,
+    BarrierSlot,
+    Buffer,
+    IndexOf,
+    LdMatrix,
+    Operand,
+    SemaphoreSlot,
+    StMatrix,
+    Stmt,
+    TensorParam,
+    TmaLoad,
+    TmaStore,
+    Wgmma,
+)
+from taskfuse.kir.walk import accesses
+from taskfuse.testing.machine.notation import python_text
+
+WORD = 4
+"""Bytes of an element that a lane gets from, or gives to, a matrix of 8 rows."""
+
+
+def cells(kernel: Kernel, memory: MemoryType) -> int:
+    """Bytes of a cell of Shared or Global memory: no element that a statement accesses is smaller, or lies across cells."""
+    named = {access.buffer for s in walk(kernel) if not isinstance(s, TmaLoad | TmaStore | Wgmma) for side in accesses(s) for access in side}
+    mapped = any(isinstance(s, TmaLoad | TmaStore) for s in walk(kernel))
+    size = 16
+    for b in kernel.buffers:
+        if b.memory is memory:
+            if b.name in named:
+                size = gcd(size, WORD if any(isinstance(s, LdMatrix | StMatrix) for s in walk(kernel)) else 16, b.dtype.itemsize)
+            size = gcd(size, b.align if b.offset is None or not isinstance(b.offset, Const) else b.offset.value or 16)
+    if memory is MemoryType.Global:
+        for p in kernel.outputs:
+            size = gcd(size, p.dtype.itemsize) if p.name in named or mapped else size
+    return size
+
+
+@dataclass(slots=True)
+class Writer:
+    """Writes Python, with the number of the statement of each line."""
+
+    kernel: Kernel
+    names: dict[str, str] = field(default_factory=dict[str, str])
+    text: list[str] = field(default_factory=list[str])
+    lines: list[int] = field(default_factory=list[int])
+    sites: list[Stmt] = field(default_factory=list[Stmt])
+    depth: int = 1
+    site: int = -1
+    temporaries: int = 0
+    cursors: dict[str, int] = field(default_factory=dict[str, int])
+    storage: dict[str, TensorParam | Buffer] = field(default_factory=dict[str, TensorParam | Buffer])
+    slots: dict[str, tuple[int, int]] = field(default_factory=dict[str, tuple[int, int]])
+    shared_cell: int = 4
+    global_cell: int = 4
+    registers: bool = False
+
+    # -- text ---------------------------------------------------------------------------------------------------------------------------
+
+    def name(self, symbol: str) -> str:
+        return self.names.setdefault(symbol, f"v{len(self.names)}")
+
+    def add(self, *lines: str) -> None:
+        for line in lines:
+            self.text.append(" " * self.depth + line)
+            self.lines.append(self.site)
+
+    @contextmanager
+    def block(self, head: str) -> Generator[None]:
+        self.add(head)
+        self.depth += 1
+        self.add("pass")
+        yield
+        self.depth -= 1
+
+    def fresh(self) -> str:
+        self.temporaries += 1
+        return f"i{self.temporaries}"
+
+    def value(self, e: Expr) -> str:
+        return python_text(e, self.name)
+
+    def held(self, e: Expr) -> str:
+        """A name, or a literal, for the value of an expression."""
+        if isinstance(e, Const):
+            return self.value(e)
+        made = self.fresh()
+        self.add(f"{made} = {self.value(e)}")
+        return made
+
+    def tuple_of(self, parts: Iterable[str]) -> str:
+        return "(" + "".join(f"{p}, " for p in parts) + ")"
+
+    # -- addresses ----------------------------------------------------------------------------------------------------------------------
+
+    def index(self, access: Access, width: int = 1) -> str:
+        """Check an access's indices; the number of its element."""
+        number = self.storage_number(access.buffer)
+        found = "0"
+        for axis, e in enumerate(access.index):
+            i, extent = self.held(e), f"E{number}_{axis}"
+            last = width - 1 if axis == len(access.index) - 1 else 0
+            self.add(f"if not 0 <= {i} < {extent}{f' - {last}' if last else ''}: m.outside(t, {self.site}, {access.buffer!r}, {axis}, {i}, {extent})")
+            found = i if axis == 0 else f"({found}*{extent} + {i})"
+        return found
+
+    def storage_number(self, name: str) -> int:
+        return [*self.storage].index(name)
+
+    def memory(self, name: str) -> MemoryType:
+        place = self.storage[name]
+        return place.memory if isinstance(place, Buffer) else MemoryType.Global
+
+    def address(self, access: Access, width: int = 1) -> str:
+        """A name for the byte address of an element."""
+        element = self.index(access, width)
+        size = self.storage[access.buffer].dtype.itemsize
+        made = self.fresh()
+        block = "sb + " if self.memory(access.buffer) is MemoryType.Shared else ""
+        self.add(f"{made} = {block}B{self.storage_number(access.buffer)} + {element}*{size}")
+        return made
+
+    def cells_of(self, access: Access, address: str, size: int) -> str:
+        cell = self.shared_cell if self.memory(access.buffer) is MemoryType.Shared else self.global_cell
+        return f"range({address}//{cell}, ({address} + {size - 1})//{cell} + 1)"
+
+    def is_input(self, name: str) -> bool:
+        place = self.storage[name]
+        return isinstance(place, TensorParam) and not place.is_output
+
+    def touch(self, access: Access, what: str, width: int = 1, align: int = 0) -> None:
+        """An access of a thread: its bounds, its alignment, its order; registers only where a wgmma may hold them."""
+        memory = self.memory(access.buffer)
+        size = self.storage[access.buffer].dtype.itemsize
+        if memory is MemoryType.Local:
+            element = self.index(access, width)
+            if self.registers:
+                for k in range(width):
+                    self.add(f"m.engines.register(t, {self.site}, {access.buffer!r}, {element} + {k})")
+            return
+        if self.is_input(access.buffer) and not align:
+            self.index(access, width)
+            return
+        address = self.address(access, width)
+        if align > 1:
+            self.add(f"if {address} % {align}: m.misaligned(t, {self.site}, {address}, {align})")
+        if self.is_input(access.buffer):
+            return
+        cell = self.shared_cell if memory is MemoryType.Shared else self.global_cell
+        if size * width == cell:
+            self.add(f"{what}(t, {address}//{cell}, {self.site})")
+        else:
+            self.add(f"m.memory.{what}_all(t, {self.cells_of(access, address, size * width)}, {self.site})")
+
+    def operand(self, operand: Operand) -> None:
+        match operand:
+            case Access():
+                self.touch(operand, "read")
+            case IndexOf(value=value):
+                if not isinstance(value, Const):
+                    self.add(self.value(value))
+            case _:
+                pass
+
+    def slot(self, slot: BarrierSlot) -> str:
+        first, count = self.slots[slot.name]
+        s = self.held(slot.slot)
+        self.add(f"if not 0 <= {s} < {count}: m.outside(t, {self.site}, {slot.name!r}, 0, {s}, {count})")
+        return f"mb + {first} + {s}"
+
+    def counter(self, slot: SemaphoreSlot) -> str:
+        parts = [self.held(e) for e in slot.index]
+        for axis, i in enumerate(parts):
+            self.add(f"if not 0 <= {i} < m.launch.semaphores[{slot.name!r}][0][{axis}]: m.outside(t, {self.site}, {slot.name!r}, {axis}, {i}, -1)")
+        return self.tuple_of((repr(slot.name), *parts))

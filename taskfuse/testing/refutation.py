@@ -1,0 +1,206 @@
+"""``python -m taskfuse.testing.refutation``: the static proof against the second machine, on small kernels with side conditions.
+
+A kernel that is proved and that the machine faults is a **false accept**. One that is not proved though the machine finds no fault is counted by its
+kind and by the gap that the proof names: a false reject, if its generator knows it to be right. What the generator knows and the machine does not
+confirm is counted, too. A kernel that is not proved for all extents is proved for one of the tried ones, and held to that.
+
+``--log FILE`` keeps a line per kernel, ``--resume`` goes on behind the last, ``--seconds`` ends a run early, so that a long one is made of slices.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from taskfuse.check import Verdict, verify
+from taskfuse.errors import TaskfuseError
+from taskfuse.kir import Kernel
+from taskfuse.testing.agreement import code, pattern
+from taskfuse.testing.chooser import RandomChooser
+from taskfuse.testing.machine import find_fault
+from taskfuse.testing.outcomes import is_valid
+from taskfuse.testing.small.sides import Side, side_kernel
+
+CRASH = "the checker fails:"
+SAMPLED = 10
+"""Of so many kernels that their generator knows to be wrong, and that are not proved, the machine looks at one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """What was found about one kernel.
+
+    Attributes:
+        seed, case: of the run, and its number in it; they make the kernel again.
+        right: what the generator knows.
+        proved: for all extents; at: for which alone.
+        gap: what the proof lacks; fault: what the machine finds, if it has looked.
+    """
+
+    seed: int
+    case: int
+    kind: str
+    code: str
+    right: bool | None
+    proved: bool
+    at: str
+    gap: str
+    fault: str
+    looked: bool
+
+    @property
+    def false_accept(self) -> bool:
+        """Proved, and it has a fault."""
+        return (self.proved or bool(self.at)) and bool(self.fault)
+
+    @property
+    def false_reject(self) -> bool:
+        """Right, and not proved."""
+        return self.right is True and self.looked and not self.proved and not self.at and not self.fault
+
+
+def case(seed: int, number: int) -> Side | None:
+    """A kernel of a run; ``None`` if kernel IR refuses it."""
+    try:
+        side = side_kernel(RandomChooser(random.Random(f"{seed}:{number}").getrandbits(48)))
+    except TaskfuseError:
+        return None
+    return side if is_valid(side.kernel) else None
+
+
+def gap(kernel: Kernel, extents: Mapping[str, int] | None = None) -> str:
+    """What the proof lacks; empty if it is proved. A checker that fails has not proved anything, and says so."""
+    try:
+        for obligation in verify(kernel, extents).argument:
+            if obligation.verdict is not Verdict.PROVED:
+                return pattern(f"{obligation.subject}: {obligation.reason}")
+    except Exception as error:
+        return f"{CRASH} {type(error).__name__}"
+    return ""
+
+
+def look(seed: int, number: int, side: Side, schedules: int) -> Row:
+    """Proof and machine on a kernel."""
+    lacks = gap(side.kernel)
+    at: Mapping[str, int] = {}
+    if lacks and side.extents[0]:
+        chosen = side.extents[number % len(side.extents)]
+        at = chosen if not gap(side.kernel, chosen) else {}
+    trusted = side.right is False and bool(lacks) and not at and number % SAMPLED != 0
+    once = 1 if lacks and not at else schedules
+    fault = None if trusted else find_fault(side.kernel, (at,) if at else side.extents, once)
+    said = "" if fault is None else f"{fault.kind.value}: {pattern(fault.reason)}"
+    return Row(seed, number, side.kind, code(side.kernel), side.right, not lacks, json.dumps(dict(at)) if at else "", lacks, said, not trusted)
+
+
+@dataclass(slots=True)
+class Tally:
+    """Counts over rows."""
+
+    rows: int = 0
+    table: Counter[tuple[str, str]] = field(default_factory=Counter[tuple[str, str]])
+    kinds: dict[str, Counter[str]] = field(default_factory=dict[str, Counter[str]])
+    rejects: Counter[tuple[str, str]] = field(default_factory=Counter[tuple[str, str]])
+    accepts: list[Row] = field(default_factory=list[Row])
+    mistaken: list[Row] = field(default_factory=list[Row])
+    crashes: Counter[tuple[str, str]] = field(default_factory=Counter[tuple[str, str]])
+    seen: set[str] = field(default_factory=set[str])
+    last: dict[int, int] = field(default_factory=dict[int, int])
+
+    def add(self, row: Row) -> None:
+        """Count a kernel, if it was not counted before."""
+        self.last[row.seed] = row.case
+        if row.code in self.seen:
+            return
+        self.seen.add(row.code)
+        self.rows += 1
+        known = {True: "right", False: "wrong", None: "unknown"}[row.right]
+        verdict = "proved" if row.proved else "proved at extents" if row.at else "not proved"
+        self.table[f"{known}, {'a fault' if row.fault else 'no fault' if row.looked else 'not looked at'}", verdict] += 1
+        kind = self.kinds.setdefault(row.kind, Counter())
+        kind["kernels"] += 1
+        kind["proved"] += row.proved or bool(row.at)
+        kind["faults"] += bool(row.fault)
+        kind["false accepts"] += row.false_accept
+        kind["right, not proved"] += row.false_reject
+        if row.false_accept:
+            self.accepts.append(row)
+        if row.gap.startswith(CRASH):
+            self.crashes[row.kind, row.gap] += 1
+        if row.false_reject:
+            self.rejects[row.kind, row.gap] += 1
+        if row.looked and not row.at and ((row.right is True and row.fault) or (row.right is False and not row.fault)):
+            self.mistaken.append(row)
+
+    def __str__(self) -> str:
+        lines = [f"{n:8} {known:22} {verdict}" for (known, verdict), n in sorted(self.table.items())]
+        columns = ("kernels", "proved", "faults", "false accepts", "right, not proved")
+        lines += ["", f"{'':28}" + "".join(f"{column:>18}" for column in columns)]
+        lines += [f"{kind:28}" + "".join(f"{counts[column]:18}" for column in columns) for kind, counts in sorted(self.kinds.items())]
+        lines += ["", f"{self.rows:8} different kernels", f"{len(self.accepts):8} false accepts: proved, and the machine finds a fault"]
+        lines += [f"{n:8} {kind}: {fault}" for (kind, fault), n in Counter((r.kind, r.fault) for r in self.accepts).most_common()]
+        lines += [f"{sum(self.rejects.values()):8} false rejects: right, and not proved"]
+        lines += [f"{n:8} {kind}: {reason}" for (kind, reason), n in self.rejects.most_common(60)]
+        lines += [f"{sum(self.crashes.values()):8} at which the checker fails", *(f"{n:8} {kind}: {error}" for (kind, error), n in self.crashes.most_common())]
+        lines += [f"{len(self.mistaken):8} of which the generator knows something else than the machine finds"]
+        lines += [f"{n:8} {kind}: {fault or 'no fault'}" for (kind, fault), n in Counter((r.kind, r.fault) for r in self.mistaken).most_common()]
+        return "\n".join(lines)
+
+
+def rows(path: Path) -> Iterator[Row]:
+    """The rows of a log; a last line cut short is left out."""
+    for line in path.read_text(encoding="utf-8").splitlines():
+        try:
+            yield Row(**json.loads(line))
+        except (json.JSONDecodeError, TypeError):
+            return
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Look at ``--cases`` different kernels. Returns the exit status: 1 if there are false accepts."""
+    parser = argparse.ArgumentParser(prog="python -m taskfuse.testing.refutation", description="The static proof against a second machine.")
+    parser.add_argument("--cases", type=int, default=500, metavar="N", help="how many different kernels (default: 500)")
+    parser.add_argument("--seed", type=int, default=0, metavar="S", help="the seed of the run (default: 0)")
+    parser.add_argument("--schedules", type=int, default=2, metavar="K", help="orders of the threads per launch (default: 2)")
+    parser.add_argument("--seconds", type=float, default=1e9, metavar="T", help="end a run after so long")
+    parser.add_argument("--log", type=Path, metavar="FILE", help="a line per kernel, as JSON")
+    parser.add_argument("--resume", action="store_true", help="go on behind the last line of the log")
+    options = parser.parse_args(argv)
+    tally = Tally()
+    kept = list(rows(options.log)) if options.log is not None and options.log.exists() and options.resume else []
+    for row in kept:
+        tally.add(row)
+    if options.log is not None:  # without a last line cut short
+        options.log.parent.mkdir(parents=True, exist_ok=True)
+        options.log.write_text("".join(json.dumps(asdict(r)) + "\n" for r in kept), encoding="utf-8")
+    start, before, number = time.perf_counter(), tally.rows, tally.last.get(options.seed, -1)
+    while tally.rows < options.cases and time.perf_counter() - start < options.seconds:
+        number += 1
+        side = case(options.seed, number)
+        if side is None or code(side.kernel) in tally.seen:
+            continue
+        try:
+            row = look(options.seed, number, side, options.schedules)
+        except Exception as error:
+            raise RuntimeError(f"seed {options.seed}, case {number}\n{side.kernel}") from error
+        tally.add(row)
+        if options.log is not None:
+            with options.log.open("a", encoding="utf-8") as log:
+                print(json.dumps(asdict(row)), file=log)
+        if row.false_accept:
+            print(f"FALSE ACCEPT seed {options.seed}, case {number}, {row.kind}: {row.fault}", flush=True)
+    print(tally)
+    if tally.rows > before:
+        print(f"\n{1e3 * (time.perf_counter() - start) / (tally.rows - before):.1f} ms per kernel")
+    return 1 if tally.accepts else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,43 @@
+"""Which side conditions there are, and how often each is made."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from taskfuse.testing.chooser import Chooser
+from taskfuse.testing.small.sides.engines import accumulators, boxes, budgets, proxies, ring_bytes
+from taskfuse.testing.small.sides.participants import arrivals, loader, named, semaphores, symbolic, whole_warps
+from taskfuse.testing.small.sides.side import Side
+from taskfuse.testing.small.sides.values import advances, alignment, arithmetic, names, rows, steps, stores
+
+SIDES: tuple[tuple[int, Callable[[Chooser], Side]], ...] = (
+    (12, arrivals),
+    (7, symbolic),
+    (8, loader),
+    (9, whole_warps),
+    (6, named),
+    (6, semaphores),
+    (12, stores),
+    (6, alignment),
+    (2, rows),
+    (8, arithmetic),
+    (6, steps),
+    (5, advances),
+    (3, names),
+    (5, ring_bytes),
+    (4, boxes),
+    (5, proxies),
+    (3, budgets),
+    (2, accumulators),
+)
+"""Each kind, and how often it is made."""
+
+
+def side_kernel(c: Chooser) -> Side:
+    """A kernel with a side condition."""
+    at = c.integer(0, sum(weight for weight, _ in SIDES) - 1)
+    for weight, make in SIDES:
+        at -= weight
+        if at < 0:
+            return make(c)
+    raise AssertionError(at)

@@ -1,0 +1,90 @@
+"""The static proof against the second machine, on kernels with side conditions."""
+
+import json
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+
+from taskfuse.errors import TaskfuseError
+from taskfuse.kir import Kernel, parse_kernel
+from taskfuse.testing import refutation
+from taskfuse.testing.chooser import RandomChooser
+from taskfuse.testing.machine import find_fault
+from taskfuse.testing.outcomes import is_valid
+from taskfuse.testing.refutation import CRASH, Row, Tally, case
+from taskfuse.testing.small.sides import SIDES
+
+
+@pytest.mark.parametrize("kind", range(len(SIDES)))
+def test_the_machine_finds_what_the_generator_knows(kind: int) -> None:
+    _, make = SIDES[kind]
+    said: Counter[tuple[bool | None, bool]] = Counter()
+    for seed in range(25):
+        try:
+            side = make(RandomChooser(seed))
+        except TaskfuseError:
+            continue
+        assert parse_kernel(str(side.kernel)) == side.kernel
+        if not is_valid(side.kernel):
+            continue
+        found = find_fault(side.kernel, side.extents, 2)
+        said[side.right, found is None] += 1
+        assert side.right is not True or found is None, f"{found}\n{side.kernel}"
+    assert sum(said.values()) >= 10
+    assert said[False, True] <= said[False, False]
+
+
+def test_a_run_that_was_stopped_goes_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    whole, parts = tmp_path / "whole", tmp_path / "new" / "parts"
+    refutation.main(["--cases", "12", "--log", str(whole)])
+    refutation.main(["--cases", "5", "--log", str(parts)])
+    parts.write_text(parts.read_text() + '{"case": 99, "kin')  # killed while it wrote a line
+    refutation.main(["--cases", "12", "--log", str(parts), "--resume"])
+    assert parts.read_text() == whole.read_text()
+    assert "12 different kernels" in capsys.readouterr().out
+
+
+def test_a_hole_in_the_proof_shows(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def credulous(_: Kernel, __: Mapping[str, int] | None = None) -> str:
+        return ""
+
+    monkeypatch.setattr(refutation, "gap", credulous)
+    assert refutation.main(["--cases", "20"]) == 1
+    assert "FALSE ACCEPT seed 0" in capsys.readouterr().out
+
+
+ROW = Row(0, 0, "kind", "0", True, True, "", "", "", True)
+
+
+@pytest.mark.parametrize(
+    ("changed", "accept", "reject", "mistaken"),
+    [
+        ({}, False, False, False),
+        ({"fault": "race"}, True, False, True),
+        ({"proved": False, "gap": "g", "at": '{"N": 1}', "fault": "race"}, True, False, False),
+        ({"proved": False, "gap": "g"}, False, True, False),
+        ({"proved": False, "gap": "g", "looked": False, "right": False}, False, False, False),
+        ({"right": False}, False, False, True),
+        ({"right": None, "fault": "race", "proved": False, "gap": f"{CRASH} KeyError"}, False, False, False),
+    ],
+)
+def test_what_counts(changed: Mapping[str, object], accept: bool, reject: bool, mistaken: bool) -> None:
+    row = Row(**json.loads(json.dumps(asdict(ROW) | dict(changed))))
+    assert (row.false_accept, row.false_reject) == (accept, reject)
+    tally = Tally()
+    tally.add(row)
+    tally.add(row)
+    assert (tally.rows, len(tally.accepts), len(tally.mistaken)) == (1, accept, mistaken)
+    assert sum(tally.crashes.values()) == row.gap.startswith(CRASH)
+
+
+def test_the_generator_makes_every_kind() -> None:
+    made = [side for number in range(400) if (side := case(2, number)) is not None]
+    assert len({side.kind.split(":")[0] for side in made}) == len(SIDES)
+    assert {side.right for side in made} == {True, False, None}
+    text = "".join(str(side.kernel) for side in made)
+    for word in ("threadIdx.x == threadIdx.y", "step threadIdx", "SYNC named threadIdx", "COPY.async", "LDMATRIX", "RESIDENT 2", ".trip", "advance(-1)"):
+        assert word in text, word
