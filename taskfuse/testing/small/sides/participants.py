@@ -179,12 +179,10 @@ def whole_warps(c: Chooser) -> Side:
                 h.lines += ["LOCAL acc: float32[4]", "LOCAL a: bfloat16[8]", "LOCAL b: bfloat16[4]"]
                 t.add("MMA.m16n8k16.bfloat16 acc[0], a[0], b[0]")
                 right = full or not chosen
-            case "retire":
-                t.add("RETIRE wgmma <= 0")
-            case "commit":
-                t.add("COMMIT wgmma")
-            case "fence":
-                t.add("FENCE wgmma")
+            case "retire" | "commit" | "fence":
+                t.add({"retire": "RETIRE wgmma <= 0", "commit": "COMMIT wgmma", "fence": "FENCE wgmma"}[op])
+                if whole and not (of.threads % 128 == 0 and of.are_whole_warps(chosen, 128)):
+                    right = None  # they are of warpgroups, and wait for warps
             case "block":
                 t.add("SYNC block")
                 right = len(chosen) == of.threads or not chosen
