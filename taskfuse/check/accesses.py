@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from taskfuse.check.program import THREAD_NAMES, Context, Node, Program, conjuncts, linear_thread
-from taskfuse.ir.scalar import Const, Expr, const, le, lt, not_, prove, simplify, substitute, sym
+from taskfuse.ir.scalar import Const, Expr, const, le, lt, not_, private, prove, simplify, substitute, sym
 from taskfuse.ir.types import MemoryType
 from taskfuse.kir.fragments import MATRIX_ROW_BYTES, MATRIX_ROWS, WGMMA_M
 from taskfuse.kir.limits import WARP
@@ -183,7 +183,7 @@ class Uses:
         if not isinstance(across, Const) or across.value % WARP:  # a warp has more than one row of the block
             self._add(node, access.buffer, (None,) * len(access.index), write, Engine.THREAD, node.context, (), partners)
             return
-        x, lane = sym(THREAD_NAMES[0]), sym("element.lane")
+        x, lane = sym(THREAD_NAMES[0]), private("element.lane")
         context = node.context.with_span(lane, (0, MATRIX_ROWS * matrices - 1))
         index = tuple(simplify(substitute(e, {THREAD_NAMES[0]: x // WARP * WARP + lane}), context.facts) for e in access.index)
         self._vector(
@@ -215,7 +215,7 @@ class Uses:
         if width == 1:
             self._add(node, access.buffer, access.index, write, engine, context, span, partners)
             return
-        element = sym("element.0")
+        element = private("element.0")
         spread = context.with_span(element, (0, width - 1))
         self._add(node, access.buffer, (*access.index[:-1], access.index[-1] + element), write, engine, spread, (*span, str(element)), partners)
 
@@ -286,10 +286,10 @@ class Uses:
         if box.tensor not in self.memory:
             return
         spread = node.context
-        names = tuple(f"element.{k}" for k in range(len(coords)))
-        for name, extent in zip(names, box.box, strict=True):
-            spread = spread.with_span(sym(name), (0, extent - 1))
-        self._add(node, box.tensor, tuple(c + sym(n) for c, n in zip(coords, names, strict=True)), write, engine, spread, names)
+        elements = tuple(private(f"element.{k}") for k in range(len(coords)))
+        for e, extent in zip(elements, box.box, strict=True):
+            spread = spread.with_span(e, (0, extent - 1))
+        self._add(node, box.tensor, tuple(c + e for c, e in zip(coords, elements, strict=True)), write, engine, spread, tuple(e.name for e in elements))
 
     def _tile(self, node: Node, d: Descriptor, rows: int, k: int) -> tuple[Expr | None, ...]:
         """The first index of a tile that stays within one value of it."""

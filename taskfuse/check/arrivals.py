@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 
 from taskfuse.check.endpoints import Endpoint
 from taskfuse.check.forms import NotRing, Part, Visit, visits
-from taskfuse.check.program import Node
+from taskfuse.check.program import BLOCKS, Node
 from taskfuse.check.threads import Conditions, Threads
-from taskfuse.ir.scalar import ONE, Expr, const, eq, maximum, prove
+from taskfuse.ir.scalar import ONE, Expr, const, eq, maximum, prove, simplify
 from taskfuse.kir import Kernel
 from taskfuse.kir.clusters import reached
 from taskfuse.kir.nodes import Expect, For, TensorMapParam, TensorParam, TmaLoad
@@ -68,27 +68,41 @@ class Arrivals:
         return counts.pop() if len(counts) == 1 else None
 
     def balanced(self, nodes: Sequence[Node], around: tuple[Node, ...] = ()) -> None:
-        """The bytes that some arrivals expect are those that some loads bring, in an iteration of the loops ``around`` them."""
+        """The bytes that some arrivals expect are those that some loads bring, in an iteration of the loops ``around`` them.
+
+        Threads that expect and threads that load need not be the same ones: both sides are sums of what has one value for all of them.
+        """
         expected: Expr = const(0)
         brought: Expr = const(0)
         concerned: list[Node] = []
         for n in nodes:
             match n.stmt:
                 case Expect(bytes=b):
-                    count = self.threads.count(self.threads.split(n.conditions).threads)
+                    split = self.threads.split(n.conditions)
+                    count = None if split.varying else self.threads.count(split.threads)
                     if count is None:
                         raise NotRing("how many threads expect bytes is unknown", n)
-                    expected = expected + b * count
+                    expected = expected + self._of_all(b, n, around) * count
                     concerned.append(n)
                 case TmaLoad(map=name, across=across):
-                    if not self.threads.alone(n.conditions):
-                        raise NotRing("several threads issue one load", n)
-                    brought = brought + _trips(n.loops[len(around) :]) * self._transfers[name] * reached(self.kernel.cluster, across)
+                    if not self.threads.exactly_one(n.conditions):
+                        raise NotRing("it is not one thread that issues a load", n)
+                    trips = self._of_all(_trips(n.loops[len(around) :]), n, around)
+                    brought = brought + trips * self._transfers[name] * reached(self.kernel.cluster, across)
                     concerned.append(n)
                 case _:
                     pass
         if expected is not brought and not prove(eq(expected, brought), self.threads.context.facts):
             raise NotRing(f"{expected} bytes are expected, and loads bring {brought}", *concerned[:1])
+
+
+    def _of_all(self, e: Expr, node: Node, around: tuple[Node, ...]) -> Expr:
+        """An expression of a statement, if it has one value for all threads in an iteration of the loops ``around``."""
+        shared = self.threads.launch | BLOCKS | {loop.stmt.var for loop in around if isinstance(loop.stmt, For)}
+        found = e if e.free <= shared else simplify(e, node.context.facts)
+        if not found.free <= shared:
+            raise NotRing(f"{found} need not be the same for the threads that expect bytes and those that load them", node)
+        return found
 
 
 def _trips(loops: tuple[Node, ...]) -> Expr:

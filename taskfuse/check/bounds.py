@@ -52,6 +52,15 @@ def _within(e: Expr, last: Expr, extent: Expr, context: Context) -> bool:
     return not below and _linear(gap - 1, context)
 
 
+def at_least(e: Expr, low: int, context: Context) -> bool:
+    """True only if an expression is found to be no less than a number."""
+    lo, _ = context.ranges.of(e)
+    if (lo is not None and lo >= low) or _nonnegative(e - low, context):
+        return True
+    found = extremes(e, context)
+    return found is not None and found[0] >= low
+
+
 def _less(a: Expr, b: Expr, context: Context) -> bool:
     return _linear(b - a - 1, context, 1) or context.knowledge.proves(lt(a, b))
 

@@ -16,7 +16,7 @@ from taskfuse.check.meetings import Meeting, Meetings
 from taskfuse.check.paths import Paths, Region, Step
 from taskfuse.check.program import BLOCKS, Node, Program
 from taskfuse.check.threads import Conditions, Threads
-from taskfuse.ir.scalar import Const, Expr, ge, prove
+from taskfuse.ir.scalar import Expr
 from taskfuse.kir.nodes import Arrive, ArriveAsync, BarrierScope, Expect, Wait
 
 Done = Callable[[list[Step], Use, Use], int | None]
@@ -40,7 +40,7 @@ class Chains:
         for n in program.leaves() if self._arrivals else ():
             if isinstance(n.stmt, (Arrive, ArriveAsync, Expect)) and n.stmt.barrier.name in self._arrivals:
                 self._arrivals[n.stmt.barrier.name].append(n)
-            elif isinstance(n.stmt, Wait) and n.stmt.barrier.name in self._arrivals and self._somebody(threads.split(n.conditions).threads):
+            elif isinstance(n.stmt, Wait) and n.stmt.barrier.name in self._arrivals and threads.somebody(threads.split(n.conditions).threads):
                 self._awaited.add(n.stmt.barrier.name)
         self._waits: dict[tuple[Node, Conditions], frozenset[str]] = {}
 
@@ -52,7 +52,7 @@ class Chains:
             return False
         met = [(s, m) for s in steps if (m := self.meetings.at.get(s.node)) is not None]
         for k, (s, m) in enumerate(met):
-            if m.scope is BarrierScope.GRID and self._holds(m, s, a, b, common, (a, b)) and self._somebody(m.participants):
+            if m.scope is BarrierScope.GRID and self._holds(m, s, a, b, common, (a, b)) and self.threads.somebody(m.participants):
                 before = any(self._tells(a, m, n) for t, n in met[:k] if self._holds(n, t, a, b, common, (a,)))
                 after = any(self._tells(b, m, n) for t, n in met[k + 1 :] if self._holds(n, t, a, b, common, (b,)))
                 if (before or self._takes_part(a, m)) and (after or self._takes_part(b, m)):
@@ -62,7 +62,7 @@ class Chains:
     def _holds(self, m: Meeting, step: Step, a: Use, b: Use, common: set[Expr], blocks: tuple[Use, ...]) -> bool:
         """True only if the conditions around a meeting hold, those on the block in the blocks of some accesses."""
         allowed = set(a.node.conditions) if step.region is Region.AFTER else set(b.node.conditions) if step.region is Region.BEFORE else common
-        return all(c in allowed and (c.free.isdisjoint(BLOCKS) or all(c in u.node.conditions for u in blocks)) for c in m.uniform)
+        return all((c in allowed or c in step.given) and (c.free.isdisjoint(BLOCKS) or all(c in u.node.conditions for u in blocks)) for c in m.uniform)
 
     def _takes_part(self, u: Use, m: Meeting) -> bool:
         return self.threads.implies(u.context.conditions, m.participants, u.context)
@@ -70,11 +70,6 @@ class Chains:
     def _tells(self, u: Use, grid: Meeting, m: Meeting) -> bool:
         """True only if who makes an access meets the participants of a barrier of the grid at a meeting of the block."""
         return m.scope is BarrierScope.BLOCK and self._takes_part(u, m) and self.threads.implies(grid.participants, m.participants)
-
-    def _somebody(self, conditions: Conditions) -> bool:
-        """True only if a thread of each block satisfies conditions on thread indices."""
-        count = self.threads.count(conditions)
-        return count is not None and (count.value > 0 if isinstance(count, Const) else prove(ge(count, 1), self.threads.context.facts))
 
     # -- mbarriers that complete once ---------------------------------------------------------------------------------------------------
 
@@ -96,7 +91,7 @@ class Chains:
                 if isinstance(s.node.stmt, Wait) and (name := s.node.stmt.barrier.name) in self._arrivals:
                     who = self.threads.split(s.node.conditions).threads
                     direct = self.threads.implies(u.context.conditions, who, u.context)
-                    if direct or (self._somebody(who) and self._met(u, steps[k + 1 :], who)):
+                    if direct or (self.threads.somebody(who) and self._met(u, steps[k + 1 :], who)):
                         found.add(name)
             self._waits[key] = frozenset(found)
         return self._waits[key]

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from taskfuse.check.program import BLOCK_NAMES, Node, Program
-from taskfuse.ir.scalar import Expr, Facts, const, simplify, substitute, sym
+from taskfuse.ir.scalar import Expr, Facts, Sym, const, private, simplify, substitute
 from taskfuse.ir.types import CLUSTER_TYPES, ParallelType
 from taskfuse.kir.clusters import constant_shape
 from taskfuse.kir.nodes import For
 
 Types = tuple[ParallelType, ...]
+
+
+def place(block: str) -> Sym:
+    """A block's place in its cluster along a block index."""
+    return private(f"{block}.place")
 
 
 class Clusters:
@@ -27,7 +32,7 @@ class Clusters:
         """Block indices on some types, written as a cluster's index times its extent plus the block's place in it."""
         assert self.shape is not None
         return {
-            b: (sym(f"{b}.cluster") * n if g is not const(n) else const(0)) + sym(f"{b}.place")
+            b: (private(f"{b}.cluster") * n if g is not const(n) else const(0)) + place(b)
             for b, n, g, p in zip(BLOCK_NAMES, self.shape, self.grid, CLUSTER_TYPES, strict=True)
             if p in across
         }
@@ -37,7 +42,7 @@ class Clusters:
         facts = Facts()
         for b, n, p in zip(BLOCK_NAMES, self.shape, CLUSTER_TYPES, strict=True):
             if p in across:
-                facts = facts.with_range(f"{b}.cluster", 0, None).with_range(f"{b}.place", 0, n - 1)
+                facts = facts.with_range(private(f"{b}.cluster").name, 0, None).with_range(place(b).name, 0, n - 1)
         return facts
 
     def placed(self, e: Expr, across: Types) -> Expr:
@@ -48,7 +53,7 @@ class Clusters:
         """True only if an expression has one value in all blocks that some cluster types join (its other symbols being equal)."""
         if e.free.isdisjoint(BLOCK_NAMES):
             return True
-        return self.shape is not None and not any(name.endswith(".place") for name in self.placed(e, across).free)
+        return self.shape is not None and self.placed(e, across).free.isdisjoint(place(b).name for b in BLOCK_NAMES)
 
     def uneven(self, node: Node, across: Types) -> str:
         """Why blocks may come to a place unequally often; empty if they do not."""

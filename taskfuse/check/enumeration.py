@@ -11,7 +11,7 @@ from taskfuse.check.accesses import Use
 from taskfuse.check.program import THREAD_NAMES, THREADS, Context
 from taskfuse.check.ranges import Ranges
 from taskfuse.check.threads import Threads
-from taskfuse.ir.scalar import Const, Expr, FloorDiv, Mod, const, evaluate, lt, rebuild, sym
+from taskfuse.ir.scalar import Const, Expr, FloorDiv, Mod, const, evaluate, lt, private, rebuild, sym
 from taskfuse.kir.limits import WARP
 from taskfuse.kir.nodes import For
 
@@ -177,7 +177,7 @@ def named(e: Expr, context: Context) -> tuple[Expr, Context]:
         if node in found:
             return found[node]
         if isinstance(node, FloorDiv | Mod) and not isinstance(node.b, Const) and (span := extremes(node, context)) is not None:
-            found[node] = sym(f"division.{len(spans)}")
+            found[node] = private(f"division.{len(spans)}")
             spans.append((found[node], span))
             return found[node]
         return rebuild(node, written)

@@ -85,7 +85,7 @@ class Handover:
     def met(self, steps: list[Step], arrival: Node, e: Endpoint) -> bool:
         """True only if among statements that are passed on the way to an arrival is a meeting with whoever arrives."""
         who = self.threads.split(arrival.conditions).threads
-        if not self.threads.implies(who, e.threads):
+        if not self.threads.implies(who, e.threads) or not self.threads.somebody(who):
             return False
         return any((m := self.meetings.at.get(s.node)) is not None and self._meets(m, e, who) for s in steps)
 
@@ -95,7 +95,7 @@ class Handover:
         if self.threads.implies(tuple(dict.fromkeys((*self.threads.split(x.conditions).threads, *e.threads))), who, None):
             return True
         steps = self.paths.forward(wait, x)
-        if steps is None or not self.threads.implies(who, e.threads):
+        if steps is None or not self.threads.implies(who, e.threads) or not self.threads.somebody(who):
             return False
         return any((m := self.meetings.at.get(s.node)) is not None and self._meets(m, e, who) for s in steps)
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from taskfuse.check.ranges import Ranges, terms_of
-from taskfuse.ir.scalar import Const, Expr, Facts, FloorDiv, Select, le, lt, prove, substitute, sym
+from taskfuse.ir.scalar import Const, Expr, Facts, FloorDiv, Select, le, lt, private, prove, substitute, sym
 from taskfuse.kir.nodes import For
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class Trip:
 
     def renamed(self, names: Mapping[str, Expr], number: int) -> Trip:
         """The same with other names, its own by a number."""
-        own = sym(f"trip.{number}")
+        own = private(f"trip.{number}")
         implied = tuple(substitute(e, {**names, str(self.symbol): own}) for e in self.implied)
         return Trip(own, substitute(self.start, names), substitute(self.stop, names), implied)
 
@@ -72,7 +72,7 @@ class Element:
     def renamed(self, names: Mapping[str, Expr], number: int) -> Element:
         """The same by a number."""
         del names
-        return Element(sym(f"element.{number}"), self.span)
+        return Element(private(f"element.{number}"), self.span)
 
 
 Item = Trip | Element | Expr

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from taskfuse.check.program import BLOCKS, THREADS, Block, Node, Program
-from taskfuse.ir.scalar import Expr
+from taskfuse.ir.scalar import Expr, ge, lt, sym
 from taskfuse.kir.nodes import (
     Acquire,
     Advance,
@@ -71,10 +71,15 @@ class Region(Enum):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Step:
-    """A statement that is passed."""
+    """A statement that is passed.
+
+    Attributes:
+        given: conditions around it that hold because the iteration is not the first, or not the last one.
+    """
 
     node: Node
     region: Region
+    given: frozenset[Expr] = frozenset()
 
 
 class Paths:
@@ -85,8 +90,9 @@ class Paths:
         self._inner: dict[Block, list[Node]] = {}
         self._holds: set[Node] = set()
         self._bodies: dict[Node, list[Step]] = {}
-        self._behind: dict[tuple[Node, int], list[Step]] = {}
-        self._ahead: dict[tuple[Node, int], list[Step]] = {}
+        self._behind: dict[tuple[Node, int, frozenset[Expr]], list[Step]] = {}
+        self._ahead: dict[tuple[Node, int, frozenset[Expr]], list[Step]] = {}
+        self._turning: dict[Node, tuple[frozenset[Expr], frozenset[Expr]]] = {}
         for node in reversed(program.nodes):
             if isinstance(node.stmt, SYNCHRONIZING) or any(n in self._holds for block in node.blocks for n in block.nodes):
                 self._holds.add(node)
@@ -134,7 +140,32 @@ class Paths:
     def around(self, a: Node, b: Node, loop: Node, between: int = 0) -> list[Step]:
         """From ``a`` to ``b`` in a later iteration of a loop around both, with at least ``between`` whole iterations between the two."""
         depth = a.path.index(loop) + 1
-        return self._after(a, depth) + between * self.body(loop) + self._before(b, depth)
+        not_first, not_last = self._not_at_ends(loop)
+        return self._after(a, depth, not_last) + between * self.body(loop) + self._before(b, depth, not_first)
+
+    def _not_at_ends(self, loop: Node) -> tuple[frozenset[Expr], frozenset[Expr]]:
+        """Of conditions on a loop's variable around what is passed in its body: those that hold in all iterations but the first, and in all but the last."""
+        found = self._turning.get(loop)
+        if found is None:
+            stmt = loop.stmt
+            assert isinstance(stmt, For)
+            usable = self._constant | {stmt.var}
+            asked = {c for c in self._conditions(loop.blocks[0]) if stmt.var in c.free and c.free <= usable}
+            not_first = not_last = frozenset[Expr]()
+            if asked:
+                inside, at = loop.blocks[0].context.knowledge, sym(stmt.var)
+                later, earlier = inside.given(ge(at, stmt.start + stmt.step)), inside.given(lt(at + stmt.step, stmt.stop))
+                not_first = frozenset(c for c in asked if later.ranges.implies(c) or later.proves(c))
+                not_last = frozenset(c for c in asked if earlier.ranges.implies(c) or earlier.proves(c))
+            found = self._turning[loop] = not_first, not_last
+        return found
+
+    def _conditions(self, block: Block) -> Iterator[Expr]:
+        """The conditions of arms in a block around what is passed there."""
+        for node in self._inner.get(block, ()):
+            for inner in node.blocks:
+                yield from inner.context.conditions[len(node.conditions) :]
+                yield from self._conditions(inner)
 
     def again(self, a: Node, b: Node, block: Block, between: int) -> list[Step]:
         """From ``a`` to ``b`` in a later execution of a block around both, with at least ``between`` whole ones between the two."""
@@ -169,21 +200,24 @@ class Paths:
         """From the start of the kernel to ``b``."""
         return self._before(b, 0)
 
-    def _after(self, a: Node, depth: int) -> list[Step]:
-        """From ``a`` to the end of the block around the node of its path at a depth."""
-        found = self._behind.get((a, depth))
+    def _after(self, a: Node, depth: int, given: frozenset[Expr] = frozenset()) -> list[Step]:
+        """From ``a`` to the end of the block around the node of its path at a depth; ``given``: what holds in this iteration."""
+        key = a, depth, given
+        found = self._behind.get(key)
         if found is None:
-            known = self._known(a)
+            known = self._known(a) | given
             inner = ((node.block, node.index + 1) for node in reversed(a.path[depth:]))
-            found = self._behind[a, depth] = [Step(n, Region.AFTER) for block, low in inner for n in self._within(block, low, len(block.nodes), known)]
+            found = self._behind[key] = [Step(n, Region.AFTER, given) for block, low in inner for n in self._within(block, low, len(block.nodes), known)]
         return found
 
-    def _before(self, b: Node, depth: int) -> list[Step]:
-        """From the start of the block around the node of its path at a depth to ``b``."""
-        found = self._ahead.get((b, depth))
+    def _before(self, b: Node, depth: int, given: frozenset[Expr] = frozenset()) -> list[Step]:
+        """From the start of the block around the node of its path at a depth to ``b``; ``given``: what holds in this iteration."""
+        key = b, depth, given
+        found = self._ahead.get(key)
         if found is None:
-            known = self._known(b)
-            found = self._ahead[b, depth] = [Step(n, Region.BEFORE) for node in b.path[depth:] for n in self._within(node.block, 0, node.index, known)]
+            known = self._known(b) | given
+            inner = ((node.block, node.index) for node in b.path[depth:])
+            found = self._ahead[key] = [Step(n, Region.BEFORE, given) for block, high in inner for n in self._within(block, 0, high, known)]
         return found
 
 

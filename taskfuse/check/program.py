@@ -6,7 +6,7 @@ will be; an arm of a chain also carries the negations of the arms before it, whe
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from taskfuse.check.knowledge import Element, Knowledge, Trip
@@ -164,12 +164,13 @@ class Program:
 
     Attributes:
         nodes: every node, in the order of the text.
-        block: launch extents of the block.
+        evaluated: all statements, those that are no nodes too, and what holds where their expressions are evaluated.
     """
 
     kernel: Kernel
     root: Block
     nodes: list[Node]
+    evaluated: list[tuple[Stmt, Context]] = field(default_factory=lambda: list[tuple[Stmt, Context]]())
 
     @staticmethod
     def of(kernel: Kernel) -> Program:
@@ -184,6 +185,7 @@ class Program:
 
     def _fill(self, block: Block, body: tuple[Stmt, ...]) -> None:
         for stmt in body:
+            self.evaluated.append((stmt, block.context))
             if isinstance(stmt, Bind):
                 self._fill(block, stmt.body)
                 continue
@@ -244,17 +246,25 @@ def conjuncts(condition: Expr) -> tuple[Expr, ...]:
     return condition.args if isinstance(condition, And) else (condition,)
 
 
-def _outermost(kernel: Kernel) -> Context:
+def declared(kernel: Kernel, params: Iterable[HostParam]) -> Context:
+    """What is known of the extents, and of some parameters that the host has computed from them."""
     facts, ranges = Facts(), Ranges({})
     for e in kernel.extents:
         facts = facts.with_range(e.name, e.min, e.max)
         if e.multiple_of > 1:
             facts = facts.with_multiple(e.name, e.multiple_of)
         ranges = ranges.with_span(sym(e.name), (e.min, e.max))
-    for p in kernel.params:
-        if isinstance(p, HostParam):
-            facts = facts.with_range(p.name, p.value, p.value)
-            ranges = ranges.with_span(sym(p.name), ranges.of(p.value))
+    for p in params:
+        facts = facts.with_range(p.name, p.value, p.value)
+        ranges = ranges.with_span(sym(p.name), ranges.of(p.value))
+    return Context((), (), Knowledge(ranges, facts), "", kernel)
+
+
+def _outermost(kernel: Kernel) -> Context:
+    context = declared(kernel, (p for p in kernel.params if isinstance(p, HostParam)))
+    facts, ranges = context.facts, context.ranges
+    for extent in kernel.cluster:
+        facts, ranges = facts.with_assumption(ge(extent, 1)), ranges.under(ge(extent, 1))
     for s in walk(kernel):
         if isinstance(s, CursorInit):
             for name, most in ((f"{s.name}.slot", s.slots - 1), (f"{s.name}.parity", 1), (f"{s.name}.phase", None)):

@@ -272,6 +272,15 @@ class Races:
             found = self._relations[places] = Relation(a, b, self.threads)
         return found
 
+    def _once(self, a: Use, b: Use) -> bool:
+        """True only if in one iteration of their common loops one thread makes both in its own order, or they never meet."""
+        same = frozenset(loop.stmt.var for loop in common_loops(a.node, b.node) if isinstance(loop.stmt, For))
+        if not same:
+            return False
+        r = Relation(a, b, self.threads, same)
+        generic = not a.engine.is_async and not b.engine.is_async
+        return r.never or (generic and r.equal >= THREADS | BLOCKS)
+
     def _enumerated(self, a: Use, b: Use, equal: frozenset[str]) -> Pairs | None:
         """Which threads may make the two; ``equal``: what their relation says."""
         places = a.place, b.place
@@ -312,19 +321,19 @@ class Races:
         if private is not None and (self._refills.position(a.node) or self._refills.position(b.node)):
             return self._refilled(private, equal), r
         if a.node is b.node:
-            one_load = a.engine is b.engine is Engine.LOAD and same_position and self.threads.alone(a.context.conditions)
-            if not one_load and (generic or not equal >= THREADS | BLOCKS):
+            one_load = a.engine is b.engine is Engine.LOAD and same_position and self.threads.at_most_one(a.context.conditions)
+            if not one_load and (generic or not equal >= THREADS | BLOCKS) and not self._once(a, b):
                 return "different threads may touch one element in one statement", r
         elif (same_position or not same_ring) and (private is None or private.same):
             steps = self.paths.forward(a.node, b.node)
             if steps is None:
                 back = self.paths.forward(b.node, a.node)
                 if back is None:
-                    if not self._exclusive(a, b):
+                    if not self._exclusive(a, b) and not self._once(a, b):
                         return "they stand in different arms, and nothing orders them", r
-                elif not self._ordered(back, b, a, equal):
+                elif not self._ordered(back, b, a, equal) and not self._once(a, b):
                     return "nothing orders them in one iteration", r
-            elif not self._ordered(steps, a, b, equal):
+            elif not self._ordered(steps, a, b, equal) and not self._once(a, b):
                 return "nothing orders them in one iteration", r
         if private is not None and not all(self._ordered(steps, x, y, equal) for x, y, steps, _ in private.later()):
             return f"nothing orders the uses of one of {private.ring.slots} slots at different positions of {private.ring.cursor}", r
@@ -344,7 +353,7 @@ class Races:
     def _from_other_blocks(self, a: Use, b: Use, one: Section | None, two: Section | None) -> str:
         """Why copies from other blocks of the cluster may race with an access; empty if they are of one position of a ring, and land apart."""
         same = one is not None and two is not None and one.end is two.end and a.engine is b.engine is Engine.LOAD and a.buffer == b.buffer
-        if not same or self._slot_axis(a) != 0 or self._slot_axis(b) != 0 or not all(self.threads.alone(u.context.conditions) for u in (a, b)):
+        if not same or self._slot_axis(a) != 0 or self._slot_axis(b) != 0 or not all(self.threads.at_most_one(u.context.conditions) for u in (a, b)):
             return "other blocks of the cluster may write it at any time"
         assert one is not None
         assert two is not None
@@ -433,13 +442,13 @@ class Races:
         return start
 
     def _one_thread(self, u: Use) -> bool:
-        return self.threads.alone(u.context.conditions)
+        return self.threads.at_most_one(u.context.conditions)
 
     def _joins(self, m: Meeting, step: Step, a: Use, b: Use, common: set[Expr], shared: tuple[Expr, ...], equal: frozenset[str]) -> bool:
         """True if both threads come to a meeting, and meet each other there."""
         allowed = set(a.node.conditions) if step.region is Region.AFTER else set(b.node.conditions) if step.region is Region.BEFORE else common
         for c in m.uniform:
-            if c not in allowed:
+            if c not in allowed and c not in step.given:
                 return False
             if m.scope is BarrierScope.GRID and not c.free.isdisjoint(BLOCKS) and not (c in a.node.conditions and c in b.node.conditions):
                 return False
@@ -454,7 +463,7 @@ class Races:
             if x.engine is not Engine.LOAD or not isinstance(x.node.stmt, TmaLoad) or x.node.stmt.barrier.name not in self.rings.once:
                 continue
             name = x.node.stmt.barrier.name
-            if y is x and self.threads.alone(x.context.conditions):
+            if y is x and self.threads.at_most_one(x.context.conditions):
                 return True
             if y.engine.is_async:
                 steps = self.paths.from_start(y.node)

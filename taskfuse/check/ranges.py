@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from taskfuse.ir.scalar import And, Compare, CompareOp, Const, Expr, FloorDiv, Max, Min, Mod, Not, Or, Product, Select, Sum, Table, Xor
+from taskfuse.ir.scalar import And, Compare, CompareOp, Const, Expr, FloorDiv, Max, Min, Mod, Not, Or, Product, Select, Sum, Table, Xor, compare
 
 Span = tuple[int | None, int | None]
 """Inclusive bounds; ``None``: none is known."""
@@ -64,11 +64,25 @@ class Ranges:
         if found is None:
             known = dict(self.known)
             empty = self.empty or self.refutes(condition)
-            for atom, span in _spans(condition):
+            for atom, span in (*_spans(condition), *self._without_an_end(condition)):
                 lo, hi = known[atom] = meet(known.get(atom, self.of(atom)), span)
                 empty = empty or (lo is not None and hi is not None and lo > hi)
             found = self._next[condition] = Ranges(known, empty=empty)
         return found
+
+    def _without_an_end(self, condition: Expr) -> Iterable[tuple[Expr, Span]]:
+        """What ``a != b`` says about an atom of which ``a == b`` would say that it is at one end of its span."""
+        match condition:
+            case And(args):
+                for a in args:
+                    yield from self._without_an_end(a)
+            case Compare(CompareOp.NE, a, b):
+                for atom, (value, _) in _spans(compare(CompareOp.EQ, a, b)):
+                    lo, hi = self.of(atom)
+                    if value is not None and value in (lo, hi):
+                        yield atom, (value + 1 if value == lo else None, value - 1 if value == hi else None)
+            case _:
+                pass
 
     def under_all(self, conditions: Iterable[Expr]) -> Ranges:
         """Ranges in which all of some conditions hold."""

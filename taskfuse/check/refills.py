@@ -164,7 +164,7 @@ class Refills:
             raise NotRing("the bytes of a position are not expected once", *nodes[:1])
         for n in nodes:
             split = self._threads.split(n.conditions)
-            if split.varying or not self._threads.alone(n.conditions) or not self._threads.implies(split.threads, end.threads):
+            if not self._threads.exactly_one(n.conditions) or not self._threads.implies(split.threads, end.threads):
                 raise NotRing("it is not filled by one thread of those that wait", n)
         self._rings.arrivals.balanced(nodes, context.loops)
 

@@ -9,13 +9,14 @@ the accesses never meet.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import gcd
 
 from taskfuse.check.accesses import Use
 from taskfuse.check.linear import Linear
 from taskfuse.check.program import BLOCK_NAMES, BLOCKS, THREAD_NAMES, THREADS, Context
 from taskfuse.check.ranges import OPEN, Span, join, meet, terms_of
 from taskfuse.check.threads import Conditions, Threads, bounds_of
-from taskfuse.ir.scalar import Const, Expr, FloorDiv, Max, Min, Mod, Product, Sum, Sym, Xor, const, ge, lt, not_, prove, simplify, substitute, sym
+from taskfuse.ir.scalar import Const, Expr, FloorDiv, Max, Min, Mod, Product, Sum, Sym, Xor, const, ge, lt, not_, private, prove, simplify, substitute, sym
 from taskfuse.ir.types import MemoryType
 from taskfuse.kir.nodes import For
 
@@ -25,24 +26,28 @@ ROUNDS = 16
 class Relation:
     """The closure for one pair of accesses.
 
+    Args:
+        same: names of loop variables that have one value in both: what is asked then is one iteration.
+
     Attributes:
         never: they touch no common element.
         equal: names of symbols that have one value in both.
     """
 
-    def __init__(self, a: Use, b: Use, threads: Threads) -> None:
+    def __init__(self, a: Use, b: Use, threads: Threads, same: frozenset[str] = frozenset()) -> None:
         self.threads = threads
         self.a, self.b = a.context, b.context
         self.never = False
-        self.equal: set[str] = set()
+        self.equal: set[str] = set(same)
         self._facts: dict[Expr, None] = {}  # in the order of their discovery: what is asked next must not depend on chance
-        self._varying = frozenset(_varying(a)) | frozenset(_varying(b))
         self._quotients: set[Expr] = set()
         self._clash: tuple[Conditions, Conditions] = (), ()
         if a.memory is MemoryType.Shared:
             self.equal |= BLOCKS
         self.equal |= {n for n, e in (*threads.extents.items(), *threads.grid.items()) if isinstance(e, Const) and e.value == 1}
+        self._alike = set(threads.launch | self.equal)  # whatever is not among these may differ
         self._fix()
+        unsolved = [n for n in (*THREAD_NAMES, *BLOCK_NAMES) if n not in self.equal]
         if a.buffer == b.buffer:
             equations = _composed([(x, y) for x, y in zip(a.index, b.index, strict=True) if x is not None and y is not None])
         else:
@@ -54,15 +59,17 @@ class Relation:
                 self._solve(x, y)
                 if self.never:
                     return
+            for n in unsolved:
+                if n not in self.equal and self._has_one_value(n):
+                    self._learn(sym(n))
             for e in list(self._facts):
                 self._derive(e, equations)
             for name, loop in list(self._loops.items()):
                 if name in self.equal:
                     del self._loops[name]
                     assert isinstance(loop.stmt, For)
-                    if loop.stmt.start.free & self._varying or not isinstance(loop.stmt.start, Const):
-                        trip = loop.stmt.start + loop.stmt.step * sym(f"{name}.trip")
-                        self._varying |= {f"{name}.trip"}
+                    if not isinstance(loop.stmt.start, Const):
+                        trip = loop.stmt.start + loop.stmt.step * private(f"{name}.trip")
                         equations.append((trip, trip))
             if before == (len(self.equal), len(self._facts), len(equations)):
                 break
@@ -71,25 +78,25 @@ class Relation:
     # -- what is known to be equal ------------------------------------------------------------------------------------------------
 
     def _fix(self) -> None:
-        """Indices with one value on both sides."""
+        """Indices, and what conditions speak of, that have one constant value on both sides."""
         for n in (*THREAD_NAMES, *BLOCK_NAMES):
             if n in self.equal:
                 continue
             one, two = self.a.ranges.of(sym(n)), self.b.ranges.of(sym(n))
             if one[0] is not None and one[0] == one[1] and one == two:
-                self.equal.add(n)
-                continue
-            values = self.threads.fixed_value(n, self.a), self.threads.fixed_value(n, self.b)
-            if values[0] is not None and values[1] is not None and not (values[0] - values[1]).free and values[0] is values[1]:
-                self.equal.add(n)
-
+                self._learn(sym(n))
         for atom, (lo, hi) in self.a.ranges.known.items():
-            if lo is not None and lo == hi and self.b.ranges.known.get(atom) == (lo, hi) and not atom.free.isdisjoint(self._varying):
+            if lo is not None and lo == hi and self.b.ranges.known.get(atom) == (lo, hi) and not atom.free <= self.threads.launch:
                 self._learn(atom)
+
+    def _has_one_value(self, name: str) -> bool:
+        """True only if conditions say that an index is equal to an expression that has one value in both accesses."""
+        others = self.threads.equations(name, self.b)
+        return any(e in others and self.known(e) for e in self.threads.equations(name, self.a))
 
     def known(self, e: Expr) -> bool:
         """True only if an expression has one value in both accesses."""
-        if e.free.isdisjoint(self._varying - self.equal):
+        if e.free <= self._alike:
             return True
         if e in self._facts:
             return True
@@ -128,6 +135,7 @@ class Relation:
     def _learn(self, e: Expr) -> None:
         if isinstance(e, Sym):
             self.equal.add(e.name)
+            self._alike.add(e.name)
         else:
             self._facts[e] = None
 
@@ -154,6 +162,13 @@ class Relation:
                 self._quotients.add(e)
                 self._learn(a)
                 equations.append((a, a))
+            case Mod(a, Const(value=m)) if m > 0:
+                moving = [(t, k) for t, k in terms_of(a)[0] if not self.known(t)]
+                if len(moving) == 1:  # k*d is a multiple of m
+                    (term, k), = moving
+                    lo, hi = self._difference(term)
+                    if lo is not None and hi is not None and max(-lo, hi) < m // gcd(k, m):
+                        self._learn(term)
             case _:
                 pass
 
@@ -279,10 +294,8 @@ class Relation:
 
     def _exclude(self, a: Use, b: Use) -> None:
         """No common element if the conditions on what is equal contradict each other."""
-        fixed = self.equal
-        free = self._varying - fixed
-        mine = tuple(c for c in a.context.conditions if c.free.isdisjoint(free))
-        theirs = tuple(c for c in b.context.conditions if c.free.isdisjoint(free))
+        mine = tuple(c for c in a.context.conditions if c.free <= self._alike)
+        theirs = tuple(c for c in b.context.conditions if c.free <= self._alike)
         if not mine or not theirs or set(mine) == set(theirs):
             return
         if self.threads.disjoint(tuple(c for c in mine if c.free <= THREADS), tuple(c for c in theirs if c.free <= THREADS)):
@@ -304,16 +317,16 @@ class Relation:
         """True only if the prover finds an axis on which the indices differ in any case. Slow: for where nothing else helps."""
         if a.buffer != b.buffer:
             return False
-        moving = sorted(self._varying - self.equal)
-        names = {n: sym(f"{n}.other") for n in moving}
+        moving = sorted(_symbols(b) - self._alike)
+        names: dict[str, Expr] = {n: private(f"{n}.other") for n in moving}
         facts = self.a.facts
         for n in moving:
             lo, hi = self.b.facts.ranges.get(n, (None, None))
             if lo is not None or hi is not None:
-                facts = facts.with_range(f"{n}.other", *(None if e is None else substitute(e, names) for e in (lo, hi)))
-        for n in (*a.span, *b.span):
-            for name, context in ((n, self.a), (f"{n}.other", self.b)):
-                facts = facts.with_range(name, *context.ranges.of(sym(n)))
+                facts = facts.with_range(str(names[n]), *(None if e is None else substitute(e, names) for e in (lo, hi)))
+        for use, own in ((a, {}), (b, names)):
+            for n in use.span:
+                facts = facts.with_range(str(own.get(n, n)), *use.context.ranges.of(sym(n)))
         for c in b.context.conditions:
             facts = facts.with_assumption(substitute(c, names))
         for x, y in zip(a.index, b.index, strict=True):
@@ -393,16 +406,12 @@ def _joined(rows: list[tuple[int, Expr | None, Span]]) -> list[tuple[int, Expr |
     return [found[w] for w in sorted(found, reverse=True)]
 
 
-def _varying(use: Use) -> set[str]:
-    names = set(THREADS | BLOCKS | set(use.span))
+def _symbols(use: Use) -> set[str]:
+    """The symbols of what is known of an access."""
+    names = set(THREADS | BLOCKS).union(use.span, *(e.free for e in use.index if e is not None), *(c.free for c in use.context.conditions))
     for loop in use.node.loops:
         assert isinstance(loop.stmt, For)
-        names.add(loop.stmt.var)
-    for e in use.index:
-        if e is not None:
-            names |= {n for n in e.free if n.endswith((".slot", ".parity", ".phase"))}
-    for c in use.context.conditions:
-        names |= {n for n in c.free if n.endswith((".slot", ".parity", ".phase"))}
+        names |= {loop.stmt.var} | loop.stmt.start.free | loop.stmt.stop.free
     return names
 
 

@@ -17,7 +17,7 @@ from math import prod
 
 from taskfuse.check.accesses import Use
 from taskfuse.check.certificate import Layer, Obligation, Verdict
-from taskfuse.check.clusters import Clusters, Types
+from taskfuse.check.clusters import Clusters, Types, place
 from taskfuse.check.forms import NotRing, Visit
 from taskfuse.check.meetings import Meetings
 from taskfuse.check.paths import Paths
@@ -78,17 +78,17 @@ def _landings(clusters: Clusters, u: Use, shape: Sequence[Expr]) -> tuple[list[i
     assert isinstance(stmt, TmaLoad)
     if clusters.shape is None:
         return None
-    place: Expr = const(0)
+    at: Expr = const(0)
     for e, extent in list(zip(stmt.out.index, shape, strict=True))[1:]:
-        place = place * extent + e
+        at = at * extent + e
     across = stmt.across or CLUSTER_TYPES
-    place = clusters.placed(place, across)
-    ranges = {f"{b}.place": range(n) for b, n, p in zip(BLOCK_NAMES, clusters.shape, CLUSTER_TYPES, strict=True) if p in across}
-    if not place.free <= ranges.keys():
+    at = clusters.placed(at, across)
+    ranges = {place(b).name: range(n) for b, n, p in zip(BLOCK_NAMES, clusters.shape, CLUSTER_TYPES, strict=True) if p in across}
+    if not at.free <= ranges.keys():
         return None
     boxes = {p.name: p.box for p in u.context.kernel.params if isinstance(p, TensorMapParam)}
     points = [dict(zip(ranges, values, strict=True)) for values in product(*ranges.values())]
-    return [int(evaluate(place, point)) for point in points], prod(boxes[stmt.map])
+    return [int(evaluate(at, point)) for point in points], prod(boxes[stmt.map])
 
 
 def before_exit(program: Program, paths: Paths, meetings: Meetings, rings: Iterable[str]) -> list[Obligation]:

@@ -9,9 +9,9 @@ from __future__ import annotations
 from taskfuse.check.accesses import Use
 from taskfuse.check.endpoints import Endpoint
 from taskfuse.check.program import BLOCK_NAMES
-from taskfuse.ir.scalar import Const, Expr, Mod, simplify, substitute, sym
+from taskfuse.ir.scalar import Const, Expr, Mod, private, simplify, substitute, sym
 
-RING = "ring.number"
+RING = private("ring.number")
 
 
 def share_ring(a: Use, mine: Endpoint, b: Use, theirs: Endpoint) -> bool:
@@ -26,15 +26,17 @@ def _tells(a: Use, e: Expr, b: Use, f: Expr) -> bool:
     pairs = [(x, y) for x, y in zip(a.index, b.index, strict=True) if x is not None and y is not None]
     if any(x is e and y is f for x, y in pairs):
         return True
-    number = sym(RING)
-    digits = {g for x, y in pairs if (g := _in_terms_of(x, e, a, number)) is _in_terms_of(y, f, b, number) and g.free == frozenset((RING,))}
-    return _determined(number, digits)
+    digits = {g for x, y in pairs if (g := _in_terms_of(x, e, a)) is _in_terms_of(y, f, b) and g.free == RING.free}
+    return _determined(RING, digits)
 
 
-def _in_terms_of(index: Expr, ring: Expr, use: Use, number: Expr) -> Expr:
+def _in_terms_of(index: Expr, ring: Expr, use: Use) -> Expr:
     """An index with the block index replaced by the number of the block's ring."""
     name = next(n for n in BLOCK_NAMES if n in ring.free)
-    return simplify(substitute(index, {name: number + simplify(sym(name) - ring)}), use.context.facts)
+    shift = simplify(sym(name) - ring)
+    lo, hi = use.context.ranges.of(sym(name))
+    facts = use.context.facts.with_range(RING.name, None if lo is None else lo - shift, None if hi is None else hi - shift)
+    return simplify(substitute(index, {name: RING + shift}), facts)
 
 
 def _determined(e: Expr, digits: set[Expr]) -> bool:

@@ -25,7 +25,7 @@ from taskfuse.check.program import THREADS, Node, Program
 from taskfuse.check.remote import joined
 from taskfuse.check.threads import Conditions, Threads
 from taskfuse.check.turns import distributed, trailing
-from taskfuse.ir.scalar import Const, Expr, Sym, const, eq, ge, prove, sym
+from taskfuse.ir.scalar import Const, Expr, Sym, const, eq, prove, sym
 from taskfuse.kir.clusters import reached
 from taskfuse.kir.nodes import (
     Advance,
@@ -418,5 +418,4 @@ class Rings:
 
     def _somebody(self, node: Node) -> bool:
         """A statement outside of loops is executed by at least one thread."""
-        count = self.threads.count(self.threads.split(node.conditions).threads)
-        return count is not None and bool(prove(ge(count, 1), self.threads.context.facts))
+        return self.threads.somebody(self.threads.split(node.conditions).threads)

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from taskfuse.check.certificate import Layer, Obligation, Verdict
 from taskfuse.check.endpoints import Endpoint, Ring
 from taskfuse.check.forms import Choice, Item, Match, NotRing, Part, Repeat, Visit, parse, visits
+from taskfuse.check.meetings import uneven
 from taskfuse.check.program import BLOCK_NAMES, BLOCKS, Node, Program
 from taskfuse.check.rings import Rings
 from taskfuse.check.threads import Conditions, Threads, bounds_of, box_count
@@ -145,9 +146,11 @@ class BlockRings:
         moves = [n for n in self.rings.ops(cursor) if isinstance(n.stmt, Advance)]
         if len(moves) != len(self.rings.ops(cursor)):
             raise NotRing(f"cursor {cursor} is used for an mbarrier, too", *ops[:1])
+        for n in (*ops, *moves):
+            reason = "who does this changes" if self.threads.split(n.conditions).varying else uneven(n)
+            if reason:
+                raise NotRing(reason, n)
         for n in ops:
-            if self.threads.split(n.conditions).varying:
-                raise NotRing("who does this changes", n)
             match n.stmt:
                 case Acquire(semaphore=slot) if slot.name == waits_on:
                     pass
@@ -157,15 +160,14 @@ class BlockRings:
                     raise NotRing(f"cursor {cursor} is used for another semaphore, too", n)
         self._check_cursor(cursor, slots)
         blocks = self._blocks((*ops, *moves))
-        along = self._along(ops, self._semaphores[waits_on])
+        along = self._along(ops, blocks)
         who = self._movers(moves)
         form = parse(_inside(self.rings.skeleton({*ops, *moves}), blocks), trailing=False, waits=True, arrives=True)
         own = tuple(simplify(sym(name) - shift) for name, shift in along)
         endpoint = Endpoint(cursor, cursor, who, form, releases=form, instance=own)
         for visit in visits(form):
             assert visit.wait is not None
-            count = self.threads.count(self.threads.split(visit.wait.conditions).threads)
-            if count is None or not prove(ge(count, 1), self.threads.context.facts):
+            if not self.threads.somebody(self.threads.split(visit.wait.conditions).threads):
                 raise NotRing("it is not known that a thread acquires", visit.wait)
             for a in visit.arrivals:
                 if not self.rings.handover.acquired(visit.wait, a, endpoint):
@@ -204,19 +206,25 @@ class BlockRings:
             found = mine, n
         return () if found is None else found[0]
 
-    def _along(self, ops: list[Node], semaphore: Semaphore) -> tuple[tuple[str, Expr], ...]:
+    def _along(self, ops: list[Node], blocks: Conditions) -> tuple[tuple[str, Expr], ...]:
         """The block indices that select a ring, and what is taken off each."""
+        facts = self.threads.context.knowledge.given(*blocks).facts
         indices = {n.stmt.semaphore.index[:-1] for n in ops if isinstance(n.stmt, (Acquire, Release))}
         if len(indices) != 1:
             raise NotRing("it uses several rings", *ops)
         found: list[tuple[str, Expr]] = []
         for e in indices.pop():
-            names = [n for n in BLOCK_NAMES if n in e.free]
-            shift = simplify(sym(names[0]) - e) if len(names) == 1 else e
-            if len(names) != 1 or not shift.free <= self.threads.launch or names[0] in {n for n, _ in found}:
+            one = self._shifted(e) or self._shifted(simplify(e, facts))  # blockIdx.x % 2 of the blocks 4 and 5 is blockIdx.x - 4
+            if one is None or one[0] in {n for n, _ in found}:
                 raise NotRing(f"its ring {e} is not a block index less a constant, another one on each axis", ops[0])
-            found.append((names[0], shift))
+            found.append(one)
         return tuple(found)
+
+    def _shifted(self, e: Expr) -> tuple[str, Expr] | None:
+        """The block index that an expression is, less a constant: both; ``None`` if it is something else."""
+        names = [n for n in BLOCK_NAMES if n in e.free]
+        shift = simplify(sym(names[0]) - e) if len(names) == 1 else e
+        return (names[0], shift) if len(names) == 1 and shift.free <= self.threads.launch else None
 
     def _spans(self, node: Node, blocks: Conditions, along: tuple[tuple[str, Expr], ...], semaphore: Semaphore) -> tuple[tuple[Expr, Expr], ...]:
         """The rings that an endpoint's blocks use, which exist."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from math import prod
+from math import lcm, prod
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from taskfuse.check.program import BLOCK_NAMES, THREAD_NAMES, THREADS, Context, Program
 from taskfuse.check.ranges import Ranges, terms_of
 from taskfuse.ir.scalar import (
+    ONE,
     ZERO,
     Compare,
     CompareOp,
@@ -25,12 +26,16 @@ from taskfuse.ir.scalar import (
     Min,
     Mod,
     children,
+    compare,
     const,
+    eq,
     evaluate,
+    ge,
     is_multiple,
     le,
     maximum,
     minimum,
+    private,
     prove,
     simplify,
     sym,
@@ -41,6 +46,8 @@ Mask = NDArray[np.bool_]
 Conditions = tuple[Expr, ...]
 MAX_POINTS = 1 << 22
 """What is enumerated: more, such as all blocks of a large grid, is counted by intervals."""
+MAX_PERIOD = 1 << 12
+"""Of conditions on remainders."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +79,7 @@ class Threads:
         self._splits: dict[Conditions, Split] = {}
         self._masks: dict[Expr, Mask] = {}
         self._counts: dict[Conditions, Expr | None] = {}
-        self._fixed: dict[tuple[str, Conditions], Expr | None] = {}
+        self._equations: dict[tuple[str, Conditions], tuple[Expr, ...]] = {}
         self.shape: tuple[int, int, int] | None = None
         if all(isinstance(e, Const) for e in kernel.block):
             dx, dy, dz = (e.value for e in kernel.block if isinstance(e, Const))
@@ -280,18 +287,28 @@ class Threads:
                 found.add(n)
         return frozenset(found)
 
-    def fixed_value(self, name: str, context: Context) -> Expr | None:
-        """The value that an equation among the conditions of a context gives an index."""
+    def equations(self, name: str, context: Context) -> tuple[Expr, ...]:
+        """What the conditions of a context say that an index is equal to."""
         key = name, context.conditions
-        if key not in self._fixed:
+        if key not in self._equations:
             bounds = (bounds_of(name, context, conditions=(c,)) for c in context.conditions if name in c.free)
-            self._fixed[key] = next((lo for lo, hi in filter(None, bounds) if lo is hi and name not in lo.free), None)
-        return self._fixed[key]
+            self._equations[key] = tuple(lo for lo, hi in filter(None, bounds) if lo is hi and name not in lo.free)
+        return self._equations[key]
 
-    def alone(self, conditions: Conditions) -> bool:
-        """True only if at most one thread of a block satisfies the conditions."""
+    def somebody(self, conditions: Conditions) -> bool:
+        """True only if a thread of each block satisfies conditions on thread indices."""
+        count = self.count(conditions)
+        return count is not None and (count.value > 0 if isinstance(count, Const) else prove(ge(count, 1), self.context.facts))
+
+    def at_most_one(self, conditions: Conditions) -> bool:
+        """True only if no two threads of a block satisfy the conditions."""
         count = self.count(self.split(conditions).threads)
         return isinstance(count, Const) and count.value <= 1
+
+    def exactly_one(self, conditions: Conditions) -> bool:
+        """True only if one thread of a block satisfies those of some conditions that speak of threads, whatever the loops and cursors are at."""
+        split = self.split(conditions)
+        return not split.varying and self.count(split.threads) is ONE
 
 
 def effective_extents(conditions: Conditions, extents: dict[str, Expr], context: Context) -> dict[str, Expr]:
@@ -308,8 +325,14 @@ def effective_extents(conditions: Conditions, extents: dict[str, Expr], context:
 
 
 def box_count(conditions: Conditions, extents: dict[str, Expr], names: tuple[str, ...], context: Context) -> Expr | None:
-    """How many points of a box satisfy conditions on its indices; ``None`` if they are no bounds."""
+    """How many points of a box satisfy conditions on its indices; ``None`` if that is not known for sure.
+
+    Axes of constant extents are enumerated together. Conditions on one of the others are bounds of it, or speak of its remainders.
+    """
     axes = frozenset(names)
+    conditions = tuple(c for c in conditions if not (c.free.isdisjoint(axes) and context.ranges.implies(c)))
+    if any(c.free.isdisjoint(axes) for c in conditions):
+        return None
     extents = effective_extents(conditions, extents, context)
     symbolic = {n for n in names if not isinstance(extents[n], Const)}
     for c in conditions:
@@ -328,26 +351,66 @@ def box_count(conditions: Conditions, extents: dict[str, Expr], names: tuple[str
                 mask &= np.asarray(evaluate(c, env), np.bool_)
         total = const(int(mask.sum()))
     for n in sorted(symbolic):
-        lo: list[Expr] = [ZERO]
-        hi: list[Expr] = [extents[n]]
-        steps: list[tuple[int, Expr]] = []
-        for c in conditions:
-            if n not in c.free:
-                continue
-            match c:
-                case Compare(CompareOp.EQ, Mod(a, Const(k)), Const(value=0)) if len(c.free & axes) == 1:
-                    steps.append((k, a - sym(n)))
-                case _:
-                    if len(c.free & axes) > 1 or not _bound(c, n, lo, hi):
-                        return None
-        low, high = _strongest(lo, context, upper=False), _strongest(hi, context, upper=True)
-        size = maximum(high - low, 0)
-        for k, rest in steps:  # every k-th of a range that begins at one of them and is a multiple long
-            if n in rest.free or not is_multiple(low + rest, k, context.facts) or not is_multiple(high - low, k, context.facts):
-                return None
-            size = maximum((high - low) // k, 0)
+        mine = tuple(c for c in conditions if n in c.free)
+        size = _axis_count(n, extents[n], mine, context) if all(len(c.free & axes) == 1 for c in mine) else None
+        if size is None:
+            return None
         total = total * size
     return simplify(total, context.facts)
+
+
+def _axis_count(name: str, extent: Expr, conditions: Conditions, context: Context) -> Expr | None:
+    """How many values ``0 <= name < extent`` satisfy conditions; ``None`` if these are not all bounds or remainders, or their number is open."""
+    lo: list[Expr] = [ZERO]
+    hi: list[Expr] = [extent]
+    others = [c for c in conditions if not _bound(c, name, lo, hi)]
+    low, high = _strongest(lo, context, upper=False), _strongest(hi, context, upper=True)
+    others = [c for c in others if not _cuts_an_end(c, name, low, lo, high, hi, context)]
+    low, high = _strongest(lo, context, upper=False), _strongest(hi, context, upper=True)
+    size = maximum(high - low, 0)
+    place = private("place")  # how far from the first one
+    tests: list[Expr] = []
+    period = 1
+    for c in others:
+        match c:
+            case Compare(op, Mod(a, Const(k)) as left, Const() as right) | Compare(op, Const() as left, Mod(a, Const(k)) as right) if k > 0:
+                times = _coefficient(a, name)
+                remainder = simplify((a + (place + low - sym(name)) * times) % k, context.facts)
+                if name in (a - sym(name) * times).free or not remainder.free <= place.free:
+                    return None  # it is another function of the index, or that of the first one is open
+                tests.append(compare(op, *(e if isinstance(e, Const) else remainder for e in (left, right))))
+                period = lcm(period, k)
+            case _:
+                return None
+    if not tests:
+        return size
+    if period > MAX_PERIOD:
+        return None
+    held = sum(all(evaluate(t, {place.name: k}) for t in tests) for k in range(period))
+    if held in (0, period):
+        return size if held else ZERO
+    return simplify(size // period * held, context.facts) if is_multiple(size, period, context.facts) else None
+
+
+def _coefficient(e: Expr, name: str) -> int:
+    """How often an index stands in a sum."""
+    return next((k for t, k in terms_of(e)[0] if t is sym(name)), 0)
+
+
+def _cuts_an_end(condition: Expr, name: str, low: Expr, lo: list[Expr], high: Expr, hi: list[Expr], context: Context) -> bool:
+    """Add what ``name != value`` says to bounds, ``hi`` exclusive; False if the value is not known to be the first or the last one."""
+    if not isinstance(condition, Compare) or condition.op is not CompareOp.NE:
+        return False
+    first: list[Expr] = []
+    if not _bound(compare(CompareOp.EQ, condition.a, condition.b), name, first, []):
+        return False
+    if first[0] is low or prove(eq(first[0], low), context.facts):
+        lo.append(low + 1)
+        return True
+    if high - 1 is first[0] or prove(eq(first[0], high - 1), context.facts):
+        hi.append(high - 1)
+        return True
+    return False
 
 
 def _strongest(bounds: list[Expr], context: Context, *, upper: bool) -> Expr:

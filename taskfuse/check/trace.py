@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from taskfuse.check.defined import Demand, demands, of_statement
 from taskfuse.check.fences import Fences, operands
 from taskfuse.check.program import BLOCK_NAMES, CLUSTER_NAMES, THREAD_NAMES, together
 from taskfuse.ir.scalar import Const, Expr, compile_expr, evaluate
@@ -156,9 +157,23 @@ class Trace:
     def _value(self, e: Expr, ids: Ints) -> Ints:
         if isinstance(e, Const):
             return np.full(len(ids), e.value, np.int64)
+        for d in demands(e):
+            self._demand(d, ids)
         names = sorted(e.free)
         found: Any = compile_expr(e, names)(*(self._of(self.env[n], ids) for n in names))
         return np.full(len(ids), int(found), np.int64) if np.ndim(found) == 0 else np.asarray(found, np.int64)
+
+    def _demand(self, d: Demand, ids: Ints) -> None:
+        """Raises :class:`Refuted` if a thread asks for what has no value, or for what it cannot do."""
+        for c in d.conditions:
+            ids = ids[self._value(c, ids).astype(np.bool_)]
+        if not len(ids):
+            return
+        values = self._value(d.value, ids)
+        bad = values < d.low if d.high is None else (values < d.low) | (values > d.high)
+        if bad.any():
+            k = int(np.argmax(bad))
+            raise Refuted(d.kind, f"{d.what} {d.value} is {values[k]}, and must be {d.bound}", f"thread {ids[k]}" + (f" in {self._role}" if self._role else ""))
 
     @staticmethod
     def _of(value: int | Ints, ids: Ints) -> int | Ints:
@@ -181,6 +196,7 @@ class Trace:
                         self._role = before
                         left = left[~holds]
                 case For(var=var):
+                    self._demands(stmt, ids)
                     at, stop, step = (self._value(e, ids) for e in (stmt.start, stmt.stop, stmt.step))
                     outer = self.env.get(var)
                     while True:
@@ -200,6 +216,7 @@ class Trace:
                     for part, value in (("slot", slot), ("parity", parity), ("phase", 0)):
                         self._state(f"{name}.{part}")[ids] = value
                 case Advance(cursor=name, count=count):
+                    self._demands(stmt, ids)
                     slots, slot, parity = self._slots[name], self._state(f"{name}.slot"), self._state(f"{name}.parity")
                     at = slot[ids] + self._value(count, ids)
                     parity[ids] ^= (at // slots) & 1
@@ -207,6 +224,10 @@ class Trace:
                     slot[ids] = at % slots
                 case _:
                     self._leaf(stmt, ids)
+
+    def _demands(self, stmt: Stmt, ids: Ints) -> None:
+        for d in of_statement(stmt):
+            self._demand(d, ids)
 
     def _state(self, name: str) -> Ints:
         """A part of a cursor, per thread."""
@@ -279,6 +300,7 @@ class Trace:
                 numbers = self._value(stmt.id, ids).tolist() if stmt.id is not None else [stmt.counter] * len(ids)
                 self._emit(stmt, ids, [(scope, n) for n in numbers], self._value(stmt.threads, ids).tolist())
             case InitBarrier(barrier=slot, count=count):
+                self._demands(stmt, ids)
                 self._emit(stmt, ids, [(slot.name, s) for s in self._value(slot.slot, ids).tolist()], self._value(count, ids).tolist())
             case Arrive(barrier=slot) | ArriveAsync(barrier=slot):
                 self._emit(stmt, ids, [(slot.name, s) for s in self._value(slot.slot, ids).tolist()])

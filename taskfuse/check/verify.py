@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from taskfuse.check.bounds import inside
 from taskfuse.check.certificate import Argument, Certificate, Layer, Obligation, Verdict
+from taskfuse.check.defined import values
 from taskfuse.check.instance import counterexample
 from taskfuse.check.meetings import Meetings
 from taskfuse.check.order import deadlocks, initialization
@@ -87,6 +88,7 @@ def _argument(kernel: Kernel, launched: int | None) -> Iterator[Obligation]:
     yield from races.retired_at_exit()
     yield from races.check()
     yield from inside(program)
+    yield from values(program)
 
 
 def _refuted(kernel: Kernel) -> tuple[Obligation, ...]:
@@ -98,7 +100,7 @@ def _refuted(kernel: Kernel) -> tuple[Obligation, ...]:
             break
         try:
             found = counterexample(kernel, extents, budget)
-        except TooLarge:
+        except (TooLarge, ZeroDivisionError, IndexError):  # or the host finds no value for what it computes
             continue
         launches += 1
         if found is not None:

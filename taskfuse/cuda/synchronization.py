@@ -10,7 +10,7 @@ from taskfuse.cuda.expressions import Level
 from taskfuse.cuda.ranges import cursor_ranges
 from taskfuse.cuda.storage import row_major
 from taskfuse.cuda.writer import Scope, Writer
-from taskfuse.ir.scalar import ONE, Expr, eq, prove
+from taskfuse.ir.scalar import ONE, Expr, eq, prove, sym
 from taskfuse.kir import expressions, walk
 from taskfuse.kir.clusters import ranks
 from taskfuse.kir.nodes import (
@@ -202,11 +202,18 @@ class Synchronization:
         slot, parity = w.names[f"{stmt.cursor}.slot"], w.names[f"{stmt.cursor}.parity"]
         slots = self._slots[stmt.cursor]
         phase = w.names[f"{stmt.cursor}.phase"] if stmt.cursor in self._phased else ""
+        indices = scope.indices
+        moved = sym(f"{stmt.cursor}.slot") + stmt.count
         if slots == 1:
-            moved = f", {phase} += {scope.indices.text(stmt.count)}" if phase else ""
-            w.line(scope, f"{parity} ^= {scope.indices.text(stmt.count, Level.BIT_AND)}{'' if stmt.count is ONE else ' & 1'}{moved};")
+            further = f", {phase} += {indices.text(stmt.count)}" if phase else ""
+            w.line(scope, f"{parity} ^= {indices.text(stmt.count, Level.BIT_AND)}{'' if stmt.count is ONE else ' & 1'}{further};")
         elif stmt.count is ONE:
             w.line(scope, f"if (++{slot} == {slots}) {slot} = 0, {parity} ^= 1{f', ++{phase}' if phase else ''};")
+        elif indices.is_wide(moved) or not indices.is_nonnegative(stmt.count):
+            wraps, at = w.names.reserve("wraps"), w.names.reserve("at")
+            w.line(scope, f"const auto {wraps} = {indices.text(moved // slots)};")
+            w.line(scope, f"const auto {at} = {indices.text(moved % slots)};")
+            w.line(scope, f"{parity} ^= {wraps} & 1{f', {phase} += {wraps}' if phase else ''}, {slot} = {at};")
         else:
-            w.line(scope, f"{slot} += {scope.indices.text(stmt.count)};")
+            w.line(scope, f"{slot} += {indices.text(stmt.count)};")
             w.line(scope, f"{parity} ^= {slot} / {slots} & 1, {f'{phase} += {slot} / {slots}, ' if phase else ''}{slot} %= {slots};")

@@ -5,18 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 
 from taskfuse.ir.fusion import MAX_RESIDENT
-from taskfuse.ir.scalar import SYMBOL_NAME, Const, Expr, is_multiple
+from taskfuse.ir.scalar import Const, Expr, is_multiple
 from taskfuse.ir.types import MemoryType
 from taskfuse.kir.limits import MAX_BLOCK, MAX_THREADS
 from taskfuse.kir.nodes import HostParam, ScalarParam, TensorMapParam, TensorParam
 from taskfuse.kir.printer import block_threads
-from taskfuse.kir.scope import INDEX_SYMBOLS, Declarations
-from taskfuse.kir.words import RESERVED
+from taskfuse.kir.scope import Declarations
 
 Problem = tuple[str, str]
 DeclarationRule = Callable[[Declarations], Problem | None]
 
 LAUNCH = "GRID"
+NO_NAME = (
+    "'{0}' is not a name: a name is letters, digits and _, in parts joined by dots, no word of the grammar, no index and no symbol of a cursor"
+)
 MAX_MBARRIER_COUNT = 2**20 - 1
 TMA_MAX_RANK = 5
 TMA_MAX_BOX = 256
@@ -31,10 +33,10 @@ def declared_names(d: Declarations) -> Iterator[str]:
 
 
 def names_are_names(d: Declarations) -> Problem | None:
-    """A name can be read back: it is of the expressions' form and no word of the grammar."""
+    """A name can be read back, and means nothing by itself."""
     for name in (d.kernel.name, *declared_names(d)):
-        if SYMBOL_NAME.fullmatch(name) is None or name in RESERVED or name in INDEX_SYMBOLS:
-            return name, f"'{name}' is not a name: a name is letters, digits and _, in parts joined by dots, and no word of the grammar"
+        if not d.is_name(name):
+            return name, NO_NAME.format(name)
     return None
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from taskfuse.dtypes import uint64
+from taskfuse.kir.declaration_rules import NO_NAME
 from taskfuse.kir.nodes import Gather
 from taskfuse.kir.scope import Scope
 from taskfuse.kir.statement_rules import VECTOR_BYTES, VECTOR_WIDTHS, StatementRule, Subject
@@ -16,7 +17,9 @@ def values_have_symbols(subject: Subject, scope: Scope) -> str | None:
         return "a gather without values"
     symbols = [v.symbol for v in subject.values]
     for symbol in symbols:
-        if symbol in scope.symbols or scope.declarations.is_declared(symbol) or symbols.count(symbol) > 1:
+        if not scope.declarations.is_name(symbol):
+            return NO_NAME.format(symbol)
+        if symbol in scope.symbols or symbol in scope.declarations.cursors or scope.declarations.is_declared(symbol) or symbols.count(symbol) > 1:
             return f"the symbol '{symbol}' already means something here"
     outside = (*subject.out.index, *(e for v in subject.values for e in (*v.source.index, v.extent)))
     used = next((s for s in symbols if any(s in e.free for e in outside)), None)

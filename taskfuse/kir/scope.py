@@ -6,13 +6,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from taskfuse.dtypes import DType
-from taskfuse.ir.scalar import Expr, Facts
+from taskfuse.ir.scalar import SYMBOL_NAME, Expr, Facts
 from taskfuse.ir.types import INDEX_TYPES, MemoryType
 from taskfuse.kir.kernel import Kernel
-from taskfuse.kir.nodes import Buffer, HostParam, ScalarParam, Semaphore, TensorMapParam, TensorParam
+from taskfuse.kir.nodes import Buffer, CursorInit, HostParam, ScalarParam, Semaphore, TensorMapParam, TensorParam
+from taskfuse.kir.walk import walk
+from taskfuse.kir.words import RESERVED
 
 INDEX_SYMBOLS = frozenset(p.index_name for p in INDEX_TYPES)
+_INDEX_WORDS = frozenset(name.partition(".")[0] for name in INDEX_SYMBOLS)
 CURSOR_PARTS = ("slot", "parity", "phase")
+
+
+def parts_of(cursor: str) -> frozenset[str]:
+    """The symbols of a cursor."""
+    return frozenset(f"{cursor}.{part}" for part in CURSOR_PARTS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +31,7 @@ class Declarations:
         storage: what an access may name.
         mbarriers: number of slots.
         launch_symbols: extents and host parameters: the symbols that are known at launch.
+        cursors: slots of the ring that each cursor moves in, as it is first initialized.
         facts: what is known about the extents.
     """
 
@@ -35,6 +44,7 @@ class Declarations:
     semaphores: Mapping[str, Semaphore]
     extents: frozenset[str]
     launch_symbols: frozenset[str]
+    cursors: Mapping[str, int]
     facts: Facts
 
     @staticmethod
@@ -64,7 +74,11 @@ class Declarations:
         slots = {m.name: m.slots for m in kernel.mbarriers}
         counters = frozenset(c.name for c in kernel.counters)
         semaphores = {s.name: s for s in kernel.semaphores}
-        return Declarations(kernel, storage, scalars, maps, slots, counters, semaphores, extents, extents | host, facts)
+        cursors: dict[str, int] = {}
+        for s in walk(kernel):
+            if isinstance(s, CursorInit):
+                cursors.setdefault(s.name, s.slots)
+        return Declarations(kernel, storage, scalars, maps, slots, counters, semaphores, extents, extents | host, cursors, facts)
 
     def memory(self, name: str) -> MemoryType | None:
         """Where the named storage is; ``None`` if nothing is declared by that name."""
@@ -84,6 +98,17 @@ class Declarations:
     def shape(self, name: str) -> tuple[Expr, ...]:
         """Extents of the named storage, which is declared."""
         return self.storage[name].shape
+
+    def is_name(self, name: str) -> bool:
+        """True for what a kernel may call something.
+
+        That is what can be read back: of the expressions' form and no word of the grammar; and it means nothing by itself: it does not begin as the indices
+        do (``threadIdx.``), and is no symbol of a cursor.
+        """
+        cursor, _, part = name.rpartition(".")
+        if SYMBOL_NAME.fullmatch(name) is None or name in RESERVED or name.partition(".")[0] in _INDEX_WORDS:
+            return False
+        return cursor not in self.cursors or part not in CURSOR_PARTS
 
     def is_declared(self, name: str) -> bool:
         """True for the name of a parameter, an extent, a buffer, an mbarrier array, a counter or a semaphore."""
@@ -117,4 +142,4 @@ class Scope:
 
     def with_cursor(self, name: str) -> Scope:
         """The scope after a cursor is initialized."""
-        return replace(self, symbols=self.symbols | {f"{name}.{part}" for part in CURSOR_PARTS}, cursors=self.cursors | {name})
+        return replace(self, symbols=self.symbols | parts_of(name), cursors=self.cursors | {name})

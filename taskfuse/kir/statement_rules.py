@@ -9,7 +9,7 @@ from taskfuse.ir.elementwise import DTypeRule, Elementwise
 from taskfuse.ir.scalar import FALSE, ZERO, Const, Expr, is_boolean
 from taskfuse.ir.types import CLUSTER_TYPES, MemoryType
 from taskfuse.kir.clusters import cluster_threads, constant_shape, needs_cluster
-from taskfuse.kir.declaration_rules import MAX_MBARRIER_COUNT
+from taskfuse.kir.declaration_rules import MAX_MBARRIER_COUNT, NO_NAME
 from taskfuse.kir.limits import MAX_CLUSTER, WARP
 from taskfuse.kir.nodes import (
     Access,
@@ -40,8 +40,8 @@ from taskfuse.kir.nodes import (
     Wgmma,
 )
 from taskfuse.kir.printer import block_threads
-from taskfuse.kir.scope import CURSOR_PARTS, Scope
-from taskfuse.kir.walk import accesses, barrier_slots, expressions, own_symbols
+from taskfuse.kir.scope import CURSOR_PARTS, Scope, parts_of
+from taskfuse.kir.walk import accesses, barrier_slots, expressions, own_symbols, walk
 
 Subject = Stmt | Branch
 StatementRule = Callable[[Subject, Scope], str | None]
@@ -188,7 +188,9 @@ def conditions_are_boolean(subject: Subject, scope: Scope) -> str | None:
 def loops_have_fresh_variables(subject: Subject, scope: Scope) -> str | None:
     """A loop variable hides nothing."""
     match subject:
-        case For(var=var) if var in scope.symbols or scope.declarations.is_declared(var):
+        case For(var=var) if not scope.declarations.is_name(var):
+            return NO_NAME.format(var)
+        case For(var=var) if var in scope.symbols or var in scope.declarations.cursors or scope.declarations.is_declared(var):
             return f"the loop variable '{var}' already means something here"
         case _:
             return None
@@ -199,6 +201,17 @@ def loops_advance(subject: Subject, scope: Scope) -> str | None:
     match subject:
         case For(step=Const(value=step)) if step < 1:
             return f"the step {step} is not positive"
+        case _:
+            return None
+
+
+def loops_keep_their_bounds(subject: Subject, scope: Scope) -> str | None:
+    """What a loop runs over is known when it begins: its body moves no cursor that its bounds speak of."""
+    match subject:
+        case For(start=start, stop=stop, step=step, body=body) if any(n in start.free | stop.free | step.free for c in scope.cursors for n in parts_of(c)):
+            moved = {s.cursor if isinstance(s, Advance) else s.name for s in walk(body) if isinstance(s, Advance | CursorInit)}
+            cursor = next((c for c in sorted(moved) if any(n in start.free | stop.free | step.free for n in parts_of(c))), None)
+            return None if cursor is None else f"the loop moves the cursor '{cursor}', of which its own bounds speak"
         case _:
             return None
 
@@ -359,8 +372,12 @@ def mbarrier_counts_are_possible(subject: Subject, scope: Scope) -> str | None:
 def cursors_are_possible(subject: Subject, scope: Scope) -> str | None:
     """A cursor is at a slot of its ring, and its name is its own."""
     match subject:
+        case CursorInit(name=name) if not scope.declarations.is_name(name):
+            return NO_NAME.format(name)
         case CursorInit(name=name) if scope.declarations.is_declared(name) or name in scope.symbols:
             return f"the cursor '{name}' already means something here"
+        case CursorInit(name=name, slots=slots) if slots != scope.declarations.cursors[name]:
+            return f"the cursor '{name}' runs over {slots} slots here and over {scope.declarations.cursors[name]} elsewhere"
         case CursorInit(slots=slots) if slots < 1:
             return f"a cursor over {slots} slots; it needs at least 1"
         case CursorInit(slots=slots, slot=slot, parity=parity) if not 0 <= slot < slots or parity not in (0, 1):
@@ -380,6 +397,7 @@ STATEMENT_RULES: tuple[StatementRule, ...] = (
     conditions_are_boolean,
     loops_have_fresh_variables,
     loops_advance,
+    loops_keep_their_bounds,
     unrolled_loops_have_constant_bounds,
     bound_loops_have_index_types,
     ops_have_their_operands,

@@ -51,7 +51,7 @@ def test_a_question_in_two_roles_is_one() -> None:
     (first, asked), (second, again) = one.about(e("M - i - 1")), two.about(e("M - k - 1"))
     assert first is second
     assert asked is again
-    assert to_text(asked) == "M - trip.0 - 1"
+    assert to_text(asked) == "M - 'trip.0 - 1"
     assert Linear.of(first).nonnegative(asked)
 
 

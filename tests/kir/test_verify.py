@@ -295,7 +295,7 @@ def test_names_that_cannot_be_read_back() -> None:
         return Kernel("k", (), (HostParam(name, const(1)),), *[(const(1),) * 3] * 2, (), (), (), ())
 
     for bad in ("a b", "2d", "", "SYNC", "min", "threadIdx.x"):
-        text = f"'{bad}' is not a name: a name is letters, digits and _, in parts joined by dots, and no word of the grammar"
+        text = f"'{bad}' is not a name: a name is letters, digits and _, in parts joined by dots, no word of the grammar, no index and no symbol of a cursor"
         assert message(named(bad))[0] == text
     verify_kernel(named("grid.x"))
 

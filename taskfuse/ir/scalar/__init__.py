@@ -33,11 +33,12 @@ from taskfuse.ir.scalar.expr import (
     children,
     const,
     free_symbols,
+    private,
     sym,
     wrap,
 )
 from taskfuse.ir.scalar.facts import Facts, Interval
-from taskfuse.ir.scalar.logic import and_, eq, ge, gt, is_boolean, le, lt, maximum, minimum, ne, not_, or_, select, table, xor
+from taskfuse.ir.scalar.logic import and_, compare, eq, ge, gt, is_boolean, le, lt, maximum, minimum, ne, not_, or_, select, table, xor
 from taskfuse.ir.scalar.queries import NO_FACTS, bounds, is_multiple, prove, simplify
 from taskfuse.ir.scalar.text import parse_expr, parse_tokens, to_text
 from taskfuse.ir.scalar.tokens import Token, TokenKind, tokenize
@@ -76,6 +77,7 @@ __all__ = [
     "bounds",
     "ceildiv",
     "children",
+    "compare",
     "compile_expr",
     "const",
     "eq",
@@ -94,6 +96,7 @@ __all__ = [
     "or_",
     "parse_expr",
     "parse_tokens",
+    "private",
     "prove",
     "rebuild",
     "select",

@@ -314,6 +314,11 @@ def sym(name: str) -> Sym:
     return intern(Sym, name)
 
 
+def private(name: str) -> Sym:
+    """A symbol for the internal use of an analysis. Its printed name has a form that no text can have, so it is none that a user gave."""
+    return intern(Sym, f"'{name}")
+
+
 def wrap(value: IntLike) -> Expr:
     """``value`` as an expression."""
     return value if isinstance(value, Expr) else const(value)

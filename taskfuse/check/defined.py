@@ -1,0 +1,218 @@
+"""Every expression has a value, and a number that a statement takes is one that it can take.
+
+A divisor is at least 1, an index of a table of constants is inside of it: elsewhere the other rules would say nothing, since they hold for expressions that
+have values. A loop goes on by at least 1 and a cursor by no less than 0. A barrier counts at least one arrival, a semaphore one release: a phase of
+none would be complete before anybody comes.
+
+Expressions are looked at in the order in which a thread comes to them, so each may be taken to have a value where the next one is reached.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import chain
+
+from taskfuse.check.bounds import at_least
+from taskfuse.check.certificate import Layer, Obligation, Verdict
+from taskfuse.check.program import Context, Program, conjuncts, declared
+from taskfuse.ir.scalar import And, Const, Expr, FloorDiv, Mod, Or, Select, Table, children, ge, lt, not_, sym
+from taskfuse.kir import Kernel, expressions, stmt_text
+from taskfuse.kir.nodes import Access, Advance, AsyncCopy, Choose, For, Gather, HostParam, If, IndexOf, InitBarrier, Operand, Stmt, TensorParam
+
+Conditions = tuple[Expr, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """``low <= value``, and ``value <= high`` if there is a bound, wherever ``conditions`` hold.
+
+    Attributes:
+        kind: of all demands of which an obligation speaks.
+        what: what the value is.
+    """
+
+    kind: str
+    what: str
+    value: Expr
+    low: int
+    high: int | None = None
+    conditions: Conditions = ()
+
+    def holds(self, context: Context) -> bool:
+        """True only if the value is in its bounds in a context."""
+        context = context.under(self.conditions) if self.conditions else context
+        if context.ranges.empty:
+            return True
+        return at_least(self.value, self.low, context) and (self.high is None or at_least(self.high - self.value, 0, context))
+
+    @property
+    def bound(self) -> str:
+        """What the value has to be."""
+        return f"at least {self.low}" if self.high is None else f"in {self.low}..{self.high + 1}"
+
+    @property
+    def reason(self) -> str:
+        """What is not known."""
+        return f"{self.what} {self.value} is not known to be {self.bound}"
+
+
+def demands(e: Expr) -> tuple[Demand, ...]:
+    """What has to hold for an expression to have a value."""
+    found = _DEMANDS.get(e)
+    if found is None:
+        found = _DEMANDS[e] = tuple(_demands(e))
+    return found
+
+
+_DEMANDS: dict[Expr, tuple[Demand, ...]] = {}  # expressions live as long as the process
+
+
+def _demands(e: Expr) -> Iterator[Demand]:
+    match e:
+        case And(args):
+            for k, arg in enumerate(args):
+                yield from _under(args[:k], demands(arg))
+        case Or(args):
+            for k, arg in enumerate(args):
+                yield from _under(tuple(map(not_, args[:k])), demands(arg))
+        case Select(cond, a, b):
+            yield from demands(cond)
+            yield from _under(conjuncts(cond), demands(a))
+            yield from _under((not_(cond),), demands(b))
+        case _:
+            for part in children(e):
+                yield from demands(part)
+    match e:
+        case FloorDiv(_, b) | Mod(_, b) if not (isinstance(b, Const) and b.value > 0):
+            yield Demand("divisors", "the divisor", b, 1)
+        case Table(values, index):
+            yield Demand("divisors", "the index of a table", index, 0, len(values) - 1)
+        case _:
+            pass
+
+
+def _under(conditions: Conditions, found: Iterable[Demand]) -> Iterator[Demand]:
+    for d in found:
+        yield Demand(d.kind, d.what, d.value, d.low, d.high, (*conditions, *d.conditions))
+
+
+def of_statement(stmt: Stmt) -> Iterator[Demand]:
+    """What a statement itself demands of its expressions: what it guards, where the guard holds; the conditions of arms, where those before failed."""
+    before: Conditions
+    match stmt:
+        case For(start=start, stop=stop, step=step):
+            for e in (start, stop, step):
+                yield from demands(e)
+            if not _is_at_least(step, 1):
+                yield Demand("steps", f"the step of the loop over {stmt.var}:", step, 1)
+        case Choose(out=out, cases=cases):
+            for e in out.index:
+                yield from demands(e)
+            before = ()
+            for case in cases:
+                yield from _under(before, demands(case.cond))
+                for e in _operand(case.operand):
+                    yield from _under((*before, *conjuncts(case.cond)), demands(e))
+                before = (*before, not_(case.cond))
+        case AsyncCopy(out=out, source=source, valid=valid):
+            for e in (*out.index, valid):
+                yield from demands(e)
+            for e in source.index:
+                yield from _under(conjuncts(valid), demands(e))
+        case Advance(cursor=cursor, count=count):
+            yield from demands(count)
+            if not _is_at_least(count, 0):
+                yield Demand("advances", f"what the cursor {cursor} advances by:", count, 0)
+        case InitBarrier(barrier=slot, count=count):
+            yield from demands(slot.slot)
+            yield from demands(count)
+            if not _is_at_least(count, 1):
+                yield Demand("counts", f"the count of {slot.name}:", count, 1)
+        case Gather(out=out, source=source, values=found):
+            for e in (*out.index, *(e for v in found for e in (*v.source.index, v.extent))):
+                yield from demands(e)
+            inside = tuple(c for v in found for c in (ge(sym(v.symbol), 0), lt(sym(v.symbol), v.extent)))
+            for e in source.index:
+                yield from _under(inside, demands(e))
+        case If(branches=branches):
+            before = ()
+            for arm in branches:
+                yield from _under(before, demands(arm.cond))
+                before = (*before, not_(arm.cond))
+        case _:
+            for e in expressions(stmt):
+                yield from demands(e)
+
+
+def _is_at_least(e: Expr, low: int) -> bool:
+    return isinstance(e, Const) and e.value >= low
+
+
+def _operand(operand: Operand) -> Conditions:
+    match operand:
+        case Access(index=index):
+            return index
+        case IndexOf(value=value):
+            return (value,)
+        case _:
+            return ()
+
+
+def of_launch(kernel: Kernel) -> Iterator[tuple[Demand, str, Context]]:
+    """What has to hold of the expressions that the host evaluates, what they belong to, and what is known then."""
+    context = declared(kernel, ())
+    known: list[HostParam] = []
+    for p in kernel.params:
+        match p:
+            case HostParam(value=value):
+                yield from ((d, p.name, context) for d in demands(value))
+                known.append(p)
+                context = declared(kernel, known)
+            case TensorParam(shape=shape):
+                yield from ((d, p.name, context) for e in shape for d in demands(e))
+            case _:
+                pass
+    for e in (*kernel.grid, *kernel.block, *kernel.cluster):
+        yield from ((d, "the launch", context) for d in demands(e))
+    for b in kernel.buffers:
+        for e in b.shape if b.offset is None else (*b.shape, b.offset):
+            yield from ((d, b.name, context) for d in demands(e))
+    for s in kernel.semaphores:
+        for e in (*s.shape, s.count):
+            yield from ((d, s.name, context) for d in demands(e))
+        if not _is_at_least(s.count, 1):
+            yield Demand("counts", f"the count of {s.name}:", s.count, 1), s.name, context
+
+
+def values(program: Program) -> Iterator[Obligation]:
+    """Every expression has a value that it may have: those that may not, one by one; or one obligation for all of a kind, if there are any."""
+    held: dict[str, int] = {}
+    failed: set[str] = set()
+    asked: dict[tuple[Demand, Context], bool] = {}
+    inner = ((d, stmt, context) for stmt, context in program.evaluated for d in of_statement(stmt))
+    for d, where, context in chain(of_launch(program.kernel), inner):
+        key = d, context
+        if key in asked:
+            continue
+        asked[key] = d.holds(context)
+        if asked[key]:
+            held[d.kind] = held.get(d.kind, 0) + 1
+        else:
+            failed.add(d.kind)
+            yield Obligation(Layer.ADDRESS, d.kind, Verdict.OUTSIDE, d.reason, (where if isinstance(where, str) else _text(where, program.kernel),))
+    for kind, count in held.items():
+        if kind not in failed:
+            yield Obligation(Layer.ADDRESS, kind, Verdict.PROVED, f"{count} {_HOLDS[kind]}")
+
+
+def _text(stmt: Stmt, kernel: Kernel) -> str:
+    return stmt_text(stmt, kernel).split("\n")[0].strip()
+
+
+_HOLDS = {
+    "divisors": "divisors are at least 1, and indices of tables inside of them",
+    "steps": "steps of loops are at least 1",
+    "advances": "advances of cursors are at least 0",
+    "counts": "counts are at least 1",
+}

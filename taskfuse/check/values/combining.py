@@ -1,0 +1,120 @@
+"""What computations make of reductions and scans: terms at points of the iteration space, and partial results joined."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from taskfuse.check.values.elements import row_major
+from taskfuse.check.values.lanes import Lanes
+from taskfuse.check.values.matching import chosen, folded, inherited, matches
+from taskfuse.check.values.partials import Fold
+from taskfuse.check.values.state import State, points
+from taskfuse.check.values.terms import Bools, Ints, Terms
+from taskfuse.ir.elementwise import ELEMENTWISE, Elementwise
+from taskfuse.kir.nodes import Compute, Content, Holds
+from taskfuse.kir.witness import Accumulate, Reduce
+
+ADD, MUL, FMA, COPY = (ELEMENTWISE[name] for name in ("add", "mul", "fma", "copy"))
+
+
+def reduced(state: State, stmt: Compute, fold: Fold, holds: Holds, lanes: Lanes, operands: list[Terms]) -> Terms | None:
+    """What a computation for a reduction or a scan gives; ``None`` if it is none: it moves a partial result.
+
+    A multiply-add is the body of a sum of products, and the sum, in one.
+    """
+    is_term = holds.content is Content.TERM
+    if holds.content is Content.BODY:
+        return _term(state, stmt, fold, holds, lanes, operands, stmt.op)
+    if stmt.op is fold.combine.op and len(operands) == 2:
+        mine = 1 if stmt.operands[1] == stmt.out and stmt.operands[0] != stmt.out else 0
+        other = operands[1 - mine]
+        if is_term and _body_is_copy(fold):
+            other = _term(state, stmt, fold, holds, lanes, [other], COPY)
+        return _combined(state, stmt, fold, lanes, operands[mine], other)
+    if is_term and stmt.op is FMA and fold.combine.op is ADD and isinstance(fold.rule, Reduce) and fold.rule.body is MUL:
+        return _combined(state, stmt, fold, lanes, operands[2], _term(state, stmt, fold, holds, lanes, operands[:2], MUL))
+    return None
+
+
+def _body_is_copy(fold: Fold) -> bool:
+    return isinstance(fold.rule, Accumulate) or fold.rule.body is COPY
+
+
+def _term(state: State, stmt: Compute, fold: Fold, holds: Holds, lanes: Lanes, operands: list[Terms], op: Elementwise) -> Terms:
+    """The term of a reduction at the point that a statement claims: what it makes of its operands, compared with the body."""
+    tensor, n = fold.tensor, len(lanes)
+    rule = fold.rule
+    body, wanted = (COPY, (rule.operand,)) if isinstance(rule, Accumulate) else (rule.body, rule.operands)
+    places, inside = row_major([lanes.value(e) for e in holds.index], tensor.space, n)
+    if holds.content is Content.START or op is not body or stmt.dtype is not fold.dtype:
+        wrong = state.wrong(stmt, lanes.role, lanes.ids, lambda k: f"takes {op} in {stmt.dtype} where a term of {tensor.name} is {body} in {fold.dtype}")
+        return folded(state, op, stmt.dtype, operands, wrong)
+    at = points(lanes, holds.index)
+    expected = [state.elements.operand(o, at, n) for o in wanted]
+    good, reason = matches(state, stmt, lanes, operands, expected, op, fold.dtype, inside, tensor, np.zeros(n, np.int64))
+    done = Terms(np.full(n, fold.body, np.int64), places)
+    if good.all():
+        return done
+    if reason.tag.any():
+        reason = _at_points(state, stmt, lanes, operands, expected, fold, good, inside, places, reason)
+    found = chosen(good, done, reason)
+    bad = np.flatnonzero(~good)
+    if op is COPY:  # what is no term may be a partial result, or neutral
+        theirs = operands[0][bad]
+        kept = (theirs.tag == fold.part) | (theirs.tag == fold.body)
+        found[bad[kept]] = theirs[kept]
+    found[bad] = folded(state, op, fold.dtype, [o[bad] for o in operands], found[bad])
+    return found
+
+
+def _at_points(
+    state: State,
+    stmt: Compute,
+    lanes: Lanes,
+    operands: Sequence[Terms],
+    expected: Sequence[Terms],
+    fold: Fold,
+    good: Bools,
+    inside: Bools,
+    places: Ints,
+    found: Terms,
+) -> Terms:
+    """Wrong terms of a reduction, which say at which point they are."""
+    bad = np.flatnonzero(~good)
+    tensor = fold.tensor
+
+    def say(k: int) -> str:
+        j = int(bad[k])
+        if not inside[j]:
+            return f"a term past the end of {tensor.name} need not be neutral: it is of {state.text(operands[0][j : j + 1])}"
+        for held, want in zip(operands, expected, strict=True):
+            if not state.same(held[j : j + 1], want[j : j + 1], fold.dtype)[0]:
+                point = state.index(int(places[j]), tensor.space)
+                return f"at {point} of {tensor.name}: {state.difference(held[j : j + 1], want[j : j + 1])[0]}"
+        return f"no term of {tensor.name}"
+
+    found = found.copy()
+    found[bad] = inherited(operands, bad, state.wrong(stmt, lanes.role, lanes.ids[bad], say))
+    return found
+
+
+def _combined(state: State, stmt: Compute, fold: Fold, lanes: Lanes, left: Terms, right: Terms) -> Terms:
+    """Two partial results joined."""
+    n = len(lanes)
+    if stmt.dtype is not fold.dtype:
+        return state.wrong(stmt, lanes.role, lanes.ids, lambda k: f"combines in {stmt.dtype} where {fold.tensor.name} is combined in {fold.dtype}")
+    (a, a_known), (b, b_known) = (state.partials.nodes(fold, t, lanes.ids, stmt) for t in (left, right))
+    good = a_known & b_known
+    found = Terms(np.full(n, fold.part, np.int64), state.partials.joins(a, b))
+    if good.all():
+        return found
+    bad = np.flatnonzero(~good)
+    sides = [chosen(a_known[bad], right[bad], left[bad])]
+
+    def say(k: int) -> str:
+        return f"joins {state.text(sides[0][k : k + 1])}, which is no partial result of {fold.tensor.name}"
+
+    found[bad] = inherited([left, right], bad, state.wrong(stmt, lanes.role, lanes.ids[bad], say))
+    return found

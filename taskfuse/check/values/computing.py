@@ -1,0 +1,105 @@
+"""What computations of threads make of terms.
+
+What a statement claims to hold names a tensor and an index. It says which definition to compare with; the term is what the operands' own terms give. A
+computation that is not what the definition says, of what the definition says, gives a wrong term, which is reported if it gets to an output.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from taskfuse.check.values.combining import reduced
+from taskfuse.check.values.elements import MOVES, Tensor
+from taskfuse.check.values.lanes import Lanes
+from taskfuse.check.values.matching import chosen, claimed, folded, inherited, matches
+from taskfuse.check.values.partials import Fold
+from taskfuse.check.values.state import NUMBERS, State, points
+from taskfuse.check.values.terms import WRONG, Terms, converted, is_constant
+from taskfuse.kir.nodes import Compute, Content
+from taskfuse.kir.witness import Apply
+
+
+def compute(state: State, stmt: Compute, lanes: Lanes) -> None:
+    """``out = op(operands)``."""
+    operands = [state.operand(o, lanes, stmt) for o in stmt.operands]
+    state.write(stmt.out, lanes, _computed(state, stmt, lanes, operands), stmt)
+
+
+def _computed(state: State, stmt: Compute, lanes: Lanes, operands: list[Terms]) -> Terms:
+    holds = stmt.holds
+    tensor = None if holds is None else state.elements.tensors.get(holds.tensor)
+    fold = None if tensor is None else state.partials.folds.get(tensor.number)
+    found: Terms | None = None
+    if holds is None or tensor is None or tensor.definition is None:
+        fold = None
+    elif holds.content is not Content.VALUE:
+        found = None if fold is None else reduced(state, stmt, fold, holds, lanes, operands)
+        fold = None
+    elif isinstance(tensor.definition.rule, Apply) and not _is_copy(state, tensor, tensor.definition.rule):
+        return _applied(state, stmt, lanes, operands, tensor, tensor.definition.rule)
+    if found is not None:
+        return found
+    return _moved(state, stmt, lanes, operands[0], fold) if stmt.op in MOVES else _plain(state, stmt, lanes, operands)
+
+
+def _is_copy(state: State, tensor: Tensor, rule: Apply) -> bool:
+    """True if the elements of a tensor are those of another."""
+    return rule.op in MOVES and all(o is tensor.dtype for o in (rule.dtype, *map(state.elements.operand_dtype, rule.operands)))
+
+
+def _moved(state: State, stmt: Compute, lanes: Lanes, term: Terms, fold: Fold | None = None) -> Terms:
+    """A term as it is, converted if it is a constant; a complete result of ``fold`` is the element that it is of."""
+    if fold is not None and stmt.holds is not None:
+        places, inside = claimed(state, stmt.holds, fold.tensor, lanes)
+        nodes, known = state.partials.nodes(fold, term)
+        known &= inside
+        if known.any() and state.cells.stores[stmt.out.buffer].dtype is fold.tensor.dtype and stmt.dtype in (fold.dtype, fold.tensor.dtype):
+            where = np.flatnonzero(known)
+            full = state.partials.is_complete(fold, nodes[where], places[where])
+            term = term.copy()
+            term[where[full]] = state.elements.at(fold.tensor, places[where[full]])
+            if full.all() and len(where) == len(places):
+                return term
+    held = state.dtype_numbers(term)
+    bad = (term.tag > WRONG) & ~is_constant(term.tag) & (held != NUMBERS[stmt.dtype])
+    done = np.zeros(len(term), np.bool_) if fold is None else term.tag == fold.tensor.element
+    bad &= ~done
+    term = converted(term, stmt.dtype)
+    if bad.any():
+        was = term[bad]
+        term = term.copy()
+        term[bad] = state.wrong(stmt, lanes.role, lanes.ids[bad], lambda k: f"converts {state.text(was[k : k + 1])} to {stmt.dtype}")
+    return term
+
+
+def _applied(state: State, stmt: Compute, lanes: Lanes, operands: list[Terms], tensor: Tensor, rule: Apply) -> Terms:
+    """A function of operands, compared with its definition at the element that the statement claims."""
+    assert stmt.holds is not None
+    places, inside = claimed(state, stmt.holds, tensor, lanes)
+    out = state.cells.stores[stmt.out.buffer].dtype
+    n = len(lanes)
+    converts = stmt.op in MOVES and rule.op in MOVES and stmt.dtype in (tensor.dtype, *map(state.elements.operand_dtype, rule.operands))
+    if not (converts or (stmt.op is rule.op and stmt.dtype is rule.dtype)) or out is not tensor.dtype:
+        said = f"{rule.op} in {rule.dtype}, a {tensor.dtype}" if rule.op is stmt.op else str(rule.op)
+        made = f"{stmt.op} in {stmt.dtype}, a {out}" if rule.op is stmt.op else str(stmt.op)
+        wrong = state.wrong(stmt, lanes.role, lanes.ids, lambda k: f"computes {made} where {tensor.name} is {said}")
+        return chosen(inside, wrong, folded(state, stmt.op, stmt.dtype, operands, wrong))
+    at = points(lanes, stmt.holds.index)
+    expected = [state.elements.operand(o, at, n) for o in rule.operands]
+    good, reason = matches(state, stmt, lanes, operands, expected, rule.op, rule.dtype, inside, tensor, places)
+    done = state.elements.at(tensor, places)
+    if good.all():
+        return done
+    past = ~inside
+    found = chosen(good, done, reason)
+    if past.any():
+        mine = np.flatnonzero(past)
+        found[mine] = folded(state, stmt.op, stmt.dtype, [o[mine] for o in operands], found[mine])
+    return found
+
+
+def _plain(state: State, stmt: Compute, lanes: Lanes, operands: list[Terms]) -> Terms:
+    """A computation that no definition says: of constants."""
+    everywhere = np.arange(len(lanes))
+    wrong = state.wrong(stmt, lanes.role, lanes.ids, lambda k: f"computes {stmt.op}, which no definition says")
+    return folded(state, stmt.op, stmt.dtype, operands, inherited(operands, everywhere, wrong))

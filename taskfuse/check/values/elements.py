@@ -1,0 +1,175 @@
+"""The elements of a kernel's tensors as terms, at given extents.
+
+Elements that are equal by definition have one term: a copy has that of what it copies, an element of a pad or a concatenation that of its operand, one
+of an assembly that of its part. What is left are the inputs' elements, and those that something is computed for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from taskfuse.check.trace import TooLarge
+from taskfuse.check.values.terms import ELEMENT, NOTHING, SCALAR, Bools, Ints, Terms, constant, constants, converted, tensor_tag
+from taskfuse.dtypes import DType, int64
+from taskfuse.ir.elementwise import ELEMENTWISE
+from taskfuse.ir.scalar import Expr, compile_expr, evaluate
+from taskfuse.kir import Kernel
+from taskfuse.kir.nodes import Access, Immediate, IndexOf, Operand, ScalarParam, ScalarValue
+from taskfuse.kir.witness import Apply, Definition, Pick, Whole
+
+Symbols = Mapping[str, int | Ints]
+MOVES = (ELEMENTWISE["copy"], ELEMENTWISE["cast"])
+MOST = 1 << 22
+"""Elements of a tensor, or of an iteration space, at most."""
+
+
+def value(e: Expr, symbols: Symbols) -> int | Ints:
+    """An expression's value, of integers or of arrays that broadcast."""
+    names = sorted(e.free)
+    found: Any = compile_expr(e, names)(*(symbols[n] for n in names))
+    return np.asarray(found, np.int64) if np.ndim(found) else int(found)
+
+
+@dataclass(slots=True, eq=False)
+class Tensor:
+    """An input, or a tensor that is defined.
+
+    Attributes:
+        extents: of its shape; ``space``: of its iteration space.
+    """
+
+    name: str
+    number: int
+    dtype: DType
+    extents: tuple[int, ...]
+    space: tuple[int, ...]
+    definition: Definition | None = None
+
+    @property
+    def size(self) -> int:
+        return prod(self.extents)
+
+    @property
+    def element(self) -> int:
+        """The tag of its elements."""
+        return tensor_tag(self.number, ELEMENT)
+
+
+class Elements:
+    """Tensors by name, and the term of each element."""
+
+    def __init__(self, kernel: Kernel, symbols: Mapping[str, int]) -> None:
+        self.symbols = symbols
+        self.scalars = {p.name: (k, p.dtype) for k, p in enumerate(p for p in kernel.params if isinstance(p, ScalarParam))}
+        self.tensors: dict[str, Tensor] = {}
+        for p in kernel.inputs:
+            extents = tuple(int(evaluate(e, symbols)) for e in p.shape)
+            self.tensors[p.name] = Tensor(p.name, len(self.tensors), p.dtype, extents, extents)
+        for d in kernel.definitions:
+            extents, space = (tuple(int(evaluate(e, symbols)) for e in of) for of in (d.shape, d.space))
+            self.tensors[d.tensor] = Tensor(d.tensor, len(self.tensors), d.dtype, extents, space, d)
+        self.by_number = list(self.tensors.values())
+        self._tables: dict[str, Terms | None] = {}
+
+    # -- elements -----------------------------------------------------------------------------------------------------------------------
+
+    def at(self, tensor: Tensor, places: Ints) -> Terms:
+        """The terms of elements, at row-major places."""
+        table = self._table(tensor)
+        return Terms(np.full(places.shape, tensor.element, np.int64), places) if table is None else table[places]
+
+    def everything(self, tensor: Tensor) -> Terms:
+        """The terms of all elements, in a row."""
+        return self.at(tensor, np.arange(tensor.size))
+
+    def place(self, tensor: Tensor, index: tuple[Expr, ...], at: Symbols, count: int) -> tuple[Ints, Bools]:
+        """Row-major places of an index at ``count`` points, and which are in the tensor's shape; a place outside of it is 0."""
+        return row_major([value(e, at) for e in index], tensor.extents, count)
+
+    def operand(self, operand: Operand, at: Symbols, count: int) -> Terms:
+        """The terms of a definition's operand at ``count`` points: the symbols of the iteration space are in ``at``."""
+        match operand:
+            case Access(buffer=name, index=index):
+                tensor = self.tensors[name]
+                places, inside = self.place(tensor, index, at, count)
+                found = self.at(tensor, places) if tensor.size else Terms.full((count,), NOTHING)
+                return found if inside.all() else Terms(np.where(inside, found.tag, NOTHING), np.where(inside, found.data, 0))
+            case _:
+                return self.leaf(operand, at, count)
+
+    def leaf(self, operand: Immediate | ScalarValue | IndexOf, at: Symbols, count: int) -> Terms:
+        """The terms of an operand that is in no tensor."""
+        match operand:
+            case Immediate(value=number, dtype=dtype):
+                found = constant(number, dtype)
+                return Terms.full((count,), int(found.tag[0]), int(found.data[0]))
+            case ScalarValue(name=name):
+                return Terms.full((count,), SCALAR, self.scalars[name][0])
+            case IndexOf(value=e):
+                return constants(np.broadcast_to(np.asarray(value(e, at), np.int64), (count,)), int64)
+
+    def operand_dtype(self, operand: Operand) -> DType:
+        """The dtype of a definition's operand."""
+        match operand:
+            case Access(buffer=name):
+                return self.tensors[name].dtype
+            case Immediate(dtype=dtype):
+                return dtype
+            case ScalarValue(name=name):
+                return self.scalars[name][1]
+            case IndexOf():
+                return int64
+
+    def points(self, extents: tuple[int, ...]) -> dict[str, int | Ints]:
+        """The symbols of all points of an iteration space, in a row."""
+        if prod(extents) > MOST:
+            raise TooLarge
+        grid = np.indices(extents).reshape(len(extents), prod(extents))
+        return dict(self.symbols) | {f"i{k}": axis for k, axis in enumerate(grid)}
+
+    def _table(self, tensor: Tensor) -> Terms | None:
+        """The terms of all elements of a tensor that are elements of others; ``None`` if they are its own."""
+        if tensor.name not in self._tables:
+            self._tables[tensor.name] = self._made(tensor)
+        return self._tables[tensor.name]
+
+    def _made(self, tensor: Tensor) -> Terms | None:
+        if tensor.definition is None:
+            return None
+        match tensor.definition.rule:
+            case Apply(op=op, operands=(operand,)) if op in MOVES and self.operand_dtype(operand) is tensor.dtype:
+                return self.operand(operand, self.points(tensor.extents), tensor.size)
+            case Apply(op=op, operands=(Immediate() | IndexOf() as operand,)) if op in MOVES:
+                return converted(self.operand(operand, self.points(tensor.extents), tensor.size), tensor.dtype)
+            case Pick(cases=cases):
+                found, left = Terms.full((tensor.size,), NOTHING), np.ones(tensor.size, np.bool_)
+                points = self.points(tensor.extents)
+                for case in cases:
+                    mine = np.flatnonzero(left & np.asarray(value(case.cond, points), np.bool_))
+                    there = {name: v if isinstance(v, int) else v[mine] for name, v in points.items()}
+                    found[mine] = converted(self.operand(case.operand, there, len(mine)), tensor.dtype)
+                    left[mine] = False
+                return found
+            case Whole(parts=parts, places=places):
+                found = Terms.full((tensor.size,), NOTHING)
+                for name, place in zip(parts, places, strict=True):
+                    part = self.tensors[name]
+                    where, inside = self.place(tensor, place, self.points(part.extents), part.size)
+                    found[where[inside]] = self.everything(part)[inside]
+                return found
+            case _:
+                return None
+
+
+def row_major(index: list[int | Ints], extents: tuple[int, ...], count: int) -> tuple[Ints, Bools]:
+    """Row-major places of an index, one value or array per axis, and which are inside; a place outside is 0."""
+    place, inside = np.zeros(count, np.int64), np.ones(count, np.bool_)
+    for v, extent in zip(index, extents, strict=True):
+        place = place * extent + v
+        inside &= (v >= np.int64(0)) & (v < np.int64(extent))
+    return (place, inside) if inside.all() else (np.where(inside, place, 0), inside)

@@ -1,0 +1,172 @@
+"""Values by execution: one legal run of a launch, with terms in the place of numbers.
+
+At given extents every thread's statements are known, and a kernel whose order is proved reads the same in every run. So one run decides, for
+these extents, whether every element of every output is what the kernel's definitions say, whatever the inputs hold. Each cell holds a
+term (:mod:`taskfuse.check.values.terms`): an element of a tensor, a constant, a partial result with the points that it has, or what is wrong with it. What
+statements claim to hold is never taken for granted: it says only which definition their operands are compared with. An output must be stored
+whole, each element once, and each with its own term.
+
+What is not looked at: rounding (sums are taken to be associative and commutative; products of float32 by tensor cores are tf32), and of a gather's index more
+values than :mod:`taskfuse.check.values.computing` samples.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+import numpy as np
+
+from taskfuse.check.trace import Budget, Refuted, TooLarge
+from taskfuse.check.values import computing, copies, tiles
+from taskfuse.check.values.elements import Elements
+from taskfuse.check.values.lanes import Lanes, Launch
+from taskfuse.check.values.machine import Machine
+from taskfuse.check.values.meetings import Meetings
+from taskfuse.check.values.state import State
+from taskfuse.check.values.terms import NOTHING, WRONG, Terms
+from taskfuse.ir.scalar import evaluate
+from taskfuse.kir import Kernel
+from taskfuse.kir.nodes import (
+    AsyncCopy,
+    Choose,
+    Compute,
+    Gather,
+    HostParam,
+    LdMatrix,
+    Mma,
+    Shuffle,
+    StMatrix,
+    Stmt,
+    TmaLoad,
+    TmaStore,
+    VectorCopy,
+    Wgmma,
+)
+
+
+class Witness(Enum):
+    """What a kernel does not say."""
+
+    MISSING = "the kernel does not say what it computes: its order alone can be looked at"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What is wrong with a kernel at some extents.
+
+    Attributes:
+        subject: what it is about: an element of an output, a buffer.
+        notes: who does it, where, and with which extents, one line each.
+    """
+
+    subject: str
+    reason: str
+    notes: tuple[str, ...] = ()
+
+
+def execute(kernel: Kernel, extents: Mapping[str, int], budget: Budget | None = None) -> Finding | Witness | None:
+    """Follow one run of a kernel, and compare what its outputs hold with its definitions.
+
+    Args:
+        extents: values of the kernel's extents.
+        budget: how much is looked at.
+
+    Returns:
+        what is wrong; ``Witness.MISSING`` if the kernel has no definitions; ``None`` if all values are right at these extents.
+
+    Raises:
+        TooLarge: the launch is too large to look at, or an index has no value at these extents.
+    """
+    if not kernel.definitions:
+        return Witness.MISSING
+    symbols = dict(extents)
+    try:
+        for p in kernel.params:
+            if isinstance(p, HostParam):
+                symbols[p.name] = int(evaluate(p.value, symbols))
+        _Execution(kernel, symbols, budget or Budget()).run()
+    except (ZeroDivisionError, IndexError):
+        raise TooLarge from None
+    except Refuted as e:
+        at = (f"extents {', '.join(f'{n} = {v}' for n, v in extents.items())}",) if extents else ()
+        return Finding(e.subject, e.reason, (*e.notes, *at))
+    return None
+
+
+class _Execution:
+    """One run."""
+
+    def __init__(self, kernel: Kernel, symbols: Mapping[str, int], budget: Budget) -> None:
+        self.kernel = kernel
+        launch = Launch(kernel, symbols)
+        self.meetings = Meetings(kernel, launch, symbols)
+        self.state = State(kernel, launch, Elements(kernel, symbols), symbols, budget)
+        self.machine = Machine(kernel, launch, self.meetings, budget, self._execute)
+
+    def run(self) -> None:
+        """To the end. Raises :class:`Refuted`."""
+        self.machine.run()
+        for p in self.kernel.outputs:
+            self._compare(p.name)
+
+    def _execute(self, stmt: Stmt, lanes: Lanes) -> None:
+        state = self.state
+        match stmt:
+            case Compute():
+                computing.compute(state, stmt, lanes)
+            case Choose():
+                copies.choose(state, stmt, lanes)
+            case VectorCopy() | AsyncCopy():
+                copies.copy(state, stmt, lanes)
+            case Gather():
+                copies.gather(state, stmt, lanes)
+            case Shuffle():
+                copies.shuffle(state, stmt, lanes)
+            case TmaLoad():
+                tiles.tma_load(state, self.meetings, stmt, lanes)
+            case TmaStore():
+                tiles.tma_store(state, stmt, lanes)
+            case LdMatrix():
+                tiles.ldmatrix(state, stmt, lanes)
+            case StMatrix():
+                tiles.stmatrix(state, stmt, lanes)
+            case Mma():
+                tiles.mma(state, stmt, lanes)
+            case Wgmma():
+                tiles.wgmma(state, stmt, lanes)
+            case _:
+                pass  # commits, retires and fences order what has already happened
+
+    # -- outputs ------------------------------------------------------------------------------------------------------------------------
+
+    def _compare(self, name: str) -> None:
+        """Raises :class:`Refuted` at the first element of an output that is not what it should be."""
+        state = self.state
+        tensor, store = state.elements.tensors[name], state.cells.stores[name]
+        assert store.region is not None
+        held, expected = store.region.terms, state.elements.everything(tensor)
+        good = state.same(held, expected, tensor.dtype)
+        if good.all():
+            return
+        for order in (held.tag == NOTHING, np.ones(len(good), np.bool_)):
+            bad = np.flatnonzero(~good & order)
+            if len(bad):
+                self._say(name, int(bad[0]), held[bad[0] : bad[0] + 1], expected[bad[0] : bad[0] + 1], tensor.extents)
+
+    def _say(self, name: str, place: int, held: Terms, expected: Terms, extents: tuple[int, ...]) -> None:
+        state = self.state
+        subject = f"{name}{state.index(place, extents)}"
+        writers = state.writers[name]
+        if writers.threads[place] < 0:
+            raise Refuted(subject, "is never stored")
+        stmt, role = writers.stmts[int(writers.which[place])]
+        who = state.who(int(writers.threads[place]), stmt, role)
+        if int(held.tag[0]) == WRONG:
+            reason, notes = state.reason(int(held.data[0]))
+            raise Refuted(subject, reason, *notes, *(f"stored by {line}" if k == 0 else line for k, line in enumerate(who) if line not in notes))
+        if int(held.tag[0]) == NOTHING:
+            raise Refuted(subject, "what is stored was never computed", *who)
+        said, notes = state.difference(held, expected)
+        raise Refuted(subject, said, *notes, *(f"stored by {line}" if k == 0 and notes else line for k, line in enumerate(who)))

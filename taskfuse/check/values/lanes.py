@@ -1,0 +1,187 @@
+"""Threads that execute a statement together, of one block or of many, and what their symbols are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from taskfuse.check.program import BLOCK_NAMES, CLUSTER_NAMES, THREAD_NAMES
+from taskfuse.check.trace import TooLarge
+from taskfuse.check.values.terms import Bools, Ints
+from taskfuse.ir.scalar import Const, Expr, compile_expr, evaluate
+from taskfuse.kir import Kernel
+from taskfuse.kir.limits import MAX_THREADS, WARP
+from taskfuse.kir.nodes import For, Stmt
+
+Number = int | Ints
+MOST = 1 << 16
+"""Threads of a launch at most."""
+
+
+class Launch:
+    """The threads of a launch, numbered block after block; each block has a multiple of 32 numbers.
+
+    Attributes:
+        per: numbers of a block, of which the first ``threads`` are threads.
+    """
+
+    def __init__(self, kernel: Kernel, symbols: Mapping[str, int]) -> None:
+        self.symbols = symbols
+        grid, shape, self.cluster = (tuple(int(evaluate(e, symbols)) for e in dims) for dims in (kernel.grid, kernel.block, kernel.cluster))
+        self.blocks, self.threads = prod(grid), prod(shape)
+        if not 0 < self.threads <= MAX_THREADS or self.blocks * self.threads > MOST:
+            raise TooLarge
+        self.per = -(-self.threads // WARP) * WARP
+        block, thread = np.divmod(np.arange(self.blocks * self.per), self.per)
+        self._fixed: dict[str, Ints] = {}
+        for names, number, extents in ((BLOCK_NAMES, block, grid), (THREAD_NAMES, thread, shape)):
+            self._fixed |= dict(zip(names, (number % extents[0], number // extents[0] % extents[1], number // (extents[0] * extents[1])), strict=True))
+        self._fixed |= {name: self._fixed[b] % n for name, b, n in zip(CLUSTER_NAMES, BLOCK_NAMES, self.cluster, strict=True)}
+        self.everybody = np.flatnonzero(thread < self.threads)
+        self.grid = grid
+        self._functions: dict[Expr, tuple[tuple[str, ...], Any]] = {}
+
+    def fixed(self, name: str, ids: Ints) -> Number:
+        """A symbol that never changes, of some threads."""
+        if name in self.symbols:
+            return self.symbols[name]
+        found = self._fixed[name][ids]
+        return int(found[0]) if len(found) and (found == found[0]).all() else found
+
+    def function(self, e: Expr) -> tuple[tuple[str, ...], Any]:
+        """The symbols of an expression, and the function of them that it is."""
+        found = self._functions.get(e)
+        if found is None:
+            names = tuple(sorted(e.free))
+            found = self._functions[e] = names, compile_expr(e, names)
+        return found
+
+    def thread(self, number: int) -> str:
+        """A thread in words."""
+        thread = f"thread {number % self.per}"
+        return thread if self.blocks == 1 else f"block {self.block(number // self.per)}, {thread}"
+
+    def block(self, number: int) -> str:
+        """A block in words: one index, or those of each type."""
+        x, y, _ = self.grid
+        return str(number) if number < x or y * self.grid[2] == 1 else f"({number % x}, {number // x % y}, {number // (x * y)})"
+
+
+@dataclass(slots=True, eq=False)
+class Frame:
+    """A list of statements, and how far some threads are in it.
+
+    Attributes:
+        key: tells the lists of one statement apart (arms of a chain).
+        loop: the loop whose body it is.
+        stop, step: of the loop.
+        splits: other threads of those that came here are elsewhere.
+    """
+
+    body: tuple[Stmt, ...]
+    key: int
+    role: str
+    at: int = 0
+    loop: For | None = None
+    splits: bool = False
+
+
+@dataclass(slots=True, eq=False)
+class Lanes:
+    """Some threads at one place.
+
+    Attributes:
+        ids: their numbers, ascending.
+        own: symbols that each may have other values of: loop variables, cursors; numbers, or arrays in the order of ``ids``.
+        waits: they have arrived at the statement that they are at, and wait.
+    """
+
+    launch: Launch
+    ids: Ints
+    own: dict[str, Number]
+    stack: list[Frame]
+    waits: bool = False
+    _fixed: dict[str, Number] = field(default_factory=lambda: dict[str, Number]())
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    @property
+    def blocks(self) -> Ints:
+        """The block of each."""
+        return self.ids // self.launch.per
+
+    @property
+    def role(self) -> str:
+        """Label of the innermost labelled arm."""
+        return self.stack[-1].role if self.stack else ""
+
+    @property
+    def place(self) -> tuple[int, ...]:
+        """Where they are: comparable, in the order of the text."""
+        return tuple(n for f in self.stack for n in (f.key, f.at))
+
+    @property
+    def whole_warps(self) -> bool:
+        """They are all threads of some warps."""
+        n = len(self.ids)
+        if n % WARP:
+            return False
+        rows = self.ids.reshape(-1, WARP)
+        return bool(((rows[:, 0] % WARP == 0) & (rows[:, -1] - rows[:, 0] == WARP - 1)).all())
+
+    def symbol(self, name: str) -> Number:
+        """The value of a symbol."""
+        found = self.own.get(name)
+        if found is None:
+            found = self._fixed.get(name)
+            if found is None:
+                found = self._fixed[name] = self.launch.fixed(name, self.ids)
+        return found
+
+    def value(self, e: Expr) -> Number:
+        """The value of an expression: a number if it is one for all."""
+        if isinstance(e, Const):
+            return e.value
+        names, function = self.launch.function(e)
+        found: Any = function(*[self.symbol(n) for n in names])
+        return int(found) if isinstance(found, int) else np.asarray(found)
+
+    def values(self, e: Expr) -> Ints:
+        """The value of an expression for each."""
+        found = self.value(e)
+        return np.full(len(self.ids), found, np.int64) if isinstance(found, int) else np.asarray(found, np.int64)
+
+    def holds(self, e: Expr) -> bool | Bools:
+        """For whom a condition holds: a bool if for all or for none."""
+        found = self.value(e)
+        if isinstance(found, int):
+            return bool(found)
+        mask = np.asarray(found, np.bool_)
+        return True if mask.all() else mask if mask.any() else False
+
+    def some(self, where: Bools | Ints) -> Lanes:
+        """Some of them, at the same place."""
+        own = {name: v if isinstance(v, int) else v[where] for name, v in self.own.items()}
+        stack = [Frame(f.body, f.key, f.role, f.at, f.loop, f.splits) for f in self.stack]
+        return Lanes(self.launch, self.ids[where], own, stack, self.waits)
+
+    def joined(self, other: Lanes) -> Lanes:
+        """Both: they are at one place."""
+        ids = np.concatenate([self.ids, other.ids])
+        order = np.argsort(ids)
+        own: dict[str, Number] = {}
+        for name in self.own.keys() & other.own.keys():
+            a, b = self.own[name], other.own[name]
+            if isinstance(a, int) and isinstance(b, int) and a == b:
+                own[name] = a
+            else:
+                parts = [np.full(len(x), v, np.int64) if isinstance(v, int) else v for x, v in ((self, a), (other, b))]
+                own[name] = np.concatenate(parts)[order]
+        for mine, its in zip(self.stack, other.stack, strict=True):
+            mine.splits = mine.splits or its.splits
+        return Lanes(self.launch, ids[order], own, self.stack, self.waits)

@@ -1,0 +1,327 @@
+"""One legal run of a launch, many threads at a time.
+
+Threads at one place execute its statement together, of all blocks. Where conditions or trip counts differ they part, and go on together again where they
+meet; threads at an earlier place in the text go first, so that those behind wait for them. Where nobody can go on as a whole, those go on that can.
+A kernel whose order is proved reads the same in every run, so one run is enough; asynchronous operations end as soon as they are issued, which is legal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from taskfuse.check.trace import Budget, Refuted
+from taskfuse.check.values.lanes import Frame, Lanes, Launch, Number
+from taskfuse.check.values.meetings import Meetings
+from taskfuse.check.values.terms import Bools
+from taskfuse.kir import Kernel, bodies, stmt_text
+from taskfuse.kir.limits import WARP
+from taskfuse.kir.nodes import (
+    Acquire,
+    Advance,
+    Arrive,
+    ArriveAsync,
+    Barrier,
+    BarrierScope,
+    Bind,
+    CursorInit,
+    Expect,
+    For,
+    If,
+    InitBarrier,
+    LdMatrix,
+    Mma,
+    Release,
+    Shuffle,
+    StMatrix,
+    Stmt,
+    Wait,
+    Wgmma,
+)
+
+WAITING = (Barrier, Wait, Acquire)
+TOGETHER = (Shuffle, Wgmma, Mma, LdMatrix, StMatrix)
+"""What whole warps execute."""
+
+
+def every(found: Any) -> bool:
+    """True if a condition holds for all threads: a number, or one for each."""
+    return bool(found.all()) if isinstance(found, np.ndarray) else bool(found)
+
+
+def no(found: Any) -> bool:
+    """True if a condition holds for no thread."""
+    return not found.any() if isinstance(found, np.ndarray) else not found
+
+
+class Machine:
+    """The threads of a launch.
+
+    Args:
+        execute: what threads do at a statement that is no control flow and no synchronization.
+    """
+
+    def __init__(self, kernel: Kernel, launch: Launch, meetings: Meetings, budget: Budget, execute: Callable[[Stmt, Lanes], None]) -> None:
+        self.kernel = kernel
+        self.launch = launch
+        self.meetings = meetings
+        self.budget = budget
+        self.execute = execute
+        self.slots: dict[str, int] = {}
+        self._waits: dict[int, bool] = {}
+        self._collects: dict[int, bool] = {}
+        for stmt in kernel.body:
+            self._look(stmt)
+
+    def run(self) -> None:
+        """To the end. Raises :class:`Refuted` if nobody can go on, or at a fault."""
+        waiting = [Lanes(self.launch, self.launch.everybody, {}, [Frame(self.kernel.body, 0, "")])] if len(self.launch.everybody) else []
+        while waiting:
+            waiting = self._merged(waiting)
+            chosen = self._next(waiting)
+            waiting = [lanes for lanes in waiting if lanes is not chosen] + self._advance(chosen)
+
+    # -- who goes on --------------------------------------------------------------------------------------------------------------------
+
+    @staticmethod
+    def _merged(waiting: list[Lanes]) -> list[Lanes]:
+        """Threads at one place are together; in the order of the text."""
+        if len(waiting) == 1:
+            return waiting
+        places: dict[tuple[tuple[int, ...], bool], Lanes] = {}
+        for lanes in waiting:
+            key = (lanes.place, lanes.waits)
+            places[key] = places[key].joined(lanes) if key in places else lanes
+        return [places[key] for key in sorted(places)]
+
+    def _next(self, waiting: list[Lanes]) -> Lanes:
+        """Who goes on: threads that can, all together; or those of some that can, taken from them; or part of a warp, if nobody else can come to it."""
+        part: tuple[Lanes, Bools] | None = None
+        for lanes in waiting:
+            ready = self._ready(lanes)
+            if ready.all():
+                if lanes.waits:
+                    self._pass(lanes)
+                return lanes
+            if part is None and ready.any():
+                part = lanes, ready
+        if part is not None:
+            lanes, ready = part
+            rest, chosen = lanes.some(~ready), lanes.some(ready)
+            waiting[waiting.index(lanes)] = rest
+            self._pass(chosen)
+            return chosen
+        for lanes in waiting:
+            stmt = self._at(lanes)
+            if isinstance(stmt, Barrier) and stmt.scope is BarrierScope.WARP:
+                self._pass(lanes)
+                return lanes
+        raise self._stuck(waiting)
+
+    def _ready(self, lanes: Lanes) -> Bools:
+        """Who can go on; one value if it is that of all."""
+        if not lanes.waits:
+            return np.ones(1, np.bool_)
+        stmt = self._at(lanes)
+        if isinstance(stmt, WAITING):
+            return np.atleast_1d(np.asarray(self.meetings.ready(stmt, lanes), np.bool_))
+        warps = lanes.ids // WARP
+        first, count = np.unique(warps, return_counts=True)
+        return np.isin(warps, first[count == WARP])
+
+    @staticmethod
+    def _at(lanes: Lanes) -> Stmt:
+        frame = lanes.stack[-1]
+        return frame.body[frame.at]
+
+    def _stuck(self, waiting: list[Lanes]) -> Refuted:
+        notes: list[str] = []
+        for lanes in waiting:
+            role = f" in {lanes.role}" if lanes.role else ""
+            more = f" and {len(lanes) - 1} more wait" if len(lanes) > 1 else " waits"
+            notes.append(f"{self.launch.thread(int(lanes.ids[0]))}{role}{more}: {stmt_text(self._at(lanes), self.kernel)}")
+        return Refuted("deadlock", "no thread can go on", *notes)
+
+    # -- control flow -------------------------------------------------------------------------------------------------------------------
+
+    def _look(self, stmt: Stmt) -> None:
+        """Note what a statement and those inside it do: wait or move cursors; need whole warps."""
+        waits, collects = isinstance(stmt, (*WAITING, CursorInit, Advance)), isinstance(stmt, TOGETHER)
+        for body in bodies(stmt):
+            for inner in body:
+                self._look(inner)
+                waits, collects = waits or self._waits[id(inner)], collects or self._collects[id(inner)]
+        self._waits[id(stmt)], self._collects[id(stmt)] = waits, collects
+
+    def _advance(self, lanes: Lanes) -> list[Lanes]:
+        """Threads go on until they wait, part, or come to where others may come. What is left of them."""
+        while lanes.stack:
+            frame = lanes.stack[-1]
+            parted: list[Lanes] | None = None
+            if frame.at == len(frame.body):
+                parted = self._leave(lanes, frame)
+            else:
+                self.budget.spend(0)
+                stmt = frame.body[frame.at]
+                match stmt:
+                    case _ if not self._waits[id(stmt)]:
+                        if self._collects[id(stmt)] and not lanes.whole_warps:
+                            lanes.waits = True
+                            return [lanes]
+                        self._inside(stmt, lanes)
+                        frame.at += 1
+                    case Bind(body=body):
+                        lanes.stack.append(Frame(body, 0, frame.role))
+                    case If():
+                        parted = self._branch(stmt, lanes, frame)
+                    case For():
+                        self._enter(stmt, lanes)
+                        lanes.stack.append(Frame(stmt.body, 0, frame.role, loop=stmt))
+                        parted = self._loop(stmt, lanes)
+                    case CursorInit() | Advance():
+                        self._cursor(stmt, lanes)
+                        frame.at += 1
+                    case Barrier() | Wait() | Acquire():
+                        self.meetings.arrive(stmt, lanes)
+                        if not every(self.meetings.ready(stmt, lanes)):
+                            return [lanes]
+                        self._pass(lanes)
+                    case _:
+                        raise AssertionError(type(stmt))
+            if parted is not None:
+                return parted
+        return []
+
+    def _pass(self, lanes: Lanes) -> None:
+        """Threads have waited for long enough."""
+        lanes.waits = False
+        if isinstance(self._at(lanes), WAITING):
+            lanes.stack[-1].at += 1
+
+    @staticmethod
+    def _leave(lanes: Lanes, frame: Frame) -> list[Lanes] | None:
+        """Threads at the end of a list. Where they came apart they may come together again."""
+        if frame.loop is not None:
+            var = lanes.own[frame.loop.var]
+            lanes.own[frame.loop.var] = var + lanes.own[f"step {len(lanes.stack) - 1}"]
+            return Machine._loop(frame.loop, lanes)
+        lanes.stack.pop()
+        if lanes.stack:
+            lanes.stack[-1].at += 1
+        return [lanes] if frame.splits else None
+
+    @staticmethod
+    def _enter(stmt: For, lanes: Lanes) -> None:
+        """The bounds of a loop that is entered."""
+        start, stop, step = (lanes.value(e) for e in (stmt.start, stmt.stop, stmt.step))
+        depth = len(lanes.stack)
+        lanes.own |= {stmt.var: start, f"stop {depth}": stop, f"step {depth}": step}
+
+    @staticmethod
+    def _loop(stmt: For, lanes: Lanes) -> list[Lanes] | None:
+        """Threads in front of an iteration: those that have one go on with it, the others behind the loop."""
+
+        def left(some: Lanes) -> Lanes:
+            some.stack.pop()
+            for name in (stmt.var, f"stop {len(some.stack)}", f"step {len(some.stack)}"):
+                del some.own[name]
+            some.stack[-1].at += 1
+            return some
+
+        frame = lanes.stack[-1]
+        active = lanes.own[stmt.var] < lanes.own[f"stop {len(lanes.stack) - 1}"]
+        if every(active):
+            frame.at = 0
+            return None
+        if no(active):
+            left(lanes)
+            return [lanes] if frame.splits else None
+        where = np.asarray(active)
+        gone, stay = left(lanes.some(~where)), lanes.some(where)
+        stay.stack[-1].at, stay.stack[-1].splits = 0, True
+        return [stay, gone]
+
+    def _branch(self, stmt: If, lanes: Lanes, frame: Frame) -> list[Lanes] | None:
+        """Threads in front of a chain go to their arms."""
+        parts: list[Lanes] = []
+        for k, where in self._arms(stmt, lanes):
+            arm = None if k < 0 else stmt.branches[k]
+            inner = None if arm is None else Frame(arm.body, k + 1, arm.label or frame.role, splits=where is not None)
+            some = lanes if where is None else lanes.some(where)
+            if inner is None:
+                some.stack[-1].at += 1
+            else:
+                some.stack.append(inner)
+            parts.append(some)
+        return None if parts[0] is lanes else parts
+
+    @staticmethod
+    def _arms(stmt: If, lanes: Lanes) -> list[tuple[int, Bools | None]]:
+        """The arms that threads take, and which threads: ``None`` for all. Arm -1 stands for none."""
+        found: list[tuple[int, Bools | None]] = []
+        left: Bools | None = None
+        for k, arm in enumerate((*stmt.branches, None)):
+            holds = arm is None or lanes.holds(arm.cond)
+            if holds is False:
+                continue
+            if holds is True:
+                return [*found, (k if arm is not None else -1, left)]
+            mine = holds if left is None else holds & left
+            if mine.any():
+                found.append((k, None if mine.all() else mine))
+            left = ~holds if left is None else left & ~holds
+            if not left.any():
+                break
+        return found
+
+    def _cursor(self, stmt: CursorInit | Advance, lanes: Lanes) -> None:
+        match stmt:
+            case CursorInit(name=name, slots=slots, slot=slot, parity=parity):
+                self.slots[name] = slots
+                lanes.own |= {f"{name}.slot": slot, f"{name}.parity": parity, f"{name}.phase": 0}
+            case Advance(cursor=name, count=count):
+                slots = self.slots[name]
+                at = lanes.own[f"{name}.slot"] + lanes.value(count)
+                around = at // slots
+                lanes.own[f"{name}.slot"] = at % slots
+                lanes.own[f"{name}.parity"] = lanes.own[f"{name}.parity"] ^ (around & 1)
+                lanes.own[f"{name}.phase"] = lanes.own[f"{name}.phase"] + around
+
+    # -- statements in which nobody waits ------------------------------------------------------------------------------------------------
+
+    def _inside(self, stmt: Stmt, lanes: Lanes) -> None:
+        """Threads execute a statement from beginning to end."""
+        match stmt:
+            case Bind(body=body):
+                self._list(body, lanes)
+            case If(branches=branches):
+                for k, where in self._arms(stmt, lanes):
+                    if k >= 0:
+                        some = lanes if where is None else lanes.some(where)
+                        some.stack.append(Frame((), 0, branches[k].label or lanes.role))
+                        self._list(branches[k].body, some)
+                        some.stack.pop()
+            case For(var=var, body=body):
+                start, stop, step = (lanes.value(e) for e in (stmt.start, stmt.stop, stmt.step))
+                at: Number = start
+                while True:
+                    active = at < stop
+                    if no(active):
+                        break
+                    lanes.own[var] = at
+                    self._list(body, lanes if every(active) else lanes.some(np.asarray(active)))
+                    at = at + step
+                lanes.own.pop(var, None)
+            case InitBarrier() | Arrive() | ArriveAsync() | Expect() | Release():
+                self.meetings.act(stmt, lanes)
+            case _:
+                if isinstance(stmt, TOGETHER) and not lanes.whole_warps:
+                    raise Refuted(stmt_text(stmt, self.kernel).split(" ")[0], "a part of a warp executes it", self.launch.thread(int(lanes.ids[0])))
+                self.execute(stmt, lanes)
+
+    def _list(self, body: tuple[Stmt, ...], lanes: Lanes) -> None:
+        for stmt in body:
+            self.budget.spend(0)
+            self._inside(stmt, lanes)

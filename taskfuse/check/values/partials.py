@@ -1,0 +1,218 @@
+"""Partial results of reductions and scans: which points of the iteration space have been combined, each how often.
+
+A partial result is a node: a *leaf* (the points that one execution of a statement adds), or a *join* of two others. Every node has the sum, modulo 2**64,
+of fixed random numbers of its points (products of one odd number for each axis), so that whether a result is complete is one comparison with the
+sum over its element's points. A wrong one has the right sum by accident with a probability below 2**-50. Which points it has, to say so, is
+found by walking the nodes. An initial value that is not neutral is a point of its own.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from taskfuse.check.values.elements import Elements, Tensor, row_major, value
+from taskfuse.check.values.terms import PART, Bools, Ints, Terms, constant, constant_tag, converted, tensor_tag
+from taskfuse.dtypes import DType
+from taskfuse.ir.elementwise import COMBINES, Combine
+from taskfuse.ir.scalar import Sym
+from taskfuse.kir.nodes import Stmt
+from taskfuse.kir.witness import Accumulate, Reduce
+
+Words = NDArray[np.uint64]
+INITIAL = -1
+"""The point that stands for an initial value."""
+IDEMPOTENT = frozenset(COMBINES[name] for name in ("maximum", "minimum", "logical_and", "logical_or", "bitwise_and", "bitwise_or"))
+
+
+@dataclass(slots=True, eq=False)
+class Leaves:
+    """What one execution of a statement adds.
+
+    Attributes:
+        threads: who adds them, ``each`` leaves one after the other.
+        points: the places in the iteration space of one leaf's points.
+    """
+
+    stmt: Stmt | None
+    threads: Ints
+    points: Callable[[int], list[int]]
+    each: int = 1
+
+
+class Fold:
+    """A reduction or a scan at given extents.
+
+    Attributes:
+        part, body: the tags of its partial results, and of single terms.
+        start: the number of an initial value that is not neutral.
+    """
+
+    def __init__(self, elements: Elements, tensor: Tensor, rule: Reduce | Accumulate) -> None:
+        self.elements = elements
+        self.tensor = tensor
+        self.rule = rule
+        self.combine: Combine = rule.combine
+        self.dtype: DType = rule.dtype
+        self.part = tensor_tag(tensor.number, PART)
+        self.body = self.part - 1
+        rng = np.random.default_rng((20, tensor.number))
+        self.words: list[Words] = [rng.integers(0, 2**64, n, np.uint64) | np.uint64(1) for n in tensor.space]
+        self.neutral = int(constant(self.combine.neutral(self.dtype), self.dtype).data[0])
+        init = converted(constant(rule.init.value, rule.init.dtype), self.dtype) if isinstance(rule, Reduce) else None
+        self.initial = self.neutral if init is None else int(init.data[0])
+        self.start = np.uint64(0) if self.initial == self.neutral else np.uint64(rng.integers(0, 2**64, dtype=np.uint64))
+
+    def hashes(self, points: Ints) -> Words:
+        """The numbers of points, given by their places."""
+        found = np.ones(points.shape, np.uint64)
+        for words, n in zip(reversed(self.words), reversed(self.tensor.space), strict=True):
+            found *= words[points % n]
+            points = points // n
+        return found
+
+    @cached_property
+    def complete(self) -> Words:
+        """The sum of each element, in a row."""
+        t = self.tensor
+        assert t.definition is not None
+        if isinstance(self.rule, Accumulate):
+            numbers = self._product(self.words).reshape(t.space)
+            return np.cumsum(numbers, axis=self.rule.axis, dtype=np.uint64).reshape(-1)
+        names = [e.name if isinstance(e, Sym) else "" for e in t.definition.place]
+        axes = [int(n[1:]) for n in names if n.startswith("i")]
+        if len(axes) == len(names) == len(set(axes)):
+            total = self._product([self.words[k] for k in axes])
+            for k, words in enumerate(self.words):
+                if k not in axes:
+                    total = total * words.sum(dtype=np.uint64)
+        else:
+            total = np.zeros(t.size, np.uint64)
+            numbers = self._product(self.words)
+            places, inside = self.places
+            np.add.at(total, places[inside], numbers[inside])
+        return total + self.start
+
+    @cached_property
+    def places(self) -> tuple[Ints, Bools]:
+        """The element that each point of the iteration space belongs to, and whether there is one."""
+        t = self.tensor
+        assert t.definition is not None
+        points = self.elements.points(t.space)
+        count = int(np.prod(t.space))
+        return row_major([value(e, points) for e in t.definition.place], t.extents, count)
+
+    def domain(self, element: int) -> Counter[int]:
+        """The points of an element."""
+        if isinstance(self.rule, Accumulate):
+            at = np.unravel_index(element, self.tensor.extents)
+            axis = self.rule.axis
+            found = [int(np.ravel_multi_index((*at[:axis], j, *at[axis + 1 :]), self.tensor.extents)) for j in range(int(at[axis]) + 1)]
+        else:
+            places, inside = self.places
+            found = np.flatnonzero(inside & (places == element)).tolist()
+        return Counter(found if self.start == 0 else [*found, INITIAL])
+
+    @staticmethod
+    def _product(words: list[Words]) -> Words:
+        found = np.ones(1, np.uint64)
+        for w in words:
+            found = (found[:, None] * w[None, :]).reshape(-1)
+        return found
+
+
+class Partials:
+    """All nodes of a run, and the folds that they are of. Node 0 has no points."""
+
+    def __init__(self, elements: Elements) -> None:
+        self.elements = elements
+        self.folds: dict[int, Fold] = {}
+        for t in elements.tensors.values():
+            if t.definition is not None and isinstance(t.definition.rule, Reduce | Accumulate):
+                self.folds[t.number] = Fold(elements, t, t.definition.rule)
+        self.sums: Words = np.zeros(1024, np.uint64)
+        self._left: Ints = np.zeros(1024, np.int64)
+        self._right: Ints = np.zeros(1024, np.int64)
+        self._leaves: list[Leaves] = []
+        self._count = 1
+        self._starts: dict[int, int] = {}
+
+    def _new(self, sums: Words, left: Any, right: Any) -> Ints:
+        first, self._count = self._count, self._count + len(sums)
+        if self._count > len(self.sums):
+            size = max(self._count, 2 * len(self.sums))
+            self.sums = np.concatenate([self.sums, np.zeros(size - len(self.sums), np.uint64)])
+            self._left, self._right = (np.concatenate([a, np.zeros(size - len(a), np.int64)]) for a in (self._left, self._right))
+        self.sums[first : self._count], self._left[first : self._count], self._right[first : self._count] = sums, left, right
+        return np.arange(first, self._count)
+
+    def leaves(self, sums: Words, leaves: Leaves) -> Ints:
+        """New leaves."""
+        self._leaves.append(leaves)
+        return self._new(sums, -len(self._leaves), np.arange(len(sums)))
+
+    def joins(self, left: Ints, right: Ints) -> Ints:
+        """The joins of nodes, two by two."""
+        return self._new(self.sums[left] + self.sums[right], left, right)
+
+    def start(self, fold: Fold) -> int:
+        """The node of an initial value."""
+        if fold.start == 0:
+            return 0
+        number = fold.tensor.number
+        if number not in self._starts:
+            leaf = Leaves(None, np.full(1, -1), lambda _: [INITIAL])
+            self._starts[number] = int(self.leaves(np.full(1, fold.start), leaf)[0])
+        return self._starts[number]
+
+    def nodes(self, fold: Fold, terms: Terms, threads: Ints | None = None, stmt: Stmt | None = None) -> tuple[Ints, Bools]:
+        """Terms as partial results of a fold, of its compute dtype: the node of each, and which are one. ``threads``: who executes ``stmt``."""
+        node, known = np.zeros(len(terms), np.int64), terms.tag == fold.part
+        node[known] = terms.data[known]
+        bodies = terms.tag == fold.body
+        if bodies.any():
+            points = terms.data[bodies]
+            who = np.full(len(points), -1) if threads is None else threads[bodies]
+            node[bodies] = self.leaves(fold.hashes(points), Leaves(stmt, who, lambda k: [int(points[k])]))
+        same = terms.tag == constant_tag(fold.dtype)
+        if same.any():
+            initial = same & (terms.data == fold.initial)
+            node[initial] = self.start(fold)
+            neutral = same & (terms.data == fold.neutral)
+            node[neutral] = 0
+            known = known | initial | neutral
+        return node, known | bodies
+
+    def is_complete(self, fold: Fold, nodes: Ints, elements: Ints) -> Bools:
+        """Which nodes have exactly the points of which elements."""
+        found = self.sums[nodes] == fold.complete[elements]
+        if fold.combine in IDEMPOTENT:
+            for k in np.flatnonzero(~found).tolist():
+                found[k] = self.points(int(nodes[k])).keys() == fold.domain(int(elements[k])).keys()
+        return found
+
+    def points(self, node: int) -> Counter[int]:
+        """The points of a node, and how often it has each."""
+        return Counter(point for point, _, _ in self.origins(node))
+
+    def origins(self, node: int) -> list[tuple[int, int, Stmt | None]]:
+        """Each point of a node, the thread that added it, and its statement."""
+        found: list[tuple[int, int, Stmt | None]] = []
+        stack = [node]
+        while stack:
+            n = stack.pop()
+            if n == 0:
+                continue
+            left, right = int(self._left[n]), int(self._right[n])
+            if left < 0:
+                leaves = self._leaves[-left - 1]
+                found += [(p, int(leaves.threads[right // leaves.each]), leaves.stmt) for p in leaves.points(right)]
+            else:
+                stack += (left, right)
+        return found

@@ -1,0 +1,194 @@
+"""A product of two tiles, added to accumulators: each accumulator takes the terms of a reduction at some points.
+
+A term counts if its two operands are what the body reads at the point. It may stand for nothing if both are zeros, as the padding of a tile is: a zero
+alone is not enough for floats, since its product with an infinity or a NaN is none.
+"""
+
+from __future__ import annotations
+
+from functools import reduce
+from typing import Any
+
+import numpy as np
+
+from taskfuse.check.values.elements import value
+from taskfuse.check.values.lanes import Lanes
+from taskfuse.check.values.partials import Fold, Leaves, Words
+from taskfuse.check.values.state import NUMBERS, State
+from taskfuse.check.values.terms import WRONG, Bools, Ints, Terms, constant_tag
+from taskfuse.dtypes import DType
+from taskfuse.ir.elementwise import ELEMENTWISE
+from taskfuse.kir.nodes import Access, IndexOf, Mma, Operand, Wgmma
+from taskfuse.kir.witness import Reduce
+
+ADD, MUL = ELEMENTWISE["add"], ELEMENTWISE["mul"]
+
+
+def multiply(state: State, stmt: Mma | Wgmma, lanes: Lanes, acc: Terms, a: Terms, b: Terms) -> Terms:
+    """The accumulators ``[groups, m, n]`` after the products of ``a`` ``[groups, m, k]`` and ``b`` ``[groups, n, k]``.
+
+    Args:
+        lanes: the first thread of each group.
+    """
+    groups, m, n = acc.tag.shape
+    threads = np.broadcast_to(lanes.ids[:, None, None], acc.tag.shape).reshape(-1)
+    state.budget.spend(acc.tag.size // 2)
+    holds = stmt.holds
+    fold = None if holds is None or holds.tensor not in state.elements.tensors else state.fold(holds.tensor)
+    if holds is None or fold is None or not isinstance(fold.rule, Reduce) or (fold.combine.op, fold.rule.body) != (ADD, MUL):
+        return state.wrong(stmt, lanes.role, threads, lambda k: "multiplies what no definition says").reshape(groups, m, n)
+    k: int = a.tag.shape[2]
+    tile: dict[str, Ints] = {}
+    for j, size in enumerate((m, n, k)):
+        steps: Ints = np.arange(size)
+        tile[f"tile.{j}"] = np.expand_dims(steps, tuple(a for a in range(4) if a != j + 1))
+    some = _Wide(lanes, tile)
+    index = [some.value(e) for e in holds.index]
+    inside: Bools = np.ones((1, 1, 1, 1), np.bool_)
+    for at, extent in zip(index, fold.tensor.space, strict=True):
+        inside = inside & (at >= np.int64(0)) & (at < np.int64(extent))
+    symbols: dict[str, int | Ints] = dict(state.launch.symbols) | {f"i{j}": at for j, at in enumerate(index)}
+    left, right = Terms(a.tag[:, :, None, :], a.data[:, :, None, :]), Terms(b.tag[:, None, :, :], b.data[:, None, :, :])
+    dtypes = stmt.dtype, stmt.b_dtype or stmt.dtype
+    first, second = _expected(state, fold.rule.operands, symbols)
+    good_a, good_b = _equal(state, left, first, dtypes[0]), _equal(state, right, second, dtypes[1])
+    if not (good_a.all() and good_b.all()):
+        other_a, other_b = _equal(state, left, second, dtypes[0]), _equal(state, right, first, dtypes[1])
+        if other_a.sum() + other_b.sum() > good_a.sum() + good_b.sum():
+            good_a, good_b, first, second = other_a, other_b, second, first
+    shape = groups, m, n, k
+    good = good_a & good_b & inside
+    zeros = (_zero(left, dtypes[0]), _zero(right, dtypes[1]))
+    sums, bad = _terms(fold, index, good, zeros[0] & zeros[1] if fold.dtype.is_float else zeros[0] | zeros[1], shape)
+
+    def points(leaf: int) -> list[int]:
+        at = np.unravel_index(leaf, shape[:3])
+        place: Ints = np.zeros(k, np.int64)
+        for axis, extent in zip(index, fold.tensor.space, strict=True):
+            place = place * extent + np.broadcast_to(axis, shape)[at]
+        found: list[int] = place[np.broadcast_to(good, shape)[at]].tolist()
+        return found
+
+    nodes, known = state.partials.nodes(fold, acc.flat(), threads)
+    leaves = state.partials.leaves(sums.reshape(-1), Leaves(stmt, lanes.ids, points, m * n))
+    tags: Ints = np.full(nodes.shape, fold.part, np.int64)
+    found = Terms(tags, state.partials.joins(nodes, leaves))
+    if not known.all():
+        where = np.flatnonzero(~known)
+        was = acc.flat()[where]
+        new = state.wrong(stmt, lanes.role, threads[where], lambda j: f"adds to {state.text(was[j : j + 1])}, which is no partial result of {fold.tensor.name}")
+        found[where] = Terms(np.full(len(where), WRONG, np.int64), np.where(was.tag == WRONG, was.data, new.data))
+    if bad is not None:
+        where = np.flatnonzero(bad.any(axis=-1).reshape(-1) & known)
+        found[where] = _reasons(state, stmt, lanes, fold, index, (left, right), (first, second), (good_a, good_b), bad.reshape(-1, k)[where], where, shape)
+    return found.reshape(groups, m, n)
+
+
+class _Wide:
+    """The symbols of groups of threads, ``[groups, 1, 1, 1]``, and of the elements of a tile."""
+
+    def __init__(self, lanes: Lanes, tile: dict[str, Ints]) -> None:
+        self._lanes = lanes
+        self._tile = tile
+
+    def value(self, e: Any) -> Any:
+        """An expression's value: four axes, or a number."""
+        symbols: dict[str, Any] = {}
+        for name in e.free:
+            if name in self._tile:
+                symbols[name] = self._tile[name]
+            else:
+                v = self._lanes.symbol(name)
+                symbols[name] = v if isinstance(v, int) else v.reshape(-1, 1, 1, 1)
+        found = value(e, symbols)
+        return np.full((1, 1, 1, 1), found, np.int64) if isinstance(found, int) else found
+
+
+def _expected(state: State, operands: tuple[Operand, ...], symbols: dict[str, int | Ints]) -> list[Terms]:
+    """The operands of the body at all points, on four axes of which those that do not matter have length 1."""
+    found: list[Terms] = []
+    for o in operands:
+        names: set[str] = set()
+        match o:
+            case Access(index=of):
+                names = names.union(*(e.free for e in of))
+            case IndexOf(value=e):
+                names = set(e.free)
+            case _:
+                pass
+        arrays = {n: v for n, v in symbols.items() if n in names and not isinstance(v, int)}
+        shape = np.broadcast_shapes((1, 1, 1, 1), *(v.shape for v in arrays.values()))
+        at = dict(symbols) | {n: np.broadcast_to(v, shape).reshape(-1) for n, v in arrays.items()}
+        found.append(state.elements.operand(o, at, int(np.prod(shape))).reshape(*shape))
+    return found
+
+
+def _equal(state: State, held: Terms, expected: Terms, dtype: DType) -> Bools:
+    """Which operands are those expected; they are of the dtype that the instruction reads."""
+    shape = np.broadcast_shapes(held.tag.shape, expected.tag.shape)
+    h, e = (Terms(np.broadcast_to(t.tag, shape).reshape(-1), np.broadcast_to(t.data, shape).reshape(-1)) for t in (held, expected))
+    return (state.same(h, e, dtype) & (state.dtype_numbers(h) == NUMBERS[dtype])).reshape(shape)
+
+
+def _zero(held: Terms, dtype: DType) -> Bools:
+    return (held.tag == constant_tag(dtype)) & (held.data == 0)
+
+
+def _terms(fold: Fold, index: list[Ints], good: Bools, neutral: Bools, shape: tuple[int, int, int, int]) -> tuple[Words, Bools | None]:
+    """For each accumulator the sum of the numbers of its good terms' points; and which terms are neither good nor neutral (``None``: no one is)."""
+    words = [w[np.clip(at, 0, max(0, len(w) - 1))] if len(w) else np.zeros(at.shape, np.uint64) for w, at in zip(fold.words, index, strict=True)]
+    one: Words = np.ones((1, 1, 1, 1), np.uint64)
+
+    def along(w: Words) -> bool:
+        """True if the numbers of an axis differ from term to term."""
+        return w.size > w[..., 0].size
+
+    if good.all():
+        total = _times([one, *(w for w in words if along(w))])
+        total = total.sum(axis=3, keepdims=True, dtype=np.uint64) if along(total) else total * np.uint64(shape[3])
+        total = _times([total, *(w for w in words if not along(w))])
+        return np.broadcast_to(total[..., 0], shape[:3]), None
+    total = np.where(good, np.broadcast_to(_times([one, *words]), shape), np.uint64(0)).sum(axis=3, dtype=np.uint64)
+    bad = np.broadcast_to(~(good | neutral), shape)
+    return total, bad if bad.any() else None
+
+
+def _times(factors: list[Words]) -> Words:
+    return reduce(lambda a, b: a * b, factors)
+
+
+def _reasons(
+    state: State,
+    stmt: Mma | Wgmma,
+    lanes: Lanes,
+    fold: Fold,
+    index: list[Ints],
+    held: tuple[Terms, Terms],
+    expected: tuple[Terms, Terms],
+    good: tuple[Bools, Bools],
+    bad: Bools,
+    where: Ints,
+    shape: tuple[int, ...],
+) -> Terms:
+    """Wrong accumulators: those of a wrong operand where there is one, else new ones that say what is read at the first wrong point."""
+    first = np.argmax(bad, axis=1)
+    at = (*np.unravel_index(where, shape[:3]), first)
+    threads = lanes.ids[at[0]]
+    sides = [Terms(np.broadcast_to(t.tag, shape)[at], np.broadcast_to(t.data, shape)[at]) for t in held]
+    wants = [Terms(np.broadcast_to(t.tag, shape)[at], np.broadcast_to(t.data, shape)[at]) for t in expected]
+    fits = [np.broadcast_to(g, shape)[at] for g in good]
+    points = [np.broadcast_to(i, shape)[at] for i in index]
+
+    def say(k: int) -> str:
+        place = f"[{', '.join(str(int(p[k])) for p in points)}]"
+        for side, want, fit in zip(sides, wants, fits, strict=True):
+            if not fit[k]:
+                return f"at {place} of {fold.tensor.name}: {state.difference(side[k : k + 1], want[k : k + 1])[0]}"
+        factors = " and ".join(state.text(side[k : k + 1]) for side in sides)
+        return f"a term at {place} past the end of {fold.tensor.name} need not be zero: it is of {factors}"
+
+    found = state.wrong(stmt, lanes.role, threads, say)
+    for side in reversed(sides):
+        theirs = side.tag == WRONG
+        found.data[theirs] = side.data[theirs]
+    return found

@@ -1,0 +1,204 @@
+"""What instructions on tiles make of terms: TMA boxes, matrices between registers and Shared memory, products of tensor cores.
+
+Sources: PTX ISA, "Asynchronous Warpgroup Level Matrix Shared Memory Layout", "Tensor swizzling modes"; fragments: :mod:`taskfuse.kir.fragments`.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+
+from taskfuse.check.trace import Refuted
+from taskfuse.check.values.cells import Cells, Store
+from taskfuse.check.values.lanes import Lanes
+from taskfuse.check.values.meetings import Meetings
+from taskfuse.check.values.products import multiply
+from taskfuse.check.values.state import State
+from taskfuse.check.values.terms import Bools, Ints, Terms
+from taskfuse.dtypes import DType
+from taskfuse.ir.scalar import Expr
+from taskfuse.kir.fragments import MATRIX_ROW_BYTES, MATRIX_ROWS, WGMMA_M, Fragment, matrices, mma_a, mma_accumulator, mma_b, wgmma_a, wgmma_accumulator
+from taskfuse.kir.limits import WARP, WARPGROUP
+from taskfuse.kir.nodes import Access, Descriptor, LdMatrix, Major, Mma, StMatrix, Stmt, TensorMapParam, TmaLoad, TmaStore, Wgmma
+
+CHUNK = 16
+"""Bytes that a swizzle moves as one."""
+_BITS = {0: 0, 32: 0x10, 64: 0x30, 128: 0x70}
+
+
+def swizzled(addresses: Ints, span: int) -> Ints:
+    """Byte addresses under a swizzle: bits [4:7) ^= [7:10) for 128, [4:6) ^= [7:9) for 64, [4] ^= [7] for 32."""
+    return addresses ^ (addresses >> 3 & _BITS[span])
+
+
+@cache
+def offsets(rows: int, k: int, size: int, swizzle: int, lbo: int, sbo: int, major: Major) -> Ints:
+    """Byte offsets ``[rows, k]`` of the elements of a wgmma operand, before the swizzle.
+
+    K-major: 8 rows of a span (of a core matrix of 16 bytes without a swizzle) follow each other, groups of 8 are ``sbo`` apart, core matrices along k
+    ``lbo``. MN-major: 8 columns of k of a span of rows follow each other, groups of 8 along k are ``sbo`` apart, spans ``lbo``; without a swizzle the
+    two offsets change places.
+    """
+    r, c = np.arange(rows)[:, None], np.arange(k)[None, :]
+    span = swizzle or CHUNK
+    match major, bool(swizzle):
+        case Major.K, True:
+            return r % 8 * span + r // 8 * sbo + c * size
+        case Major.K, False:
+            return r % 8 * span + r // 8 * sbo + c * size // CHUNK * lbo + c * size % CHUNK
+        case _, swizzles:
+            along, across = (lbo, sbo) if swizzles else (sbo, lbo)
+            n = span // size
+            return r % n * size + r // n * along + c % 8 * span + c // 8 * across
+
+
+# -- TMA ----------------------------------------------------------------------------------------------------------------------------
+
+
+def _box(state: State, box: TensorMapParam, coords: tuple[Expr, ...], lanes: Lanes) -> tuple[Store, Ints, Bools]:
+    """The tensor of a box, the places of its elements, ``[threads, elements]``, and which there are."""
+    tensor = state.cells.stores[box.tensor]
+    count = int(np.prod(box.box))
+    steps = np.indices(box.box).reshape(len(box.box), -1)
+    place, inside = np.zeros((len(lanes), count), np.int64), np.ones((len(lanes), count), np.bool_)
+    for e, axis, extent in zip(coords, steps, tensor.extents, strict=True):
+        at = lanes.values(e)[:, None] + axis
+        inside &= (at >= 0) & (at < extent)
+        place = place * extent + at
+    return tensor, np.where(inside, place, 0), inside
+
+
+def _image(state: State, access: Access, box: TensorMapParam, lanes: Lanes) -> tuple[Store, Ints]:
+    """The byte addresses in Shared memory of a box's elements, ``[threads, elements]``."""
+    store = state.cells.stores[access.buffer]
+    first = store.origin + state.places(access, lanes) * store.dtype.itemsize
+    linear = first[:, None] + np.arange(int(np.prod(box.box))) * store.dtype.itemsize
+    return store, swizzled(linear, box.swizzle)
+
+
+def _same_dtype(stmt: Stmt, dtypes: set[DType]) -> None:
+    if len(dtypes) > 1:
+        raise Refuted(type(stmt).__name__, f"it moves bytes between elements of {' and '.join(sorted(d.name for d in dtypes))}")
+
+
+def tma_load(state: State, meetings: Meetings, stmt: TmaLoad, lanes: Lanes) -> None:
+    """A box from Global to Shared memory of each block that it reaches; zeros outside of the tensor."""
+    box = state.maps[stmt.map]
+    tensor, places, inside = _box(state, box, stmt.coords, lanes)
+    store, addresses = _image(state, stmt.out, box, lanes)
+    _same_dtype(stmt, {tensor.dtype, store.dtype})
+    found = state.zero(places.shape, tensor.dtype)
+    if inside.any():
+        threads = np.broadcast_to(lanes.ids[:, None], places.shape)[inside]
+        found[inside] = state.fetch(tensor, np.zeros(len(threads), np.int64), places[inside], stmt, threads, lanes.role)
+    own = meetings.cells(lanes, stmt.barrier)
+    reached = meetings.reached(stmt.across)[lanes.blocks] if stmt.across else lanes.blocks[:, None]
+    for blocks, barriers in zip(reached.T, meetings.across(lanes, own, stmt.across).T, strict=True):
+        owners = np.broadcast_to(blocks[:, None], addresses.shape)
+        cells = Cells.addressed(store, owners, addresses, "a TMA load")
+        state.place(store, cells.reshape(-1), found.flat(), stmt, np.repeat(lanes.ids, addresses.shape[1]), lanes.role)
+        meetings.loaded(barriers, addresses.shape[1] * tensor.dtype.itemsize)
+
+
+def tma_store(state: State, stmt: TmaStore, lanes: Lanes) -> None:
+    """A box from Shared to Global memory, clipped."""
+    box = state.maps[stmt.map]
+    tensor, places, inside = _box(state, box, stmt.coords, lanes)
+    store, addresses = _image(state, stmt.source, box, lanes)
+    _same_dtype(stmt, {tensor.dtype, store.dtype})
+    owners = np.broadcast_to(lanes.blocks[:, None], addresses.shape)[inside]
+    threads = np.broadcast_to(lanes.ids[:, None], addresses.shape)[inside]
+    found = state.taken(store, Cells.addressed(store, owners, addresses[inside], "a TMA store"), stmt, threads, lanes.role)
+    state.put(tensor, np.zeros(len(threads), np.int64), places[inside], found, stmt, threads, lanes.role)
+
+
+# -- registers ----------------------------------------------------------------------------------------------------------------------
+
+
+def _gathered(held: Terms, fragment: Fragment) -> Terms:
+    """The matrices ``[groups, rows, columns]`` that registers ``[threads, count]`` hold."""
+    owners, registers = fragment.owners()
+    return held.reshape(-1, fragment.threads, fragment.count)[:, owners, registers]
+
+
+def _scattered(matrix: Terms, fragment: Fragment) -> Terms:
+    """The inverse."""
+    rows, columns = fragment.table()
+    return matrix[:, rows, columns].reshape(-1, fragment.count)
+
+
+def _rows(state: State, access: Access, fragment: Fragment, lanes: Lanes, count: int) -> tuple[Store, Ints]:
+    """The places of the elements of matrices in Shared memory, ``[warps, lanes, registers]``: a lane's elements are in rows that other lanes address."""
+    store = state.cells.stores[access.buffer]
+    used = lanes.ids % WARP < MATRIX_ROWS * count
+    width = MATRIX_ROW_BYTES // store.dtype.itemsize
+    addressing = lanes if used.all() else lanes.some(used)
+    first = state.places(access, addressing, width).reshape(-1, MATRIX_ROWS * count)
+    rows, columns = fragment.table()
+    return store, first[:, rows] + columns
+
+
+def ldmatrix(state: State, stmt: LdMatrix, lanes: Lanes) -> None:
+    """Matrices from Shared memory to registers."""
+    size = state.cells.stores[stmt.source.buffer].dtype.itemsize
+    fragment = matrices(stmt.matrices, size, transpose=stmt.transpose)
+    store, places = _rows(state, stmt.source, fragment, lanes, stmt.matrices)
+    places = places.reshape(len(lanes), -1)
+    found = state.fetch(store, lanes.blocks[:, None], places, stmt, lanes.ids, lanes.role)
+    state.write_wide(stmt.out, lanes, found, stmt)
+
+
+def stmatrix(state: State, stmt: StMatrix, lanes: Lanes) -> None:
+    """Matrices from registers to Shared memory."""
+    size = state.cells.stores[stmt.out.buffer].dtype.itemsize
+    fragment = matrices(stmt.matrices, size, transpose=stmt.transpose)
+    store, places = _rows(state, stmt.out, fragment, lanes, stmt.matrices)
+    held = state.read_wide(stmt.source, lanes, fragment.count, stmt)
+    owners, threads = np.repeat(lanes.blocks, fragment.count), np.repeat(lanes.ids, fragment.count)
+    state.put(store, owners, places.reshape(-1), held.flat(), stmt, threads, lanes.role)
+
+
+# -- products -----------------------------------------------------------------------------------------------------------------------
+
+
+def mma(state: State, stmt: Mma, lanes: Lanes) -> None:
+    """``acc += A @ B`` by each warp."""
+    size = stmt.dtype.itemsize
+    shapes = mma_accumulator(), mma_a(size), mma_b(size)
+    acc, a, b = (_gathered(state.read_wide(r, lanes, f.count, stmt), f) for r, f in zip((stmt.acc, stmt.a, stmt.b), shapes, strict=True))
+    b = Terms(b.tag.swapaxes(1, 2), b.data.swapaxes(1, 2))
+    made = multiply(state, stmt, lanes.some(np.arange(0, len(lanes), WARP)), acc, a, b)
+    state.write_wide(stmt.acc, lanes, _scattered(made, shapes[0]), stmt)
+
+
+def wgmma(state: State, stmt: Wgmma, lanes: Lanes) -> None:
+    """``acc = A @ B^T``, added to what is there if it accumulates, by each warpgroup."""
+    if len(lanes) % WARPGROUP or (lanes.ids[::WARPGROUP] % lanes.launch.per % WARPGROUP).any():
+        raise Refuted("wgmma", "a part of a warpgroup executes it", state.launch.thread(int(lanes.ids[0])))
+    fragment = wgmma_accumulator(stmt.n)
+    first = lanes.some(np.arange(0, len(lanes), WARPGROUP))
+    held = _gathered(state.read_wide(stmt.acc, lanes, fragment.count, stmt), fragment)
+    accumulate = first.holds(stmt.accumulate)
+    if accumulate is not True:
+        dtype = state.cells.stores[stmt.acc.buffer].dtype
+        fresh = np.ones(len(first), np.bool_) if accumulate is False else ~accumulate
+        held = held.copy()
+        held[fresh] = state.zero((int(fresh.sum()), *fragment.shape), dtype)
+    if isinstance(stmt.a, Descriptor):
+        a = _tile(state, stmt, stmt.a, WGMMA_M, first)
+    else:
+        registers = wgmma_a(stmt.dtype.itemsize)
+        a = _gathered(state.read_wide(stmt.a, lanes, registers.count, stmt), registers)
+    made = multiply(state, stmt, first, held, a, _tile(state, stmt, stmt.b, stmt.n, first))
+    state.write_wide(stmt.acc, lanes, _scattered(made, fragment), stmt)
+
+
+def _tile(state: State, stmt: Wgmma, d: Descriptor, rows: int, lanes: Lanes) -> Terms:
+    """The operand in Shared memory that a descriptor describes: ``[warpgroups, rows, k]``."""
+    store = state.cells.stores[d.base.buffer]
+    size = store.dtype.itemsize
+    base = store.origin + state.places(d.base, lanes) * size + lanes.value(d.offset)
+    addresses = swizzled(base[:, None, None] + offsets(rows, stmt.k, size, d.swizzle, d.lbo, d.sbo, d.major), d.swizzle)
+    owners = np.broadcast_to(lanes.blocks[:, None, None], addresses.shape)
+    return state.taken(store, Cells.addressed(store, owners, addresses, "a wgmma"), stmt, lanes.ids, lanes.role)

@@ -1,0 +1,116 @@
+"""Side conditions: who executes a statement, what two threads agree on, how often a loop runs, whether an expression has a value.
+
+Each kernel of ``museum/sides`` is wrong in one of them and not proved, for the reason given here; its twin, where it has one, is proved. So are those
+without a wrong twin.
+"""
+
+from pathlib import Path
+
+import pytest
+
+from taskfuse.check import Verdict, verify
+from taskfuse.check.certificate import Obligation
+from taskfuse.kir import Kernel, parse_kernel
+
+SIDES = Path(__file__).parent / "museum" / "sides"
+OPEN = {
+    "diagonal": "s: different threads may touch one element in one statement",
+    "diagonal_loop": "s: nothing orders them in different iterations of the loop over k",
+    "diagonal_block": "y: different threads may touch one element in one statement",
+    "diagonal_blocks": "y: different threads may touch one element in one statement",
+    "diagonal_symbolic": "s: different threads may touch one element in one statement",
+    "diagonal_cursor": "s: different threads may touch one element in one statement",
+    "diagonal_bound": "s: different threads may touch one element in one statement",
+    "nobody_loads": "mbarrier full: it is not one thread that issues a load",
+    "nobody_loads_extent": "mbarrier full: it is not one thread that issues a load",
+    "nobody_loads_later": "mbarrier full: it is not one thread that issues a load",
+    "nobody_loads_ring": "mbarrier full: 128 bytes are expected, and loads bring 0",
+    "nobody_loads_cursor": "mbarrier full: it is not one thread that issues a load",
+    "nobody_loads_block": "mbarrier full: it is not one thread that issues a load",
+    "nobody_loads_uniform": "mbarrier full: a position begins outside of a loop or condition and ends inside",
+    "nobody_releases": "s: they stand in different arms, and nothing orders them",
+    "count_of_nobody": "counts: the count of b: 32*N is not known to be at least 1",
+    "releases_of_nobody": "counts: the count of full: N is not known to be at least 1",
+    "bytes_of_threads": "mbarrier full: 128 bytes are expected, and loads bring 256",
+    "bytes_of_threads_min": "mbarrier full: 128 bytes are expected, and loads bring 256",
+    "bytes_of_threads_start": "mbarrier full: 384 bytes are expected, and loads bring 256",
+    "bytes_of_threads_count": "mbarrier full: it counts threadIdx.x + 1 arrivals, and 1 come",
+    "remainders": "mbarrier b: it counts N//3 arrivals, and N//6 come",
+    "remainders_one_divides": "mbarrier b: it counts N//2 arrivals, and N//4 come",
+    "remainders_clash": "mbarrier b: it counts N//4 arrivals, and 0 come",
+    "remainders_negated": "mbarrier b: it counts N//2 arrivals, and N//6 come",
+    "remainders_bounded": "mbarrier b: it counts N//2 arrivals, and 2 come",
+    "remainders_equation": "mbarrier b: it counts N//2 arrivals, and 0 come",
+    "remainders_of_blocks": "SYNC grid g, 32*(N//3): 32*(N//3) threads are expected, and 32*(N//6) come",
+    "remainders_of_extents": "mbarrier b: how many threads arrive is unknown",
+    "cursor_of_blocks": "semaphore full: a condition around it depends on a cursor",
+    "cursor_of_blocks_parity": "semaphore full: a condition around it depends on a cursor",
+    "cursor_of_blocks_phase": "semaphore full: a condition around it depends on a cursor",
+    "cursor_of_blocks_loop": "semaphore full: a condition around it depends on a cursor",
+    "cursor_of_blocks_own": "semaphore full: a condition around it depends on a cursor",
+    "cursor_of_blocks_trips": "semaphore full: the loop over k depends on a cursor",
+    "step": "steps: the step of the loop over i: M is not known to be at least 1",
+    "step_thread": "steps: the step of the loop over i: threadIdx.x is not known to be at least 1",
+    "step_cursor": "steps: the step of the loop over i: c.slot is not known to be at least 1",
+    "step_nested": "steps: the step of the loop over i: k is not known to be at least 1",
+    "step_once": "steps: the step of the loop over i: M is not known to be at least 1",
+    "step_negative": "steps: the step of the loop over i: M - 4 is not known to be at least 1",
+    "step_quotient": "steps: the step of the loop over i: M//2 is not known to be at least 1",
+    "step_folded": "steps: the step of the loop over i: 0 is not known to be at least 1",
+    "step_init": "steps: the step of the loop over i: N is not known to be at least 1",
+    "divisor": "divisors: the divisor threadIdx.y is not known to be at least 1",
+    "divisor_remainder": "divisors: the divisor threadIdx.y is not known to be at least 1",
+    "divisor_condition": "divisors: the divisor N is not known to be at least 1",
+    "divisor_conjunction": "divisors: the divisor N is not known to be at least 1",
+    "divisor_else": "divisors: the divisor N is not known to be at least 1",
+    "divisor_trips": "divisors: the divisor N is not known to be at least 1",
+    "divisor_no_trips": "divisors: the divisor N is not known to be at least 1",
+    "divisor_advance": "divisors: the divisor N is not known to be at least 1",
+    "divisor_value": "divisors: the divisor N is not known to be at least 1",
+    "divisor_cursor": "divisors: the divisor c.slot is not known to be at least 1",
+    "divisor_negative": "divisors: the divisor N - 40 is not known to be at least 1",
+    "table": "divisors: the index of a table threadIdx.x is not known to be in 0..3",
+    "table_condition": "divisors: the index of a table threadIdx.x is not known to be in 0..2",
+    "table_negative": "divisors: the index of a table threadIdx.y - 1 is not known to be in 0..3",
+    "divisor_selected": "divisors: the divisor N is not known to be at least 1",
+    "divisor_choice": "divisors: the divisor threadIdx.y is not known to be at least 1",
+    "divisor_copy": "divisors: the divisor N is not known to be at least 1",
+    "divisor_host": "divisors: the divisor N is not known to be at least 1",
+    "divisor_host_host": "divisors: the divisor q is not known to be at least 1",
+    "divisor_grid": "divisors: the divisor M is not known to be at least 1",
+    "advance": "advances: what the cursor c advances by: -1 is not known to be at least 0",
+    "advance_extent": "advances: what the cursor c advances by: M - 3 is not known to be at least 0",
+    "advance_loop": "advances: what the cursor c advances by: 3 - k is not known to be at least 0",
+    "advance_thread": "advances: what the cursor c advances by: threadIdx.x - 2 is not known to be at least 0",
+    "advance_one_slot": "advances: what the cursor c advances by: -1 is not known to be at least 0",
+    "advance_cursor": "advances: what the cursor c advances by: c.slot - 1 is not known to be at least 0",
+    "advance_block": "advances: what the cursor c advances by: blockIdx.x - 1 is not known to be at least 0",
+    "name_trip": "s: nothing orders them in different iterations of the loop over i.trip",
+    "named_by_loop": "SYNC named i + 1, 64: an unknown number of threads come to barrier 1, and 64 are expected",
+}
+
+
+def read(path: Path) -> Kernel:
+    kernel = parse_kernel(path.read_text(encoding="utf-8"))
+    kernel.check_ir()
+    return kernel
+
+
+def test_all_are_here() -> None:
+    assert {p.stem for p in SIDES.glob("*.kir") if not p.stem.endswith(".fixed")} == set(OPEN)
+
+
+def gap(kernel: Kernel) -> Obligation:
+    """The first gap of the argument."""
+    return next(o for o in verify(kernel).argument if o.verdict is not Verdict.PROVED)
+
+
+@pytest.mark.parametrize("name", OPEN)
+def test_a_side_condition_that_fails_is_a_gap(name: str) -> None:
+    found = gap(read(SIDES / f"{name}.kir"))
+    assert f"{found.subject}: {found.reason}" == OPEN[name]
+
+
+@pytest.mark.parametrize("path", sorted(SIDES.glob("*.fixed.kir")), ids=lambda p: p.stem)
+def test_without_it_the_kernel_is_proved(path: Path) -> None:
+    verify(read(path)).require()
