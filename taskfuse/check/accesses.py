@@ -10,8 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from taskfuse.check.program import THREAD_NAMES, Context, Node, Program, conjuncts, linear_thread
-from taskfuse.ir.scalar import Const, Expr, const, le, lt, not_, private, prove, simplify, substitute, sym
+from taskfuse.check.program import THREAD_NAMES, Context, Node, Program, chosen, conjuncts, linear_thread
+from taskfuse.check.tiles import tile_bytes
+from taskfuse.ir.scalar import Const, Expr, const, le, lt, private, prove, simplify, substitute, sym
 from taskfuse.ir.types import MemoryType
 from taskfuse.kir.fragments import MATRIX_ROW_BYTES, MATRIX_ROWS, WGMMA_M
 from taskfuse.kir.limits import WARP
@@ -24,7 +25,6 @@ from taskfuse.kir.nodes import (
     Descriptor,
     Gather,
     LdMatrix,
-    Major,
     Operand,
     Queue,
     StMatrix,
@@ -226,10 +226,9 @@ class Uses:
                 for o in operands:
                     self._operand(node, o, context)
                 self._add(node, out.buffer, out.index, True, Engine.THREAD, context)
-            case Choose(out=out, cases=cases):
-                for k, case in enumerate(cases):
-                    if isinstance(case.operand, Access) and case.operand.buffer in self.memory:
-                        self._operand(node, case.operand, context.under((*(not_(c.cond) for c in cases[:k]), case.cond)))
+            case Choose(out=out):
+                for operand, there in chosen(node.stmt, context):
+                    self._operand(node, operand, there)
                 self._add(node, out.buffer, out.index, True, Engine.THREAD, context)
             case Gather(out=out, source=source, values=values, width=width):
                 for v in values:
@@ -277,7 +276,7 @@ class Uses:
             lo, hi = context.ranges.of(at)
             if isinstance(extent, Const) and left < extent.value and lo is not None and lo >= 0 and hi is not None and hi + left <= extent.value:
                 return (*access.index[:axis], *(None for _ in shape[axis:]))
-            if not isinstance(extent, Const) or left % extent.value or not (isinstance(at, Const) and at.value == 0):
+            if not isinstance(extent, Const) or not extent.value or left % extent.value or not (isinstance(at, Const) and at.value == 0):
                 return (None,) * len(shape)
             left //= extent.value
         return (None,) * len(shape)
@@ -286,10 +285,11 @@ class Uses:
         if box.tensor not in self.memory:
             return
         spread = node.context
-        elements = tuple(private(f"element.{k}") for k in range(len(coords)))
-        for e, extent in zip(elements, box.box, strict=True):
-            spread = spread.with_span(e, (0, extent - 1))
-        self._add(node, box.tensor, tuple(c + e for c, e in zip(coords, elements, strict=True)), write, engine, spread, tuple(e.name for e in elements))
+        elements = {k: private(f"element.{k}") for k, extent in enumerate(box.box) if extent > 1}
+        for k, element in elements.items():
+            spread = spread.with_span(element, (0, box.box[k] - 1))
+        index = tuple(c + elements[k] if k in elements else c for k, c in enumerate(coords))
+        self._add(node, box.tensor, index, write, engine, spread, tuple(e.name for e in elements.values()))
 
     def _tile(self, node: Node, d: Descriptor, rows: int, k: int) -> tuple[Expr | None, ...]:
         """The first index of a tile that stays within one value of it."""
@@ -297,7 +297,7 @@ class Uses:
         nothing = (None,) * len(shape)
         if len(shape) < 2:
             return nothing
-        size = _tile_bytes(d, rows, k, self.sizes[d.base.buffer])
+        span = max(d.swizzle, 1)
         inner = 1
         place: Expr = d.offset
         scale = self.sizes[d.base.buffer]
@@ -308,19 +308,10 @@ class Uses:
             place = place + d.base.index[axis] * (scale * inner)
             inner *= extent.value
         lo, hi = node.context.ranges.of(place)
-        # under a swizzle the lowest bits of the address only move within aligned groups of 8 rows
-        if lo is None or hi is None or lo < 0 or hi + size - (d.swizzle - 1 if d.swizzle else 0) > inner * scale:
+        # a swizzle moves bytes within aligned spans
+        if lo is None or hi is None or lo < 0 or inner * scale % span or hi + tile_bytes(d, rows, k, scale) > inner * scale:
             return nothing
         return (d.base.index[0], *(None for _ in shape[1:]))
-
-
-def _tile_bytes(d: Descriptor, rows: int, k: int, itemsize: int) -> int:
-    """Bytes from the first of a tile of ``rows`` x ``k`` elements to behind its last, whole groups of 8 rows (PTX ISA, "Strides")."""
-    if d.major is Major.K:
-        return (rows // 8 - 1) * d.sbo + (8 * d.swizzle or d.lbo + 128)
-    if d.swizzle:
-        return (-(-rows * itemsize // d.swizzle) - 1) * d.lbo + (k // 8 - 1) * d.sbo + 8 * d.swizzle
-    return (rows // 8 - 1) * d.sbo + (k // 8 - 1) * d.lbo + 128
 
 
 def overlapping(program: Program) -> list[tuple[str, str]]:

@@ -92,9 +92,8 @@ class Arrivals:
                     concerned.append(n)
                 case _:
                     pass
-        if expected is not brought and not prove(eq(expected, brought), self.threads.context.facts):
+        if expected is not brought and not prove(eq(expected, brought), concerned[0].context.facts):
             raise NotRing(f"{expected} bytes are expected, and loads bring {brought}", *concerned[:1])
-
 
     def _of_all(self, e: Expr, node: Node, around: tuple[Node, ...]) -> Expr:
         """An expression of a statement, if it has one value for all threads in an iteration of the loops ``around``."""

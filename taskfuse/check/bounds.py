@@ -8,8 +8,9 @@ from taskfuse.check.certificate import Layer, Obligation, Verdict
 from taskfuse.check.enumeration import extremes, named
 from taskfuse.check.knowledge import Knowledge
 from taskfuse.check.linear import DEPTH, Linear
-from taskfuse.check.program import Context, Node, Program, conjuncts
-from taskfuse.ir.scalar import Expr, FloorDiv, Mod, Sum, ge, lt, not_, prove, sym
+from taskfuse.check.program import Context, Node, Program, chosen, conjuncts
+from taskfuse.check.tiles import Block, Storage, blocks, row_major
+from taskfuse.ir.scalar import Const, Expr, FloorDiv, Mod, Sum, const, ge, is_multiple, lt, prove, sym
 from taskfuse.ir.types import MemoryType
 from taskfuse.kir import Kernel, fragments
 from taskfuse.kir.nodes import Access, AsyncCopy, Choose, Compute, Gather, LdMatrix, Mma, Shuffle, StMatrix, TensorParam, TmaLoad, TmaStore, VectorCopy, Wgmma
@@ -19,7 +20,8 @@ from taskfuse.kir.walk import own_symbols
 def inside(program: Program) -> Iterator[Obligation]:
     """Every index of every access is at least 0 and less than its extent: those that may not be, one by one; or one obligation for all."""
     kernel = program.kernel
-    shapes = {p.name: p.shape for p in kernel.params if isinstance(p, TensorParam)} | {b.name: b.shape for b in kernel.buffers}
+    storage = Storage.of(kernel)
+    shapes = storage.shapes
     local = {b.name for b in kernel.buffers if b.memory is MemoryType.Local}
     failed = False
     count = 0
@@ -39,6 +41,74 @@ def inside(program: Program) -> Iterator[Obligation]:
                     break
     if not failed:
         yield Obligation(Layer.ADDRESS, "bounds", Verdict.PROVED, f"{count} accesses stay inside of their extents")
+    yield from _whole(program, storage)
+
+
+def _whole(program: Program, storage: Storage) -> Iterator[Obligation]:
+    """Every box of a bulk copy, and every tile of a wgmma, ends inside of its buffer: those that may not, one by one; or one obligation for all."""
+    failed = False
+    count = 0
+    for node in program.leaves():
+        if node.context.ranges.empty:
+            continue
+        empty = _may_be_empty(node, storage)
+        if empty is not None:
+            failed = True
+            reason = f"a transfer where extent {empty[1]} of '{empty[0]}' may be 0: an empty tensor has no map"
+            yield Obligation(Layer.ADDRESS, empty[0], Verdict.OUTSIDE, reason, (node.text + (f" in {node.role}" if node.role else ""),))
+        for block in blocks(node, storage):
+            count += 1
+            if not _ends_inside(block, node.context, storage):
+                shape = storage.shapes[block.access.buffer]
+                text = f"{block.access.buffer}[{', '.join(map(str, block.access.index))}]"
+                reason = f"its {block.what} of {block.bytes} bytes from byte {block.start} on is not known to lie inside of the buffer"
+                note = f"{block.access.buffer} has {row_major_size(shape) * storage.sizes[block.access.buffer]} bytes"
+                failed = True
+                yield Obligation(Layer.ADDRESS, text, Verdict.OUTSIDE, reason, (node.text + (f" in {node.role}" if node.role else ""), note))
+    if count and not failed:
+        yield Obligation(Layer.ADDRESS, "boxes and tiles", Verdict.PROVED, f"{count} boxes and tiles lie inside of their buffers")
+
+
+def _may_be_empty(node: Node, storage: Storage) -> tuple[str, Expr] | None:
+    """The tensor of a bulk copy, and an extent of it, that is not known to have an element where the copy is made."""
+    match node.stmt:
+        case TmaLoad(map=name) | TmaStore(map=name):
+            tensor = storage.maps[name].tensor
+            return next(((tensor, e) for e in storage.shapes[tensor] if not _nonnegative(e - 1, node.context)), None)
+        case _:
+            return None
+
+
+def _ends_inside(block: Block, context: Context, storage: Storage) -> bool:
+    """True only if a block lies inside of its buffer, or of one of its parts with one value of the first indices, which bounds of indices keep inside.
+
+    A swizzle moves bytes within spans that begin at multiples of their size, as its buffer does: what ends within whole spans of a part stays there.
+    """
+    access, shape, size = block.access, storage.shapes[block.access.buffer], storage.sizes[block.access.buffer]
+    begin = block.start - storage.byte(access)  # bytes that the block begins behind its first element
+    questions: list[tuple[Expr, Expr]] = []
+    for axis in range(len(shape), -1, -1):
+        end = row_major_size(shape[axis:]) * size
+        if block.span > 1 and not is_multiple(end, block.span, context.facts):
+            end = const(end.value // block.span * block.span) if isinstance(end, Const) else end - (block.span - 1)
+        start = row_major(access.index[axis:], shape[axis:]) * size + begin
+        room = end - start - block.bytes
+        least, most = context.ranges.of(room)
+        if most is not None and most < 0:  # outside of this part, wherever it begins
+            continue
+        from_first, _ = context.ranges.of(start)
+        if least is not None and least >= 0 and from_first is not None and from_first >= 0:
+            return True
+        questions.append((start, room))
+    return any(_nonnegative(start, context) and (_linear(room, context) or _enumerated(start, room + 1, context)) for start, room in questions)
+
+
+def row_major_size(shape: tuple[Expr, ...]) -> Expr:
+    """The number of elements."""
+    size: Expr = const(1)
+    for extent in shape:
+        size = size * extent
+    return size
 
 
 def _within(e: Expr, last: Expr, extent: Expr, context: Context) -> bool:
@@ -107,17 +177,15 @@ def _by_parts(e: Expr, known: Knowledge) -> bool:
 def touched(node: Node) -> Iterator[tuple[Access, int, Context]]:
     """The accesses of a statement, how many elements along the last axis each has, and what holds there.
 
-    Of boxes and of tiles of wgmma operands, the first element stands for all.
+    Of boxes and tiles it is the first element.
     """
     context = node.context
     match node.stmt:
         case Compute(out=out, operands=operands):
             yield from ((o, 1, context) for o in operands if isinstance(o, Access))
             yield out, 1, context
-        case Choose(out=out, cases=cases):
-            for k, case in enumerate(cases):
-                if isinstance(case.operand, Access) and case.operand.index:
-                    yield case.operand, 1, context.under((*(not_(c.cond) for c in cases[:k]), case.cond))
+        case Choose(out=out):
+            yield from ((o, 1, there) for o, there in chosen(node.stmt, context) if isinstance(o, Access) and o.index)
             yield out, 1, context
         case Gather(out=out, source=source, values=values, width=width):
             yield from ((v.source, 1, context) for v in values)
@@ -135,10 +203,10 @@ def touched(node: Node) -> Iterator[tuple[Access, int, Context]]:
             yield rows, fragments.MATRIX_ROW_BYTES // size, context
         case TmaLoad(out=access) | TmaStore(source=access):
             yield access, 1, context
-        case Wgmma(n=n, acc=acc, a=a, dtype=dtype):
+        case Wgmma(n=n, acc=acc, a=a, b=b, dtype=dtype):
             yield acc, fragments.wgmma_accumulator(n).count, context
-            if isinstance(a, Access):
-                yield a, fragments.wgmma_a(dtype.itemsize).count, context
+            yield (a, fragments.wgmma_a(dtype.itemsize).count, context) if isinstance(a, Access) else (a.base, 1, context)
+            yield b.base, 1, context
         case Mma(acc=acc, a=a, b=b, dtype=dtype):
             yield acc, fragments.mma_accumulator().count, context
             yield a, fragments.mma_a(dtype.itemsize).count, context

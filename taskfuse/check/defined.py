@@ -1,15 +1,15 @@
 """Every expression has a value, and a number that a statement takes is one that it can take.
 
 A divisor is at least 1, an index of a table of constants is inside of it: elsewhere the other rules would say nothing, since they hold for expressions that
-have values. A loop goes on by at least 1 and a cursor by no less than 0. A barrier counts at least one arrival, a semaphore one release: a phase of
-none would be complete before anybody comes.
+have values. A loop goes on by at least 1 and a cursor by no less than 0; a slot of an mbarrier exists, and no buffer begins in front of Shared memory. An
+mbarrier counts at least one arrival, a semaphore one release: a phase of none would be complete before anybody comes.
 
 Expressions are looked at in the order in which a thread comes to them, so each may be taken to have a value where the next one is reached.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain
 
@@ -17,7 +17,7 @@ from taskfuse.check.bounds import at_least
 from taskfuse.check.certificate import Layer, Obligation, Verdict
 from taskfuse.check.program import Context, Program, conjuncts, declared
 from taskfuse.ir.scalar import And, Const, Expr, FloorDiv, Mod, Or, Select, Table, children, ge, lt, not_, sym
-from taskfuse.kir import Kernel, expressions, stmt_text
+from taskfuse.kir import Kernel, barrier_slots, expressions, stmt_text
 from taskfuse.kir.nodes import Access, Advance, AsyncCopy, Choose, For, Gather, HostParam, If, IndexOf, InitBarrier, Operand, Stmt, TensorParam
 
 Conditions = tuple[Expr, ...]
@@ -38,6 +38,11 @@ class Demand:
     low: int
     high: int | None = None
     conditions: Conditions = ()
+
+    def is_bounded(self, context: Context) -> bool:
+        """True only if constant bounds of symbols show it."""
+        lo, hi = context.ranges.of(self.value)
+        return lo is not None and lo >= self.low and (self.high is None or (hi is not None and hi <= self.high))
 
     def holds(self, context: Context) -> bool:
         """True only if the value is in its bounds in a context."""
@@ -97,23 +102,31 @@ def _under(conditions: Conditions, found: Iterable[Demand]) -> Iterator[Demand]:
         yield Demand(d.kind, d.what, d.value, d.low, d.high, (*conditions, *d.conditions))
 
 
-def of_statement(stmt: Stmt) -> Iterator[Demand]:
-    """What a statement itself demands of its expressions: what it guards, where the guard holds; the conditions of arms, where those before failed."""
+def of_statement(stmt: Stmt, slots: Mapping[str, int]) -> Iterator[Demand]:
+    """What a statement itself demands of its expressions: what it guards, where the guard holds; the conditions of arms, where those before failed.
+
+    Args:
+        slots: of each array of mbarriers.
+    """
     before: Conditions
+    for b in barrier_slots(stmt):
+        if not isinstance(b.slot, Const):
+            yield Demand("slots", f"the slot of {b.name}:", b.slot, 0, slots[b.name] - 1)
     match stmt:
         case For(start=start, stop=stop, step=step):
             for e in (start, stop, step):
                 yield from demands(e)
             if not _is_at_least(step, 1):
-                yield Demand("steps", f"the step of the loop over {stmt.var}:", step, 1)
+                yield Demand("steps", f"the step of the loop over {stmt.var}:", step, 1, conditions=(lt(start, stop),))
         case Choose(out=out, cases=cases):
             for e in out.index:
                 yield from demands(e)
             before = ()
             for case in cases:
                 yield from _under(before, demands(case.cond))
+                own = () if case is cases[-1] else conjuncts(case.cond)  # the CUDA text does not ask for the last one
                 for e in _operand(case.operand):
-                    yield from _under((*before, *conjuncts(case.cond)), demands(e))
+                    yield from _under((*before, *own), demands(e))
                 before = (*before, not_(case.cond))
         case AsyncCopy(out=out, source=source, valid=valid):
             for e in (*out.index, valid):
@@ -125,8 +138,8 @@ def of_statement(stmt: Stmt) -> Iterator[Demand]:
             if not _is_at_least(count, 0):
                 yield Demand("advances", f"what the cursor {cursor} advances by:", count, 0)
         case InitBarrier(barrier=slot, count=count):
-            yield from demands(slot.slot)
-            yield from demands(count)
+            for e in (slot.slot, count):
+                yield from demands(e)
             if not _is_at_least(count, 1):
                 yield Demand("counts", f"the count of {slot.name}:", count, 1)
         case Gather(out=out, source=source, values=found):
@@ -178,6 +191,8 @@ def of_launch(kernel: Kernel) -> Iterator[tuple[Demand, str, Context]]:
     for b in kernel.buffers:
         for e in b.shape if b.offset is None else (*b.shape, b.offset):
             yield from ((d, b.name, context) for d in demands(e))
+        if b.offset is not None and not _is_at_least(b.offset, 0):
+            yield Demand("offsets", f"the offset of {b.name}:", b.offset, 0), b.name, context
     for s in kernel.semaphores:
         for e in (*s.shape, s.count):
             yield from ((d, s.name, context) for d in demands(e))
@@ -185,15 +200,16 @@ def of_launch(kernel: Kernel) -> Iterator[tuple[Demand, str, Context]]:
             yield Demand("counts", f"the count of {s.name}:", s.count, 1), s.name, context
 
 
-def values(program: Program) -> Iterator[Obligation]:
-    """Every expression has a value that it may have: those that may not, one by one; or one obligation for all of a kind, if there are any."""
+def defined(program: Program) -> Iterator[Obligation]:
+    """Every expression has a value that it may have: those that may not, one by one; or one obligation for all of a kind. What constants bound is not named."""
+    slots = {m.name: m.slots for m in program.kernel.mbarriers}
     held: dict[str, int] = {}
     failed: set[str] = set()
     asked: dict[tuple[Demand, Context], bool] = {}
-    inner = ((d, stmt, context) for stmt, context in program.evaluated for d in of_statement(stmt))
+    inner = ((d, stmt, context) for stmt, context in program.evaluated for d in of_statement(stmt, slots))
     for d, where, context in chain(of_launch(program.kernel), inner):
         key = d, context
-        if key in asked:
+        if key in asked or d.is_bounded(context):
             continue
         asked[key] = d.holds(context)
         if asked[key]:
@@ -215,4 +231,6 @@ _HOLDS = {
     "steps": "steps of loops are at least 1",
     "advances": "advances of cursors are at least 0",
     "counts": "counts are at least 1",
+    "slots": "slots of mbarriers are among those that there are",
+    "offsets": "offsets of buffers are at least 0",
 }

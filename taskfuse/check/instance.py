@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from taskfuse.check.program import together
-from taskfuse.check.trace import BLOCKS, GRAIN, Budget, Clock, Event, Refuted, TooLarge, Trace
+from taskfuse.check.trace import BLOCKS, GRAIN, Budget, Clock, Event, Refuted, TooLarge, Trace, places
 from taskfuse.ir.scalar import evaluate
 from taskfuse.ir.types import MemoryType, ParallelType
 from taskfuse.kir import Kernel, stmt_text, walk
@@ -45,7 +45,6 @@ from taskfuse.kir.nodes import (
     Retire,
     SetMaxNReg,
     StMatrix,
-    TensorParam,
     TmaLoad,
     TmaStore,
     VectorCopy,
@@ -109,6 +108,7 @@ class Run:
         self.engines = self._engines()
         self.owners = [*range(self.size), *(t for t, *_ in self.engines)]
         self.copies = {component for (_, queue, *_), component in self.engines.items() if queue is Queue.COPY}
+        self.stores = {component for (_, *what), component in self.engines.items() if what == [Queue.BULK, "write"]}
         self.clocks = np.zeros((self.size, len(self.owners)), np.int32)
         self.at = [0] * self.size
         self.cells: dict[tuple[int, str, int], _Cell] = {}
@@ -119,7 +119,7 @@ class Run:
         self.shadow: dict[tuple[int, str], dict[int, _Shadow]] = {}
         self.queues: dict[tuple[int, Queue], list[list[tuple[Clock, Clock]]]] = {}
         self.open: dict[tuple[int, Queue], list[tuple[Clock, Clock]]] = {}
-        self.fences: list[list[tuple[int, int]]] = [[] for _ in range(self.size)]
+        self.fences: dict[tuple[int, MemoryType], list[tuple[int, int, int]]] = {}
         self.published: list[list[int]] = [[] for _ in range(self.size)]
         self.released: set[int] = set()
         self.issued = [0] * len(self.owners)
@@ -131,7 +131,7 @@ class Run:
         self.registers = [launched or 0] * self.size
         self.left = [math.inf if launched is None else 0] * len(traces)  # that no warpgroup of a block has
         self.memory = traces[0].memory
-        self.places = _places(kernel, symbols)
+        self.places = places(kernel, symbols)
         for t, events in enumerate(self.events):
             for e in events:
                 if together(e.stmt) or (isinstance(e.stmt, Barrier) and e.stmt.scope is BarrierScope.WARP):
@@ -266,11 +266,13 @@ class Run:
                     np.maximum(self.clocks[t], semaphore.done[phases - 1], out=self.clocks[t])
                 return True
             case TmaLoad():
-                buffer, elements, size = e.values
+                buffer, elements, size, source, read = e.values
                 for block in self._reached(t, e):
                     component = self.engines[t, Queue.BULK, block, *e.key]
                     clock = self._fork(t, component)
                     self.loads[component] = t, block, e
+                    if len(read):
+                        self._touch(t, e, source, read, False, clock, component)
                     self._touch(t, e, buffer, elements, True, clock, component, block)
                     cell = self._cell(t, e, block)
                     self._in_phase(t, e, cell)
@@ -298,8 +300,8 @@ class Run:
                     component = self.engines[self._leader(t), Queue.WGMMA]
                     clock = self.products[warp, id(e.stmt), e.again] = self._fork(t, component)
                     if t % self.per % WARPGROUP < WARP:
-                        for buffer, first, size in e.values:
-                            self._touch(t, e, buffer, np.arange(first, first + size), False, clock, component)
+                        for buffer, elements in e.values:
+                            self._touch(t, e, buffer, elements, False, clock, component)
                 self.open.setdefault((t, Queue.WGMMA), []).append((clock, clock))
                 return True
             case Commit(queue=queue):
@@ -316,8 +318,8 @@ class Run:
                 return True
             case FenceProxyAsync():
                 tick = self._tick(t)
-                copies = self.engines.get((t, Queue.COPY))
-                self.fences[t].append((tick, 0 if copies is None else int(self.clocks[t, copies])))
+                copies, stores = (0 if c is None else int(self.clocks[t, c]) for c in map(self.engines.get, ((t, Queue.COPY), (t, Queue.BULK, "write"))))
+                self.fences.setdefault((t, e.stmt.memory), []).append((tick, copies, stores))
                 return True
             case FenceInit():
                 self.published[t].append(self._tick(t))
@@ -545,11 +547,12 @@ class Run:
                 other, when, event, generic = cell.write
                 if clock[other] < when:
                     raise self._race(buffer, t, e, write, other, event, True)
-                if in_async_proxy and generic and shared:
-                    writer = self.owners[other]
-                    fence = self._fence(writer, when, of_copies=other in self.copies)
+                writer = self.owners[other]
+                if in_async_proxy and (generic or (not shared and writer != self.owners[component])):
+                    fence = self._fence(writer, when, other, self.memory[buffer])
                     if fence is None or clock[writer] < fence:
-                        reason = "an asynchronous engine sees what a thread wrote, without FENCE proxy.async of the writer"
+                        name = "FENCE proxy.async" if shared else "FENCE proxy.async.global"
+                        reason = f"an asynchronous engine sees what a thread {'wrote' if generic else 'stored in bulk'}, without {name} of the writer"
                         raise Refuted(buffer, reason, self._who(writer, event), self._who(t, e))
             if write:
                 if cell.reads:
@@ -563,10 +566,14 @@ class Run:
             else:
                 cell.reads[component] = read
 
-    def _fence(self, t: int, when: int, *, of_copies: bool) -> int | None:
-        """The time of the first proxy fence of a thread past its time ``when``, or past its retire of the copy of that time."""
-        fences = self.fences[t]
-        later = bisect_left(fences, when, key=lambda f: f[1]) if of_copies else bisect_right(fences, when, key=lambda f: f[0])
+    def _fence(self, t: int, when: int, component: int, memory: MemoryType) -> int | None:
+        """The time of the first proxy fence of a thread past its time ``when``; of an operation of its own, past its retire of that of that time."""
+        fences = self.fences.get((t, memory), [])
+        if component == t:
+            later = bisect_right(fences, when, key=lambda f: f[0])
+        else:
+            part = 2 if component in self.stores else 1
+            later = bisect_left(fences, when, key=lambda f: f[part])
         return fences[later][0] if later < len(fences) else None
 
     def _race(self, buffer: str, t: int, e: Event, write: bool, other: int, event: Event, other_write: bool) -> Refuted:
@@ -587,23 +594,6 @@ def _subject(text: str) -> str:
 def _threads(threads: list[int], per: int) -> str:
     lo, hi = threads[0] % per, threads[-1] % per
     return f"thread {lo}" if lo == hi else f"{len(threads)} threads, {lo} to {hi},"
-
-
-def _places(kernel: Kernel, symbols: Mapping[str, int]) -> dict[str, tuple[str, int, int]]:
-    """Address space, first byte and element size of every buffer; Shared ones in one space."""
-    found: dict[str, tuple[str, int, int]] = {p.name: (p.name, 0, p.dtype.itemsize) for p in kernel.params if isinstance(p, TensorParam)}
-    end = 0
-    for b in kernel.buffers:
-        if b.memory is not MemoryType.Shared:
-            found[b.name] = (b.name, 0, b.dtype.itemsize)
-            continue
-        size = b.dtype.itemsize
-        for e in b.shape:
-            size *= int(evaluate(e, symbols))
-        first = -(-end // b.align) * b.align if b.offset is None else int(evaluate(b.offset, symbols))
-        found[b.name] = ("shared", first, b.dtype.itemsize)
-        end = max(end, first + size)
-    return found
 
 
 def _peers(kernel: Kernel, traces: list[Trace]) -> dict[tuple[int, tuple[ParallelType, ...]], tuple[int, ...]]:

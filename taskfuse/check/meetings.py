@@ -18,7 +18,7 @@ from taskfuse.check.enumeration import Pairs
 from taskfuse.check.paths import Cut
 from taskfuse.check.program import BLOCK_NAMES, BLOCKS, THREADS, Node, Program
 from taskfuse.check.threads import Conditions, Threads, box_count
-from taskfuse.ir.scalar import ZERO, Const, Expr, const, eq, prove, simplify, sym
+from taskfuse.ir.scalar import ZERO, Const, Expr, eq, prove, simplify, sym
 from taskfuse.ir.types import CLUSTER_TYPES
 from taskfuse.kir.limits import WARP
 from taskfuse.kir.nodes import Advance, Arrive, ArriveAsync, Barrier, BarrierScope, CursorInit, Expect, For, InitBarrier, TmaLoad, Wait
@@ -171,8 +171,9 @@ class Meetings:
         lo, hi = m.node.context.ranges.of(number)
         if lo is None or hi is None or lo < 1 or hi > 15:
             return f"the ids of {number} are not known to be 1 to 15"
-        for value in range(lo, hi + 1):
-            conditions = m.participants if number is const(value) else (*m.participants, eq(number, value))
+        shared = threads.launch | BLOCKS | {n.stmt.var for n in m.node.loops if isinstance(n.stmt, For)}
+        for value in (lo,) if number.free <= shared else range(lo, hi + 1):  # one number for all that come, whatever it is; or a part of them for each
+            conditions = m.participants if number.free <= shared else (*m.participants, eq(number, value))
             found = threads.count(conditions)
             if found is not count:
                 return f"{'an unknown number of' if found is None else found} threads come to barrier {value}, and {count} are expected"

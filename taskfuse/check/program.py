@@ -17,6 +17,7 @@ from taskfuse.kir import Kernel, barrier_slots, bodies, expressions, map_express
 from taskfuse.kir.limits import WARP, WARPGROUP
 from taskfuse.kir.nodes import (
     Bind,
+    Choose,
     Commit,
     CursorInit,
     For,
@@ -24,6 +25,7 @@ from taskfuse.kir.nodes import (
     If,
     LdMatrix,
     Mma,
+    Operand,
     Queue,
     Retire,
     SetMaxNReg,
@@ -244,6 +246,21 @@ def conjuncts(condition: Expr) -> tuple[Expr, ...]:
     if condition is TRUE:
         return ()
     return condition.args if isinstance(condition, And) else (condition,)
+
+
+def chosen(stmt: Choose, context: Context) -> Iterator[tuple[Operand, Context]]:
+    """The operand of each case of a choice, and what is known where it is read.
+
+    The CUDA text does not ask for the last condition: that operand is read wherever all others fail, and its own condition is known only if it follows.
+    """
+    reached = context
+    for case in stmt.cases:
+        own = conjuncts(case.cond)
+        if case is stmt.cases[-1]:
+            own = tuple(c for c in own if reached.knowledge.proves(c))
+        yield case.operand, reached.under(own)
+        failed = [c for c in own if len(own) == 1 or not reached.knowledge.proves(c)]  # what may: the rest holds here
+        reached = reached.under((not_(failed[0]) if len(failed) == 1 else not_(case.cond),))
 
 
 def declared(kernel: Kernel, params: Iterable[HostParam]) -> Context:

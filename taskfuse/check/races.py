@@ -179,10 +179,10 @@ class Races:
         """The writer of a slot fences its write, then arrives, or meets the thread that arrives for it."""
         for a in section.visit.arrivals:
             steps = self.paths.forward(u.node, a) or []
-            if u.engine is Engine.COPY:  # it is a write of the thread from its retire on
-                retired = self._retired(steps, Queue.COPY, u)
+            if u.engine.queue is not None:  # it is a write of the thread from its retire on
+                retired = self._retired(steps, u.engine.queue, u, reads=False)
                 steps = [] if retired is None else steps[retired + 1 :]
-            fence = next((s.node for s in steps if isinstance(s.node.stmt, FenceProxyAsync) and self._same_issuer(s.node, u)), None)
+            fence = next((s.node for s in steps if self._fences(s.node, u)), None)
             if (
                 fence is not None
                 and not isinstance(a.stmt, (ArriveAsync, TmaLoad))
@@ -194,7 +194,7 @@ class Races:
     def _published(self, a: Use, b: Use, one: Section | None, two: Section | None) -> bool:
         """Uses of a slot by one end, at different positions: the ring orders them, and a generic write is fenced where an engine comes later."""
         sides = ((a, b, one), (b, a, two))
-        return all(s is not None and self._fenced(x, s) for x, y, s in sides if x.is_write and _crosses_proxies(x, y))
+        return all(s is not None and self._fenced(x, s) for x, y, s in sides if _needs_fence(x, y))
 
     def _arrives(self, u: Use, arrival: Node) -> bool:
         """True only if whoever makes an access makes an arrival, too."""
@@ -296,9 +296,9 @@ class Races:
         if one is not None and two is not None and one.ring is two.ring and self._same_slot(a, b, one, two):
             producers = (one.end is one.ring.producer, two.end is two.ring.producer)
             if producers[0] is not producers[1]:
-                if all(self._fenced(x, s) for x, y, s in ((a, b, one), (b, a, two)) if x.is_write and _crosses_proxies(x, y)):
+                if all(self._fenced(x, s) for x, y, s in ((a, b, one), (b, a, two)) if _needs_fence(x, y)):
                     return "", None
-                return "no FENCE proxy.async stands between a write and the arrival that hands it to an asynchronous engine", None
+                return f"no {_fence(a)} stands between a write and the arrival that hands it to an asynchronous engine", None
         if a.is_remote or b.is_remote:
             return self._from_other_blocks(a, b, one, two), None
         r = self._relation(a, b)
@@ -310,7 +310,7 @@ class Races:
             return "", None
         if a.memory is MemoryType.Global and a.engine.is_async and a is b and equal >= THREADS | BLOCKS:
             return self._again(a, equal), r
-        if self._after_load(a, b) or ((a.memory is MemoryType.Shared or equal >= BLOCKS) and self._chains.handed_over(a, b, self._over)):
+        if self._after_load(a, b, equal) or ((a.memory is MemoryType.Shared or equal >= BLOCKS) and self._chains.handed_over(a, b, self._over)):
             return "", None
         same_ring = one is not None and two is not None and one.end is two.end and self._same_slot(a, b, one, two)
         if same_ring and not self._published(a, b, one, two):
@@ -331,10 +331,10 @@ class Races:
                 if back is None:
                     if not self._exclusive(a, b) and not self._once(a, b):
                         return "they stand in different arms, and nothing orders them", r
-                elif not self._ordered(back, b, a, equal) and not self._once(a, b):
-                    return "nothing orders them in one iteration", r
-            elif not self._ordered(steps, a, b, equal) and not self._once(a, b):
-                return "nothing orders them in one iteration", r
+                elif (reason := self._unordered(back, b, a, equal)) and not self._once(a, b):
+                    return f"{reason} in one iteration", r
+            elif (reason := self._unordered(steps, a, b, equal)) and not self._once(a, b):
+                return f"{reason} in one iteration", r
         if private is not None and not all(self._ordered(steps, x, y, equal) for x, y, steps, _ in private.later()):
             return f"nothing orders the uses of one of {private.ring.slots} slots at different positions of {private.ring.cursor}", r
         for loop in loops:
@@ -343,9 +343,9 @@ class Races:
             if private is not None and private.ring.counts(loop):
                 continue
             for x, y in ((a, b), (b, a)):
-                if not self._ordered(self.paths.around(x.node, y.node, loop), x, y, equal):
+                if reason := self._unordered(self.paths.around(x.node, y.node, loop), x, y, equal):
                     assert isinstance(loop.stmt, For)
-                    return f"nothing orders them in different iterations of the loop over {loop.stmt.var}", r
+                    return f"{reason} in different iterations of the loop over {loop.stmt.var}", r
                 if a is b:
                     break
         return "", None
@@ -410,12 +410,23 @@ class Races:
 
     # -- order --------------------------------------------------------------------------------------------------------------------------
 
-    def _ordered(self, steps: list[Step], a: Use, b: Use, equal: frozenset[str]) -> bool:
-        """True if what stands between ``a`` and a later ``b`` orders them: a retire of ``a``, a fence for ``b``, a meeting of both, in that order."""
+    def _unordered(self, steps: list[Step], a: Use, b: Use, equal: frozenset[str]) -> str:
+        """What is missing between ``a`` and a later ``b``; empty if they are ordered."""
+        if self._ordered(steps, a, b, equal):
+            return ""
+        fence = self._ordered(steps, a, b, equal, fenced=False)
+        return f"an engine sees a write, and no {_fence(a)} of the writer stands between them" if fence else "nothing orders them"
+
+    def _ordered(self, steps: list[Step], a: Use, b: Use, equal: frozenset[str], *, fenced: bool = True) -> bool:
+        """True if what stands between ``a`` and a later ``b`` orders them: a retire of ``a``, a fence for ``b``, a meeting of both, in that order.
+
+        Args:
+            fenced: false: but for the fence.
+        """
         same = equal >= THREADS | BLOCKS
         if same and b.engine is a.engine and a.engine.queue is not None and self._retired(steps, a.engine.queue, a, reads=not a.is_write) is not None:
             return True
-        start = self._over(steps, a, b)
+        start = self._over(steps, a, b, fenced=fenced and not (same and a.engine.is_async_proxy))
         if start is None:
             return False
         if same and (not a.engine.is_async_proxy or self._one_thread(a)):
@@ -428,18 +439,22 @@ class Races:
                 return True
         return a.memory is MemoryType.Global and self._chains.across_blocks(steps[start:], a, b, common)
 
-    def _over(self, steps: list[Step], a: Use, b: Use) -> int | None:
-        """How many statements are passed until ``a`` is over, and can be seen by ``b``: a retire, a fence. ``None``: it is not."""
+    def _over(self, steps: list[Step], a: Use, b: Use, *, fenced: bool = True) -> int | None:
+        """How many statements are passed until ``a`` is over, and can be seen by ``b``: a retire, a fence if one is asked for. ``None``: it is not."""
         start = 0
         if a.engine.is_async:
             found = None if a.engine.queue is None else self._retired(steps, a.engine.queue, a, reads=not a.is_write)
             if found is None:
                 return None
             start = found + 1
-        if a.is_write and _crosses_proxies(a, b) and a.memory is MemoryType.Shared:
-            fence = next((k for k, s in enumerate(steps) if k >= start and isinstance(s.node.stmt, FenceProxyAsync) and self._same_issuer(s.node, a)), None)
+        if fenced and _needs_fence(a, b):
+            fence = next((k for k, s in enumerate(steps) if k >= start and self._fences(s.node, a)), None)
             return None if fence is None else fence + 1
         return start
+
+    def _fences(self, node: Node, u: Use) -> bool:
+        """True only if whoever makes an access executes a proxy fence there, of the memory that it is in."""
+        return isinstance(node.stmt, FenceProxyAsync) and node.stmt.memory is u.memory and self._same_issuer(node, u)
 
     def _one_thread(self, u: Use) -> bool:
         return self.threads.at_most_one(u.context.conditions)
@@ -457,18 +472,17 @@ class Races:
                 return False
         return ordered_by(m, shared, equal, lambda: self._enumerated(a, b, equal), self.threads)
 
-    def _after_load(self, a: Use, b: Use) -> bool:
-        """A load that completes a barrier once, and an access of a thread that has waited for it; or an access before it was issued."""
+    def _after_load(self, a: Use, b: Use, equal: frozenset[str]) -> bool:
+        """A load that completes a barrier of its block once, and an access of a thread of that block that has waited for it."""
+        if a.memory is MemoryType.Global and not equal >= BLOCKS:
+            return False
         for x, y in ((a, b), (b, a)):
             if x.engine is not Engine.LOAD or not isinstance(x.node.stmt, TmaLoad) or x.node.stmt.barrier.name not in self.rings.once:
                 continue
             name = x.node.stmt.barrier.name
             if y is x and self.threads.at_most_one(x.context.conditions):
                 return True
-            if y.engine.is_async:
-                steps = self.paths.from_start(y.node)
-            else:
-                steps = self.paths.from_start(y.node)
+            steps = self.paths.from_start(y.node)
             if any(isinstance(s.node.stmt, Wait) and s.node.stmt.barrier.name == name and self._same_issuer(s.node, y) for s in steps):
                 return True
         return False
@@ -495,9 +509,13 @@ class Races:
         return found
 
 
-def _crosses_proxies(a: Use, b: Use) -> bool:
-    """True if ``a`` is made by the generic proxy and ``b`` by the asynchronous one."""
-    return b.engine.is_async_proxy and not a.engine.is_async_proxy
+def _needs_fence(a: Use, b: Use) -> bool:
+    """True if ``b`` sees ``a`` past a proxy fence alone: a write by the generic proxy, or one of an engine to Global memory, for another thread's engine."""
+    return a.is_write and b.engine.is_async_proxy and (a.memory is MemoryType.Global or not a.engine.is_async_proxy)
+
+
+def _fence(u: Use) -> str:
+    return "FENCE proxy.async.global" if u.memory is MemoryType.Global else "FENCE proxy.async"
 
 
 def _common_conditions(a: Node, b: Node) -> set[Expr]:

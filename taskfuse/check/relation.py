@@ -165,7 +165,7 @@ class Relation:
             case Mod(a, Const(value=m)) if m > 0:
                 moving = [(t, k) for t, k in terms_of(a)[0] if not self.known(t)]
                 if len(moving) == 1:  # k*d is a multiple of m
-                    (term, k), = moving
+                    ((term, k),) = moving
                     lo, hi = self._difference(term)
                     if lo is not None and hi is not None and max(-lo, hi) < m // gcd(k, m):
                         self._learn(term)

@@ -9,14 +9,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from taskfuse.check.alignment import COORDINATE_BYTES, of_tile
 from taskfuse.check.defined import Demand, demands, of_statement
 from taskfuse.check.fences import Fences, operands
 from taskfuse.check.program import BLOCK_NAMES, CLUSTER_NAMES, THREAD_NAMES, together
-from taskfuse.ir.scalar import Const, Expr, compile_expr, evaluate
+from taskfuse.check.tiles import LINE, ROWS, Storage, tile_elements
+from taskfuse.ir.scalar import TRUE, ZERO, Const, Expr, compile_expr, evaluate
 from taskfuse.ir.types import MemoryType
 from taskfuse.kir import Kernel, stmt_text
 from taskfuse.kir.fragments import MATRIX_ROW_BYTES, MATRIX_ROWS, WGMMA_M, matrices, wgmma_a, wgmma_accumulator
-from taskfuse.kir.limits import MAX_THREADS, WARP
+from taskfuse.kir.limits import MAX_THREADS, WARP, WARPGROUP
 from taskfuse.kir.nodes import (
     Access,
     Acquire,
@@ -143,13 +145,14 @@ class Trace:
         self.count = 0
         self._seen: dict[int, Ints] = {}
         self._role = ""
+        self._barriers = {m.name: m.slots for m in kernel.mbarriers}
         self._slots: dict[str, int] = {}
         self.memory = {b.name: b.memory for b in kernel.buffers} | {
             p.name: MemoryType.Global for p in kernel.params if isinstance(p, TensorParam) and p.is_output
         }
-        self.shapes = {p.name: p.shape for p in kernel.params if isinstance(p, TensorParam)} | {b.name: b.shape for b in kernel.buffers}
-        self.sizes = {p.name: p.dtype.itemsize for p in kernel.params if isinstance(p, TensorParam)} | {b.name: b.dtype.itemsize for b in kernel.buffers}
-        self.maps = {p.name: p for p in kernel.params if isinstance(p, TensorMapParam)}
+        storage = Storage.of(kernel)
+        self.shapes, self.sizes, self.maps = storage.shapes, storage.sizes, storage.maps
+        self.origins = places(kernel, symbols)
         self._extents: dict[str, tuple[int, ...]] = {}
         self._fences = Fences({name: int(np.prod(self._shape(name))) for name in operands(kernel)}, self.threads)
         self._run(kernel.body, ids)
@@ -226,7 +229,7 @@ class Trace:
                     self._leaf(stmt, ids)
 
     def _demands(self, stmt: Stmt, ids: Ints) -> None:
-        for d in of_statement(stmt):
+        for d in of_statement(stmt, self._barriers):
             self._demand(d, ids)
 
     def _state(self, name: str) -> Ints:
@@ -260,7 +263,7 @@ class Trace:
             case Choose(out=out, cases=cases):
                 left = ids
                 for case in cases:
-                    holds = self._value(case.cond, left).astype(np.bool_)
+                    holds = self._value(TRUE if case is cases[-1] else case.cond, left).astype(np.bool_)  # nobody asks for the last one
                     if isinstance(case.operand, Access):
                         self._access(stmt, case.operand, left[holds], write=False)
                     left = left[~holds]
@@ -270,11 +273,16 @@ class Trace:
                 for v in found:
                     self._access(stmt, v.source, ids, write=False)
                 self._access(stmt, out, ids, write=True, width=width)
+                self._begin_at(stmt, out, ids, width * self.sizes[out.buffer])
             case VectorCopy(out=out, source=source, width=width):
                 self._access(stmt, source, ids, write=False, width=width)
                 self._access(stmt, out, ids, write=True, width=width)
+                for access in (source, out):
+                    self._begin_at(stmt, access, ids, width * self.sizes[access.buffer])
             case AsyncCopy(out=out, source=source, width=width, valid=valid):
                 reads = ids[self._value(valid, ids).astype(np.bool_)]
+                self._begin_at(stmt, source, reads, width * self.sizes[source.buffer])
+                self._begin_at(stmt, out, ids, width * self.sizes[out.buffer])
                 sources = dict(zip(reads.tolist(), self._elements(source, reads, width).tolist(), strict=True))
                 firsts: list[int] = self._elements(out, ids, width).tolist()
                 values: list[Any] = []
@@ -312,25 +320,25 @@ class Trace:
                 self._emit(stmt, ids, self._counters(counter, ids))
             case Acquire(semaphore=counter, phases=phases):
                 self._emit(stmt, ids, self._counters(counter, ids), self._value(phases, ids).tolist())
-            case TmaLoad(out=out, map=name, barrier=slot):
+            case TmaLoad(out=out, map=name, barrier=slot, coords=coords):
                 box = self.maps[name]
                 size = int(np.prod(box.box))
-                first = self._elements(out, ids)
+                first = self._box_in_shared(stmt, out, box, coords, ids)
                 keys = [(slot.name, s) for s in self._value(slot.slot, ids).tolist()]
+                boxes = self._boxes(box, coords, ids) if box.tensor in self.memory else [np.arange(0)] * len(ids)
                 self._emit(
                     stmt,
                     ids,
                     keys,
-                    [(out.buffer, np.arange(f, f + size), size * self.sizes[box.tensor]) for f in first.tolist()],
+                    [(out.buffer, np.arange(f, f + size), size * self.sizes[box.tensor], box.tensor, g) for f, g in zip(first.tolist(), boxes, strict=True)],
                     write=True,
                     weight=size // 16,
                 )
             case TmaStore(map=name, source=source, coords=coords):
                 box = self.maps[name]
                 size = int(np.prod(box.box))
-                first = self._elements(source, ids)
-                places = np.stack([self._value(c, ids) for c in coords])
-                boxes = [self._box(box, places[:, k]) for k in range(len(ids))]
+                first = self._box_in_shared(stmt, source, box, coords, ids)
+                boxes = self._boxes(box, coords, ids)
                 self._emit(
                     stmt,
                     ids,
@@ -339,12 +347,8 @@ class Trace:
                 )
             case Wgmma(a=a, b=b):
                 self._fenced(stmt, ids)
-                tiles = [
-                    (d.base.buffer, self._elements(d.base, ids) + self._value(d.offset, ids) // self.sizes[d.base.buffer], rows * stmt.k)
-                    for d, rows in ((a, WGMMA_M), (b, stmt.n))
-                    if isinstance(d, Descriptor)
-                ]
-                self._emit(stmt, ids, [Queue.WGMMA] * len(ids), [[(buffer, int(at[k]), size) for buffer, at, size in tiles] for k in range(len(ids))])
+                tiles = [(d.base.buffer, self._tiles(stmt, d, rows, ids)) for d, rows in ((a, WGMMA_M), (b, stmt.n)) if isinstance(d, Descriptor)]
+                self._emit(stmt, ids, [Queue.WGMMA] * len(ids), [[(buffer, elements[k]) for buffer, elements in tiles] for k in range(len(ids))])
             case Commit(queue=queue) | Retire(queue=queue):
                 if queue is Queue.WGMMA and isinstance(stmt, Retire):
                     self._fences.retire(ids, stmt.pending)
@@ -387,6 +391,64 @@ class Trace:
             place = place * extent + values
         return place
 
+    def _begin_at(self, stmt: Stmt, access: Access, ids: Ints, multiple: int, first: Ints | None = None, below: int = 1) -> None:
+        """Raises :class:`Refuted` if an access, or what begins ``first`` bytes behind the beginning of its buffer, is not at a multiple of some bytes.
+
+        Args:
+            below: how far it may be behind a multiple.
+        """
+        if not len(ids):
+            return
+        bytes_ = self.origins[access.buffer][1] + (self._elements(access, ids) * self.sizes[access.buffer] if first is None else first)
+        behind = f", nor less than {below} behind one" if below > 1 else ""
+        where = "Shared memory" if self.memory.get(access.buffer) is MemoryType.Shared else access.buffer
+        what = f"of {where}, which is no multiple of the {multiple} that it needs{behind}"
+        self._check(stmt, access.buffer, ids, bytes_ % multiple >= below, bytes_, what)
+
+    def _check(self, stmt: Stmt, buffer: str, ids: Ints, bad: NDArray[np.bool_], bytes_: Ints, what: str) -> None:
+        """Raises :class:`Refuted` where ``bad``."""
+        if bad.any():
+            k = int(np.argmax(bad))
+            who = f"thread {int(ids[k])}" + (f" in {self._role}" if self._role else "")
+            raise Refuted(buffer, f"an access begins at byte {int(bytes_[k])} {what}", f"{who}: {stmt_text(stmt, self.kernel)}")
+
+    def _box_in_shared(self, stmt: Stmt, access: Access, box: TensorMapParam, coords: tuple[Expr, ...], ids: Ints) -> Ints:
+        """The first elements of boxes in Shared memory. Raises :class:`Refuted` if one does not fit, or does not begin where it can."""
+        if 0 in self._shape(box.tensor):
+            raise Refuted(box.tensor, "a transfer of an empty tensor: it has no map", f"thread {int(ids[0])}: {stmt_text(stmt, self.kernel)}")
+        first, size = self._elements(access, ids), self.sizes[access.buffer]
+        bytes_ = int(np.prod(box.box)) * size
+        whole = int(np.prod(self._shape(access.buffer))) * size
+        ends = f"of {access.buffer}, and its box of {bytes_} bytes ends behind the {whole} of the buffer"
+        self._check(stmt, access.buffer, ids, first * size + bytes_ > whole, first * size, ends)
+        self._begin_at(stmt, access, ids, max(LINE, ROWS * box.swizzle))
+        last = self._value(coords[-1], ids) * self.sizes[box.tensor]
+        self._check(stmt, box.tensor, ids, last % COORDINATE_BYTES != 0, last, f"of the last axis of {box.tensor}, which is no multiple of {COORDINATE_BYTES}")
+        return first
+
+    def _tiles(self, stmt: Wgmma, d: Descriptor, rows: int, ids: Ints) -> list[Ints]:
+        """The elements of tiles, of the first thread of each warpgroup. Raises :class:`Refuted` if one does not fit, or does not begin where it can."""
+        size = self.sizes[d.base.buffer]
+        start = self._elements(d.base, ids) * size + self._value(d.offset, ids)
+        whole = int(np.prod(self._shape(d.base.buffer)))
+        for need in of_tile(d, rows, stmt.k, ZERO, size):
+            if need.begins:
+                self._begin_at(stmt, d.base, ids, need.of, start, need.below)
+            elif int(evaluate(need.bytes, {})) % need.of:
+                raise Refuted(d.base.buffer, f"{need.what} is {need.bytes}, no multiple of {need.of}", stmt_text(stmt, self.kernel))
+        found: dict[int, Ints] = {}
+        for at in np.unique(start).tolist():
+            found[at] = tile_elements(d, rows, stmt.k, size, at)
+            ends = f"of {d.base.buffer}, and its tile of {rows} x {stmt.k} elements reaches behind the {whole * size} of the buffer"
+            self._check(stmt, d.base.buffer, ids, (start == at) & (at < 0 or int(found[at].max()) >= whole), start, ends)
+        nothing = np.arange(0)
+        return [found[at] if t % WARPGROUP == 0 else nothing for t, at in zip(ids.tolist(), start.tolist(), strict=True)]
+
+    def _boxes(self, box: TensorMapParam, coords: tuple[Expr, ...], ids: Ints) -> list[Ints]:
+        """The elements of a tensor that the box of each thread has."""
+        at = np.stack([self._value(c, ids) for c in coords])
+        return [self._box(box, at[:, k]) for k in range(len(ids))]
+
     def _box(self, box: TensorMapParam, at: Ints) -> Ints:
         shape = self._shape(box.tensor)
         grids = np.meshgrid(*(np.arange(max(0, o), max(0, min(o + e, n))) for o, e, n in zip(at.tolist(), box.box, shape, strict=True)), indexing="ij")
@@ -401,6 +463,7 @@ class Trace:
         used = ids[ids % WARP < MATRIX_ROWS * stmt.matrices]
         places = np.zeros(self.threads + WARP, np.int64)
         places[used] = self._elements(access, used)
+        self._begin_at(stmt, access, used, MATRIX_ROW_BYTES)
         elements: list[Ints] = []
         rows, columns = matrices(stmt.matrices, itemsize, transpose=stmt.transpose).table()
         for t in ids.tolist():
@@ -456,13 +519,30 @@ class Trace:
             raise Refuted(text.split(" ")[0], reason, f"thread {thread}{' in ' + self._role if self._role else ''}: {text}")
 
 
+def places(kernel: Kernel, symbols: Mapping[str, int]) -> dict[str, tuple[str, int, int]]:
+    """Address space, first byte and element size of every buffer; Shared ones in one space."""
+    found: dict[str, tuple[str, int, int]] = {p.name: (p.name, 0, p.dtype.itemsize) for p in kernel.params if isinstance(p, TensorParam)}
+    end = 0
+    for b in kernel.buffers:
+        if b.memory is not MemoryType.Shared:
+            found[b.name] = (b.name, 0, b.dtype.itemsize)
+            continue
+        size = b.dtype.itemsize
+        for e in b.shape:
+            size *= int(evaluate(e, symbols))
+        first = -(-end // b.align) * b.align if b.offset is None else int(evaluate(b.offset, symbols))
+        found[b.name] = ("shared", first, b.dtype.itemsize)
+        end = max(end, first + size)
+    return found
+
+
 def samples(kernel: Kernel) -> Iterator[dict[str, int]]:
     """Extents to look at, within what is known of them: small ones; each alone large, for many trips in few blocks; all of some size."""
     seen: set[tuple[int, ...]] = set()
     count = len(kernel.extents)
     wanted = [[2 + k for k in range(count)]]
     wanted += [[LARGE if k == i else 1 for k in range(count)] for i in reversed(range(count))]
-    wanted += [[base + k for k in range(count)] for base in (1, 5, 9, 40, LARGE, 130, 0)]
+    wanted += [[base + k for k in range(count)] for base in (1, 0, 5, 9, 40, LARGE, 130)]
     for values in wanted:
         extents: dict[str, int] = {}
         for value, e in zip(values, kernel.extents, strict=True):

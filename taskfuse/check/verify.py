@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from taskfuse.check.alignment import TENSORS, aligned, assumes_tensors
 from taskfuse.check.bounds import inside
 from taskfuse.check.certificate import Argument, Certificate, Layer, Obligation, Verdict
-from taskfuse.check.defined import values
+from taskfuse.check.defined import defined
 from taskfuse.check.instance import counterexample
 from taskfuse.check.meetings import Meetings
 from taskfuse.check.order import deadlocks, initialization
@@ -58,7 +59,7 @@ def verify(kernel: Kernel, extents: Mapping[str, int] | None = None) -> Certific
 
 
 def _certificate(kernel: Kernel, extents: tuple[tuple[str, int], ...], launched: int | None) -> Certificate:
-    assumptions = (*ASSUMPTIONS, RESIDENT) if kernel.meets_blocks else ASSUMPTIONS
+    assumptions = (*ASSUMPTIONS, *((RESIDENT,) if kernel.meets_blocks else ()), *((TENSORS,) if assumes_tensors(kernel) else ()))
     if any(isinstance(s, SetMaxNReg) for s in walk(kernel)):
         assumptions += (f"a launch gives each thread {'all' if launched is None else launched} registers that its bounds allow",)
     return Certificate(kernel.name, Argument(_argument(kernel, launched)), assumptions, extents, lambda: _refuted(kernel))
@@ -88,7 +89,8 @@ def _argument(kernel: Kernel, launched: int | None) -> Iterator[Obligation]:
     yield from races.retired_at_exit()
     yield from races.check()
     yield from inside(program)
-    yield from values(program)
+    yield from aligned(program)
+    yield from defined(program)
 
 
 def _refuted(kernel: Kernel) -> tuple[Obligation, ...]:

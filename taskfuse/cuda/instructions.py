@@ -326,6 +326,11 @@ FENCE_PROXY = Helper(
     '__device__ __forceinline__ void fence_proxy_async() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }',
     arch=90,
 )
+FENCE_PROXY_GLOBAL = Helper(
+    "fence_proxy_async_global",
+    '__device__ __forceinline__ void fence_proxy_async_global() { asm volatile("fence.proxy.async.global;" ::: "memory"); }',
+    arch=90,
+)
 
 # -- register budgets (PTX ISA, "setmaxnreg") ------------------------------------------------------------------------------------------
 

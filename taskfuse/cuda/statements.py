@@ -18,7 +18,8 @@ from taskfuse.cuda.writer import Scope, Writer
 from taskfuse.dtypes import DType, bool_
 from taskfuse.ir.elementwise import DTypeRule
 from taskfuse.ir.scalar import ONE, TRUE, And, Compare, CompareOp, Const, Expr, FloorDiv, and_, not_
-from taskfuse.kir import walk
+from taskfuse.ir.types import MemoryType
+from taskfuse.kir import Kernel, walk
 from taskfuse.kir.nodes import (
     Access,
     Acquire,
@@ -75,6 +76,7 @@ class Statements:
         self._delays = 0
         self._divisions = Divisions(writer.kernel, uniform)
         self._declared = declared_in(writer.kernel)
+        self._vectors = _vectors(writer.kernel)
         self._has_wgmma = any(isinstance(s, Wgmma) for s in walk(writer.kernel))
         self._visible: set[str] = set()  # the Local buffers that are declared here
         self._in_flight: dict[str, None] = {}  # accumulators of wgmmas above that no text above has retired for certain
@@ -116,7 +118,8 @@ class Statements:
 
     def _local(self, buffer: Buffer) -> str:
         place = self._writer.places[buffer.name]
-        aligned = f"alignas({buffer.align}) " if buffer.align > buffer.dtype.itemsize else ""
+        align = max(buffer.align, self._vectors.get(buffer.name, 1))
+        aligned = f"alignas({align}) " if align > buffer.dtype.itemsize else ""
         extent = f"[{constant_elements(buffer)}]" if buffer.shape else ""
         return f"{aligned}{c_type(buffer.dtype)} {place.identifier}{extent};"
 
@@ -311,3 +314,15 @@ def _always(cond: Expr, indices: Indices) -> bool:
             return indices.ranges.of(a)[1] < indices.ranges.of(b)[0]
         case _:
             return False
+
+
+def _vectors(kernel: Kernel) -> dict[str, int]:
+    """The most bytes that one instruction moves from or to each Local array: what its address is a multiple of, if the compiler gives it one."""
+    sizes = {b.name: b.dtype.itemsize for b in kernel.buffers if b.memory is MemoryType.Local}
+    found: dict[str, int] = {}
+    for stmt in walk(kernel):
+        if isinstance(stmt, VectorCopy | Gather):
+            for access in (stmt.out, stmt.source):
+                if access.buffer in sizes:
+                    found[access.buffer] = max(found.get(access.buffer, 1), stmt.width * sizes[access.buffer])
+    return found

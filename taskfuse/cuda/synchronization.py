@@ -11,6 +11,7 @@ from taskfuse.cuda.ranges import cursor_ranges
 from taskfuse.cuda.storage import row_major
 from taskfuse.cuda.writer import Scope, Writer
 from taskfuse.ir.scalar import ONE, Expr, eq, prove, sym
+from taskfuse.ir.types import MemoryType
 from taskfuse.kir import expressions, walk
 from taskfuse.kir.clusters import ranks
 from taskfuse.kir.nodes import (
@@ -113,7 +114,7 @@ class Synchronization:
             case Retire(queue=queue, pending=pending, read_only=read_only):
                 w.call(scope, ptx.BULK_WAIT_READ if read_only else _WAITS[queue], template=f"<{pending}>")
             case FenceProxyAsync():
-                w.call(scope, ptx.FENCE_PROXY)
+                w.call(scope, ptx.FENCE_PROXY_GLOBAL if stmt.memory is MemoryType.Global else ptx.FENCE_PROXY)
             case WgmmaFence():
                 w.call(scope, matrices.WGMMA_FENCE)
             case SetMaxNReg(registers=count):

@@ -668,7 +668,13 @@ class Shuffle:
 
 @dataclass(frozen=True, slots=True)
 class FenceProxyAsync:
-    """``fence.proxy.async``: orders this thread's generic accesses to Shared memory before later asynchronous ones."""
+    """``fence.proxy.async``: orders this thread's accesses to Shared or Global memory before later ones through the asynchronous proxy.
+
+    Attributes:
+        memory: Shared (``.shared::cta``) or Global (``.global``): a fence covers one of them alone.
+    """
+
+    memory: MemoryType = MemoryType.Shared
 
 
 @dataclass(frozen=True, slots=True)

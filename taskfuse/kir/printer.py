@@ -274,7 +274,7 @@ class _Printer:
             case Shuffle():
                 return f"SHUFFLE {self.access(stmt.out)} <- {self.access(stmt.source)} xor {stmt.mask}"
             case FenceProxyAsync():
-                return "FENCE proxy.async"
+                return "FENCE proxy.async.global" if stmt.memory is MemoryType.Global else "FENCE proxy.async"
             case SetMaxNReg():
                 return f"SETMAXNREG {stmt.registers}"
             case For() | Bind() | If() | Barrier():

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from taskfuse.dtypes import DTYPES, DType
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.scalar import TRUE, Expr, Sym, TokenKind, const
-from taskfuse.ir.types import ParallelType
+from taskfuse.ir.types import MemoryType, ParallelType
 from taskfuse.kir.matrix_parser import MatrixParser
 from taskfuse.kir.nodes import (
     Access,
@@ -53,7 +53,12 @@ from taskfuse.kir.words import ACROSS, Keyword
 INDEX_TYPES = {p.value: p for p in ParallelType}
 SCOPES = {s.value: s for s in BarrierScope}
 QUEUES = {q.value: q for q in Queue}
-FENCES = {"mbarrier_init": FenceInit(), "wgmma": WgmmaFence(), "proxy.async": FenceProxyAsync()}
+FENCES = {
+    "mbarrier_init": FenceInit(),
+    "wgmma": WgmmaFence(),
+    "proxy.async": FenceProxyAsync(),
+    "proxy.async.global": FenceProxyAsync(MemoryType.Global),
+}
 READ_ONLY = ".read"
 ASYNC = ".async"
 ADVANCE = ".advance"

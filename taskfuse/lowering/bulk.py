@@ -63,4 +63,5 @@ def bulk_copy(st: Statements, tv: TensorView) -> list[PStmt]:
         stmt = TmaLoad(place, name, box.coords, BarrierSlot(full, shared.index[0]), share.across, holds(tv, env))
     else:
         stmt = TmaStore(name, box.coords, place, holds(tv, env))
-    return [PStmt(tv, st.indexer.tree.place[tv], stmt, env.guards, env.facts, (shared,) if loads else (), () if loads else (shared,))]
+    reads = (there,) if loads and outside.is_output else () if loads else (shared,)  # of an input nobody writes
+    return [PStmt(tv, st.indexer.tree.place[tv], stmt, env.guards, env.facts, (shared,) if loads else (), reads)]

@@ -4,8 +4,9 @@ Two accesses of one buffer conflict if one writes and they may touch one element
 same thread makes both: if one allocation axis takes, in both, values that determine the thread's index (rule iii of the proof). What is
 left becomes a barrier of the innermost node that holds both, in the block where their paths part, outside of all guards below.
 
-Where one side is an asynchronous read, more is needed before the barrier: writers make their stores visible to the asynchronous proxy, and who
-issued the read waits until it is done. A ring of s slots lets s - 1 younger batches be unfinished then.
+Where one side is an asynchronous read, more is needed before the barrier: writers make their stores visible to the asynchronous proxy, in Shared memory
+or, where a bulk copy reads an output again, in Global memory; and who issued the read waits until it is done. A ring of s slots lets s - 1 younger
+batches be unfinished then.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from taskfuse.kir.nodes import (
     Stmt,
     Wait,
 )
-from taskfuse.lowering.completion import close_batch, drain_at_exit, open_batch, queue_of, retire_reads
+from taskfuse.lowering.completion import close_batch, drain_at_exit, is_transfer, open_batch, queue_of, retire_reads
 from taskfuse.lowering.plan import PDispatch, PGuard, PLoop, PNode, PScope, PStmt, PSync, base_name, children, is_base, statements
 from taskfuse.lowering.regions import Regions, hardware_index
 from taskfuse.lowering.rings import Rings
@@ -82,6 +83,16 @@ class _Use:
     def queue(self) -> Queue | None:
         """The queue of an asynchronous read."""
         return None if self.is_write else queue_of(self.stmt.tv)
+
+    @property
+    def is_transfer(self) -> bool:
+        """True if a bulk copy reads it in Global memory, which completes at a barrier of what it writes."""
+        return not self.is_write and is_transfer(self.stmt.tv)
+
+    @property
+    def is_of_engine(self) -> bool:
+        """True if it is read through the asynchronous proxy."""
+        return self.queue is not None or self.is_transfer
 
 
 class Synchronizer:
@@ -183,7 +194,9 @@ class Synchronizer:
         """What is done before the barrier between two uses, if the one that comes first in time, or the other, is asynchronous."""
         if early.queue is not None and late.is_write:
             return (retire_reads(early.queue, pending),)
-        return (FenceProxyAsync(),) if early.is_write and late.queue is not None else ()
+        if not early.is_write or not late.is_of_engine:
+            return ()
+        return (FenceProxyAsync(MemoryType.Global if late.is_transfer else MemoryType.Shared),)
 
     def _needs(self, a: _Use, b: _Use) -> list[_Need]:
         """Where barriers must stand between two uses."""
@@ -201,7 +214,7 @@ class Synchronizer:
         if block is not other or (isinstance(first, PScope) and at > 0 and isinstance(a.path[at - 1][1], PDispatch) and first is not second):
             return []
         types = self._crossing(a, b, block.node)
-        if not types and a.queue is None and b.queue is None:
+        if not types and not a.is_of_engine and not b.is_of_engine:
             return []
         for use in (a, b):
             if use.queue is not None:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from taskfuse.ir.expr import Read
-from taskfuse.ir.scalar import FALSE, TRUE, Const, Expr, Facts, const, evaluate, ge, lt, prove, simplify, substitute, sym
+from taskfuse.ir.scalar import FALSE, ONE, TRUE, Const, Expr, Facts, const, evaluate, ge, is_multiple, lt, prove, simplify, substitute, sym
 from taskfuse.ir.storage import storage_operands
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import THREAD_TYPES, MemoryType
@@ -77,7 +77,7 @@ def ldmatrix(st: Statements, tv: TensorView) -> list[PStmt]:
         raise refused(tv, "its registers are not in an order that ldmatrix fills", "set_allocation_domain(tf.layouts.fragment()), or with halves_first=True")
     _check_lanes_hold(tv, result(tv), env)
     _check_room(st, tv, env, read.tensor, source)
-    stmt = LdMatrix(_first(tv, out, env), _rows(st, tv, source, order, env), holds=_matrices(tv, order, env))
+    stmt = LdMatrix(_first(tv, out, env), _rows(st, tv, source, read.tensor, order, env), holds=_matrices(tv, order, env))
     return [PStmt(tv, st.indexer.tree.place[tv], stmt, env.guards, env.facts, (out,), (source,))]
 
 
@@ -85,7 +85,7 @@ def stmatrix(st: Statements, tv: TensorView) -> list[PStmt]:
     """A 16 x 16 tile of 16-bit elements from the registers of a warp to Shared memory."""
     env, out, read, source = _moved(st, tv, MemoryType.Shared, MemoryType.Local)
     st.alignments[tv.name] = max(st.alignments.get(tv.name, 1), 16)
-    stmt = StMatrix(_rows(st, tv, out, [0, 1, 2, 3], env), _registers(tv, read, source, env), holds=_matrices(tv, [0, 1, 2, 3], env))
+    stmt = StMatrix(_rows(st, tv, out, tv, [0, 1, 2, 3], env), _registers(tv, read, source, env), holds=_matrices(tv, [0, 1, 2, 3], env))
     return [PStmt(tv, st.indexer.tree.place[tv], stmt, env.guards, env.facts, (out,), (source,))]
 
 
@@ -136,10 +136,11 @@ def _first(tv: TensorView, access: Access, env: Environment) -> Access:
     return Access(access.buffer, tuple(simplify(substitute(e, start), env.facts) for e in access.index))
 
 
-def _rows(st: Statements, tv: TensorView, access: Access, order: list[int], env: Environment) -> Access:
+def _rows(st: Statements, tv: TensorView, access: Access, moved: TensorView, order: list[int], env: Environment) -> Access:
     """The row that each lane addresses: row l % 8 of matrix l / 8."""
     m, n = atom_symbols(tv).values()
     _check_rows(tv, access, n, env.facts)
+    _check_alignment(st, tv, access, moved, env.facts)
     row, column = _of_matrices(sym(base_name(TIDX, st.indexer.tree.place[tv])) % WARP, order)
     at = {m: row, n: column}
     return Access(access.buffer, tuple(simplify(substitute(e, at), env.facts) for e in access.index))
@@ -257,3 +258,17 @@ def _check_rows(tv: TensorView, out: Access, n: str, facts: Facts) -> None:
         raise refused(
             tv, "rows of 8 elements of its atom's tile are not consecutive in Shared memory", "set_allocation_domain(tf.layouts.swizzled(128)), or none"
         )
+
+
+def _check_alignment(st: Statements, tv: TensorView, access: Access, moved: TensorView, facts: Facts) -> None:
+    """Rows of 8 elements start at multiples of 16 bytes wherever they lie, so that one access moves each (PTX ISA, "ldmatrix")."""
+    kept = [a.extent for a in st.indexer.kept_axes(moved)]
+    stride: Expr = const(1)
+    for outer, e in zip(reversed(kept[:-1]), reversed(kept[1:]), strict=True):
+        stride = stride * e
+        if outer is not ONE and not is_multiple(stride, 8, facts):
+            raise refused(
+                tv,
+                f"rows of its atom's tile start at multiples of {stride} elements of {moved.name}, and one access takes 8 that start at a multiple of 8",
+                f"{moved.name}.set_allocation_domain(tf.layouts.swizzled(128)), or tf.layouts.padded(8)",
+            )

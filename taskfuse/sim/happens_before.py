@@ -264,8 +264,9 @@ class HappensBefore(Observer):
         uses[what] = uses.get(what, 0) | bits
 
     def visibility(self, memory: Memory, region: Region, index: Index) -> None:
-        what, reads = ("visible", memory.number), self.steps[-1].reads
-        reads[what] = reads.get(what, 0) | self._shared_bits(region, index)
+        shared = region.memory is MemoryType.Shared
+        what, reads = ("visible", memory.number) if shared else ("shown", region.number), self.steps[-1].reads
+        reads[what] = reads.get(what, 0) | (self._shared_bits(region, index) if shared else self._bits(index, 1, 1))
 
     def proxy_fence(self, block: Block, threads: Any) -> None:
         memory, bits = block.memory, 0
@@ -277,6 +278,13 @@ class HappensBefore(Observer):
                 unfenced = (proxy.stamps[first : end : region.step] > block.engines.fences[writers]) & np.isin(writers, threads)
                 bits |= self._shared_bits(region, first + np.flatnonzero(unfenced) * region.step) if unfenced.any() else 0
         self.steps[-1].writes["visible", memory.number] = bits
+
+    def proxy_fence_global(self, block: Block, threads: Any) -> None:
+        mine = np.asarray(threads) + block.number * block.threads
+        for region, store in zip(block.memory.regions, block.memory.stores, strict=True):
+            if store.published is not None:
+                hidden = store.published.unfenced(slice(None)) & np.isin(store.published.writers, mine)
+                self.steps[-1].writes["shown", region.number] = self._bits(np.flatnonzero(hidden), 1, 1) if hidden.any() else 0
 
     # -- mbarriers ----------------------------------------------------------------------------------------------------------------------
 

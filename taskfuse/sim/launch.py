@@ -27,6 +27,7 @@ from taskfuse.sim.machine import Machine
 from taskfuse.sim.memory import Memory, Proxy, Region, Store
 from taskfuse.sim.observer import Observer
 from taskfuse.sim.program import Program, program
+from taskfuse.sim.published import GlobalFences, Published
 from taskfuse.sim.schedule import Policy
 from taskfuse.sim.semaphores import SemaphoreArray
 
@@ -116,8 +117,9 @@ class Launch:
     def machine(self, policy: Policy, max_steps: int, observer: Observer | None = None) -> Machine:
         """A machine for one run, with fresh Global memory. Its blocks are :meth:`blocks`."""
         kept = {number: store for number, store in self.globals.items() if store.valid is None}
-        self.globals = {r.number: kept.get(r.number) or self._global(r) for r in self.regions if r.memory is MemoryType.Global}
-        machine = Machine(self.code, self.table, policy, self.scalars, max_steps, observer)
+        fences = GlobalFences(self.table.threads)
+        self.globals = {r.number: kept.get(r.number) or self._global(r, fences) for r in self.regions if r.memory is MemoryType.Global}
+        machine = Machine(self.code, self.table, policy, self.scalars, max_steps, fences, observer)
         machine.semaphores = {s.name: SemaphoreArray(s.name, tuple(map(self.value, s.shape)), self.value(s.count)) for s in self.kernel.semaphores}
         return machine
 
@@ -154,11 +156,12 @@ class Launch:
             raise SimulationError(kernel=self.kernel.name, reason=f"Shared '{buffer.name}' at byte {origin}, no multiple of {buffer.align}")
         return origin
 
-    def _global(self, region: Region) -> Store:
+    def _global(self, region: Region, fences: GlobalFences) -> Store:
         values = self.code.values
         if region.is_input:
             return Store(np.ascontiguousarray(values.encode(self.tensors[region.name], region.dtype)).reshape(-1), None)
-        return Store(np.zeros(region.elements, values.storage(region.dtype)), np.zeros(region.elements, np.uint8))
+        published = Published.of(region.elements, fences) if any(m.tensor == region.name for m in self.code.maps.values()) else None
+        return Store(np.zeros(region.elements, values.storage(region.dtype)), np.zeros(region.elements, np.uint8), published=published)
 
     def _memory(self, number: int, observer: Observer | None) -> Memory:
         """The memory of a block: its own registers and Shared memory, the launch's Global memory."""

@@ -17,6 +17,7 @@ from taskfuse.sim.fault import Fault, TornWarp
 from taskfuse.sim.lanes import Env, Lanes, LaneTable
 from taskfuse.sim.observer import Observer
 from taskfuse.sim.program import Program
+from taskfuse.sim.published import GlobalFences
 from taskfuse.sim.schedule import Policy, Timing
 from taskfuse.sim.semaphores import SemaphoreArray
 
@@ -58,11 +59,21 @@ class Machine:
         scalars: values of the run-time scalars, as stored.
         counters: grid barriers.
         semaphores: counters in Global memory, by name (set by the launch).
+        fences: proxy fences for Global memory.
         code: the program's instructions, or those of the observer.
         observer: who watches, if anybody does.
     """
 
-    def __init__(self, program: Program, table: LaneTable, policy: Policy, scalars: dict[str, Any], max_steps: int, observer: Observer | None = None) -> None:
+    def __init__(
+        self,
+        program: Program,
+        table: LaneTable,
+        policy: Policy,
+        scalars: dict[str, Any],
+        max_steps: int,
+        fences: GlobalFences,
+        observer: Observer | None = None,
+    ) -> None:
         self.observer = observer
         self.code = program.code if observer is None else observer.code(program)
         self.program = program
@@ -79,6 +90,7 @@ class Machine:
         self.waiting: dict[Agent, tuple[int, Description]] = {}
         self.counters = {c.name: Meeting(f"grid barrier '{c.name}'") for c in program.kernel.counters}
         self.semaphores: dict[str, SemaphoreArray] = {}
+        self.fences = fences
 
     # -- agents -----------------------------------------------------------------------------------------------------------------------
 

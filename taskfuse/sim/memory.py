@@ -19,6 +19,7 @@ from taskfuse.ir.types import MemoryType
 from taskfuse.kir.limits import WARP
 from taskfuse.sim.fault import Fault
 from taskfuse.sim.lanes import Code, Env, Lanes, key_of, next_number
+from taskfuse.sim.published import Published
 
 if TYPE_CHECKING:
     from taskfuse.sim.observer import Observer
@@ -100,6 +101,7 @@ class Store:
         valid: ``full`` where the element was written; ``None``: everything is valid and nothing may be written (an input).
         dtype: what elements read as, if cells are wider.
         proxy: for Shared memory that asynchronous engines use: what they and the threads must know of each other.
+        published: for tensors that bulk copies use: what engines need not see yet.
         owned: for registers that wgmmas use: number of those in flight that own the register.
         is_factor: wgmmas read these registers as an operand; else they are accumulators.
     """
@@ -109,6 +111,7 @@ class Store:
     full: int = 1
     dtype: np.dtype[Any] | None = None
     proxy: Proxy | None = None
+    published: Published | None = None
     owned: Array | None = None
     is_factor: bool = False
 
@@ -271,6 +274,8 @@ def read(memory: Memory, site: Site, lanes: Lanes, env: Env) -> Any:
         memory.observer.access(memory, memory.regions[site.buffer], place.index, write=False)
     if store.proxy is not None:
         check_incoming(store.proxy, place.index, memory.regions[site.buffer])
+    if store.published is not None:
+        store.published.check_incoming(place.index, memory.regions[site.buffer])
     if store.valid is not None and place not in memory.known:
         missing = store.valid[place.index] != store.full
         if np.any(missing):
@@ -296,6 +301,8 @@ def write(memory: Memory, site: Site, lanes: Lanes, env: Env, value: Any) -> Non
             check_registers(store, place, memory.regions[site.buffer])
     if store.proxy is not None:
         stamp(memory, store.proxy, place, lanes, memory.regions[site.buffer])
+    if store.published is not None:
+        store.published.write(place.index, memory.number, lanes, memory.regions[site.buffer])
     if place.unique or np.ndim(value) == 0:
         store.data[place.index] = value
     else:

@@ -37,10 +37,13 @@ class Observer:
         """Elements of ``region``, at ``index`` of its store, are read or written (or must not be, by anybody else, from now on)."""
 
     def visibility(self, memory: Memory, region: Region, index: Any) -> None:
-        """It is looked up whether these elements of a Shared region are visible to the asynchronous proxy."""
+        """It is looked up whether these elements of a Shared region, or a tensor, are visible to the asynchronous proxy."""
 
     def proxy_fence(self, block: Block, threads: Any) -> None:
         """``fence.proxy.async`` is about to be executed by threads of a block."""
+
+    def proxy_fence_global(self, block: Block, threads: Any) -> None:
+        """``fence.proxy.async.global`` is about to be executed by threads of a block."""
 
     def initialize(self, barrier: MbarrierCell) -> None:
         """An mbarrier was initialized, or made visible to the asynchronous proxy."""

@@ -214,7 +214,8 @@ class Program:
             case Shuffle():
                 self._shuffle(stmt)
             case FenceProxyAsync():
-                self._emit(synchronization.fence_proxy, point=True)
+                is_global = stmt.memory is MemoryType.Global
+                self._emit(synchronization.fence_proxy_global if is_global else synchronization.fence_proxy, point=True)
             case WgmmaFence():
                 self._emit(wgmma.fence)
             case SetMaxNReg():

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from taskfuse.sim.block import Block
     from taskfuse.sim.happens_before import HappensBefore
     from taskfuse.sim.machine import Machine
+    from taskfuse.sim.published import Published
 
 
 def state(machine: Machine, order: HappensBefore) -> int:
@@ -27,6 +28,7 @@ def state(machine: Machine, order: HappensBefore) -> int:
         blocks[agent.block.number] = agent.block
     first = next(iter(blocks.values()), None)
     shared: list[Hashable] = [] if first is None else [_bytes(s.data, s.valid) for s in first.memory.stores if s.valid is not None]
+    shown = [] if first is None else [_shown(s.published) for s in first.memory.stores if s.published is not None]
     for action in machine.actions:
         blocks[action.block.number] = action.block
     meetings = tuple((name, m.arrived) for name, m in machine.counters.items())
@@ -35,6 +37,7 @@ def state(machine: Machine, order: HappensBefore) -> int:
         (
             tuple(sorted(hash(_agent(a, a in machine.waiting)) for a in agents)),
             tuple(shared),
+            tuple(shown),
             tuple(_block(blocks[number]) for number in sorted(blocks)),
             frozenset(order.name(a) for a in machine.actions),
             meetings,
@@ -51,6 +54,11 @@ def _agent(agent: Agent, waits: bool) -> Hashable:
 
 def _bytes(*arrays: Any) -> Hashable:
     return tuple(None if a is None else a.tobytes() for a in arrays)
+
+
+def _shown(published: Published) -> Hashable:
+    """What counts of writes to a tensor: whose are hidden from engines, and which may be in flight."""
+    return _bytes(np.where(published.unfenced(slice(None)), published.writers, -1), published.by_engine, published.incoming)
 
 
 def _block(block: Block) -> Hashable:

@@ -284,10 +284,18 @@ def _warps_text(agent: Agent, pc: int) -> str:
 
 
 def fence_proxy(agent: Agent) -> Signal:
-    """``fence.proxy.async``."""
+    """``fence.proxy.async`` for Shared memory."""
     if (observer := agent.block.machine.observer) is not None:
         observer.proxy_fence(agent.block, agent.lanes.ids)
     agent.block.engines.fence(agent.lanes)
+    return Signal.POINT
+
+
+def fence_proxy_global(agent: Agent) -> Signal:
+    """``fence.proxy.async`` for Global memory."""
+    if (observer := agent.block.machine.observer) is not None:
+        observer.proxy_fence_global(agent.block, agent.lanes.ids)
+    agent.block.machine.fences.fence(agent.block.number, agent.lanes)
     return Signal.POINT
 
 

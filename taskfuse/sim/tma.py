@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from taskfuse.sim.block import Block
     from taskfuse.sim.program import Program
 
+COORDINATE_BYTES = 16  # a box begins at a multiple of so many bytes along the last axis of its tensor
 Ints = npt.NDArray[np.int64]
 Instruction = Callable[[Agent], Signal | None]
 
@@ -66,6 +67,9 @@ def _transfers(agent: Agent, param: TensorMapParam, tensor: int, site: Site, coo
         base = shared.origin + int(site.offset(lane, agent.env, shared)) * shared.dtype.itemsize
         if base % swizzle_period(param.swizzle):
             raise Fault(f"TMA at byte {base} of Shared memory, no multiple of {swizzle_period(param.swizzle)}", thread=thread)
+        last = coords[-1].value(lane, agent.env) * box.dtype.itemsize
+        if last % COORDINATE_BYTES:
+            raise Fault(f"TMA at byte {last} along the last axis of {box}, no multiple of {COORDINATE_BYTES}", thread=thread)
         linear = base + np.arange(steps.shape[1]) * shared.dtype.itemsize
         yield thread, lane, Transfer(box, shared, inside, index[inside], swizzled(linear, param.swizzle))
 
@@ -92,6 +96,7 @@ class LoadOperation:
     def execute(self) -> None:
         block, transfer = self.target, self.transfer
         source, target = block.memory.stores[transfer.tensor.number], block.memory.stores[transfer.shared.number]
+        _check_published(self.block, transfer, self.thread)
         if source.valid is not None and (source.valid[transfer.index] != source.full).any():
             raise Fault(f"read of uninitialized {transfer.tensor}")
         values = np.full(len(self.index), self.zero)
@@ -120,6 +125,7 @@ def load(program: Program, stmt: TmaLoad) -> Instruction:
     def run(agent: Agent) -> Signal:
         pc = agent.pc - 1
         for thread, lane, transfer in _transfers(agent, param, tensor, site, coords):
+            _check_published(agent.block, transfer, thread)
             for block in agent.block.reached(stmt.across):
                 barrier = cell(block, name, slot.value(lane, agent.env), thread)
                 operation = LoadOperation(agent.block, block, pc, thread, transfer, _claimed(block, transfer, barrier, thread), barrier, zero)
@@ -129,6 +135,17 @@ def load(program: Program, stmt: TmaLoad) -> Instruction:
         return Signal.POINT
 
     return run
+
+
+def _check_published(block: Block, transfer: Transfer, thread: int, *, write: bool = False) -> None:
+    """Raises :class:`Fault` if a copy of a thread need not see what was written to its tensor last."""
+    published = block.memory.stores[transfer.tensor.number].published
+    if published is None:
+        return
+    if (observer := block.machine.observer) is not None:
+        observer.access(block.memory, transfer.tensor, transfer.index, write=write)
+        observer.visibility(block.memory, transfer.tensor, transfer.index)
+    published.check(transfer.index, block.number, thread, transfer.tensor)
 
 
 def _claimed(block: Block, transfer: Transfer, barrier: MbarrierCell, thread: int) -> Ints:
@@ -178,6 +195,11 @@ class StoreOperation:
         if self.claimed:
             self.claimed = False
             self.claim.drop()
+        published = self.block.memory.stores[self.transfer.tensor.number].published
+        if wanted is Progress.DONE and published is not None:
+            if (observer := self.block.machine.observer) is not None:
+                observer.access(self.block.memory, self.transfer.tensor, self.transfer.index, write=True)
+            published.retire(self.transfer.index, self.block.number, self.thread)
 
     def execute(self) -> None:
         block, transfer = self.block, self.transfer
@@ -205,7 +227,11 @@ def store(program: Program, stmt: TmaStore) -> Instruction:
     def run(agent: Agent) -> Signal:
         engines, pc = agent.block.engines, agent.pc - 1
         for thread, _, transfer in _transfers(agent, param, tensor, site, coords):
+            _check_published(agent.block, transfer, thread, write=True)
             claim = engines.claim(transfer.shared, transfer.addresses[transfer.inside])
+            published = agent.block.memory.stores[tensor].published
+            if published is not None:
+                published.store(transfer.index)
             operation = StoreOperation(agent.block, pc, thread, transfer, claim)
             if (observer := agent.block.machine.observer) is not None:
                 observer.issue(operation)

@@ -19,7 +19,7 @@ from taskfuse.sim.collectives import check_warps
 from taskfuse.sim.engines import Claim, Engines, Progress
 from taskfuse.sim.fault import Fault
 from taskfuse.sim.lanes import Code, Lanes
-from taskfuse.sim.layouts import operand_offsets, swizzled
+from taskfuse.sim.layouts import operand_offsets, swizzle_period, swizzled
 from taskfuse.sim.memory import Region, Site
 from taskfuse.sim.registers import Registers, factor
 from taskfuse.sim.synchronization import assemble, pause
@@ -128,6 +128,8 @@ def _tile(agent: Agent, descriptor: Descriptor, site: Site, offset: Code, shape:
     base = region.origin + first * region.dtype.itemsize + shift
     if base % 16:
         raise Fault(f"wgmma operand at byte {base} of Shared memory, no multiple of 16")
+    if descriptor.swizzle and base % swizzle_period(descriptor.swizzle) >= descriptor.swizzle:
+        raise Fault(f"wgmma operand at byte {base} of Shared memory, not in the first row of a period of its swizzle")
     offsets = operand_offsets(*shape, region.dtype.itemsize, descriptor.swizzle, descriptor.lbo, descriptor.sbo, descriptor.major)
     addresses = swizzled(base + offsets, descriptor.swizzle)
     return Tile(engines, region, addresses, engines.claim(region, addresses))

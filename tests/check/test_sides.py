@@ -86,7 +86,10 @@ OPEN = {
     "advance_cursor": "advances: what the cursor c advances by: c.slot - 1 is not known to be at least 0",
     "advance_block": "advances: what the cursor c advances by: blockIdx.x - 1 is not known to be at least 0",
     "name_trip": "s: nothing orders them in different iterations of the loop over i.trip",
-    "named_by_loop": "SYNC named i + 1, 64: an unknown number of threads come to barrier 1, and 64 are expected",
+    "slots": "slots: the slot of b: i is not known to be in 0..2",
+    "slots_thread": "slots: the slot of b: threadIdx.x is not known to be in 0..2",
+    "offset": "offsets: the offset of s: 16*N - 64 is not known to be at least 0",
+    "named_by_loop": "SYNC named i + 15, 64: the ids of i + 15 are not known to be 1 to 15",
 }
 
 

@@ -137,7 +137,7 @@ SIMPLE: st.SearchStrategy[Stmt] = st.one_of(
     ),
     BARRIERS,
     st.builds(InitBarrier, SLOTS, EXPRS),
-    st.sampled_from([FenceInit(), WgmmaFence(), FenceProxyAsync()]),
+    st.sampled_from([FenceInit(), WgmmaFence(), FenceProxyAsync(), FenceProxyAsync(MemoryType.Global)]),
     st.builds(Arrive, SLOTS),
     st.builds(ArriveAsync, SLOTS),
     st.builds(Expect, SLOTS, EXPRS),

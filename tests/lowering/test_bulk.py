@@ -8,6 +8,7 @@ import pytest
 import taskfuse as tf
 from taskfuse import MemoryType, atoms
 from taskfuse import ParallelType as P
+from taskfuse.errors import SimulationError
 from taskfuse.ir.tasks import Node
 from taskfuse.kir import walk
 from taskfuse.kir.nodes import Expect, FenceProxyAsync, If, InitBarrier, Retire, TensorMapParam, TmaStore, Wait
@@ -297,6 +298,47 @@ def in_one_role(stages: int) -> tf.Fusion:
     return fusion
 
 
+def again(
+    roles: P | None = TY,
+    *,
+    made: P | None = None,
+    tiles: P | None = None,
+    inline: bool = False,
+    loads: int = 1,
+    of: Callable[[tf.TensorView], tf.TensorView] = lambda y: y,
+) -> tf.Fusion:
+    """An output that threads make and bulk copies read again.
+
+    Args:
+        roles: who computes with it beside the loads, on which type; ``None``: who loads does.
+        made: what executes the rows of the output; ``tiles``: those of what is loaded.
+        inline: it is made in the loop that loads it.
+    """
+    with tf.Fusion("again") as fusion:
+        y = tf.neg(tf.define_tensor([4, 8, 32], name="x"))
+        fusion.add_output(y)
+        loaded = [tf.copy(of(y)) for _ in range(loads)]
+        results = [tf.abs(tv) for tv in loaded]
+        for tv in results:
+            fusion.add_output(tv)
+    for tv in loaded:
+        tv.set_atom(LOAD, (1, 2))
+        ring(tv, 1)
+    for tv in (y, *results):
+        tv.axis(2).parallelize(TX)
+    if made is not None:
+        y.axis(0).parallelize(made)
+    for tv in (*loaded, *results):
+        if tiles is not None:
+            tv.axis(0).parallelize(tiles)
+    if inline:
+        y.inline_at(1)
+    if roles is not None:
+        fusion.task([y])
+        fusion.group([fusion.task(loaded), fusion.task(results)]).parallelize(roles)
+    return fusion
+
+
 Case = tuple[Callable[[], tf.Fusion], tuple[tuple[int, ...], ...], tf.DType]
 
 
@@ -337,6 +379,22 @@ def cases() -> dict[str, Case]:
             *(
                 (f"tiles outside, {load=}, {store=}", lambda a=load, b=store: outside(a, b), ((37, 32),))
                 for load, store in ((True, False), (False, True), (True, True))
+            ),
+            *(
+                (f"read again, {name}", build, ((4, 8, 32),))
+                for name, build in (
+                    ("by a role", again),
+                    ("by a plane", lambda: again(TZ)),
+                    ("by its own role", lambda: again(None)),
+                    ("twice", lambda: again(loads=2)),
+                    ("in its loop", lambda: again(inline=True)),
+                    ("other threads", lambda: again(made=TZ)),
+                    ("its block", lambda: again(made=BX, tiles=BX)),
+                    ("another block", lambda: again(made=BX)),
+                    ("blocks of another type", lambda: again(made=BX, tiles=BY)),
+                    ("a view", lambda: again(of=lambda y: y[1:])),
+                    ("other axes first", lambda: again(None, of=lambda y: tf.permute(y, (1, 0, 2)))),
+                )
             ),
             *((f"stored by its own role through {n}", lambda n=n: in_one_role(n), ((7, 8, 32),)) for n in (1, 2, 3)),
         )
@@ -442,6 +500,23 @@ def test_what_threads_store_is_fenced_before_a_bulk_copy_reads_it_and_stores_are
     assert sum(isinstance(s, FenceProxyAsync) for s in walk(kernel)) == 1
     assert [s.read_only for s in walk(kernel) if isinstance(s, Retire)] == [True, False]
     assert not any(isinstance(s, FenceProxyAsync | Retire) for s in walk(lowered("two loads")[1]))
+
+
+@pytest.mark.parametrize("name", [n for n in CASES if n.startswith("read again")])
+def test_an_output_that_a_bulk_copy_reads_again_is_fenced_in_global_memory(name: str) -> None:
+    """Without the fence, the simulator and the proof name it; the barrier behind it is needed, too."""
+    kernel = lowered(name)[1]
+    assert [s.memory for s in walk(kernel) if isinstance(s, FenceProxyAsync)] == [MemoryType.Global]
+    text = str(kernel)
+    without = tf.parse_kernel(text.replace("FENCE proxy.async.global", "PASS"))
+    assert "FENCE proxy.async.global of the writer" in without.verify().failures[-1].reason
+    with pytest.raises(SimulationError, match=r"missing fence\.proxy\.async\.global: Global '\w+' was written by a thread"):
+        without.simulate(*operands(name))
+    lines = text.splitlines()
+    (at,) = (k for k, line in enumerate(lines) if "FENCE proxy.async.global" in line)
+    assert lines[at + 1].strip().startswith("SYNC ")
+    missing = "\n".join((*lines[: at + 1], *lines[at + 2 :]))
+    assert not tf.parse_kernel(missing + "\n").verify().is_proved
 
 
 def test_bytes_that_bulk_copies_touch_are_no_other_buffers() -> None:

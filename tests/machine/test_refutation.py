@@ -82,7 +82,7 @@ def test_what_counts(changed: Mapping[str, object], accept: bool, reject: bool, 
 
 
 def test_the_generator_makes_every_kind() -> None:
-    made = [side for number in range(400) if (side := case(2, number)) is not None]
+    made = [side for number in range(600) if (side := case(2, number)) is not None]
     assert len({side.kind.split(":")[0] for side in made}) == len(SIDES)
     assert {side.right for side in made} == {True, False, None}
     text = "".join(str(side.kernel) for side in made)

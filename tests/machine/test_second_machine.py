@@ -204,7 +204,7 @@ TWINS: list[tuple[str, str, Sequence[Change], FaultKind, str]] = [
     ("two shapes", PRODUCT, [(SECOND, SECOND.replace("n64", "n32"))], FaultKind.REGISTERS, "of another shape"),
     ("no wgmma fence", PRODUCT, [("FENCE wgmma\n", "")], FaultKind.REGISTERS, "without FENCE wgmma"),
     ("unretired", PRODUCT, [("RETIRE wgmma <= 0", "RETIRE wgmma <= 1")], FaultKind.REGISTERS, "in flight"),
-    ("a tile beyond", PRODUCT, [("a_s[0, 0] + 96", "a_s[1, 0] + 96")], FaultKind.BOUNDS, "a tile reads byte"),
+    ("a tile beyond", PRODUCT, [("a_s[0, 0] + 96", "a_s[8, 0] + 96")], FaultKind.BOUNDS, "a tile reads byte"),
     (
         "a tile of other rows",
         PRODUCT,

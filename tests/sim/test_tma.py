@@ -30,11 +30,16 @@ def test_in_the_ring() -> None:
 
 def test_outside_the_tensor_a_box_reads_zero() -> None:
     text = replaced(DOUBLE, "map_y(8*blockIdx.x, 0) <- s[0, 0]", "map_y(8*blockIdx.x - 1, 0) <- s[0, 0]")
-    text = replaced(text, "map_x(8*blockIdx.x, 0)", "map_x(8*blockIdx.x - 1, -1)")
+    text = replaced(text, "map_x(8*blockIdx.x, 0)", "map_x(8*blockIdx.x - 1, -4)")
     x = _rows(7)
     expected = np.zeros((7, 32), np.float32)
-    expected[:, 1:] = 2 * x[:, :-1]
+    expected[:, 4:] = 2 * x[:, :-4]
     run_all(parse_kernel(text), [x], expected)
+
+
+def test_a_box_begins_at_multiples_of_16_bytes_of_the_last_axis() -> None:
+    text = replaced(DOUBLE, "map_x(8*blockIdx.x, 0)", "map_x(8*blockIdx.x, -1)")
+    assert "TMA at byte -4 along the last axis of input 'x', no multiple of 16" in error(parse_kernel(text), [_rows(7)])
 
 
 @pytest.mark.parametrize(("span", "chunk"), [(32, "r % 8//4"), (64, "r % 8//2"), (128, "r % 8")])
@@ -168,7 +173,7 @@ def test_a_load_into_a_source_that_is_not_retired() -> None:
 
 
 def test_a_retire_waits_for_the_write_too() -> None:
-    """A thread reads back what its store wrote: right after a full retire, too early after a retire of the read."""
+    """A thread reads back what its store wrote: right after a full retire, too early after a retire of the read, whenever the store runs."""
     body = """
     s[threadIdx.x] = copy(x[threadIdx.x])
     FENCE proxy.async
@@ -182,7 +187,7 @@ def test_a_retire_waits_for_the_write_too() -> None:
     RETIRE bulk <= 0
     """
     x = _rows(1)[0]
-    for read, found in (("", {"none"}), (".read", {"none", "k: read of uninitialized Global 'w'"})):
+    for read, found in (("", {"none"}), (".read", {"k: Global 'w' accessed while a TMA store that writes it may be in flight"})):
         k = kernel(
             replaced(body, "RETIRE bulk", f"RETIRE bulk{read}"),
             "TENSORMAP map_w = w box (32) swizzle 0",

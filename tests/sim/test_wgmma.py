@@ -115,7 +115,7 @@ FAULTS = {
     ("COMMIT wgmma\n", "COMMIT wgmma\n  b_s[0] = copy(0.0)\n"): "k: Shared 'b_s' written before the asynchronous operation that reads it was retired",
     ("accumulate t > 0", "accumulate t >= 0"): "k: read of uninitialized Local 'acc'",
     ("desc(a_s[0]", "desc(a_s[0] + 8"): "k: wgmma operand at byte 8 of Shared memory, no multiple of 16",
-    ("desc(a_s[0]", "desc(a_s[4000]"): "k: Shared 'a_s' accessed out of bounds",
+    ("desc(a_s[0]", "desc(a_s[3584]"): "k: Shared 'a_s' accessed out of bounds",
     ("desc(a_s[0]", "desc(a_s[64*(threadIdx.x//32)]"): "k: the threads of a warpgroup give different addresses in Shared 'a_s' to wgmma",
     ("desc(b_s[0]", "desc(b_s[0] + 4096"): "k: read of uninitialized Shared 'b_s'",
     ("acc[0], desc", "acc[1], desc"): "k: wgmma needs 8 registers of Local 'acc', which does not have them",

@@ -78,10 +78,10 @@ class Shape:
         """The threads for which a condition holds."""
         return [t for t in self.all() if holds(condition, t, values or {})]
 
-    def are_whole_warps(self, threads: Sequence[Thread], size: int = 32) -> bool:
-        """True if they are all threads of some warps, or of other units of ``size`` consecutive threads."""
+    def are_whole_warps(self, threads: Sequence[Thread]) -> bool:
+        """True if they are all threads of some warps."""
         chosen = {self.number(t) for t in threads}
-        return all((k in chosen) == (k // size * size in chosen) for k in range(self.threads))
+        return all((k in chosen) == (k // 32 * 32 in chosen) for k in range(self.threads))
 
 
 def holds(condition: str, t: Thread, values: Mapping[str, int]) -> bool:

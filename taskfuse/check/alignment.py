@@ -1,0 +1,171 @@
+"""Alignment: what one instruction moves as a whole begins where the instruction can address it.
+
+Of vectors, asynchronous copies and rows of matrices the address is a multiple of their size. A bulk copy needs a multiple of 128 bytes in Shared memory,
+or of the period of its swizzle, and of 16 bytes along the last axis of the tensor. A tile of ``wgmma`` begins at a multiple of 16 bytes, under a
+swizzle at the first of the eight rows of a period, where its strides lead again (PTX ISA, "Alignment", "cp.async", "ldmatrix", "Matrix base offset").
+
+Where a buffer begins is known: Shared ones at multiples of their alignment, workspace at multiples of 256 bytes. A launch checks the addresses and strides
+of tensor arguments, or takes a text that copies single elements (the assumption :data:`TENSORS`). So the bytes from the beginning to an element are left
+to show.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from taskfuse.check.certificate import Layer, Obligation, Verdict
+from taskfuse.check.enumeration import extremes
+from taskfuse.check.program import Context, Node, Program
+from taskfuse.check.ranges import terms_of
+from taskfuse.check.tiles import CORE, LINE, ROWS, Storage, blocks
+from taskfuse.ir.scalar import ONE, Expr, const, is_multiple, private, substitute
+from taskfuse.ir.types import MemoryType
+from taskfuse.kir import Kernel, walk
+from taskfuse.kir.fragments import K_BYTES, MATRIX_ROW_BYTES, WGMMA_M
+from taskfuse.kir.nodes import Access, AsyncCopy, Buffer, Descriptor, For, Gather, LdMatrix, Major, StMatrix, Stmt, TmaLoad, TmaStore, VectorCopy, Wgmma
+
+TENSORS = "tensors begin, and their rows follow each other, at multiples of the bytes that vectors and tensor maps move: the launch checks it"
+COORDINATE_BYTES = 16
+"""A bulk copy begins at a multiple of so many bytes along the last axis of its tensor."""
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """Bytes that must be a multiple of ``of``.
+
+    Attributes:
+        bytes: from the beginning of the buffer, or tensor, to what is accessed; ``access``: there.
+        what: what needs it.
+        below: how far it may be behind such a multiple.
+        begins: something begins there; false: it is a stride.
+    """
+
+    access: Access
+    bytes: Expr
+    of: int
+    what: str
+    below: int = 1
+    begins: bool = True
+
+
+def needs_alignment(stmt: Stmt) -> bool:
+    """True if a statement moves several bytes of tensors that a launch must have aligned."""
+    return isinstance(stmt, VectorCopy | AsyncCopy | TmaLoad | TmaStore) or (isinstance(stmt, Gather) and stmt.width > 1)
+
+
+def aligned(program: Program) -> Iterator[Obligation]:
+    """Every instruction that moves several elements begins where it can: those that may not, one by one; or one obligation for all."""
+    storage = Storage.of(program.kernel)
+    buffers = {b.name: b for b in program.kernel.buffers}
+    questions = _Questions()
+    failed = False
+    shown = 0
+    for node in program.leaves():
+        if node.context.ranges.empty:
+            continue
+        for need in needs(node, storage):
+            shown += 1
+            reason = _reason(need, node.context, buffers, questions)
+            if reason:
+                failed = True
+                text = f"{need.access.buffer}[{', '.join(map(str, need.access.index))}]"
+                yield Obligation(Layer.ADDRESS, text, Verdict.OUTSIDE, reason, (node.text + (f" in {node.role}" if node.role else ""),))
+    if shown and not failed:
+        yield Obligation(Layer.ADDRESS, "alignment", Verdict.PROVED, f"{shown} accesses of several bytes begin at multiples of what they need")
+
+
+def needs(node: Node, storage: Storage) -> Iterator[Need]:
+    """What the accesses of a statement need."""
+    match node.stmt:
+        case VectorCopy(out=out, source=source, width=width) | AsyncCopy(out=out, source=source, width=width) | Gather(out=out, source=source, width=width):
+            size = width * storage.sizes[out.buffer]
+            for access in (out, source):
+                if width > 1:
+                    yield Need(access, storage.byte(access), size, f"a copy of {size} bytes")
+        case LdMatrix(source=rows) | StMatrix(out=rows):
+            yield Need(rows, storage.byte(rows), MATRIX_ROW_BYTES, "a row of a matrix")
+        case TmaLoad(map=name, coords=coords) | TmaStore(map=name, coords=coords):
+            box = storage.maps[name]
+            for block in blocks(node, storage):
+                yield Need(block.access, block.start, max(LINE, ROWS * box.swizzle), "a box of a bulk copy")
+            yield Need(Access(box.tensor, coords), coords[-1] * storage.sizes[box.tensor], COORDINATE_BYTES, "the last coordinate of a bulk copy")
+        case Wgmma(a=a, b=b, n=n, k=k):
+            for d, rows in ((a, WGMMA_M), (b, n)):
+                if isinstance(d, Descriptor):
+                    yield from of_tile(d, rows, k, storage.byte(d.base) + d.offset, storage.sizes[d.base.buffer])
+        case _:
+            return
+
+
+def of_tile(d: Descriptor, rows: int, k: int, start: Expr, itemsize: int) -> Iterator[Need]:
+    """What a tile of wgmma needs that begins at byte ``start`` of its buffer."""
+    if not d.swizzle:
+        yield Need(d.base, start, CORE, "a tile of wgmma")
+        return
+    # along k, a tile of K-major rows may begin within the first of the eight rows of a period
+    inner = d.swizzle - K_BYTES + 1 if d.major is Major.K else 1
+    yield Need(d.base, start, ROWS * d.swizzle, f"a tile of wgmma under a swizzle of {d.swizzle} bytes", inner)
+    if inner > 1:
+        yield Need(d.base, start, CORE, "a tile of wgmma")
+    spans = -(-rows * itemsize // d.swizzle)
+    used = (d.sbo, rows > ROWS) if d.major is Major.K else (d.lbo, spans > 1), (d.sbo, d.major is Major.MN and k > ROWS)
+    for stride, is_used in used:
+        if is_used:
+            yield Need(d.base, const(stride), ROWS * d.swizzle, f"a stride of a tile of wgmma under a swizzle of {d.swizzle} bytes", begins=False)
+
+
+class _Questions:
+    """What was asked before, by what is known there."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[object, Expr, int, int], bool] = {}
+
+    def holds(self, need: Need, context: Context) -> bool:
+        """True only if bytes are a multiple, or no further behind one than they may be."""
+        terms, constant = terms_of(need.bytes)
+        if constant % need.of < need.below and all(k % need.of == 0 for _, k in terms):
+            return True
+        key = context.knowledge, need.bytes, need.of, need.below
+        found = self._known.get(key)
+        if found is None:
+            found = self._known[key] = _is_multiple(need, context)
+        return found
+
+
+def _is_multiple(need: Need, context: Context) -> bool:
+    if is_multiple(need.bytes, need.of, context.facts):
+        return True
+    stepped = need.bytes
+    for loop in reversed(context.loops):
+        if isinstance(loop.stmt, For) and loop.stmt.step is not ONE:
+            stepped = substitute(stepped, {loop.stmt.var: loop.stmt.start + loop.stmt.step * private(f"steps.{loop.stmt.var}")})
+    if stepped is not need.bytes and is_multiple(stepped, need.of, context.facts):
+        return True
+    rest = need.bytes % need.of
+    _, high = context.ranges.of(rest)
+    if high is not None and high < need.below:
+        return True
+    found = extremes(rest, context)
+    return found is not None and found[1] < need.below
+
+
+def _reason(need: Need, context: Context, buffers: dict[str, Buffer], questions: _Questions) -> str:
+    """What is wrong with an access; empty if it is aligned."""
+    buffer = buffers.get(need.access.buffer)
+    if need.begins and buffer is not None and buffer.memory is MemoryType.Shared and not begins_at(buffer, need.of, context):
+        return f"{need.what} needs multiples of {need.of} bytes, and the buffer is aligned to {buffer.align}"
+    if questions.holds(need, context):
+        return ""
+    behind = f", or less than {need.below} bytes behind one" if need.below > 1 else ""
+    return f"{need.what} {'begins at byte' if need.begins else 'is'} {need.bytes}, which is not known to be a multiple of {need.of}{behind}"
+
+
+def begins_at(buffer: Buffer, multiple: int, context: Context) -> bool:
+    """True only if a Shared buffer begins at a multiple."""
+    return buffer.align % multiple == 0 or (buffer.offset is not None and is_multiple(buffer.offset, multiple, context.facts))
+
+
+def assumes_tensors(kernel: Kernel) -> bool:
+    """True if a kernel moves several elements of tensors at once, so that where they lie is assumed."""
+    return any(map(needs_alignment, walk(kernel)))

@@ -1,0 +1,118 @@
+"""Global memory that bulk copies read or write: which writes the asynchronous proxy may not see yet.
+
+A write of a thread is seen by the copy engine past a ``fence.proxy.async.global`` of that thread. What a TMA store wrote counts as a write of the issuing
+thread from its full retire on, for the copies of other threads; until then nobody may touch it. As in Shared memory this is checked in every schedule,
+whenever the operation itself runs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from taskfuse.sim.fault import Fault
+
+if TYPE_CHECKING:
+    from taskfuse.sim.lanes import Lanes
+    from taskfuse.sim.memory import Region
+
+Ints = npt.NDArray[np.int64]
+
+
+@dataclass(slots=True, eq=False)
+class GlobalFences:
+    """The proxy fences for Global memory of all threads of a launch, which are numbered block by block.
+
+    Attributes:
+        threads: of a block.
+        clock: number of writes that engines must be shown and of fences, so far.
+        times: the clock at the last fence of each thread, by block.
+    """
+
+    threads: int
+    clock: int = 0
+    times: dict[int, Ints] = field(default_factory=lambda: dict[int, Ints]())
+
+    def fence(self, block: int, lanes: Lanes) -> None:
+        """``fence.proxy.async.global`` by threads of a block."""
+        self.clock += 1
+        self.times.setdefault(block, np.zeros(self.threads, np.int64))[lanes.ids] = self.clock
+
+    def of(self, writers: Ints) -> Ints:
+        """The time of the last fence of each of some threads."""
+        found = np.zeros(writers.shape, np.int64)
+        for block in np.unique(writers // self.threads).tolist():
+            times = self.times.get(block)
+            if times is not None:
+                mine = writers // self.threads == block
+                found[mine] = times[writers[mine] % self.threads]
+        return found
+
+
+@dataclass(slots=True, eq=False)
+class Published:
+    """Per element of a tensor that bulk copies use.
+
+    Attributes:
+        stamps, writers: time and thread of the last write.
+        by_engine: a TMA store of that thread made it, so that its own copies see it.
+        incoming: TMA stores that write it and that their issuers have not retired.
+    """
+
+    fences: GlobalFences
+    stamps: Ints
+    writers: Ints
+    by_engine: npt.NDArray[np.bool_]
+    incoming: npt.NDArray[np.int16]
+
+    @staticmethod
+    def of(elements: int, fences: GlobalFences) -> Published:
+        """Of a tensor that nobody has written."""
+        stamps, writers = np.zeros((2, elements), np.int64)
+        return Published(fences, stamps, writers, np.zeros(elements, np.bool_), np.zeros(elements, np.int16))
+
+    def check_incoming(self, index: Any, region: Region) -> None:
+        """Raises :class:`Fault` if a TMA store that writes one of the elements is not retired."""
+        if np.any(self.incoming[index]):
+            help = "let the thread that issued the store retire it, not its reads alone, and tell the others"
+            raise Fault(f"{region} accessed while a TMA store that writes it may be in flight", help=help)
+
+    def write(self, index: Any, block: int, lanes: Lanes, region: Region) -> None:
+        """Threads of a block write elements. Raises :class:`Fault` if a store may be writing them."""
+        self.check_incoming(index, region)
+        self._stamp(index, (lanes.first, lanes.ids, lanes.ids[:, None])[np.ndim(self.stamps[index])] + block * self.fences.threads)
+
+    def store(self, index: Ints) -> None:
+        """A TMA store of elements is issued."""
+        self.incoming[index] += 1
+
+    def retire(self, index: Ints, block: int, thread: int) -> None:
+        """The thread that issued a TMA store has retired it."""
+        self.incoming[index] -= 1
+        self._stamp(index, block * self.fences.threads + thread)
+        self.by_engine[index] = True
+
+    def _stamp(self, index: Any, writers: Any) -> None:
+        self.fences.clock += 1
+        self.stamps[index] = self.fences.clock
+        self.writers[index] = writers
+        self.by_engine[index] = False
+
+    def unfenced(self, index: Any) -> Any:
+        """Which of the elements were written by a thread that has not fenced since then."""
+        return self.stamps[index] > self.fences.of(self.writers[index])
+
+    def check(self, index: Ints, block: int, thread: int, region: Region) -> None:
+        """Raises :class:`Fault` if a bulk copy of a thread need not see the last writes of elements."""
+        self.check_incoming(index, region)
+        hidden = self.unfenced(index) & ~(self.by_engine[index] & (self.writers[index] == block * self.fences.threads + thread))
+        if hidden.any():
+            writer = int(self.writers[index][hidden][0])
+            raise Fault(
+                f"missing fence.proxy.async.global: {region} was written by a thread and is accessed by an asynchronous engine",
+                notes=(f"written by thread {writer % self.fences.threads} of block {writer // self.fences.threads}",),
+                help="the writer must execute fence.proxy.async.global after the write, or the retire of its store, and before it publishes it",
+            )

@@ -1,0 +1,126 @@
+"""What the copy engine need not see of tensors in Global memory: writes of threads and of stores without their proxy fence, in every schedule."""
+
+import numpy as np
+import pytest
+
+from taskfuse.kir import parse_kernel
+from taskfuse.sim import explore
+from tests.sim.kernels import error, errors, replaced
+
+REREAD = """\
+KERNEL reread(x: float32[8, 32]) -> (y: float32[8, 32], z: float32[8, 32])
+  TENSORMAP m = y box (8, 32) swizzle 0
+  GRID (1, 1, 1)  BLOCK (32, 1, 1)
+  SHARED s: float32[8, 32] align 128
+  MBARRIER full[1]
+
+IF threadIdx.x == 0:
+  INIT full[0] count 1
+  FENCE mbarrier_init
+SYNC block
+FOR i in 0..8:
+  y[i, threadIdx.x] = copy(x[i, threadIdx.x])
+FENCE proxy.async.global
+SYNC block
+IF threadIdx.x == 0:
+  EXPECT full[0] bytes 1024
+  TMA s[0, 0] <- m(0, 0) on full[0]
+WAIT full[0] parity 0
+FOR i in 0..8:
+  z[i, threadIdx.x] = copy(s[i, threadIdx.x])
+"""
+STORES = """\
+KERNEL stores(x: float32[8, 32]) -> (y: float32[8, 32], z: float32[8, 32])
+  TENSORMAP m = y box (8, 32) swizzle 0
+  GRID (1, 1, 1)  BLOCK (64, 1, 1)
+  SHARED s: float32[8, 32] align 128
+  SHARED t: float32[8, 32] align 128
+  MBARRIER full[1]
+
+IF threadIdx.x == 0:
+  INIT full[0] count 1
+  FENCE mbarrier_init
+SYNC block
+IF threadIdx.x < 32:
+  FOR i in 0..8:
+    s[i, threadIdx.x] = copy(x[i, threadIdx.x])
+  FENCE proxy.async
+SYNC block
+IF threadIdx.x == 0:
+  TMA m(0, 0) <- s[0, 0]
+  COMMIT bulk
+  RETIRE bulk <= 0
+  FENCE proxy.async.global
+SYNC block
+IF threadIdx.x == 32:
+  EXPECT full[0] bytes 1024
+  TMA t[0, 0] <- m(0, 0) on full[0]
+WAIT full[0] parity 0
+IF threadIdx.x < 32:
+  FOR i in 0..8:
+    z[i, threadIdx.x] = copy(t[i, threadIdx.x])
+"""
+X = np.arange(256, dtype=np.float32).reshape(8, 32)
+MISSING = "missing fence.proxy.async.global: Global 'y' was written by a thread and is accessed by an asynchronous engine"
+
+
+@pytest.mark.parametrize("text", [REREAD, STORES])
+def test_fenced_writes_are_seen(text: str) -> None:
+    k = parse_kernel(text)
+    assert errors(k, [X]) == {"none"}
+    np.testing.assert_array_equal(k.simulate(X)[1], X)
+
+
+@pytest.mark.parametrize(
+    ("text", "old", "new", "found"),
+    [
+        (REREAD, "FENCE proxy.async.global", "PASS", MISSING),
+        (REREAD, "FENCE proxy.async.global", "FENCE proxy.async", MISSING),
+        (REREAD, "FENCE proxy.async.global", "IF threadIdx.x == 0:\n  FENCE proxy.async.global", MISSING),
+        (STORES, "FENCE proxy.async.global", "PASS", MISSING),
+        (STORES, "RETIRE bulk <= 0\n  FENCE proxy.async.global", "FENCE proxy.async.global\n  RETIRE bulk <= 0", MISSING),
+        (STORES, "RETIRE bulk <= 0", "RETIRE bulk.read <= 0", "Global 'y' accessed while a TMA store that writes it may be in flight"),
+    ],
+)
+def test_faults_under_every_schedule(text: str, old: str, new: str, found: str) -> None:
+    name = "reread" if text is REREAD else "stores"
+    assert errors(parse_kernel(replaced(text, old, new)), [X]) == {f"{name}: {found}"}
+
+
+def test_a_thread_sees_its_own_stores() -> None:
+    own = STORES.replace("IF threadIdx.x == 32:", "IF threadIdx.x == 0:")
+    assert errors(parse_kernel(replaced(own, "  FENCE proxy.async.global\n", "")), [X]) == {"none"}
+
+
+def test_texts() -> None:
+    assert error(parse_kernel(replaced(REREAD, "FENCE proxy.async.global", "PASS")), [X]).splitlines() == [
+        f"reread: {MISSING}",
+        "note: statement: TMA s[0, 0] <- m(0, 0) on full[0]",
+        "note: block (0, 0, 0), thread (0, 0, 0)",
+        "note: written by thread 0 of block 0",
+        "help: the writer must execute fence.proxy.async.global after the write, or the retire of its store, and before it publishes it",
+    ]
+
+
+def test_in_blocks_that_meet() -> None:
+    """Each block's writes are read by another one past a grid barrier; a fence behind the barrier is too late."""
+    text = replaced(REREAD, "GRID (1, 1, 1)", "GRID (2, 1, 1)").replace("float32[8, 32]", "float32[16, 32]")
+    text = replaced(text, "SHARED s: float32[16", "SHARED s: float32[8").replace("full[1]\n", "full[1]\n  COUNTER c\n")
+    for tensor in "xyz":
+        text = text.replace(f"{tensor}[i, ", f"{tensor}[8*blockIdx.x + i, ")
+    text = replaced(text, "m(0, 0)", "m(8 - 8*blockIdx.x, 0)").replace("global\nSYNC block", "global\nSYNC grid c, 64")
+    x = np.arange(512, dtype=np.float32).reshape(16, 32)
+    k = parse_kernel(text)
+    assert errors(k, [x]) == {"none"}
+    np.testing.assert_array_equal(k.simulate(x)[1], np.concatenate([x[8:], x[:8]]))
+    late = parse_kernel(replaced(text, "FENCE proxy.async.global\nSYNC grid c, 64", "SYNC grid c, 64\nFENCE proxy.async.global"))
+    assert any(MISSING in found for found in errors(late, [x]))
+
+
+def test_exploration_finds_the_schedule_that_lacks_the_fence() -> None:
+    """A fence that only some schedules execute in time."""
+    late = "SYNC block\nIF threadIdx.x == 0:\n  FENCE proxy.async.global\n"
+    found = explore(parse_kernel(replaced(STORES, "  FENCE proxy.async.global\nSYNC block\n", late)), [X])
+    assert found.failure is not None
+    assert MISSING in str(found.failure)
+    assert explore(parse_kernel(STORES), [X]).failure is None
