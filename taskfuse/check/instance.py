@@ -294,14 +294,14 @@ class Run:
                 self.open.setdefault((t, Queue.BULK), []).append((read, written))
                 return True
             case Wgmma():
-                warp = self._unit(t, WARP)
-                clock = self.products.get((warp, id(e.stmt), e.again))
-                if clock is None:  # the first of the warp, which has come together
-                    component = self.engines[self._leader(t), Queue.WGMMA]
-                    clock = self.products[warp, id(e.stmt), e.again] = self._fork(t, component)
-                    if t % self.per % WARPGROUP < WARP:
-                        for buffer, elements in e.values:
-                            self._touch(t, e, buffer, elements, False, clock, component)
+                issue = self._unit(t, WARP), id(e.stmt), e.again
+                component = self.engines[self._leader(t), Queue.WGMMA]
+                if issue not in self.products:  # the first of the warp, which has come together
+                    self.products[issue] = self._fork(t, component)
+                clock = self.products[issue]
+                if t % self.per % WARPGROUP == 0:
+                    for buffer, elements in e.values:
+                        self._touch(t, e, buffer, elements, False, clock, component)
                 self.open.setdefault((t, Queue.WGMMA), []).append((clock, clock))
                 return True
             case Commit(queue=queue):
