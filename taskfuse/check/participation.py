@@ -13,6 +13,7 @@ from taskfuse.check.certificate import Layer, Obligation, Verdict
 from taskfuse.check.meetings import apart, uneven
 from taskfuse.check.program import Node, Program, together
 from taskfuse.check.threads import Threads
+from taskfuse.ir.scalar import Expr
 from taskfuse.kir.limits import WARP, WARPGROUP
 from taskfuse.kir.nodes import Descriptor, Wgmma
 
@@ -41,10 +42,14 @@ def participation(program: Program, threads: Threads) -> list[Obligation]:
 def _torn(n: Node, size: int, threads: Threads, alike: frozenset[str]) -> str:
     """Why a part of a unit may execute a statement, or execute it more often than the rest; empty if neither."""
     split = threads.split(n.conditions)
-    varying = apart(split.varying, alike)
+
+    def same(e: Expr) -> bool:
+        return threads.one_value(e, size, alike)
+
+    varying = apart(split.varying, alike, same)
     if varying:
         return f"threads of one {UNITS[size]} may decide differently whether to execute it: {' && '.join(map(str, varying))}"
-    reason = uneven(n, alike=alike)
+    reason = uneven(n, alike=alike, same=same)
     if reason:
         return f"threads of one {UNITS[size]} may execute it unequally often: {reason}"
     whole = threads.whole_warps(split.threads) if size == WARP else threads.whole_groups(split.threads, size)
