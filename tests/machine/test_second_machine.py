@@ -35,8 +35,8 @@ BEYOND = (
     "wgmma_retire_round.kir",
     "wgmma_retired_unfenced.kir",
 )
-"""What the machine knows nothing of: wgmma by warpgroups and in registers that others have, blocks of sizes that are none; and a barrier of a warp whose
-other lanes exit, which it lets pass."""
+"""What the machine does not find: wgmma by warpgroups and at registers that others have; a barrier of a warp whose other lanes exit, which it lets pass;
+blocks that are symbols, or sizes that are none; fences of an initialization whose thread, in its launches, is the one that loads, or comes first."""
 
 PLAIN = """\
 KERNEL twin(x: float32[64]) -> (y: float32[64])
