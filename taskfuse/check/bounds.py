@@ -10,7 +10,7 @@ from taskfuse.check.knowledge import Knowledge
 from taskfuse.check.linear import DEPTH, Linear
 from taskfuse.check.program import Context, Node, Program, chosen, conjuncts
 from taskfuse.check.tiles import Block, Storage, blocks, row_major
-from taskfuse.ir.scalar import Const, Expr, FloorDiv, Mod, Sum, const, ge, is_multiple, lt, prove, sym
+from taskfuse.ir.scalar import Const, Expr, FloorDiv, Mod, Product, Sum, const, ge, is_multiple, lt, prove, sym
 from taskfuse.ir.types import MemoryType
 from taskfuse.kir import Kernel, fragments
 from taskfuse.kir.nodes import Access, AsyncCopy, Choose, Compute, Gather, LdMatrix, Mma, Shuffle, StMatrix, TensorParam, TmaLoad, TmaStore, VectorCopy, Wgmma
@@ -127,6 +127,13 @@ def at_least(e: Expr, low: int, context: Context) -> bool:
     lo, _ = context.ranges.of(e)
     if (lo is not None and lo >= low) or _nonnegative(e - low, context):
         return True
+    match e:  # what a quotient by a constant, or a product, needs of its parts
+        case FloorDiv(a, Const(d)) if d > 0 and at_least(a, low * d, context):
+            return True
+        case Product(factors) if low <= 1 and all(at_least(f, 1, context) for f in factors):
+            return True
+        case _:
+            pass
     found = extremes(e, context)
     return found is not None and found[0] >= low
 

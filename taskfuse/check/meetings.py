@@ -117,11 +117,16 @@ class Meetings:
 
     def _meeting(self, node: Node, stmt: Barrier) -> tuple[Meeting | None, str]:
         split = self.threads.split(node.conditions)
-        alike = self.threads.outer if stmt.scope is BarrierScope.WARP else frozenset[str]()
-        varying = apart(split.varying, alike)
+        in_warp = stmt.scope is BarrierScope.WARP
+        alike = self.threads.outer if in_warp else frozenset[str]()
+
+        def same(e: Expr) -> bool:
+            return in_warp and self.threads.one_value(e, WARP, alike)
+
+        varying = apart(split.varying, alike, same)
         if varying:
             return None, f"who comes to it changes: {_text(varying)}"
-        reason = uneven(node, grid=stmt.scope is BarrierScope.GRID, alike=alike)
+        reason = uneven(node, grid=stmt.scope is BarrierScope.GRID, alike=alike, same=same)
         if reason:
             return None, reason
         return Meeting(node, stmt.scope, split.threads, (*split.uniform, *split.varying), stmt.id), ""
@@ -305,17 +310,27 @@ class Meetings:
                 return []
 
 
-def apart(conditions: Conditions, alike: frozenset[str]) -> Conditions:
-    """Those of some conditions on which threads may differ that agree on some thread indices."""
-    return tuple(c for c in conditions if not c.free & THREADS <= alike)
+def never(_: Expr) -> bool:
+    """Nothing is known of any expression."""
+    return False
 
 
-def uneven(node: Node, *, grid: bool = False, alike: frozenset[str] = frozenset()) -> str:
-    """Why threads that agree on some thread indices may come to a place unequally often: loops that differ between them; empty if there are none."""
+def apart(conditions: Conditions, alike: frozenset[str], same: Callable[[Expr], bool] = never) -> Conditions:
+    """Those of some conditions on which threads may differ that agree on some thread indices, and on the expressions that are the ``same`` for them."""
+    return tuple(c for c in conditions if not c.free & THREADS <= alike and not same(c))
+
+
+def uneven(node: Node, *, grid: bool = False, alike: frozenset[str] = frozenset(), same: Callable[[Expr], bool] = never) -> str:
+    """Why threads that agree on some thread indices may come to a place unequally often: loops that differ between them; empty if there are none.
+
+    Args:
+        same: true only of expressions that have one value for them besides.
+    """
     for loop in node.loops:
         assert isinstance(loop.stmt, For)
-        names = loop.stmt.start.free | loop.stmt.stop.free | loop.stmt.step.free
-        if names & THREADS - alike:
+        bounds = loop.stmt.start, loop.stmt.stop, loop.stmt.step
+        names = frozenset[str]().union(*(e.free for e in bounds))
+        if any(e.free & THREADS - alike and not same(e) for e in bounds):
             return f"the loop over {loop.stmt.var} has other trips in other threads"
         if any(n.endswith((".slot", ".parity", ".phase")) for n in names):
             return f"the loop over {loop.stmt.var} depends on a cursor"

@@ -25,6 +25,7 @@ from taskfuse.ir.scalar import (
     Max,
     Min,
     Mod,
+    children,
     compare,
     const,
     eq,
@@ -231,6 +232,17 @@ class Threads:
         """True only if each value that an expression has in the first set of threads it has in the second, too."""
         values, all_, few = self.values(e), self.mask(conditions), self.mask(arriving)
         return values is not None and all_ is not None and few is not None and bool(np.isin(values[all_], values[few]).all())
+
+    def one_value(self, e: Expr, size: int, alike: frozenset[str]) -> bool:
+        """True only if an expression has one value in each group of ``size`` consecutive threads, which agree on the indices ``alike``."""
+        if e.free & THREADS <= alike:
+            return True
+        values = self.values(e)
+        if values is None:
+            parts = children(e)
+            return bool(parts) and all(self.one_value(part, size, alike) for part in parts)
+        groups = np.arange(len(values)) // size
+        return bool((values == values[groups * size]).all())
 
     def constant_in_warps(self, values: NDArray[np.int64], mask: Mask) -> bool:
         """True only if the chosen threads of each warp have one value."""

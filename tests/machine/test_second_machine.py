@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from taskfuse.kir import parse_kernel
+from taskfuse.kir import parse_kernel, walk
+from taskfuse.kir.nodes import Wgmma
 from taskfuse.testing.machine import FaultKind, find_fault
 
 TESTS = Path(__file__).parent.parent
@@ -232,7 +233,11 @@ def test_twins(good: str, changes: Sequence[Change], kind: FaultKind, reason: st
 @pytest.mark.parametrize("path", [p for p in MUSEUM if not p.name.startswith(LARGE)], ids=lambda p: p.stem)
 def test_bugs_of_other_projects(path: Path) -> None:
     kernel = parse_kernel(path.read_text(encoding="utf-8"))
-    fault = find_fault(kernel, [{e.name: n for e in kernel.extents} for n in (5, 2)], 2)
+    wide = any(isinstance(s, Wgmma) for s in walk(kernel))
+    launches = [
+        {e.name: 72 if wide and e.name == "K" else -(-n // e.multiple_of) * e.multiple_of for e in kernel.extents} for n in ((8,) if wide else (5, 2, 12))
+    ]
+    fault = find_fault(kernel, launches, 1 if wide else 2)
     assert (fault is None) is path.stem.endswith(".fixed"), str(fault)
 
 
@@ -250,6 +255,38 @@ def test_a_fault_says_what_and_where() -> None:
     assert said == "bounds: index 64 of axis 0 of 'x', whose extent is 64"
     assert who == "  thread 63: y[threadIdx.x] = copy(x[threadIdx.x + 1])"
     assert launch.startswith("  extents {}, schedule 0")
+
+
+RELAYED = """\
+KERNEL relay(x: float32[32]) -> (y: float32[32])
+  GRID (1, 1, 1)  BLOCK (32, 3, 1)
+  SHARED s: float32[32] align 16
+  SHARED t: float32[32] align 16
+  MBARRIER a[1], b[1]
+
+IF threadIdx.x == 0 && threadIdx.y == 0:
+  INIT a[0] count 32
+  INIT b[0] count 32
+SYNC block
+IF threadIdx.y == 0:
+  s[threadIdx.x] = copy(x[threadIdx.x])
+  ARRIVE a[0]
+ELSE IF threadIdx.y == 1:
+  WAIT a[0] parity 0
+  COPY.async t[threadIdx.x] <- x[threadIdx.x] width 1
+  ARRIVE.async b[0]
+ELSE:
+  WAIT b[0] parity 0
+  WAIT a[0] parity 0
+  y[threadIdx.x] = add(s[31 - threadIdx.x], t[31 - threadIdx.x])
+"""
+
+
+def test_an_arrival_for_copies_hands_over_the_copies_alone() -> None:
+    assert find_fault(parse_kernel(RELAYED), schedules=3) is None
+    fault = find_fault(parse_kernel(RELAYED.replace("WAIT b[0] parity 0\n  WAIT a[0] parity 0", "WAIT b[0] parity 0")), schedules=3)
+    assert fault is not None
+    assert fault.kind is FaultKind.RACE
 
 
 def test_what_is_no_launch_is_left_out() -> None:

@@ -296,7 +296,7 @@ class Machine:
             case If(branches=branches):
                 for k, where in self._arms(stmt, lanes):
                     if k >= 0:
-                        some = lanes if where is None else lanes.some(where)
+                        some = lanes if where is None else lanes.part((id(stmt), k), where)
                         some.stack.append(Frame((), 0, branches[k].label or lanes.role))
                         self._list(branches[k].body, some)
                         some.stack.pop()
