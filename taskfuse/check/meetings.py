@@ -119,7 +119,10 @@ class Meetings:
         split = self.threads.split(node.conditions)
         in_warp = stmt.scope is BarrierScope.WARP
         alike = self.threads.outer if in_warp else frozenset[str]()
-        same = (lambda e: self.threads.one_value(e, WARP, alike)) if in_warp else never
+
+        def same(e: Expr) -> bool:
+            return in_warp and self.threads.one_value(e, WARP, alike)
+
         varying = apart(split.varying, alike, same)
         if varying:
             return None, f"who comes to it changes: {_text(varying)}"

@@ -281,6 +281,38 @@ def test_a_fault_says_what_and_where() -> None:
     assert launch.startswith("  extents {}, schedule 0")
 
 
+RELAYED = """\
+KERNEL relay(x: float32[32]) -> (y: float32[32])
+  GRID (1, 1, 1)  BLOCK (32, 3, 1)
+  SHARED s: float32[32] align 16
+  SHARED t: float32[32] align 16
+  MBARRIER a[1], b[1]
+
+IF threadIdx.x == 0 && threadIdx.y == 0:
+  INIT a[0] count 32
+  INIT b[0] count 32
+SYNC block
+IF threadIdx.y == 0:
+  s[threadIdx.x] = copy(x[threadIdx.x])
+  ARRIVE a[0]
+ELSE IF threadIdx.y == 1:
+  WAIT a[0] parity 0
+  COPY.async t[threadIdx.x] <- x[threadIdx.x] width 1
+  ARRIVE.async b[0]
+ELSE:
+  WAIT b[0] parity 0
+  WAIT a[0] parity 0
+  y[threadIdx.x] = add(s[31 - threadIdx.x], t[31 - threadIdx.x])
+"""
+
+
+def test_an_arrival_for_copies_hands_over_the_copies_alone() -> None:
+    assert find_fault(parse_kernel(RELAYED), schedules=3) is None
+    fault = find_fault(parse_kernel(RELAYED.replace("WAIT b[0] parity 0\n  WAIT a[0] parity 0", "WAIT b[0] parity 0")), schedules=3)
+    assert fault is not None
+    assert fault.kind is FaultKind.RACE
+
+
 def test_what_is_no_launch_is_left_out() -> None:
     ring = parse_kernel(RING.replace("bytes 128", "bytes 64"))
     assert find_fault(ring, [{"N": 7}, {}]) is None
