@@ -137,6 +137,7 @@ class Uses:
             self.sizes[b.name] = b.dtype.itemsize
             if b.memory is not MemoryType.Local:
                 self.memory[b.name] = b.memory
+        self._placed = {b.name: b for b in kernel.buffers if b.memory is MemoryType.Shared}
         self.all: list[Use] = []
         self._places: dict[tuple[object, ...], int] = {}
         for node in program.leaves():
@@ -144,6 +145,16 @@ class Uses:
         self.by_buffer: dict[str, list[Use]] = {}
         for use in self.all:
             self.by_buffer.setdefault(use.buffer, []).append(use)
+
+    def rows(self, buffer: str) -> tuple[Expr, Expr] | None:
+        """Where the first of a Shared buffer's rows along axis 0 begins, and how many bytes each has; ``None`` where that is not said."""
+        b = self._placed.get(buffer)
+        if b is None or b.offset is None or not b.shape:
+            return None
+        size: Expr = const(b.dtype.itemsize)
+        for e in b.shape[1:]:
+            size = size * e
+        return b.offset, size
 
     def _add(
         self,

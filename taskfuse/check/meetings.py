@@ -16,12 +16,12 @@ from taskfuse.check.certificate import Layer, Obligation, Verdict
 from taskfuse.check.clusters import Clusters
 from taskfuse.check.enumeration import Pairs
 from taskfuse.check.paths import Cut
-from taskfuse.check.program import BLOCK_NAMES, BLOCKS, COLLECTIVE, THREADS, Node, Program
+from taskfuse.check.program import BLOCK_NAMES, BLOCKS, THREADS, Node, Program
 from taskfuse.check.threads import Conditions, Threads, box_count
 from taskfuse.ir.scalar import ZERO, Const, Expr, eq, prove, simplify, sym
 from taskfuse.ir.types import CLUSTER_TYPES
 from taskfuse.kir.limits import WARP
-from taskfuse.kir.nodes import Advance, Arrive, ArriveAsync, Barrier, BarrierScope, CursorInit, Expect, For, InitBarrier, Shuffle, TmaLoad, Wait
+from taskfuse.kir.nodes import Advance, Arrive, ArriveAsync, Barrier, BarrierScope, CursorInit, Expect, For, InitBarrier, TmaLoad, Wait
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -76,8 +76,6 @@ class Meetings:
         counters: dict[str, list[Meeting]] = {}
         for node in program.leaves():
             stmt = node.stmt
-            if isinstance(stmt, (Shuffle, *COLLECTIVE)):
-                self._collective(node)
             if not isinstance(stmt, Barrier):
                 continue
             meeting, reason = self._meeting(node, stmt)
@@ -102,7 +100,9 @@ class Meetings:
                     counters.setdefault(stmt.counter, []).append(meeting)
                     continue
                 case BarrierScope.WARP:
-                    pass
+                    if not threads.complete_warps(meeting.participants):
+                        self._fail(node, f"only a part of a warp comes to a barrier of the whole warp: threads with {_text(meeting.participants)}")
+                        continue
             self._hold(meeting)
         self._named(named)
         for name, meetings in counters.items():
@@ -130,16 +130,6 @@ class Meetings:
         if reason:
             return None, reason
         return Meeting(node, stmt.scope, split.threads, (*split.uniform, *split.varying), stmt.id), ""
-
-    def _collective(self, node: Node) -> None:
-        """All lanes of a warp execute a shuffle, or an instruction of tensor cores, together, equally often. It orders no memory."""
-        split = self.threads.split(node.conditions)
-        varying = apart(split.varying, self.threads.outer)
-        reason = f"which lanes come to it changes: {_text(varying)}" if varying else uneven(node, alike=self.threads.outer)
-        if not reason and not self.threads.whole_warps(split.threads):
-            reason = "it is not executed by whole warps"
-        if reason:
-            self._fail(node, reason)
 
     # -- named barriers -------------------------------------------------------------------------------------------------------------
 

@@ -14,6 +14,7 @@ from taskfuse.check.ranges import Ranges
 from taskfuse.ir.scalar import ONE, TRUE, And, Const, Expr, Facts, const, ge, lt, not_, simplify, substitute, sym
 from taskfuse.ir.types import BLOCK_TYPES, CLUSTER_TYPES, THREAD_TYPES
 from taskfuse.kir import Kernel, barrier_slots, bodies, expressions, map_expressions, map_stmts, stmt_text, walk, with_bodies
+from taskfuse.kir.limits import WARP, WARPGROUP
 from taskfuse.kir.nodes import (
     Bind,
     Choose,
@@ -27,11 +28,14 @@ from taskfuse.kir.nodes import (
     Operand,
     Queue,
     Retire,
+    SetMaxNReg,
+    Shuffle,
     StMatrix,
     Stmt,
     TmaLoad,
     TmaStore,
     Wgmma,
+    WgmmaFence,
 )
 
 THREAD_NAMES = tuple(p.index_name for p in THREAD_TYPES)
@@ -41,8 +45,6 @@ BLOCKS = frozenset(BLOCK_NAMES)
 CLUSTER_NAMES = tuple(p.index_name for p in CLUSTER_TYPES)
 CLUSTERS = frozenset(CLUSTER_NAMES)
 UNROLL_LIMIT = 64
-COLLECTIVE = (Wgmma, Mma, LdMatrix, StMatrix)
-"""Instructions of tensor cores: the threads of a warp come together at them."""
 QUEUED = (Commit, Retire, LdMatrix, StMatrix, TmaLoad, TmaStore, Wgmma)
 
 
@@ -220,6 +222,17 @@ class Program:
                         before.append(not_(arm.cond))
                 case _:
                     pass
+
+
+def together(stmt: Stmt) -> int:
+    """How many consecutive threads execute a statement together, so that the threads of a warp wait for each other there; 0: each thread for itself."""
+    match stmt:
+        case Wgmma() | WgmmaFence() | SetMaxNReg() | Commit(queue=Queue.WGMMA) | Retire(queue=Queue.WGMMA):
+            return WARPGROUP
+        case Mma() | LdMatrix() | StMatrix() | Shuffle():
+            return WARP
+        case _:
+            return 0
 
 
 def linear_thread(kernel: Kernel) -> Expr:

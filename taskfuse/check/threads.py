@@ -212,6 +212,13 @@ class Threads:
         sizes = np.bincount(warps[mask], minlength=1)
         return bool(np.isin(sizes, (0, WARP)).all())
 
+    def complete_warps(self, conditions: Conditions) -> bool:
+        """True only if the threads are all that the block has of some warps: its last one may have fewer than 32."""
+        mask = self.mask(conditions)
+        if mask is None:
+            return self.everyone(conditions) or self.whole_warps(conditions)
+        return not np.isin(self._warps[~mask], self._warps[mask]).any()
+
     def whole_groups(self, conditions: Conditions, size: int) -> bool:
         """True only if the threads are whole groups of ``size`` consecutive ids; of constant blocks alone."""
         mask = self.mask(conditions)
@@ -267,7 +274,8 @@ class Threads:
         linear = ZERO
         for n in THREAD_NAMES:
             linear = linear + sym(n) * self.strides[n]
-        warp = simplify(linear // WARP, context.facts)
+        known = context.knowledge.given(*(c for c in self.split(conditions).threads if c not in context.conditions))
+        warp = simplify(linear // WARP, known.facts)
         return warp.free & THREADS <= pinned | self.fixed(context)
 
     def fixed(self, context: Context) -> frozenset[str]:

@@ -87,20 +87,18 @@ class Needs:
         which: 0 for the factor with the rows of the result, 1 for the one with its columns.
         ends_inside: what is summed may end inside of an instruction, so that zeros must follow: copies into Shared memory write them.
         overhangs: a tile may have rows past the end of the factor, which are to be written, too.
-        in_roles: a role of its own loads what comes to Shared memory.
     """
 
     instruction: Instruction
     which: int
     ends_inside: bool
     overhangs: bool
-    in_roles: bool
 
 
 def feed(chooser: Chooser, recorder: Recorder, factor: Factor, c: Contraction, needs: Needs) -> Feed:
     """Choose the way of a factor, and make the tensors on it."""
     found = Feed()
-    in_registers = needs.instruction is Instruction.MMA or (needs.which == 0 and needs.in_roles and chooser.chance(35))
+    in_registers = needs.instruction is Instruction.MMA or (needs.which == 0 and chooser.chance(35))
     if needs.ends_inside and factor.tensor.dtype.itemsize != LDMATRIX_ITEMSIZE:
         in_registers = False
     found.whole = not needs.ends_inside and not needs.overhangs

@@ -213,7 +213,7 @@ class Scheduler:
 
     def _nested(self, scope: Sequence[TensorView]) -> None:
         """Every tensor alike: an axis split, and one of its parts again, mostly by what does not divide it; some of the parts are bound."""
-        first = self.chooser.pick(range(max(len(tv.loop) for tv in scope)))
+        first = self.chooser.pick(range(max(1, *(len(tv.loop) for tv in scope))))
         splits = [(first, self.chooser.pick(FACTORS), not self.chooser.chance(25))]
         for _ in range(self.chooser.integer(1, 2)):
             splits.append((first + self.chooser.integer(0, 1), self.chooser.pick(FACTORS), not self.chooser.chance(25)))

@@ -144,9 +144,7 @@ class TensorCores:
         ends = not is_multiple(contraction.k.extent, shape.tile[2], self.fusion.facts())
         in_roles = self.chooser.chance(self.options.groups)
         left, right = (
-            operands.feed(
-                self.chooser, self.recorder, f, contraction, Needs(shape.instruction, which, ends, self._overhangs(axis, shape.tile[which]), in_roles)
-            )
+            operands.feed(self.chooser, self.recorder, f, contraction, Needs(shape.instruction, which, ends, self._overhangs(axis, shape.tile[which])))
             for which, (f, axis) in enumerate(((contraction.a, contraction.m), (contraction.b, contraction.n)))
         )
         epilogues.stage(self.chooser, self.recorder, result, contraction)

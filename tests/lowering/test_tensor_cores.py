@@ -118,6 +118,33 @@ def through_registers(stages: int = 2) -> Fusion:
     return fusion
 
 
+def registers_in_one_role(stages: int) -> Fusion:
+    """The first factor goes through registers, which each step along k loads again; the role that multiplies copies the tiles, too."""
+    with Fusion("one_role") as fusion:
+        a, b = (tf.define_tensor([64, 80], dtype=tf.bfloat16, name=name) for name in "ab")
+        acc = tf.matmul(a, b.T, dtype=tf.float32)
+        d = tf.copy(acc)
+        fusion.add_output(d)
+    tiles = [a.cache_after(), b.cache_after()]
+    a_r = tiles[0].cache_after()
+    acc.split(2, 16).reorder([2, 0, 1, 3])
+    acc.propagate([*tiles, a_r], upto=1)
+    acc.set_atom(atoms.wgmma(64, 64, 16), (1, 2, 3))
+    for tile in tiles:
+        tile.set_memory_type(SHARED)
+        tile.set_allocation_domain(tf.layouts.swizzled(32))
+        tile.split(1, 32)
+        tile.axis(2).parallelize(P.TIDx)
+        tile.circular_buffer(stages)
+        tile.inline_at(1)
+    a_r.split(1, 16)
+    a_r.axis(1).parallelize(P.TIDx)
+    a_r.set_atom(atoms.LDMATRIX_X4, (2, 3))
+    a_r.inline_at(1)
+    d.fragment((0, 1))
+    return fusion
+
+
 def by_warps(dtype: DType = tf.bfloat16, warps: int = 2, padding: int = 0) -> Fusion:
     """ldmatrix and mma.sync: all warps load a tile, then each multiplies 16 rows of it; ``padding``: places between the rows of a tile."""
     fusion, acc = product((64, 64), (32, 64), dtype, "KK", tf.float32, tf.float32)
@@ -165,6 +192,7 @@ CASES: dict[str, Callable[[], Fusion]] = {
     "wgmma of remainders": lambda: by_tiles(BF16, shape=(100, 72, 88)),
     "wgmma of padded remainders": lambda: padded_remainder(),
     "wgmma from registers": through_registers,
+    **{f"wgmma from registers in one role, {n} slots": lambda n=n: registers_in_one_role(n) for n in (1, 2, 3)},
     "mma.sync": by_warps,
     "mma.sync of padded rows": lambda: by_warps(padding=8),
     "mma.sync float16": lambda: by_warps(tf.float16, warps=4),

@@ -18,6 +18,13 @@ from taskfuse.testing.refutation import CRASH, Row, Tally, case
 from taskfuse.testing.small.sides import SIDES
 
 
+def test_nothing_that_is_proved_has_a_fault(capsys: pytest.CaptureFixture[str]) -> None:
+    status = refutation.main(["--cases", "200", "--seed", "17"])
+    printed = capsys.readouterr().out
+    assert " 0 false accepts" in printed, printed
+    assert status == 0
+
+
 @pytest.mark.parametrize("kind", range(len(SIDES)))
 def test_the_machine_finds_what_the_generator_knows(kind: int) -> None:
     _, make = SIDES[kind]

@@ -49,6 +49,11 @@ def test_most_products_lower_with_what_they_draw_on() -> None:
         assert seen.kept[mechanism] >= 0.6 * seen.drawn[mechanism], seen.table()
 
 
+@pytest.mark.parametrize("seed", [162, 203])
+def test_rows_of_fusions_that_have_no_axis(seed: int) -> None:
+    check(Mix.ROWS, seed, seed + 1)
+
+
 # -- the parts of the generator --------------------------------------------------------------------------------------------------------------
 
 

@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from taskfuse.check.program import COLLECTIVE
 from taskfuse.check.trace import Budget, Refuted
 from taskfuse.check.values.lanes import Frame, Lanes, Launch, Number
 from taskfuse.check.values.meetings import Meetings
@@ -32,14 +31,18 @@ from taskfuse.kir.nodes import (
     For,
     If,
     InitBarrier,
+    LdMatrix,
+    Mma,
     Release,
     Shuffle,
+    StMatrix,
     Stmt,
     Wait,
+    Wgmma,
 )
 
 WAITING = (Barrier, Wait, Acquire)
-TOGETHER = (Shuffle, *COLLECTIVE)
+TOGETHER = (Shuffle, Wgmma, Mma, LdMatrix, StMatrix)
 """What whole warps execute."""
 
 
