@@ -1,4 +1,4 @@
-"""Products of tensor cores whose reduced axis is spread over threads, blocks and clusters, on a GPU: small integers, so that every order of summing is exact."""
+"""Products of tensor cores whose reduced axis is spread over threads, blocks and clusters, on a GPU: small integers, so that sums are exact."""
 
 from __future__ import annotations
 

@@ -38,6 +38,7 @@ from taskfuse.kir.nodes import (
     VectorCopy,
     Wgmma,
 )
+from taskfuse.kir.witness import Apply
 
 Points = tuple[tuple[str, int], ...]
 
@@ -78,6 +79,7 @@ class Instructions:
         self.maps = {p.name: p for p in kernel.params if isinstance(p, TensorMapParam)}
         self.sizes = {b.name: b.dtype.itemsize for b in kernel.buffers} | {p.name: p.dtype.itemsize for p in kernel.params if isinstance(p, TensorParam)}
         self.shapes = {b.name: b.shape for b in kernel.buffers} | {p.name: p.shape for p in kernel.params if isinstance(p, TensorParam)}
+        self.definitions = {d.tensor: d for d in kernel.definitions}
         self.thread = linear_thread(kernel)
 
     # -- what is written ------------------------------------------------------------------------------------------------------------
@@ -99,7 +101,8 @@ class Instructions:
             case StMatrix():
                 return self._rows(node, stmt, stmt.out, holds.tensor, holds.index)
             case TmaLoad(out=out, map=name, coords=coords):
-                return self._box(node, out, self.maps[name], holds.tensor, self._of_box(node, holds, self.maps[name], coords, holds.index))
+                source = self._source(node, holds)
+                return self._box(node, out, self.maps[name], holds.tensor, self._of_box(node, holds, self.maps[name], coords, holds.index, source))
             case TmaStore(map=name, coords=coords):
                 box = self.maps[name]
                 points = tuple((f"box.{k}", n) for k, n in enumerate(box.box))
@@ -107,6 +110,15 @@ class Instructions:
                 return Place(node, box.tensor, index, holds.tensor, self._of_box(node, holds, box, coords, holds.index), points)
             case _:
                 raise Open("it writes in a way that is not covered", node)
+
+    def _source(self, node: Node, holds: Holds) -> tuple[Expr, ...]:
+        """What a copy takes of its argument, by the symbols of the tile."""
+        match self.definitions[holds.tensor].rule:
+            case Apply(operands=(Access(index=index),)):
+                point = {f"i{k}": e for k, e in enumerate(holds.index)}
+                return tuple(substitute(e, point) for e in index)
+            case _:
+                raise Open(f"it is a copy, and {holds.tensor} is none", node)
 
     # -- what is read ---------------------------------------------------------------------------------------------------------------
 
