@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from taskfuse.check.program import BLOCK_NAMES, THREAD_NAMES, THREADS, Program
+from taskfuse.check.program import Program
 from taskfuse.check.values.claims import Instructions, Place
-from taskfuse.check.values.cover import Visits, covered
+from taskfuse.check.values.cover import covered
 from taskfuse.check.values.match import equal, inside, known_at
 from taskfuse.check.values.reach import Reach
-from taskfuse.check.values.runs import Span, runs, threads_of
 from taskfuse.check.values.solve import Open
-from taskfuse.ir.scalar import Expr, const, substitute
-from taskfuse.kir.nodes import For, Holds
+from taskfuse.check.values.stores import stores
+from taskfuse.ir.scalar import const
+from taskfuse.kir.nodes import Holds
 from taskfuse.kir.witness import Whole
 
 
@@ -41,7 +41,7 @@ class Outputs:
             return
         if any(e is const(0) for e in definition.shape):
             return
-        visits = [self._visits(place, definition.shape) for place in self._stores.get(name, [])]
+        visits = [stores(self.program, place, definition.shape) for place in self._stores.get(name, [])]
         if not visits:
             raise Open(f"{name} is never stored")
         covered(visits, definition.shape, self.program.root.context.knowledge)
@@ -52,22 +52,3 @@ class Outputs:
         for k, (e, wanted) in enumerate(zip(place.index, place.element, strict=True)):
             if place.tensor != place.buffer or not equal(knowledge, e, wanted):
                 raise Open(f"it stores element {wanted} of {place.tensor} at index {e} of {place.buffer} on axis {k}", place.node)
-
-    def _visits(self, place: Place, shape: tuple[Expr, ...]) -> Visits:
-        node, kernel = place.node, self.program.kernel
-        spans: dict[str, Span] = {}
-        for names, extents in ((BLOCK_NAMES, kernel.grid), (THREAD_NAMES, kernel.block)):
-            spans |= {n: (const(0), e) for n, e in zip(names, extents, strict=True)}
-        exists = inside(place.element, shape)
-        free = {n for e in place.element for n in e.free} | {n for c in node.conditions for n in c.free}
-        again = [n for n in node.loops if isinstance(n.stmt, For) and n.stmt.var not in free and n.runs()]  # a thread stores the same again
-        spans, conditions = runs(node, [n for n in node.loops if n not in again], spans, dict(place.points), exists)
-        threads = [c for c in conditions if c.free <= THREADS]
-        rows = threads_of(kernel, threads)
-        if rows is None:
-            return Visits(node, place.element, spans, tuple(conditions), node.context.ranges)
-        fixed = {n: const(int(v[0])) for n, v in rows.items() if v.size and (v == v[0]).all()}
-        rows = {n: v for n, v in rows.items() if n not in fixed}
-        left = tuple(substitute(c, fixed) for c in conditions if c not in threads)
-        spans = {n: s for n, s in spans.items() if n not in fixed}
-        return Visits(node, tuple(substitute(e, fixed) for e in place.element), spans, left, node.context.ranges, rows or None)

@@ -21,8 +21,10 @@ from taskfuse.check.private import PrivateRing, PrivateRings
 from taskfuse.check.program import BLOCKS, THREADS, Node, Program
 from taskfuse.check.rings import Rings
 from taskfuse.check.values.claims import Instructions, Place
+from taskfuse.check.values.cover import covered
 from taskfuse.check.values.match import Found, Match, Storage, W, equal, inside, known_at
 from taskfuse.check.values.solve import Open
+from taskfuse.check.values.stores import stores
 from taskfuse.ir.scalar import Const, Expr, Sym, and_, const, eq, evaluate, ge, not_, substitute, sym
 from taskfuse.ir.types import BLOCK_TYPES, CLUSTER_TYPES, MemoryType
 from taskfuse.kir import accesses
@@ -69,6 +71,7 @@ class Reach:
         self.rings = {e.cursor + ".slot": (r, e) for r in rings.rings for e in r.consumers}
         self.producers = {r.producer.cursor + ".slot": r for r in rings.rings}
         self.hits: list[Place] = []
+        self._whole: dict[str, bool] = {}
         self._nodes: dict[str, list[Node]] = {}
         self._overlaps: dict[str, list[str]] = {}
         for a, b in overlapping(program):
@@ -140,6 +143,8 @@ class Reach:
             self._private(want, *slots[0], knowledge, past=past)
             return
         self._clear(want)
+        if not past and self._stored_before(want, knowledge):
+            return
         self._backwards(want, want.node, knowledge, past=past)
 
     def _argument(self, want: Place, knowledge: Knowledge, *, past: bool) -> None:
@@ -162,6 +167,28 @@ class Reach:
             return False
         grids = np.meshgrid(*(np.arange(lo or 0, (hi or 0) + 1) for lo, hi in spans.values()), indexing="ij")
         return not np.any(np.asarray(evaluate(difference, dict(zip(spans, grids, strict=True)))))
+
+    def _stored_before(self, want: Place, knowledge: Knowledge) -> bool:
+        """True if a workspace in Global memory that lies as its tensor does has been stored whole, once, by statements that are over."""
+        claims = self.claims.get(want.buffer, [])
+        if self.storages[want.buffer].memory is not MemoryType.Global or not claims or want.content is not Content.VALUE:
+            return False
+        if any(n in want.node.loops for c in claims for n in c.node.loops) or any(c.node.number > want.node.number for c in claims):
+            return False
+        if any(_in_other_arm(c.node, want.node) for c in claims) or any(c.tensor != want.tensor or c.content is not Content.VALUE for c in claims):
+            return False
+        if not all(equal(knowledge, e, wanted) for e, wanted in zip(want.index, want.element, strict=True)):
+            return False
+        shape = self.shape(want.tensor)
+        if want.buffer not in self._whole:
+            try:
+                same = all(equal(known_at(c), e, f) for c in claims for e, f in zip(c.index, c.element, strict=True))
+                self._whole[want.buffer] = same
+                if same:
+                    covered([stores(self.program, c, shape) for c in claims], shape, self.program.root.context.knowledge)
+            except Open:
+                self._whole[want.buffer] = False
+        return self._whole[want.buffer]
 
     # -- where a write may stand ----------------------------------------------------------------------------------------------------
 
