@@ -32,7 +32,7 @@ types: $(VENV)/.dev ## pyright, strict
 	$(PY) -m pyright --project pyproject.toml --pythonpath $(PY)
 
 fuzz: $(VENV)/.dev ## run N=10000 random fusions against NumPy; a failure prints the line that reproduces it
-	$(PY) -m taskfuse.testing.fuzz --cases $(N)
+	$(PY) -m taskfuse.testing.fuzz --mix everything --prove --cases $(N)
 
 faults: $(VENV)/.dev ## plant mistakes in kernels: who finds them, the proof or schedules (minutes)
 	$(PY) -m taskfuse.testing.faults --list --small 24 --jobs $(JOBS) $(CORPUS)

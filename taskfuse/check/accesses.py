@@ -10,9 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from taskfuse.check.program import THREAD_NAMES, Context, Node, Program, conjuncts, linear_thread
+from taskfuse.check.program import THREAD_NAMES, Context, Node, Program, chosen, conjuncts, linear_thread
 from taskfuse.check.tiles import tile_bytes
-from taskfuse.ir.scalar import Const, Expr, const, le, lt, not_, private, prove, simplify, substitute, sym
+from taskfuse.ir.scalar import Const, Expr, const, le, lt, private, prove, simplify, substitute, sym
 from taskfuse.ir.types import MemoryType
 from taskfuse.kir.fragments import MATRIX_ROW_BYTES, MATRIX_ROWS, WGMMA_M
 from taskfuse.kir.limits import WARP
@@ -137,6 +137,7 @@ class Uses:
             self.sizes[b.name] = b.dtype.itemsize
             if b.memory is not MemoryType.Local:
                 self.memory[b.name] = b.memory
+        self._placed = {b.name: b for b in kernel.buffers if b.memory is MemoryType.Shared}
         self.all: list[Use] = []
         self._places: dict[tuple[object, ...], int] = {}
         for node in program.leaves():
@@ -144,6 +145,16 @@ class Uses:
         self.by_buffer: dict[str, list[Use]] = {}
         for use in self.all:
             self.by_buffer.setdefault(use.buffer, []).append(use)
+
+    def rows(self, buffer: str) -> tuple[Expr, Expr] | None:
+        """Where the first of a Shared buffer's rows along axis 0 begins, and how many bytes each has; ``None`` where that is not said."""
+        b = self._placed.get(buffer)
+        if b is None or b.offset is None or not b.shape:
+            return None
+        size: Expr = const(b.dtype.itemsize)
+        for e in b.shape[1:]:
+            size = size * e
+        return b.offset, size
 
     def _add(
         self,
@@ -215,10 +226,9 @@ class Uses:
                 for o in operands:
                     self._operand(node, o, context)
                 self._add(node, out.buffer, out.index, True, Engine.THREAD, context)
-            case Choose(out=out, cases=cases):
-                for k, case in enumerate(cases):
-                    if isinstance(case.operand, Access) and case.operand.buffer in self.memory:
-                        self._operand(node, case.operand, context.under((*(not_(c.cond) for c in cases[:k]), case.cond)))
+            case Choose(out=out):
+                for operand, there in chosen(node.stmt, context):
+                    self._operand(node, operand, there)
                 self._add(node, out.buffer, out.index, True, Engine.THREAD, context)
             case Gather(out=out, source=source, values=values, width=width):
                 for v in values:

@@ -8,9 +8,9 @@ from taskfuse.check.certificate import Layer, Obligation, Verdict
 from taskfuse.check.enumeration import extremes, named
 from taskfuse.check.knowledge import Knowledge
 from taskfuse.check.linear import DEPTH, Linear
-from taskfuse.check.program import Context, Node, Program, conjuncts
+from taskfuse.check.program import Context, Node, Program, chosen, conjuncts
 from taskfuse.check.tiles import Block, Storage, blocks, row_major
-from taskfuse.ir.scalar import Const, Expr, FloorDiv, Mod, Sum, const, ge, is_multiple, lt, not_, prove, sym
+from taskfuse.ir.scalar import Const, Expr, FloorDiv, Mod, Product, Sum, const, ge, is_multiple, lt, prove, sym
 from taskfuse.ir.types import MemoryType
 from taskfuse.kir import Kernel, fragments
 from taskfuse.kir.nodes import Access, AsyncCopy, Choose, Compute, Gather, LdMatrix, Mma, Shuffle, StMatrix, TensorParam, TmaLoad, TmaStore, VectorCopy, Wgmma
@@ -127,6 +127,13 @@ def at_least(e: Expr, low: int, context: Context) -> bool:
     lo, _ = context.ranges.of(e)
     if (lo is not None and lo >= low) or _nonnegative(e - low, context):
         return True
+    match e:  # what a quotient by a constant, or a product, needs of its parts
+        case FloorDiv(a, Const(d)) if d > 0 and at_least(a, low * d, context):
+            return True
+        case Product(factors) if low <= 1 and all(at_least(f, 1, context) for f in factors):
+            return True
+        case _:
+            pass
     found = extremes(e, context)
     return found is not None and found[0] >= low
 
@@ -184,10 +191,8 @@ def touched(node: Node) -> Iterator[tuple[Access, int, Context]]:
         case Compute(out=out, operands=operands):
             yield from ((o, 1, context) for o in operands if isinstance(o, Access))
             yield out, 1, context
-        case Choose(out=out, cases=cases):
-            for k, case in enumerate(cases):
-                if isinstance(case.operand, Access) and case.operand.index:
-                    yield case.operand, 1, context.under((*(not_(c.cond) for c in cases[:k]), case.cond))
+        case Choose(out=out):
+            yield from ((o, 1, there) for o, there in chosen(node.stmt, context) if isinstance(o, Access) and o.index)
             yield out, 1, context
         case Gather(out=out, source=source, values=values, width=width):
             yield from ((v.source, 1, context) for v in values)

@@ -124,8 +124,9 @@ def of_statement(stmt: Stmt, slots: Mapping[str, int]) -> Iterator[Demand]:
             before = ()
             for case in cases:
                 yield from _under(before, demands(case.cond))
+                own = () if case is cases[-1] else conjuncts(case.cond)  # the CUDA text does not ask for the last one
                 for e in _operand(case.operand):
-                    yield from _under((*before, *conjuncts(case.cond)), demands(e))
+                    yield from _under((*before, *own), demands(e))
                 before = (*before, not_(case.cond))
         case AsyncCopy(out=out, source=source, valid=valid):
             for e in (*out.index, valid):

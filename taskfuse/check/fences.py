@@ -1,7 +1,8 @@
-"""Registers that the threads of a launch have touched since their last ``FENCE wgmma``.
+"""Registers that the threads of a launch have touched since their last ``FENCE wgmma``, and those of wgmmas that they have not retired.
 
 A thread executes ``wgmma.fence`` before its first wgmma, and between every other access to a register and a wgmma that uses it as an accumulator or
-as a part of its matrix A (PTX ISA, "wgmma.fence"). Whether it does depends on the order of its own statements alone.
+as a part of its matrix A (PTX ISA, "wgmma.fence"). It leaves these registers alone until it has retired the wgmma ("wgmma.wait_group"); other wgmmas
+may read the same operand, and those of one shape add to the same accumulators. Whether it does depends on the order of its own statements alone.
 """
 
 from __future__ import annotations
@@ -34,6 +35,11 @@ class Fences:
     def __init__(self, sizes: Mapping[str, int], threads: int) -> None:
         self._never = np.ones(threads, np.bool_)
         self._touched = {name: np.zeros((threads, size), np.bool_) for name, size in sizes.items()}
+        self._batch = {name: np.full((threads, size), -1) for name, size in sizes.items()}  # of the last wgmma with that register
+        self._how = {name: np.zeros((threads, size), np.int64) for name, size in sizes.items()}
+        self._numbers: dict[object, int] = {}
+        self._closed = np.zeros(threads, np.int64)
+        self._retired = np.zeros(threads, np.int64)
 
     def touch(self, buffer: str, threads: Ints, first: Ints, count: int) -> None:
         """Each thread reads or writes ``count`` elements from its ``first`` on, other than by a wgmma."""
@@ -43,8 +49,36 @@ class Fences:
     def fence(self, threads: Ints) -> None:
         """The threads execute ``FENCE wgmma``."""
         self._never[threads] = False
-        for touched in self._touched.values():
+        for name, touched in self._touched.items():
             touched[threads] = False
+            batches = self._batch[name]
+            batches[threads] = np.where(batches[threads] < self._retired[threads][:, None], -1, batches[threads])
+
+    def commit(self, threads: Ints) -> None:
+        """The threads close a batch of wgmmas."""
+        self._closed[threads] += 1
+
+    def retire(self, threads: Ints, pending: int) -> None:
+        """The threads wait until at most ``pending`` batches are unfinished."""
+        self._retired[threads] = np.maximum(self._retired[threads], self._closed[threads] - pending)
+
+    def busy(self, buffer: str, threads: Ints, first: Ints, count: int, how: object = None, *, retired: bool = False) -> int | None:
+        """A thread of which a wgmma in flight has one of ``count`` registers from its ``first`` on, otherwise than ``how``.
+
+        ``retired``: or one that the thread has retired, and not executed a fence since.
+        """
+        if buffer not in self._batch:
+            return None
+        at = threads[:, None], first[:, None] + np.arange(count)
+        least = np.zeros(len(threads), np.int64) if retired else self._retired[threads]
+        others = (self._batch[buffer][at] >= least[:, None]) & (self._how[buffer][at] != self._numbers.get(how, -1))
+        return _first(threads, np.any(others, axis=1))
+
+    def issue(self, buffer: str, threads: Ints, first: Ints, count: int, how: object) -> None:
+        """A wgmma of the threads has ``count`` registers from the ``first`` on of each, in some way: wgmmas with equal ways do not mind each other."""
+        at = threads[:, None], first[:, None] + np.arange(count)
+        self._batch[buffer][at] = self._closed[threads][:, None]
+        self._how[buffer][at] = self._numbers.setdefault(how, len(self._numbers))
 
     def missing(self, threads: Ints) -> int | None:
         """A thread that never executed a fence."""

@@ -9,10 +9,10 @@ from taskfuse.check.endpoints import Endpoint
 from taskfuse.check.forms import NotRing, Visit, visits
 from taskfuse.check.meetings import Meeting, Meetings
 from taskfuse.check.paths import Paths, Step
-from taskfuse.check.program import COLLECTIVE, THREADS, Node
+from taskfuse.check.program import THREADS, Node, together
 from taskfuse.check.threads import Conditions, Threads
 from taskfuse.ir.scalar import Expr
-from taskfuse.kir.nodes import BarrierScope, Queue, Retire, TmaLoad
+from taskfuse.kir.nodes import BarrierScope, TmaLoad
 
 
 class Handover:
@@ -61,7 +61,7 @@ class Handover:
 
     def _together(self, node: Node, e: Endpoint) -> bool:
         """True for what all threads of an endpoint execute warp by warp."""
-        if isinstance(node.stmt, COLLECTIVE) or (isinstance(node.stmt, Retire) and node.stmt.queue is Queue.WGMMA):
+        if together(node.stmt):
             return self.threads.implies(e.threads, self.threads.split(node.conditions).threads)
         m = self.meetings.at.get(node)
         return m is not None and m.scope is BarrierScope.WARP and self.threads.implies(e.threads, m.participants)

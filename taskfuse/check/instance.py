@@ -8,6 +8,7 @@ violation is a counterexample to the kernel at these extents; the absence of one
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -15,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from taskfuse.check.program import COLLECTIVE
+from taskfuse.check.program import together
 from taskfuse.check.trace import BLOCKS, GRAIN, Budget, Clock, Event, Refuted, TooLarge, Trace, places
 from taskfuse.ir.scalar import evaluate
 from taskfuse.ir.types import MemoryType, ParallelType
@@ -42,7 +43,7 @@ from taskfuse.kir.nodes import (
     Queue,
     Release,
     Retire,
-    Shuffle,
+    SetMaxNReg,
     StMatrix,
     TmaLoad,
     TmaStore,
@@ -124,14 +125,19 @@ class Run:
         self.issued = [0] * len(self.owners)
         self.loads: dict[int, tuple[int, int, Event]] = {}
         self.last: dict[tuple[int, int], Clock] = {}
-        self.expected: dict[tuple[int, int, int], int] = {}
+        self.expected: dict[tuple[int, int, int, int], int] = {}
+        self.products: dict[tuple[int, int, int], Clock] = {}
+        launched = kernel.launch_registers
+        self.registers = [launched or 0] * self.size
+        self.left = [math.inf if launched is None else 0] * len(traces)  # that no warpgroup of a block has
         self.memory = traces[0].memory
         self.places = places(kernel, symbols)
         for t, events in enumerate(self.events):
             for e in events:
-                if isinstance(e.stmt, (Shuffle, *COLLECTIVE)) or (isinstance(e.stmt, Barrier) and e.stmt.scope is BarrierScope.WARP):
-                    key = (id(e.stmt), t // self.per * 64 + t % self.per // WARP, e.again)
-                    self.expected[key] = self.expected.get(key, 0) + 1
+                if together(e.stmt) or (isinstance(e.stmt, Barrier) and e.stmt.scope is BarrierScope.WARP):
+                    for size in {WARP, together(e.stmt) or WARP}:
+                        key = (id(e.stmt), size, self._unit(t, size), e.again)
+                        self.expected[key] = self.expected.get(key, 0) + 1
 
     def run(self) -> None:
         """Run to the end. Raises :class:`Refuted`."""
@@ -180,6 +186,8 @@ class Run:
             semaphore = self._semaphore(t, e)
             state = f"{len(semaphore.done)} phases complete, {semaphore.released} of {semaphore.count} releases in the next"
             return f" (thread {t % self.per} of block {t // self.per} waits for {e.values}; {state})"
+        if isinstance(e.stmt, SetMaxNReg) and self.registers[t] < e.stmt.registers:
+            return f" (thread {t % self.per} has {self.registers[t]} registers, and {self.left[t // self.per]} of its block are free)"
         if not isinstance(e.stmt, Wait):
             return ""
         name, slot = e.key
@@ -198,7 +206,9 @@ class Run:
         return int(self.clocks[t, t])
 
     def _step(self, t: int, e: Event) -> bool:
-        if isinstance(e.stmt, (Shuffle, *COLLECTIVE)) and not self._meet(t, e, BarrierScope.WARP, 0):  # a warp comes together at its instructions
+        if isinstance(e.stmt, SetMaxNReg) and not self._takes(t, e.stmt.registers):
+            return False
+        if together(e.stmt) and not self._meet(t, e, BarrierScope.WARP, 0):  # a warp comes together at its instructions
             return False
         match e.stmt:
             case Compute() | Choose() | Gather() | VectorCopy() | LdMatrix() | StMatrix():
@@ -284,9 +294,12 @@ class Run:
                 self.open.setdefault((t, Queue.BULK), []).append((read, written))
                 return True
             case Wgmma():
-                component = self.engines[t, Queue.WGMMA]
-                clock = self._fork(t, component)
-                if t % WARPGROUP == 0:
+                issue = self._unit(t, WARP), id(e.stmt), e.again
+                component = self.engines[self._leader(t), Queue.WGMMA]
+                if issue not in self.products:  # the first of the warp, which has come together
+                    self.products[issue] = self._fork(t, component)
+                clock = self.products[issue]
+                if t % self.per % WARPGROUP == 0:
                     for buffer, elements in e.values:
                         self._touch(t, e, buffer, elements, False, clock, component)
                 self.open.setdefault((t, Queue.WGMMA), []).append((clock, clock))
@@ -328,13 +341,45 @@ class Run:
                         keys: list[tuple[Any, ...]] = [(t, Queue.BULK, block, *e.key) for block in self._reached(t, e)]
                     case TmaStore():
                         keys = [(t, Queue.BULK, "read"), (t, Queue.BULK, "write")]
-                    case Wgmma() | AsyncCopy():
+                    case Wgmma():
+                        keys = [(self._leader(t), e.key)]
+                    case AsyncCopy():
                         keys = [(t, e.key)]
                     case _:
                         keys = []
                 for key in keys:
                     found.setdefault(key, self.size + len(found))
         return found
+
+    def _takes(self, t: int, registers: int) -> bool:
+        """A thread gives registers back, or takes more if its block has them; true, too, if it has done so."""
+        block, more = t // self.per, registers - self.registers[t]
+        if more > self.left[block]:
+            return False
+        self.left[block] -= more
+        self.registers[t] = registers
+        return True
+
+    def _unit(self, t: int, size: int) -> int:
+        """The number of a thread's warp (warpgroup), other ones in other blocks."""
+        return t // self.per * MAX_THREADS + t % self.per // size
+
+    def _leader(self, t: int) -> int:
+        """The first thread of a thread's warp."""
+        return t - t % self.per % WARP
+
+    def _whole(self, t: int, e: Event) -> None:
+        """All threads of a warp (warpgroup) execute what they execute together, each time. Raises :class:`Refuted`."""
+        size = together(e.stmt)
+        if size == 0:  # SYNC warp: all that the block has
+            size, whole = WARP, min(WARP, self.per - t % self.per // WARP * WARP)
+        else:
+            whole = size
+        for unit, all_ in {WARP: min(WARP, whole), size: whole}.items():
+            come = self.expected[id(e.stmt), unit, self._unit(t, unit), e.again]
+            if come != all_:
+                what = "lanes of a warp" if unit == WARP else "threads of a warpgroup"
+                raise Refuted(_subject(self._text(e)), f"{come} of {all_} {what} come to it", self._who(t, e))
 
     def _fork(self, t: int, *components: int) -> Clock:
         """The clock of an operation that a thread issues: after all that the thread did, before nothing. The last component is its own."""
@@ -445,10 +490,9 @@ class Run:
             case BarrierScope.GRID:
                 key, needed = ("grid", e.key[1]), count
             case BarrierScope.WARP:
-                where = block * 64 + t % self.per // WARP
-                key, needed = ("warp", id(e.stmt), where, e.again), self.expected[(id(e.stmt), where, e.again)]
-                if isinstance(e.stmt, (Shuffle, *COLLECTIVE)) and needed != WARP:
-                    raise Refuted(self._text(e).split(" ")[0], f"{needed} of {WARP} lanes of a warp come to it", self._who(t, e))
+                where = self._unit(t, WARP)
+                key, needed = ("warp", id(e.stmt), where, e.again), self.expected[id(e.stmt), WARP, where, e.again]
+                self._whole(t, e)
         if t in self.released:
             self.released.discard(t)
             return True
@@ -539,6 +583,12 @@ class Run:
     def _who(self, t: int, e: Event) -> str:
         blocks = f"block {t // self.per}, " if self.size > self.per else ""
         return f"{blocks}thread {t % self.per}{' in ' + e.role if e.role else ''}: {self._text(e)}"
+
+
+def _subject(text: str) -> str:
+    """The instruction of a statement's text, without operands."""
+    first, _, rest = text.partition(" ")
+    return f"{first} {rest.split(' ')[0]}" if first in ("SYNC", "FENCE", "COMMIT", "RETIRE") else first
 
 
 def _threads(threads: list[int], per: int) -> str:

@@ -16,12 +16,12 @@ from taskfuse.check.certificate import Layer, Obligation, Verdict
 from taskfuse.check.clusters import Clusters
 from taskfuse.check.enumeration import Pairs
 from taskfuse.check.paths import Cut
-from taskfuse.check.program import BLOCK_NAMES, BLOCKS, COLLECTIVE, THREADS, Node, Program
+from taskfuse.check.program import BLOCK_NAMES, BLOCKS, THREADS, Node, Program
 from taskfuse.check.threads import Conditions, Threads, box_count
 from taskfuse.ir.scalar import ZERO, Const, Expr, eq, prove, simplify, sym
 from taskfuse.ir.types import CLUSTER_TYPES
 from taskfuse.kir.limits import WARP
-from taskfuse.kir.nodes import Advance, Arrive, ArriveAsync, Barrier, BarrierScope, CursorInit, Expect, For, InitBarrier, Shuffle, TmaLoad, Wait
+from taskfuse.kir.nodes import Advance, Arrive, ArriveAsync, Barrier, BarrierScope, CursorInit, Expect, For, InitBarrier, TmaLoad, Wait
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -76,8 +76,6 @@ class Meetings:
         counters: dict[str, list[Meeting]] = {}
         for node in program.leaves():
             stmt = node.stmt
-            if isinstance(stmt, (Shuffle, *COLLECTIVE)):
-                self._collective(node)
             if not isinstance(stmt, Barrier):
                 continue
             meeting, reason = self._meeting(node, stmt)
@@ -102,7 +100,9 @@ class Meetings:
                     counters.setdefault(stmt.counter, []).append(meeting)
                     continue
                 case BarrierScope.WARP:
-                    pass
+                    if not threads.complete_warps(meeting.participants):
+                        self._fail(node, f"only a part of a warp comes to a barrier of the whole warp: threads with {_text(meeting.participants)}")
+                        continue
             self._hold(meeting)
         self._named(named)
         for name, meetings in counters.items():
@@ -117,24 +117,19 @@ class Meetings:
 
     def _meeting(self, node: Node, stmt: Barrier) -> tuple[Meeting | None, str]:
         split = self.threads.split(node.conditions)
-        alike = self.threads.outer if stmt.scope is BarrierScope.WARP else frozenset[str]()
-        varying = apart(split.varying, alike)
+        in_warp = stmt.scope is BarrierScope.WARP
+        alike = self.threads.outer if in_warp else frozenset[str]()
+
+        def same(e: Expr) -> bool:
+            return in_warp and self.threads.one_value(e, WARP, alike)
+
+        varying = apart(split.varying, alike, same)
         if varying:
             return None, f"who comes to it changes: {_text(varying)}"
-        reason = uneven(node, grid=stmt.scope is BarrierScope.GRID, alike=alike)
+        reason = uneven(node, grid=stmt.scope is BarrierScope.GRID, alike=alike, same=same)
         if reason:
             return None, reason
         return Meeting(node, stmt.scope, split.threads, (*split.uniform, *split.varying), stmt.id), ""
-
-    def _collective(self, node: Node) -> None:
-        """All lanes of a warp execute a shuffle, or an instruction of tensor cores, together, equally often. It orders no memory."""
-        split = self.threads.split(node.conditions)
-        varying = apart(split.varying, self.threads.outer)
-        reason = f"which lanes come to it changes: {_text(varying)}" if varying else uneven(node, alike=self.threads.outer)
-        if not reason and not self.threads.whole_warps(split.threads):
-            reason = "it is not executed by whole warps"
-        if reason:
-            self._fail(node, reason)
 
     # -- named barriers -------------------------------------------------------------------------------------------------------------
 
@@ -305,17 +300,27 @@ class Meetings:
                 return []
 
 
-def apart(conditions: Conditions, alike: frozenset[str]) -> Conditions:
-    """Those of some conditions on which threads may differ that agree on some thread indices."""
-    return tuple(c for c in conditions if not c.free & THREADS <= alike)
+def never(_: Expr) -> bool:
+    """Nothing is known of any expression."""
+    return False
 
 
-def uneven(node: Node, *, grid: bool = False, alike: frozenset[str] = frozenset()) -> str:
-    """Why threads that agree on some thread indices may come to a place unequally often: loops that differ between them; empty if there are none."""
+def apart(conditions: Conditions, alike: frozenset[str], same: Callable[[Expr], bool] = never) -> Conditions:
+    """Those of some conditions on which threads may differ that agree on some thread indices, and on the expressions that are the ``same`` for them."""
+    return tuple(c for c in conditions if not c.free & THREADS <= alike and not same(c))
+
+
+def uneven(node: Node, *, grid: bool = False, alike: frozenset[str] = frozenset(), same: Callable[[Expr], bool] = never) -> str:
+    """Why threads that agree on some thread indices may come to a place unequally often: loops that differ between them; empty if there are none.
+
+    Args:
+        same: true only of expressions that have one value for them besides.
+    """
     for loop in node.loops:
         assert isinstance(loop.stmt, For)
-        names = loop.stmt.start.free | loop.stmt.stop.free | loop.stmt.step.free
-        if names & THREADS - alike:
+        bounds = loop.stmt.start, loop.stmt.stop, loop.stmt.step
+        names = frozenset[str]().union(*(e.free for e in bounds))
+        if any(e.free & THREADS - alike and not same(e) for e in bounds):
             return f"the loop over {loop.stmt.var} has other trips in other threads"
         if any(n.endswith((".slot", ".parity", ".phase")) for n in names):
             return f"the loop over {loop.stmt.var} depends on a cursor"

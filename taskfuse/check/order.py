@@ -18,6 +18,7 @@ from taskfuse.check.forms import Choice, Part, Repeat, Visit
 from taskfuse.check.paths import Paths
 from taskfuse.check.program import Block, Node, Program
 from taskfuse.check.rings import Rings
+from taskfuse.check.threads import Threads
 from taskfuse.ir.connectivity import find_cycle
 from taskfuse.ir.scalar import Const
 from taskfuse.kir.clusters import remote_barriers
@@ -105,8 +106,8 @@ def _whole(block: Block) -> _Span:
     return _Span(block, 0, len(block.nodes))
 
 
-def deadlocks(program: Program, paths: Paths, rings: Rings, refills: Sequence[tuple[Node, Node]]) -> list[Obligation]:
-    """Whether such an order exists. ``refills``: fills and waits for them of rings inside one role."""
+def deadlocks(program: Program, paths: Paths, rings: Rings, others: Sequence[tuple[Node, Node]]) -> list[Obligation]:
+    """Whether such an order exists. ``others``: what comes before what, beside rings: fills and waits for them of rings inside one role, register budgets."""
     merged = _Merged()
     turns: dict[Block, list[tuple[_Span, Node]]] = {}
     groups: dict[Node, list[_Span]] = {}
@@ -132,7 +133,7 @@ def deadlocks(program: Program, paths: Paths, rings: Rings, refills: Sequence[tu
             groups.setdefault(merged.of(n), []).append(_whole(n.blocks[0]))
     levels = [("the kernel", _Level([_whole(program.root)], merged, paths, turns))]
     levels += [(f"the loop over {n.stmt.var}", _Level(spans, merged, paths, turns)) for n, spans in groups.items() if isinstance(n.stmt, For)]
-    edges = [(a, b) for ring in rings.rings for a, b in _edges(ring)] + _once(program, rings) + list(refills)
+    edges = [(a, b) for ring in rings.rings for a, b in _edges(ring)] + _once(program, rings) + list(others)
     for a, b in edges:
         placed = False
         for _, level in levels:
@@ -216,7 +217,7 @@ def _once(program: Program, rings: Rings) -> list[tuple[Node, Node]]:
     return found
 
 
-def initialization(program: Program, rings: Rings) -> list[Obligation]:
+def initialization(program: Program, rings: Rings, paths: Paths) -> list[Obligation]:
     """Every mbarrier that is used is initialized once, by one thread, before a barrier of the whole block that comes before all its uses;
 
     of the whole cluster, if other blocks use it.
@@ -236,7 +237,6 @@ def initialization(program: Program, rings: Rings) -> list[Obligation]:
     wide = (BarrierScope.BLOCK, BarrierScope.CLUSTER)
     barriers = [n for n in program.root.nodes if isinstance(n.stmt, Barrier) and n.stmt.scope in wide and n in rings.meetings.at]
     remote = remote_barriers(n.stmt for n in program.leaves())
-    fences = [n for n in program.leaves() if isinstance(n.stmt, FenceInit)]
     slots = {m.name: m.slots for m in program.kernel.mbarriers}
     held = 0
     for name, nodes in uses.items():
@@ -269,14 +269,11 @@ def initialization(program: Program, rings: Rings) -> list[Obligation]:
             if not between:
                 who = "cluster" if name in remote else "block"
                 reason = f"no barrier of the whole {who} stands between its initialization and its first use"
-            elif any(isinstance(n.stmt, TmaLoad) for n in nodes) and not any(
-                f.number > max(n.number for n in mine)
-                and f.path[0].index < between[0].index
-                and not f.loops
-                and threads.implies(threads.split(mine[0].conditions).threads, threads.split(f.conditions).threads)
-                for f in fences
-            ):
-                reason = "its initialization is not fenced for the copy engine (FENCE mbarrier_init)"
+            elif any(isinstance(n.stmt, TmaLoad) for n in nodes):
+                late = next((n for n in mine if not _fenced(n, between[-1], paths, threads)), None)
+                if late is not None:
+                    mine = [late]
+                    reason = "who initializes it does not fence that for the copy engine before the barrier (FENCE mbarrier_init)"
         if reason:
             verdict = Verdict.OUTSIDE
             found.append(Obligation(Layer.ORDER, f"mbarrier {name}", verdict, reason, tuple(n.text for n in (*mine[:1], *nodes[:1]))))
@@ -285,3 +282,13 @@ def initialization(program: Program, rings: Rings) -> list[Obligation]:
     if held:
         found.append(Obligation(Layer.ORDER, "initialization", Verdict.PROVED, f"{held} mbarrier arrays are initialized once, before all use"))
     return found
+
+
+def _fenced(init: Node, barrier: Node, paths: Paths, threads: Threads) -> bool:
+    """True only if the thread that initializes an mbarrier fences that on its way to a barrier."""
+    one = threads.split(init.conditions).threads
+    for s in paths.forward(init, barrier) or ():
+        split = threads.split(s.node.conditions)
+        if isinstance(s.node.stmt, FenceInit) and not (split.uniform or split.varying) and threads.implies(one, split.threads):
+            return True
+    return False

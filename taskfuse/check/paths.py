@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
-from taskfuse.check.program import BLOCKS, COLLECTIVE, THREADS, Block, Node, Program
+from taskfuse.check.program import BLOCKS, THREADS, Block, Node, Program
 from taskfuse.ir.scalar import Expr, ge, lt, sym
 from taskfuse.kir.nodes import (
     Acquire,
@@ -24,11 +24,16 @@ from taskfuse.kir.nodes import (
     FenceInit,
     FenceProxyAsync,
     For,
+    LdMatrix,
+    Mma,
     Release,
     Retire,
     SetMaxNReg,
+    Shuffle,
+    StMatrix,
     TmaLoad,
     Wait,
+    Wgmma,
     WgmmaFence,
 )
 
@@ -46,9 +51,13 @@ SYNCHRONIZING = (
     Retire,
     FenceProxyAsync,
     FenceInit,
+    Wgmma,
     WgmmaFence,
+    Mma,
+    LdMatrix,
+    StMatrix,
+    Shuffle,
     SetMaxNReg,
-    *COLLECTIVE,
 )
 
 

@@ -14,7 +14,29 @@ from taskfuse.check.ranges import Ranges
 from taskfuse.ir.scalar import ONE, TRUE, And, Const, Expr, Facts, const, ge, lt, not_, simplify, substitute, sym
 from taskfuse.ir.types import BLOCK_TYPES, CLUSTER_TYPES, THREAD_TYPES
 from taskfuse.kir import Kernel, barrier_slots, bodies, expressions, map_expressions, map_stmts, stmt_text, walk, with_bodies
-from taskfuse.kir.nodes import Bind, Commit, CursorInit, For, HostParam, If, LdMatrix, Mma, Queue, Retire, StMatrix, Stmt, TmaLoad, TmaStore, Wgmma
+from taskfuse.kir.limits import WARP, WARPGROUP
+from taskfuse.kir.nodes import (
+    Bind,
+    Choose,
+    Commit,
+    CursorInit,
+    For,
+    HostParam,
+    If,
+    LdMatrix,
+    Mma,
+    Operand,
+    Queue,
+    Retire,
+    SetMaxNReg,
+    Shuffle,
+    StMatrix,
+    Stmt,
+    TmaLoad,
+    TmaStore,
+    Wgmma,
+    WgmmaFence,
+)
 
 THREAD_NAMES = tuple(p.index_name for p in THREAD_TYPES)
 BLOCK_NAMES = tuple(p.index_name for p in BLOCK_TYPES)
@@ -23,8 +45,6 @@ BLOCKS = frozenset(BLOCK_NAMES)
 CLUSTER_NAMES = tuple(p.index_name for p in CLUSTER_TYPES)
 CLUSTERS = frozenset(CLUSTER_NAMES)
 UNROLL_LIMIT = 64
-COLLECTIVE = (Wgmma, Mma, LdMatrix, StMatrix)
-"""Instructions of tensor cores: the threads of a warp come together at them."""
 QUEUED = (Commit, Retire, LdMatrix, StMatrix, TmaLoad, TmaStore, Wgmma)
 
 
@@ -204,6 +224,17 @@ class Program:
                     pass
 
 
+def together(stmt: Stmt) -> int:
+    """How many consecutive threads execute a statement together, so that the threads of a warp wait for each other there; 0: each thread for itself."""
+    match stmt:
+        case Wgmma() | WgmmaFence() | SetMaxNReg() | Commit(queue=Queue.WGMMA) | Retire(queue=Queue.WGMMA):
+            return WARPGROUP
+        case Mma() | LdMatrix() | StMatrix() | Shuffle():
+            return WARP
+        case _:
+            return 0
+
+
 def linear_thread(kernel: Kernel) -> Expr:
     """The number of a thread in its block: 32 consecutive ones are a warp."""
     x, y, z = (sym(name) for name in THREAD_NAMES)
@@ -215,6 +246,21 @@ def conjuncts(condition: Expr) -> tuple[Expr, ...]:
     if condition is TRUE:
         return ()
     return condition.args if isinstance(condition, And) else (condition,)
+
+
+def chosen(stmt: Choose, context: Context) -> Iterator[tuple[Operand, Context]]:
+    """The operand of each case of a choice, and what is known where it is read.
+
+    The CUDA text does not ask for the last condition: that operand is read wherever all others fail, and its own condition is known only if it follows.
+    """
+    reached = context
+    for case in stmt.cases:
+        own = conjuncts(case.cond)
+        if case is stmt.cases[-1]:
+            own = tuple(c for c in own if reached.knowledge.proves(c))
+        yield case.operand, reached.under(own)
+        failed = [c for c in own if len(own) == 1 or not reached.knowledge.proves(c)]  # what may: the rest holds here
+        reached = reached.under((not_(failed[0]) if len(failed) == 1 else not_(case.cond),))
 
 
 def declared(kernel: Kernel, params: Iterable[HostParam]) -> Context:

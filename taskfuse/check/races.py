@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from taskfuse.check.accesses import Engine, Use, Uses, overlapping
 from taskfuse.check.certificate import Layer, Obligation, Verdict
+from taskfuse.check.chains import Chains
 from taskfuse.check.endpoints import Endpoint, Ring
 from taskfuse.check.enumeration import Pairs, Table
 from taskfuse.check.forms import Visit, visits
@@ -32,11 +33,12 @@ from taskfuse.kir.nodes import Acquire, ArriveAsync, BarrierScope, Commit, Fence
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """Where an access lies in a ring: at which end, at which position in the text."""
+    """Where an access lies in a ring: at which end, at which position in the text. ``axis``: of its index, the slot's; -1: none is."""
 
     ring: Ring
     end: Endpoint
     visit: Visit
+    axis: int = -1
 
 
 class Races:
@@ -50,12 +52,15 @@ class Races:
         self.paths = paths
         self.uses = Uses(program)
         self._sections: dict[int, Section | None] = {}
+        self._singles: dict[tuple[int, str], Section | None] = {}
+        self._single = [r for r in rings.rings if r.slots == 1 and any(isinstance(v.wait.stmt, Wait) for v in r.producer.visits() if v.wait is not None)]
         self._cursors: dict[str, tuple[Ring, Endpoint]] = {}
         for ring in rings.rings:
             for e in ring.endpoints:
                 self._cursors[f"{e.cursor}.slot"] = (ring, e)
         self._private = private
         self._refills = refills
+        self._chains = Chains(program, threads, meetings, paths, rings.once)
         self._cuts = Cuts(c for m in meetings.at.values() if (c := m.cut) is not None)
         self._relations: dict[tuple[int, int], Relation] = {}
         self._pairs: dict[tuple[int, int], Pairs | None] = {}
@@ -99,20 +104,42 @@ class Races:
     # -- sections of rings ------------------------------------------------------------------------------------------------------------
 
     def _section(self, u: Use) -> Section | None:
+        """That of the cursor in its index."""
         if u.number not in self._sections:
-            self._sections[u.number] = self._find_section(u)
+            found = ((k, *self._cursors[str(e)]) for k, e in enumerate(u.index) if e is not None and str(e) in self._cursors)
+            self._sections[u.number] = next(filter(None, (self._in(u, ring, end, axis) for axis, ring, end in found)), None)
         return self._sections[u.number]
 
-    def _find_section(self, u: Use) -> Section | None:
-        for e in u.index:
-            found = None if e is None else self._cursors.get(str(e))
-            if found is None:
-                continue
-            ring, end = found
-            for visit in end.visits():
-                if self._inside(u, end, visit):
-                    return Section(ring, end, visit)
-        return None
+    def _in(self, u: Use, ring: Ring, end: Endpoint, axis: int = -1) -> Section | None:
+        return next((Section(ring, end, visit, axis) for visit in end.visits() if self._inside(u, end, visit)), None)
+
+    def _pair_of_sections(self, a: Use, b: Use) -> tuple[Section | None, Section | None]:
+        """Where two accesses lie in one ring, if they do: that of the cursors in their indices, or one of a single slot, whatever they are of.
+
+        Who has the slot of a ring that has no other one is alone with all that belongs to it, by whatever index or name.
+        """
+        one, two = self._section(a), self._section(b)
+        if a.memory is not MemoryType.Shared or (one is not None and two is not None and one.ring is two.ring):
+            return one, two
+        for ring in self._single:
+            mine, theirs = self._within(a, ring), self._within(b, ring)
+            if mine is not None and theirs is not None:
+                return mine, theirs
+        return one, two
+
+    def _within(self, u: Use, ring: Ring) -> Section | None:
+        """Where an access lies in a ring of one slot."""
+        key = u.number, ring.full
+        if key not in self._singles:
+            self._singles[key] = next(filter(None, (self._in(u, ring, end) for end in ring.endpoints)), None)
+        return self._singles[key]
+
+    def _same_slot(self, a: Use, b: Use, one: Section, two: Section) -> bool:
+        """True only if two accesses in a ring that have a byte in common are of one slot of it."""
+        if one.ring in self._single:
+            return True
+        rows = self.uses.rows(a.buffer)
+        return one.axis == two.axis and (a.buffer == b.buffer or (one.axis == 0 and rows is not None and rows == self.uses.rows(b.buffer)))
 
     def _inside(self, u: Use, end: Endpoint, visit: Visit) -> bool:
         """Its thread has waited for the position, and the position is released only after the access is done."""
@@ -263,12 +290,12 @@ class Races:
 
     def _conflict(self, a: Use, b: Use) -> tuple[str, Relation | None]:
         """Why two accesses may race, as far as digits and barriers tell."""
-        one, two = self._section(a), self._section(b)
+        one, two = self._pair_of_sections(a, b)
         if one is not None and two is not None and one.ring is two.ring and not share_ring(a, one.end, b, two.end):
             one = two = None
-        if one is not None and two is not None and one.ring is two.ring and a.buffer == b.buffer and a.index[0] is not None:
+        if one is not None and two is not None and one.ring is two.ring and self._same_slot(a, b, one, two):
             producers = (one.end is one.ring.producer, two.end is two.ring.producer)
-            if producers[0] is not producers[1] and self._slot_axis(a) == self._slot_axis(b):
+            if producers[0] is not producers[1]:
                 if all(self._fenced(x, s) for x, y, s in ((a, b, one), (b, a, two)) if _needs_fence(x, y)):
                     return "", None
                 return f"no {_fence(a)} stands between a write and the arrival that hands it to an asynchronous engine", None
@@ -283,9 +310,9 @@ class Races:
             return "", None
         if a.memory is MemoryType.Global and a.engine.is_async and a is b and equal >= THREADS | BLOCKS:
             return self._again(a, equal), r
-        if self._after_load(a, b, equal):
+        if self._after_load(a, b, equal) or ((a.memory is MemoryType.Shared or equal >= BLOCKS) and self._chains.handed_over(a, b, self._over)):
             return "", None
-        same_ring = a.buffer == b.buffer and one is not None and two is not None and one.end is two.end and self._slot_axis(a) == self._slot_axis(b)
+        same_ring = one is not None and two is not None and one.end is two.end and self._same_slot(a, b, one, two)
         if same_ring and not self._published(a, b, one, two):
             same_ring = False
         same_position = same_ring and one is not None and two is not None and one.visit is two.visit
@@ -396,22 +423,12 @@ class Races:
         Args:
             fenced: false: but for the fence.
         """
-        start = 0
         same = equal >= THREADS | BLOCKS
-        if a.engine.is_async:
-            if a.engine.queue is None:
-                return False
-            found = self._retired(steps, a.engine.queue, a, reads=not a.is_write)
-            if found is None:
-                return False
-            start = found + 1
-            if b.engine is a.engine and same:
-                return True
-        if fenced and _needs_fence(a, b) and not (same and a.engine.is_async_proxy):
-            fence = next((k for k, s in enumerate(steps) if k >= start and self._fences(s.node, a)), None)
-            if fence is None:
-                return False
-            start = fence + 1
+        if same and b.engine is a.engine and a.engine.queue is not None and self._retired(steps, a.engine.queue, a, reads=not a.is_write) is not None:
+            return True
+        start = self._over(steps, a, b, fenced=fenced and not (same and a.engine.is_async_proxy))
+        if start is None:
+            return False
         if same and (not a.engine.is_async_proxy or self._one_thread(a)):
             return True
         shared = tuple(c for c in a.context.conditions if c in b.context.conditions)
@@ -420,7 +437,20 @@ class Races:
             m = self.meetings.at.get(s.node)
             if m is not None and self._joins(m, s, a, b, common, shared, equal):
                 return True
-        return False
+        return a.memory is MemoryType.Global and self._chains.across_blocks(steps[start:], a, b, common)
+
+    def _over(self, steps: list[Step], a: Use, b: Use, *, fenced: bool = True) -> int | None:
+        """How many statements are passed until ``a`` is over, and can be seen by ``b``: a retire, a fence if one is asked for. ``None``: it is not."""
+        start = 0
+        if a.engine.is_async:
+            found = None if a.engine.queue is None else self._retired(steps, a.engine.queue, a, reads=not a.is_write)
+            if found is None:
+                return None
+            start = found + 1
+        if fenced and _needs_fence(a, b):
+            fence = next((k for k, s in enumerate(steps) if k >= start and self._fences(s.node, a)), None)
+            return None if fence is None else fence + 1
+        return start
 
     def _fences(self, node: Node, u: Use) -> bool:
         """True only if whoever makes an access executes a proxy fence there, of the memory that it is in."""
@@ -472,7 +502,7 @@ class Races:
         found: list[Obligation] = []
         for u in self.uses.all:
             queue = u.engine.queue
-            if queue is None or (queue is Queue.COPY and (not u.is_write or self._section(u) is not None)):
+            if queue is None or (queue is Queue.COPY and (not u.is_write or self._section(u) is not None or self._chains.awaited(u))):
                 continue
             if self._retired(self.paths.to_end(u.node), queue, u, reads=u.engine is Engine.TENSOR or not u.is_write) is None:
                 found.append(Obligation(Layer.ORDER, u.node.text, Verdict.OUTSIDE, "it is never retired: the thread may exit before it is done"))

@@ -73,9 +73,6 @@ class Ranges:
     def _without_an_end(self, condition: Expr) -> Iterable[tuple[Expr, Span]]:
         """What ``a != b`` says about an atom of which ``a == b`` would say that it is at one end of its span."""
         match condition:
-            case And(args):
-                for a in args:
-                    yield from self._without_an_end(a)
             case Compare(CompareOp.NE, a, b):
                 for atom, (value, _) in _spans(compare(CompareOp.EQ, a, b)):
                     lo, hi = self.of(atom)

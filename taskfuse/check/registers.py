@@ -2,23 +2,25 @@
 
 A thread may touch an accumulator, or a register that holds a wgmma's matrix A, only after it has retired the wgmma (PTX ISA,
 "wgmma.wait_group"), and a wgmma may start only after a ``wgmma.fence`` behind the last access of the thread to its registers (PTX ISA,
-"wgmma.fence"). ``setmaxnreg`` is executed by whole warpgroups, once, and the budgets of all warpgroups fit into the register file.
+"wgmma.fence"). ``setmaxnreg`` is executed once by a warpgroup. One that asks for more waits until as many registers of its block are free, which
+others have released (PTX ISA, "setmaxnreg"): all budgets together fit into what the block was launched with.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from taskfuse.check.bounds import touched
 from taskfuse.check.certificate import Layer, Obligation, Verdict
-from taskfuse.check.meetings import apart, uneven
 from taskfuse.check.paths import Paths, Step, common_loops
 from taskfuse.check.program import Node, Program
 from taskfuse.check.threads import Threads
-from taskfuse.kir.limits import REGISTERS, WARPGROUP
-from taskfuse.kir.nodes import Commit, Queue, Retire, SetMaxNReg, Wgmma, WgmmaFence
+from taskfuse.ir.scalar import Const
+from taskfuse.kir.nodes import Access, Commit, Queue, Retire, SetMaxNReg, Wgmma, WgmmaFence
+
+ACCUMULATORS, OPERANDS = "accumulators", "operand registers"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,18 +50,43 @@ def in_flight(program: Program, paths: Paths, threads: Threads) -> list[Obligati
     for w in multiplies:
         if not any(isinstance(s.node.stmt, WgmmaFence) and _same(s.node, w, threads) for s in _entry(paths, w)):
             found.append(_open(w, "no FENCE wgmma stands before it"))
-        reason = _whole(w, threads)
-        if reason:
-            found.append(_open(w, reason))
         for n, held in others:
             for what in dict.fromkeys(mine.what for mine in used[w] for h in held if mine.meets(h)):
                 for steps in _ways(paths, w, n):
-                    if not _retired(steps, w, threads):
+                    if _retired(steps, w, threads) is None:
                         found.append(_open(w, f"its {what} are touched while it may be in flight", n))
                 for steps in _ways(paths, n, w):
                     if not any(isinstance(s.node.stmt, WgmmaFence) and _same(s.node, w, threads) for s in steps):
                         found.append(_open(w, f"no FENCE wgmma stands between an access to its {what} and it", n))
+        for other in multiplies:
+            found += _between(w, other, used, paths, threads)
     return found or [Obligation(Layer.ORDER, "accumulators", Verdict.PROVED, f"touched only while none of {len(multiplies)} wgmmas is in flight")]
+
+
+def _between(w: Node, later: Node, used: Mapping[Node, tuple[Held, ...]], paths: Paths, threads: Threads) -> Iterator[Obligation]:
+    """Registers that two wgmmas share: both may read them, and one may add to what the other one of its shape leaves in the same accumulators. For all
+    else the first one is retired, and then there is a fence (PTX ISA, "wgmma.fence")."""
+    if _accumulate_alike(w, later):
+        return
+    shared = [(x, y) for x in used[w] for y in used[later] if x.meets(y) and not (x.what == y.what == OPERANDS)]
+    if not shared:
+        return
+    x, y = shared[0]
+    for steps in _ways(paths, w, later):
+        retired = _retired(steps, w, threads)
+        if retired is None:
+            yield _open(later, f"its {y.what} are {x.what} of a wgmma of another shape, or at other registers, that may be in flight", w)
+        elif not any(isinstance(s.node.stmt, WgmmaFence) and _same(s.node, later, threads) for s in steps[retired + 1 :]):
+            yield _open(later, f"no FENCE wgmma stands between the retire of another wgmma that has its {y.what} and it", w)
+
+
+def _accumulate_alike(a: Node, b: Node) -> bool:
+    """True only if two wgmmas of one shape have the same accumulators, and neither has them in its matrix A."""
+    one, two = a.stmt, b.stmt
+    assert isinstance(one, Wgmma)
+    assert isinstance(two, Wgmma)
+    same = (one.n, one.k) == (two.n, two.k) and one.acc == two.acc and all(isinstance(e, Const) for e in one.acc.index)
+    return same and not any(isinstance(m, Access) and m.buffer == one.acc.buffer for m in (one.a, two.a))
 
 
 def _registers(node: Node) -> Iterator[Held]:
@@ -67,7 +94,7 @@ def _registers(node: Node) -> Iterator[Held]:
     for access, width, context in touched(node):
         if len(access.index) == 1:
             first, last = context.ranges.of(access.index[0])
-            what = "" if not isinstance(node.stmt, Wgmma) else "accumulators" if access is node.stmt.acc else "operand registers"
+            what = "" if not isinstance(node.stmt, Wgmma) else ACCUMULATORS if access is node.stmt.acc else OPERANDS
             yield Held(access.buffer, max(first or 0, 0), math.inf if last is None else last + width - 1, what)
 
 
@@ -84,17 +111,18 @@ def _ways(paths: Paths, a: Node, b: Node) -> list[list[Step]]:
     return found + [paths.around(a, b, loop) for loop in common_loops(a, b)]
 
 
-def _retired(steps: list[Step], w: Node, threads: Threads) -> bool:
+def _retired(steps: list[Step], w: Node, threads: Threads) -> int | None:
+    """The step that retires a wgmma, or ``None``."""
     after = -1
-    for s in steps:
+    for k, s in enumerate(steps):
         match s.node.stmt:
             case Commit(queue=Queue.WGMMA) if _same(s.node, w, threads):
                 after += 1
             case Retire(queue=Queue.WGMMA, pending=n) if _same(s.node, w, threads) and after >= n:
-                return True
+                return k
             case _:
                 pass
-    return False
+    return None
 
 
 def _same(node: Node, w: Node, threads: Threads) -> bool:
@@ -102,37 +130,45 @@ def _same(node: Node, w: Node, threads: Threads) -> bool:
     return not split.varying and threads.implies(w.conditions, split.threads, w.context) and set(split.uniform) <= set(w.conditions)
 
 
-def _whole(w: Node, threads: Threads) -> str:
-    split = threads.split(w.conditions)
-    alike = threads.alike(WARPGROUP)
-    if apart(split.varying, alike) or uneven(w, alike=alike):
-        return "whole warpgroups must execute it together, and who does changes"
-    if not threads.whole_groups(split.threads, WARPGROUP):
-        return "it is not executed by whole warpgroups"
-    return ""
-
-
 def _open(node: Node, reason: str, other: Node | None = None) -> Obligation:
     notes = () if other is None else (other.text + (f" in {other.role}" if other.role else ""),)
     return Obligation(Layer.ORDER, node.text, Verdict.OUTSIDE, reason, notes)
 
 
-def budgets(program: Program, threads: Threads) -> list[Obligation]:
-    """Every warpgroup sets its budget at most once, and all fit."""
-    nodes = [n for n in program.leaves() if isinstance(n.stmt, SetMaxNReg)]
+def budgets(program: Program, threads: Threads, launched: int | None) -> list[Obligation]:
+    """Every warpgroup sets its budget at most once, and all fit into what the block was launched with, those without one at that size.
+
+    Args:
+        launched: registers of each thread at launch; ``None``: unknown.
+    """
+    nodes = _budgets(program)
     if not nodes:
         return []
-    total = 0
+    if launched is None or threads.shape is None:
+        return [_open(nodes[0], "what a launch gives each thread is unknown where the shape of a block is not constant")]
+    given = math.prod(threads.shape)
+    total = launched * given
     for n in nodes:
         assert isinstance(n.stmt, SetMaxNReg)
         split = threads.split(n.conditions)
         mask = threads.mask(split.threads)
-        if n.loops or split.varying or split.uniform or mask is None or not threads.whole_groups(split.threads, WARPGROUP):
-            return [_open(n, "it is not executed once by whole warpgroups")]
-        total += n.stmt.registers * int(mask.sum())
+        if n.loops or split.varying or split.uniform or mask is None:
+            return [_open(n, "it is not executed once by a fixed set of warpgroups")]
+        total += (n.stmt.registers - launched) * int(mask.sum())
         for m in nodes:
             if m is not n and not threads.disjoint(split.threads, threads.split(m.conditions).threads):
                 return [_open(n, "a warpgroup sets its budget twice", m)]
-    if total > REGISTERS:
-        return [Obligation(Layer.ORDER, "register budgets", Verdict.REFUTED, f"they sum to {total} registers of {REGISTERS}: a warpgroup waits for ever")]
-    return [Obligation(Layer.ORDER, "register budgets", Verdict.PROVED, f"they sum to {total} registers of {REGISTERS}")]
+    text = f"they sum to {total} registers of the {launched * given} that {given} threads are launched with"
+    if total > launched * given:
+        return [Obligation(Layer.ORDER, "register budgets", Verdict.REFUTED, f"{text}: a warpgroup waits for ever")]
+    return [Obligation(Layer.ORDER, "register budgets", Verdict.PROVED, text)]
+
+
+def released(program: Program, launched: int | None) -> list[tuple[Node, Node]]:
+    """From the budgets below what the launch gives to those above it: an increase waits until the registers that it takes have been released."""
+    nodes = [(n, n.stmt.registers) for n in _budgets(program) if isinstance(n.stmt, SetMaxNReg)]
+    return [] if launched is None else [(a, b) for a, one in nodes for b, two in nodes if one < launched < two]
+
+
+def _budgets(program: Program) -> list[Node]:
+    return [n for n in program.leaves() if isinstance(n.stmt, SetMaxNReg)]

@@ -66,7 +66,9 @@ class Rings:
         self._arrivals: dict[str, dict[str, list[Node]]] = {}
         self.turn_waits: dict[str, list[Node]] = {}
         self.turn_gives: dict[str, list[Node]] = {}
-        self._odd: dict[str, Node] = {}
+        self._single: dict[str, int] = {}  # cursors over one slot, their first parities
+        self._advances: list[Node] = []
+        self._only_waits: dict[str, list[Wait]] = {}
         self.clusters = Clusters(program)
         self.slots = {m.name: m.slots for m in program.kernel.mbarriers}
         self._collect()
@@ -77,6 +79,16 @@ class Rings:
     # -- what there is --------------------------------------------------------------------------------------------------------------
 
     def _collect(self) -> None:
+        for node in self.program.leaves():
+            match node.stmt:
+                case CursorInit(name=name, slots=1, parity=parity):
+                    self._single[name] = parity
+                case Advance():
+                    self._advances.append(node)
+                case Wait(barrier=slot) if self.slots[slot.name] == 1:
+                    self._only_waits.setdefault(slot.name, []).append(node.stmt)
+                case _:
+                    pass
         for node in self.program.leaves():
             stmt = node.stmt
             match stmt:
@@ -90,7 +102,7 @@ class Rings:
                     name = stmt.barrier.name
                     if name in self.meetings.mbarriers:
                         continue
-                    cursor = self._cursor(stmt.barrier.slot)
+                    cursor = self._cursor(stmt.barrier.slot) or self._only_slot(node, stmt)
                     if cursor is None or (isinstance(stmt, Wait) and stmt.parity is not sym(f"{cursor}.parity")):
                         if isinstance(stmt, Wait):
                             self.turn_waits.setdefault(name, []).append(node)
@@ -106,6 +118,25 @@ class Rings:
     @staticmethod
     def _cursor(slot: Expr) -> str | None:
         return slot.name.removesuffix(".slot") if isinstance(slot, Sym) and slot.name.endswith(".slot") else None
+
+    def _only_slot(self, node: Node, stmt: Wait | Arrive | ArriveAsync | Expect | TmaLoad) -> str | None:
+        """The cursor of a use of the only mbarrier of an array by the constant 0: that of the parity, or the one that then advances.
+
+        Every cursor over one slot is at slot 0, so that any of them would be right; which positions it makes of the uses is asked later.
+        """
+        name = stmt.barrier.name
+        if self.slots[name] != 1 or stmt.barrier.slot is not const(0):
+            return None
+        if isinstance(stmt, Wait):
+            found = [c for c in self._single if stmt.parity is sym(f"{c}.parity")]
+            return found[0] if found else None
+        parities = {self._single[c] for c in self._single if any(w.parity is sym(f"{c}.parity") for w in self._only_waits.get(name, []))}
+        for n in self._advances:
+            assert isinstance(n.stmt, Advance)
+            behind = n.number > node.number and n.loops == node.loops and any(n.block is x.block for x in node.path)
+            if behind and self._single.get(n.stmt.cursor, -1) in {1 - p for p in parities}:
+                return n.stmt.cursor
+        return None
 
     def _find(self) -> None:
         names = [m.name for m in self.program.kernel.mbarriers if m.name not in self.meetings.mbarriers]

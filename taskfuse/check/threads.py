@@ -25,6 +25,7 @@ from taskfuse.ir.scalar import (
     Max,
     Min,
     Mod,
+    children,
     compare,
     const,
     eq,
@@ -211,6 +212,13 @@ class Threads:
         sizes = np.bincount(warps[mask], minlength=1)
         return bool(np.isin(sizes, (0, WARP)).all())
 
+    def complete_warps(self, conditions: Conditions) -> bool:
+        """True only if the threads are all that the block has of some warps: its last one may have fewer than 32."""
+        mask = self.mask(conditions)
+        if mask is None:
+            return self.everyone(conditions) or self.whole_warps(conditions)
+        return not np.isin(self._warps[~mask], self._warps[mask]).any()
+
     def whole_groups(self, conditions: Conditions, size: int) -> bool:
         """True only if the threads are whole groups of ``size`` consecutive ids; of constant blocks alone."""
         mask = self.mask(conditions)
@@ -231,6 +239,17 @@ class Threads:
         """True only if each value that an expression has in the first set of threads it has in the second, too."""
         values, all_, few = self.values(e), self.mask(conditions), self.mask(arriving)
         return values is not None and all_ is not None and few is not None and bool(np.isin(values[all_], values[few]).all())
+
+    def one_value(self, e: Expr, size: int, alike: frozenset[str]) -> bool:
+        """True only if an expression has one value in each group of ``size`` consecutive threads, which agree on the indices ``alike``."""
+        if e.free & THREADS <= alike:
+            return True
+        values = self.values(e)
+        if values is None:
+            parts = children(e)
+            return bool(parts) and all(self.one_value(part, size, alike) for part in parts)
+        groups = np.arange(len(values)) // size
+        return bool((values == values[groups * size]).all())
 
     def constant_in_warps(self, values: NDArray[np.int64], mask: Mask) -> bool:
         """True only if the chosen threads of each warp have one value."""
@@ -255,7 +274,8 @@ class Threads:
         linear = ZERO
         for n in THREAD_NAMES:
             linear = linear + sym(n) * self.strides[n]
-        warp = simplify(linear // WARP, context.facts)
+        known = context.knowledge.given(*(c for c in self.split(conditions).threads if c not in context.conditions))
+        warp = simplify(linear // WARP, known.facts)
         return warp.free & THREADS <= pinned | self.fixed(context)
 
     def fixed(self, context: Context) -> frozenset[str]:

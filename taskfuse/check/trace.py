@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from taskfuse.check.alignment import COORDINATE_BYTES, of_tile
 from taskfuse.check.defined import Demand, demands, of_statement
 from taskfuse.check.fences import Fences, operands
-from taskfuse.check.program import BLOCK_NAMES, CLUSTER_NAMES, COLLECTIVE, THREAD_NAMES
+from taskfuse.check.program import BLOCK_NAMES, CLUSTER_NAMES, THREAD_NAMES, together
 from taskfuse.check.tiles import LINE, ROWS, Storage, tile_elements
-from taskfuse.ir.scalar import ZERO, Const, Expr, compile_expr, evaluate
+from taskfuse.ir.scalar import TRUE, ZERO, Const, Expr, compile_expr, evaluate
 from taskfuse.ir.types import MemoryType
 from taskfuse.kir import Kernel, stmt_text
 from taskfuse.kir.fragments import MATRIX_ROW_BYTES, MATRIX_ROWS, WGMMA_M, matrices, wgmma_a, wgmma_accumulator
@@ -46,6 +46,7 @@ from taskfuse.kir.nodes import (
     Release,
     Retire,
     SemaphoreSlot,
+    SetMaxNReg,
     Shuffle,
     StMatrix,
     Stmt,
@@ -247,7 +248,7 @@ class Trace:
         if self.count > EVENTS:
             raise TooLarge
         self.budget.spend((len(ids) * (4 + self.threads // 64) + 16 * weight) // 4)
-        again = self._again(stmt, ids).tolist() if isinstance(stmt, (Barrier, Shuffle, *COLLECTIVE)) else [0] * len(ids)
+        again = self._again(stmt, ids).tolist() if isinstance(stmt, Barrier) or together(stmt) else [0] * len(ids)
         threads: list[int] = ids.tolist()
         for k, t in enumerate(threads):
             self.events[t].append(Event(stmt, self._role, keys[k], None if values is None else values[k], write, again[k]))
@@ -262,7 +263,7 @@ class Trace:
             case Choose(out=out, cases=cases):
                 left = ids
                 for case in cases:
-                    holds = self._value(case.cond, left).astype(np.bool_)
+                    holds = self._value(TRUE if case is cases[-1] else case.cond, left).astype(np.bool_)  # nobody asks for the last one
                     if isinstance(case.operand, Access):
                         self._access(stmt, case.operand, left[holds], write=False)
                     left = left[~holds]
@@ -349,10 +350,15 @@ class Trace:
                 tiles = [(d.base.buffer, self._tiles(stmt, d, rows, ids)) for d, rows in ((a, WGMMA_M), (b, stmt.n)) if isinstance(d, Descriptor)]
                 self._emit(stmt, ids, [Queue.WGMMA] * len(ids), [[(buffer, elements[k]) for buffer, elements in tiles] for k in range(len(ids))])
             case Commit(queue=queue) | Retire(queue=queue):
+                if queue is Queue.WGMMA and isinstance(stmt, Retire):
+                    self._fences.retire(ids, stmt.pending)
+                elif queue is Queue.WGMMA:
+                    self._fences.commit(ids)
                 self._emit(stmt, ids, [queue] * len(ids))
             case WgmmaFence():
                 self._fences.fence(ids)
-            case FenceProxyAsync() | FenceInit():
+                self._emit(stmt, ids, [None] * len(ids))
+            case FenceProxyAsync() | FenceInit() | SetMaxNReg():
                 self._emit(stmt, ids, [None] * len(ids))
             case _:
                 pass
@@ -476,6 +482,7 @@ class Trace:
             return
         place = self._elements(access, ids, width)
         if memory is MemoryType.Local:
+            self._idle(stmt, access.buffer, ids, place, width, "its registers are those of a wgmma that may be in flight")
             self._fences.touch(access.buffer, ids, place, width)
         if memory is None or memory is MemoryType.Local:
             return
@@ -483,18 +490,33 @@ class Trace:
         self._emit(stmt, ids, [access.buffer] * len(ids), elements, write=write)
 
     def _fenced(self, stmt: Wgmma, ids: Ints) -> None:
-        """Raises :class:`Refuted` if a thread has not fenced its registers of a wgmma."""
-        found, reason = self._fences.missing(ids), "no FENCE wgmma stands before it"
+        """Raises :class:`Refuted` if a thread has not fenced its registers of a wgmma, or another wgmma has them."""
+        self._refute(stmt, self._fences.missing(ids), "no FENCE wgmma stands before it")
+        held: list[tuple[str, Ints, int, object]] = []
         for access, what, count in (
             (stmt.acc, "accumulators", wgmma_accumulator(stmt.n).count),
             (stmt.a, "operand registers", wgmma_a(stmt.dtype.itemsize).count),
         ):
-            if found is None and isinstance(access, Access):
-                found = self._fences.open(access.buffer, ids, self._elements(access, ids, count), count)
-                reason = f"no FENCE wgmma stands between an access to its {what} and it"
-        if found is not None:
+            if isinstance(access, Access):
+                first = self._elements(access, ids)
+                # one shape adds up in equal accumulators; operands are only read
+                how: object = (stmt.n, stmt.k, tuple(first.tolist())) if access is stmt.acc else what
+                held.append((access.buffer, first, count, how))
+                self._refute(stmt, self._fences.open(access.buffer, ids, first, count), f"no FENCE wgmma stands between an access to its {what} and it")
+                self._idle(stmt, access.buffer, ids, first, count, f"its {what} are registers of another wgmma that may be in flight", how)
+                late = self._fences.busy(access.buffer, ids, first, count, how, retired=True)
+                self._refute(stmt, late, f"no FENCE wgmma stands between the retire of another wgmma that has its {what} and it")
+        for buffer, first, count, how in held:
+            self._fences.issue(buffer, ids, first, count, how)
+
+    def _idle(self, stmt: Stmt, buffer: str, ids: Ints, first: Ints, count: int, reason: str, how: object = None) -> None:
+        """Raises :class:`Refuted` if a wgmma in flight has some of ``count`` registers of a thread from its ``first`` on, otherwise than ``how``."""
+        self._refute(stmt, self._fences.busy(buffer, ids, first, count, how), reason)
+
+    def _refute(self, stmt: Stmt, thread: int | None, reason: str) -> None:
+        if thread is not None:
             text = stmt_text(stmt, self.kernel)
-            raise Refuted(text.split(" ")[0], reason, f"thread {found}{' in ' + self._role if self._role else ''}: {text}")
+            raise Refuted(text.split(" ")[0], reason, f"thread {thread}{' in ' + self._role if self._role else ''}: {text}")
 
 
 def places(kernel: Kernel, symbols: Mapping[str, int]) -> dict[str, tuple[str, int, int]]:

@@ -11,19 +11,21 @@ from taskfuse.check.defined import defined
 from taskfuse.check.instance import counterexample
 from taskfuse.check.meetings import Meetings
 from taskfuse.check.order import deadlocks, initialization
+from taskfuse.check.participation import participation
 from taskfuse.check.paths import Paths
 from taskfuse.check.private import PrivateRings
 from taskfuse.check.program import Program
 from taskfuse.check.races import Races
 from taskfuse.check.refills import Refills
-from taskfuse.check.registers import budgets, in_flight
+from taskfuse.check.registers import budgets, in_flight, released
 from taskfuse.check.remote import before_exit
 from taskfuse.check.rings import Rings
 from taskfuse.check.semaphores import BlockRings
 from taskfuse.check.threads import Threads
 from taskfuse.check.trace import Budget, TooLarge, samples
 from taskfuse.check.values.verify import right, wrong_value
-from taskfuse.kir import Kernel, specialized
+from taskfuse.kir import Kernel, specialized, walk
+from taskfuse.kir.nodes import SetMaxNReg
 
 LAUNCHES = 9
 """How many launches are looked at for a counterexample."""
@@ -49,23 +51,29 @@ def verify(kernel: Kernel, extents: Mapping[str, int] | None = None) -> Certific
         InputError: an extent has no value in ``extents``, or one that it cannot have.
     """
     if extents is None:
-        return _certificate(kernel, ())
+        return _certificate(kernel, (), kernel.launch_registers)
     chosen = tuple((e.name, extents[e.name]) for e in kernel.extents if e.name in extents)
     try:
-        return _certificate(specialized(kernel, extents), chosen)
+        return _certificate(specialized(kernel, extents), chosen, kernel.launch_registers)
     except (ZeroDivisionError, IndexError) as error:
         reason = f"an expression has no value at these extents: {error}"
         return Certificate(kernel.name, Argument([Obligation(Layer.ADDRESS, "extents", Verdict.OUTSIDE, reason)]), extents=chosen)
 
 
-def _certificate(kernel: Kernel, extents: tuple[tuple[str, int], ...]) -> Certificate:
-    more = ((ORDER_ONLY, not kernel.definitions), (RESIDENT, kernel.meets_blocks), (TENSORS, assumes_tensors(kernel)))
+def _certificate(kernel: Kernel, extents: tuple[tuple[str, int], ...], launched: int | None) -> Certificate:
+    budget = f"a launch gives each thread {'all' if launched is None else launched} registers that its bounds allow"
+    more = (
+        (ORDER_ONLY, not kernel.definitions),
+        (RESIDENT, kernel.meets_blocks),
+        (TENSORS, assumes_tensors(kernel)),
+        (budget, any(isinstance(s, SetMaxNReg) for s in walk(kernel))),
+    )
     assumptions = (*ASSUMPTIONS, *(text for text, holds in more if holds))
-    return Certificate(kernel.name, Argument(_argument(kernel)), assumptions, extents, lambda: _refuted(kernel))
+    return Certificate(kernel.name, Argument(_argument(kernel, launched)), assumptions, extents, lambda: _refuted(kernel))
 
 
-def _argument(kernel: Kernel) -> Iterator[Obligation]:
-    """The four layers, what is cheap first."""
+def _argument(kernel: Kernel, launched: int | None) -> Iterator[Obligation]:
+    """The four layers, what is cheap first. ``launched``: registers of each thread at launch."""
     program = Program.of(kernel)
     threads = Threads(program)
     paths = Paths(program)
@@ -78,11 +86,12 @@ def _argument(kernel: Kernel) -> Iterator[Obligation]:
     yield from rings.obligations
     yield from refills.obligations
     yield from meetings.obligations
-    yield from initialization(program, rings)
-    yield from deadlocks(program, paths, rings, refills.edges)
+    yield from participation(program, threads)
+    yield from initialization(program, rings, paths)
+    yield from deadlocks(program, paths, rings, [*refills.edges, *released(program, launched)])
     yield from before_exit(program, paths, meetings, (name for r in rings.rings if r.across for name in (r.full, r.empty)))
     yield from in_flight(program, paths, threads)
-    yield from budgets(program, threads)
+    yield from budgets(program, threads, launched)
     races = Races(program, threads, meetings, rings, paths, private, refills)
     yield from races.retired_at_exit()
     yield from races.check()

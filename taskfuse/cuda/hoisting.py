@@ -29,7 +29,7 @@ class Divisions:
     def __init__(self, kernel: Kernel, uniform: frozenset[str]) -> None:
         self._uniform = uniform
         statements = list(walk(kernel))
-        self._moving = {f"{s.name}.{part}" for s in statements if isinstance(s, CursorInit) for part in ("slot", "parity")}
+        self._moving = {f"{s.name}.{part}" for s in statements if isinstance(s, CursorInit) for part in ("slot", "parity", "phase")}
         self._any = any(self._is_costly(e) for s in statements for whole in expressions(s) for e in _inside(whole))
 
     def _is_costly(self, e: Expr) -> bool:

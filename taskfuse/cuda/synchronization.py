@@ -10,12 +10,10 @@ from taskfuse.cuda.expressions import Level
 from taskfuse.cuda.ranges import cursor_ranges
 from taskfuse.cuda.storage import row_major
 from taskfuse.cuda.writer import Scope, Writer
-from taskfuse.errors import UnsupportedError
-from taskfuse.ir.scalar import ONE, Const, Expr, const, eq, prove, sym
+from taskfuse.ir.scalar import ONE, Expr, eq, prove, sym
 from taskfuse.ir.types import MemoryType
 from taskfuse.kir import expressions, walk
 from taskfuse.kir.clusters import ranks
-from taskfuse.kir.limits import MAX_THREADS, WARP, launch_registers
 from taskfuse.kir.nodes import (
     Acquire,
     Advance,
@@ -130,11 +128,6 @@ class Synchronization:
             case BarrierScope.BLOCK:
                 w.line(scope, "__syncthreads();")
             case BarrierScope.WARP:
-                whole = stmt.threads is const(WARP) or stmt.threads is self._threads()
-                if not whole:
-                    raise UnsupportedError(
-                        what=f"a warp barrier of {stmt.threads} threads", reason="its lanes are not known", help="let whole warps meet, or use an mbarrier"
-                    )
                 w.line(scope, "__syncwarp();")
             case BarrierScope.NAMED:
                 assert stmt.id is not None
@@ -161,8 +154,9 @@ class Synchronization:
         return x * y * z
 
     def _launch_registers(self) -> int:
-        threads = self._threads()
-        return launch_registers((threads.value if isinstance(threads, Const) else MAX_THREADS) * self._writer.kernel.residents)
+        found = self._writer.kernel.launch_registers
+        assert found is not None, "the verifier refuses budgets in blocks whose shape is not constant"
+        return found
 
     # -- waits ----------------------------------------------------------------------------------------------------------------------
 

@@ -91,10 +91,13 @@ def retires_are_possible(subject: Subject, scope: Scope) -> str | None:
 
 
 def register_budgets_are_possible(subject: Subject, scope: Scope) -> str | None:
-    """PTX ISA, "setmaxnreg": 24 to 256 in steps of 8."""
+    """PTX ISA, "setmaxnreg": 24 to 256 in steps of 8; more or less than what the launch gives."""
     match subject:
         case SetMaxNReg(registers=registers) if registers not in REGISTERS:
             return f"setmaxnreg {registers}: multiples of 8 from 24 to 256 are possible"
+        case SetMaxNReg() if scope.declarations.kernel.launch_registers is None:
+            shape = ", ".join(map(str, scope.declarations.kernel.block))
+            return f"setmaxnreg in blocks of ({shape}) threads: what a launch gives each thread is unknown, let the shape be constant"
         case _:
             return None
 

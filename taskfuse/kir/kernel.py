@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from taskfuse.ir.scalar import const
+from taskfuse.ir.scalar import Const, const
+from taskfuse.kir.limits import launch_registers
 from taskfuse.kir.nodes import Buffer, Counter, Dim3, Extent, Mbarrier, Param, Semaphore, Stmt, TensorParam
 from taskfuse.kir.witness import Definition
 
@@ -56,6 +57,16 @@ class Kernel:
     def meets_blocks(self) -> bool:
         """True if threads wait for threads of other blocks of the grid: all blocks must then be resident at once."""
         return bool(self.counters or self.semaphores)
+
+    @property
+    def launch_registers(self) -> int | None:
+        """Registers that a launch gives each thread of a kernel with register budgets; ``None`` where the shape of a block is not constant."""
+        threads = 1
+        for e in self.block:
+            if not isinstance(e, Const):
+                return None
+            threads *= e.value
+        return launch_registers(threads * self.residents)
 
     @property
     def inputs(self) -> tuple[TensorParam, ...]:

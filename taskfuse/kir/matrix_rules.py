@@ -13,6 +13,9 @@ from taskfuse.kir.scope import Declarations, Scope
 from taskfuse.kir.statement_rules import StatementRule, Subject
 from taskfuse.kir.walk import walk
 
+MAX_STRIDE = 16 * (2**14 - 1)
+"""Bytes that an offset of a matrix descriptor may be: 14 bits count 16 bytes."""
+
 
 def is_shared(d: Declarations, access: Access) -> bool:
     """True for an element in Shared memory."""
@@ -96,6 +99,8 @@ def _tile_problem(d: Declarations, tile: Descriptor, dtype: DType) -> str | None
         return f"a swizzle of {tile.swizzle} bytes: 0, 32, 64 and 128 are possible"
     if tile.lbo % 16 or tile.sbo % 16:
         return f"the byte offsets of a descriptor are multiples of 16, not {tile.lbo} and {tile.sbo}"
+    if not (0 <= tile.lbo <= MAX_STRIDE and 0 <= tile.sbo <= MAX_STRIDE):
+        return f"the byte offsets of a descriptor are 0 to {MAX_STRIDE}, not {tile.lbo} and {tile.sbo}"
     if isinstance(tile.offset, Const) and tile.offset.value % 16:
         return f"the descriptor of '{name}' starts at byte {tile.offset}, not a multiple of 16"
     if tile.major is Major.MN and dtype.itemsize != 2:

@@ -397,9 +397,9 @@ class Barrier:
     """All participants arrive before any goes on; orders their memory accesses.
 
     Attributes:
-        scope: BLOCK: every thread of the block; WARP: the threads of one warp that the condition above selects; NAMED: ``threads`` threads
-            (a multiple of 32) at hardware barrier ``id`` (1-15); CLUSTER: every thread of every block of the cluster
-            (``barrier.cluster``); GRID: ``threads`` threads of several blocks at ``counter``.
+        scope: BLOCK: every thread of the block; WARP: every thread of a warp, those that the block has of it: ``threads`` is 32, or the number of
+            threads of a block (``__syncwarp``, with a full mask); NAMED: ``threads`` threads (a multiple of 32) at hardware barrier ``id`` (1-15);
+            CLUSTER: every thread of every block of the cluster (``barrier.cluster``); GRID: ``threads`` threads of several blocks at ``counter``.
         note: why it is there; printed.
     """
 
@@ -679,7 +679,7 @@ class FenceProxyAsync:
 
 @dataclass(frozen=True, slots=True)
 class SetMaxNReg:
-    """``setmaxnreg``: this warpgroup's register budget per thread from here on."""
+    """``setmaxnreg``: this warpgroup's register budget per thread from here on. More than it had: once others have given so many back."""
 
     registers: int
 

@@ -311,9 +311,9 @@ def barriers_have_participants(subject: Subject, scope: Scope) -> str | None:
             block = block_threads(scope.declarations.kernel.block)
             return None if subject.threads is block else f"a block barrier of {subject.threads} threads in blocks of {block}"
         case BarrierScope.WARP:
-            if isinstance(subject.threads, Const) and not 1 <= subject.threads.value <= WARP:
-                return f"a warp barrier of {subject.threads} threads: 1 to {WARP} are possible"
-            return None
+            block, count = block_threads(scope.declarations.kernel.block), subject.threads
+            whole = count.value == WARP or (count is block and count.value < WARP) if isinstance(count, Const) else count is block
+            return None if whole else f"a warp barrier of {count} threads: all {WARP} of a warp meet, or all of a block that has fewer"
         case BarrierScope.NAMED:
             if subject.id is None:
                 return "a named barrier without an id"

@@ -2,8 +2,8 @@
 
 A thread's ``cp.async`` are done when it has retired them (PTX ISA, "cp.async.wait_group"), and then they are writes of the thread: the barrier
 that orders the data for other threads must come after. So the retire stands right behind the copies, in the innermost block that also
-holds a reader; copies next to each other share one. Copies into a channel need none: an arrival waits for them. Those that fill a ring ahead
-are retired some trips later (:mod:`taskfuse.lowering.ahead`).
+holds a reader, or code that writes what they read; copies next to each other share one. Copies into a channel need none: an arrival waits for
+them. Those that fill a ring ahead are retired some trips later (:mod:`taskfuse.lowering.ahead`).
 
 Copies that are done later are in no order. Guards let them write each element once, as far as loops have a first index at which to write it
 (:mod:`taskfuse.lowering.guards`); in a loop that writes elements again there is a retire in each iteration, whoever reads them.
@@ -28,15 +28,25 @@ def retire_copies(plan: list[PNode], indexer: Indexer, channels: Channels, ahead
     pending = {tv for a in ahead for tv in a.tensors}
     for copy in [s for s in statements(plan) if has_copies_of_threads(s.tv) and s.tv not in pending]:
         path = _path(plan, copy)
-        place = _repeated(path, indexer.environments.of(copy.tv).again) or (_read(path, copy) if channels.channel(copy.tv) is None else None)
+        around = [_repeated(path, indexer.environments.of(copy.tv).again), _overwritten(path, copy)]
+        places = [place for place in (*around, _read(path, copy) if channels.channel(copy.tv) is None else None) if place is not None]
+        place = max(places, key=path.index, default=None)
         if place is None:
             continue
         block, k = place
         if _is_retire(block, k + 1):
             continue
         block.insert(k + 1, PSync(RETIRE_COPIES))
-        if _is_retire(block, k - 1) and not _reads([block[k]], {a.buffer for s in statements([block[k - 2]]) for a in s.writes}):
+        if _is_retire(block, k - 1) and not _touches(block, k):
             del block[k - 1]
+
+
+def _touches(block: list[PNode], k: int) -> bool:
+    """True if a node reads what copies write that are retired just before it, or writes what they read."""
+    first = next((j for j in range(k - 2, -1, -1) if _is_retire(block, j)), -1) + 1
+    copies = [s for s in statements(block[first : k - 1]) if has_copies_of_threads(s.tv)]
+    written, read = {a.buffer for s in copies for a in s.writes}, {a.buffer for s in copies for a in s.reads}
+    return any(a.buffer in written for s in statements([block[k]]) for a in s.reads) or any(a.buffer in read for s in statements([block[k]]) for a in s.writes)
 
 
 def _is_retire(block: list[PNode], k: int) -> bool:
@@ -58,6 +68,12 @@ def _path(nodes: list[PNode], copy: PStmt) -> _Path:
 def _repeated(path: _Path, again: frozenset[str]) -> _Place | None:
     """The end of the innermost loop in which a copy writes elements again: two copies to one element must not be in flight."""
     return next((place for (block, k), place in reversed(list(pairwise(path))) if isinstance(loop := block[k], PLoop) and loop.var in again), None)
+
+
+def _overwritten(path: _Path, copy: PStmt) -> _Place | None:
+    """The innermost block in which what a copy reads is written: the copy is done before it is written again."""
+    read = {a.buffer for a in copy.reads}
+    return next(((block, k) for block, k in reversed(path) if any(a.buffer in read for s in statements(block) for a in s.writes)), None)
 
 
 def _read(path: _Path, copy: PStmt) -> _Place:

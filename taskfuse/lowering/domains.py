@@ -34,7 +34,12 @@ def backward(tv: TensorView, loop: Mapping[Axis, Expr]) -> dict[Axis, Expr]:
 
 def forward(tv: TensorView, logical: tuple[Expr, ...], facts: Facts) -> dict[Axis, Expr]:
     """The indices of all axes derived from the logical axes of ``tv``, from the indices of its logical axes."""
-    values = dict(zip(tv.logical, logical, strict=True))
+    return onward(tv, dict(zip(tv.logical, logical, strict=True)), facts)
+
+
+def onward(tv: TensorView, known: Mapping[Axis, Expr], facts: Facts) -> dict[Axis, Expr]:
+    """The indices of all axes that follow from known ones along the transforms: each from those that it is made of."""
+    values = dict(known)
     for t in tv.schedule.transforms:
         if not isinstance(t, Rasterize) and all(i in values for i in t.inputs):
             for out, value in zip(t.outputs, t.forward(tuple(values[i] for i in t.inputs)), strict=True):

@@ -11,7 +11,8 @@ from taskfuse.ir.scalar import Expr, Facts, const, eq, ge, lt, prove, simplify, 
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import INDEX_TYPES, MemoryType
 from taskfuse.lowering.completion import has_copies_of_threads
-from taskfuse.lowering.domains import backward, bound, digit_values, digits, divides, forward, product
+from taskfuse.lowering.domains import backward, bound, digit_values, digits, divides, onward, product
+from taskfuse.lowering.edges import end_of
 from taskfuse.lowering.fragments import atom_symbols
 from taskfuse.lowering.guards import first_of_others, remainder, with_merged
 from taskfuse.lowering.plan import LoopVariables, base_name
@@ -30,7 +31,8 @@ class Environment:
         facts: ranges of the symbols in ``values``, guards included.
         guards: conditions under which the code runs.
         work: those of ``guards`` that say that there is a piece of work at all.
-        tails: those of ``guards`` that cut off the remainder of a split; some code runs there, too (:mod:`taskfuse.lowering.padding`).
+        tails: those of ``guards`` that cut off what lies past the end of the tensor (:mod:`taskfuse.lowering.edges`); some code runs there, too
+            (:mod:`taskfuse.lowering.padding`).
         beyond: what is known without them.
         anywhere: what is known without any of ``guards`` but ``work``.
         again: the variables of loops in which an asynchronous copy writes the same elements again, for all that ``guards`` say.
@@ -141,9 +143,7 @@ class Environments:
             for condition in rest:
                 facts = facts.with_assumption(condition)
         inside = with_merged(tv, start, values, facts)
-        if all(a in values for a in tv.logical):
-            for a, v in forward(tv, tuple(values[a] for a in tv.logical), facts).items():
-                values.setdefault(a, v)
+        values = onward(tv, values, facts)
         tails: list[Expr] = []
         for t in tv.schedule.transforms:
             match t:
@@ -153,7 +153,7 @@ class Environments:
                     pass
                 case Split(source=source) if source in values and not divides(t, self.regions.facts):
                     rest = remainder(self.fusion, tv, source, values[source], facts, inside)
-                    tails += rest
+                    tails += rest if end_of(tv, source) is not None else []
                     guards += rest
                 case Rasterize() if t.has_holes:
                     for source in t.sources:

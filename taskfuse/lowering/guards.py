@@ -17,6 +17,7 @@ from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import MemoryType, ParallelType
 from taskfuse.lowering.completion import has_copies_of_threads
 from taskfuse.lowering.domains import ancestors, backward, bound, refused
+from taskfuse.lowering.edges import along, end_of
 from taskfuse.lowering.fragments import atom_symbols
 from taskfuse.lowering.padding import is_zero_past_the_end
 
@@ -78,8 +79,16 @@ def _check_neutral(fusion: Fusion, tv: TensorView, source: Axis, value: Expr, fa
     expr = fusion.definition(tv)
     if not source.is_reduction or prove(lt(value, source.extent), facts) or not isinstance(expr, Reduction):
         return
+    end = end_of(tv, source)
+    if end is None:
+        raise refused(
+            tv,
+            f"its atom computes whole tiles, and its tile overhangs an axis of {source.extent} inside of the sum: elements would be added twice",
+            "split by divisors, or split the reduction axis itself",
+        )
     for read in storage_operands(fusion, expr):
-        if not isinstance(read, Read) or not is_zero_past_the_end(fusion, read.tensor):
+        axis = along(tv, end, read, facts) if isinstance(read, Read) else None
+        if not isinstance(read, Read) or axis is None or not is_zero_past_the_end(fusion, read.tensor, axis, facts):
             name = read.tensor.name if isinstance(read, Read) else "an operand"
             raise refused(
                 tv,

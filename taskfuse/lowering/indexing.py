@@ -88,10 +88,10 @@ class Indexer:
             fixed |= {variables.name(loop) for a, loop in outer if tv.schedule.ptype(a).is_loop}
         spreads = tv.schedule.atom is not None and tv.schedule.atom.spreads
         instances = tuple(a for a, _ in shared if tv.schedule.ptype(a).is_bound and not memory.is_private_to(tv.schedule.ptype(a)) and not a.is_foreign)
-        bases = fixed | {base_name(tv.schedule.ptype(a), self.tree.place[tv]) for a in instances}
+        inside = {tv.schedule.ptype(a) for a in tv.loop[tv.schedule.inline :]}  # an index with a digit inside says more than the shared loops
+        bases = fixed | {base_name(p, self.tree.place[tv]) for a in instances if (p := tv.schedule.ptype(a)) not in inside}
         kept: list[Axis] = []
-        # an allocation domain says where the result lies, not the accumulators
-        for a in allocation_axes(tv) if memory is self.memory[tv] else default_allocation(tv):
+        for a in self.stored_axes(tv, memory):
             if a not in env.values:
                 raise refused(tv, "its allocation domain is not determined by its loop domain", "derive both from the tensor's own axes")
             if spreads and memory is MemoryType.Local and a not in tv.loop and tv.schedule.ptype(a).is_bound:
@@ -103,6 +103,10 @@ class Indexer:
                 self._check_owner(tv, tv.schedule.ptype(a), env)
         self._kept[(tv, memory)] = tuple(kept)
         return tuple(kept)
+
+    def stored_axes(self, tv: TensorView, memory: MemoryType) -> tuple[Axis, ...]:
+        """The allocation domain, which says where the result lies; accumulators in another memory have the default one."""
+        return allocation_axes(tv) if memory is self.memory[tv] else default_allocation(tv)
 
     def _check_owner(self, tv: TensorView, p: ParallelType, env: Environment) -> None:
         """A scalar instruction writes registers of its own thread: the allocation's digits of ``p`` are the writer's index."""

@@ -12,9 +12,11 @@ from taskfuse.ir.atoms import Bounds
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.expr import MathExpr, Read, Reduction, is_copy
 from taskfuse.ir.fusion import Fusion
+from taskfuse.ir.scalar import Facts
 from taskfuse.ir.storage import storage_operands, storage_uses
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import MemoryType
+from taskfuse.lowering.edges import along
 
 
 def pads(fusion: Fusion, tv: TensorView) -> bool:
@@ -33,16 +35,24 @@ def covered(fusion: Fusion, tv: TensorView) -> bool:
     return any(_computes_whole_tiles(fusion, use.output) for use in storage_uses(fusion, tv))
 
 
-def is_zero_past_the_end(fusion: Fusion, tv: TensorView) -> bool:
-    """True if an atom that reads ``tv`` past the end of the tensor finds zeros."""
+def is_zero_past_the_end(fusion: Fusion, tv: TensorView, axis: int, facts: Facts) -> bool:
+    """True if an atom that reads ``tv`` past the end of one of its axes finds zeros.
+
+    What an atom brings from there is 0 if the tensor that it reads ends there, too: a slice of a longer one is not filled.
+    """
     atom = tv.schedule.atom
     if atom is None or atom.bounds is Bounds.ZERO:
         return pads(fusion, tv)
-    if atom.bounds is Bounds.COVER and atom.copies_only:
-        expr = fusion.definition(tv)
-        assert expr is not None
-        return all(is_zero_past_the_end(fusion, o.tensor) for o in storage_operands(fusion, expr) if isinstance(o, Read))
-    return atom.bounds is Bounds.FILL
+    expr = fusion.definition(tv)
+    if expr is None or not atom.copies_only:
+        return False
+    for operand in storage_operands(fusion, expr):
+        source = along(tv, tv.root[axis], operand, facts) if isinstance(operand, Read) and tv.root == tv.logical else None
+        if not isinstance(operand, Read) or source is None:
+            return False
+        if atom.bounds is not Bounds.FILL and not (atom.bounds is Bounds.COVER and is_zero_past_the_end(fusion, operand.tensor, source, facts)):
+            return False
+    return True
 
 
 def is_sum(expr: MathExpr) -> bool:

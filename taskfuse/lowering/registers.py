@@ -77,7 +77,9 @@ class Registers:
         if not isinstance(threads, Const):
             for scope, _ in self._roles:
                 if scope.node.budget:
-                    scope.body.insert(0, PSync((SetMaxNReg(scope.node.budget),)))
+                    warnings.warn(
+                        TaskfuseWarning(f"registers({scope.node.budget}) of {scope.node.name} is left out: the shape of a block is not constant"), stacklevel=3
+                    )
             return
         at_launch = launch_registers(threads.value * self.regions.fusion.residents)
         groups = threads.value // WARPGROUP

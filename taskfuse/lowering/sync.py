@@ -124,6 +124,7 @@ class Synchronizer:
         self._alias = _aliases(buffers)
         self._blocks = 0
         self._batches: dict[tuple[int, int, Queue], tuple[_Block, PNode, _Use]] = {}
+        self._made: dict[str, list[tuple[tuple[_Block, PNode], ...]]] = {}
         self._pins: dict[tuple[int, ParallelType], list[tuple[int, Expr, Expr | None, Expr]]] = {}
 
     def insert(self, plan: list[PNode], outputs: set[str]) -> None:
@@ -150,9 +151,29 @@ class Synchronizer:
         self._satisfy(needs)
         for block, node, use in self._batches.values():
             assert use.queue is not None
-            at = open_batch(block.nodes, block.nodes.index(node), use.queue)
-            close_batch(block.nodes, at, use.queue)
+            inside, inner, is_rewritten = self._behind_registers(block, node, use)
+            at = open_batch(inside.nodes, inside.nodes.index(inner), use.queue)
+            after = close_batch(inside.nodes, at, use.queue)
+            if is_rewritten:
+                inside.nodes.insert(after, PSync((Retire(use.queue, 0),)))
             drain_at_exit(plan, use.stmt, use.queue)
+
+    def _behind_registers(self, block: _Block, node: PNode, use: _Use) -> tuple[_Block, PNode, bool]:
+        """Where the batch of ``node`` begins and ends, as the registers that it reads want it, and whether a loop writes these again.
+
+        They are written before the batch opens, by code that may lie inside of ``node``, and again only after the batch is retired.
+        """
+        held = {a.buffer for a in use.stmt.reads if self._memory.get(a.buffer, MemoryType.Local) is MemoryType.Local}
+        held -= {a.buffer for a in use.stmt.writes}
+        writers = [[n for _, n in path] for buffer in held for path in self._made.get(buffer, [])]
+        steps = list(use.path)
+        depth = next(k for k, (_, n) in enumerate(steps) if n is node)
+        while depth + 1 < len(steps) and any(steps[depth][1] in path for path in writers):
+            depth += 1
+        around = [n for _, n in steps[:depth] if isinstance(n, PLoop)]
+        is_rewritten = any(loop in path for loop in around for path in writers)
+        inside, inner = steps[depth]
+        return inside, inner, is_rewritten
 
     def _choose_forms(self, nodes: list[PNode]) -> None:
         """The form of each barrier that is in the plan already."""
@@ -174,6 +195,7 @@ class Synchronizer:
                     if self._memory.get(access.buffer, MemoryType.Local) is not MemoryType.Local:
                         uses.setdefault(access.buffer, []).append(_Use(here, n, access, False))
                 for access in n.writes:
+                    self._made.setdefault(access.buffer, []).append(here)
                     if self._memory.get(access.buffer, MemoryType.Local) is not MemoryType.Local:
                         uses.setdefault(access.buffer, []).append(_Use(here, n, access, True))
             elif isinstance(n, PDispatch):

@@ -16,12 +16,14 @@ What is read must be what was written: the point of each operand lies in the loo
 from __future__ import annotations
 
 from taskfuse.ir.atoms import Bounds, Instruction
+from taskfuse.ir.axes import Resize
 from taskfuse.ir.expr import Read, Reduction
 from taskfuse.ir.scalar import TRUE, Expr, ge, lt, prove, simplify, substitute
 from taskfuse.ir.storage import storage_operands
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import MemoryType
-from taskfuse.lowering.domains import forward
+from taskfuse.lowering.domains import ancestors, forward
+from taskfuse.lowering.edges import along, overhanging, told_apart
 from taskfuse.lowering.environments import Environment
 from taskfuse.lowering.indexing import Indexer
 from taskfuse.lowering.padding import is_copy, is_sum, pads
@@ -65,19 +67,37 @@ class Tails:
         expr = self.fusion.definition(tv)
         assert expr is not None
         env = self.indexer.environments.reading(tv).past_the_end()
-        reduced = [a for a in tv.root if a.is_reduction]
+        if not self.has_room(tv):
+            return False
+        ends = {end for end in overhanging(tv, self.indexer.regions.facts).values() if end.is_reduction or not isinstance(expr, Reduction)}
         for operand in storage_operands(self.fusion, expr):
             if not isinstance(operand, Read) or operand.valid is not TRUE or operand.tensor not in self.indexer.tree.place:
                 return False
-            source = operand.tensor
-            if not (self._is_full(source) or (self.run(source) and self._is_everywhere(source))):
-                return False
-            point = self.indexer.environments.point(tv, env)
-            index = [simplify(substitute(e, point), env.facts) for e in operand.index]
-            symbols = frozenset[str]().union(*(e.free for e in operand.index))
-            if any(f"i{tv.root.index(a)}" not in symbols for a in reduced) or not self._is_written(source, tuple(index), tv, env):
+            if any(along(tv, end, operand, env.facts) is None for end in ends) or not self.finds(tv, operand, env):
                 return False
         return True
+
+    def finds(self, tv: TensorView, read: Read, env: Environment) -> bool:
+        """True if code of ``tv`` that runs past the end finds what it reads there: an element, or the zero that stands for one."""
+        source = read.tensor
+        found = self._is_full(source) or (self.run(source) and self._is_everywhere(source))
+        return found and self._is_written(source, self._index(tv, read, env), tv, env)
+
+    def is_brought(self, tv: TensorView, read: Read, env: Environment) -> bool:
+        """True if some thread or engine writes what an atom of ``tv`` reads in Shared memory past the end.
+
+        Guards of the code that writes may select the thread that does, or cut off what repeats other elements.
+        """
+        source = read.tensor
+        atom, around = source.schedule.atom, self.indexer.environments.of(source)
+        cut = any(isinstance(t, Resize) and t.result in ancestors(source, source.loop) for t in source.schedule.transforms)
+        brought = atom is not None and atom.bounds is Bounds.FILL
+        brought = brought or (not (cut or around.work) and (not around.tails or (pads(self.fusion, source) and self.has_room(source))))
+        return brought and self._is_written(source, self._index(tv, read, env), tv, env)
+
+    def _index(self, tv: TensorView, read: Read, env: Environment) -> tuple[Expr, ...]:
+        point = self.indexer.environments.point(tv, env)
+        return tuple(simplify(substitute(e, point), env.facts) for e in read.index)
 
     def _is_written(self, source: TensorView, index: tuple[Expr, ...], reader: TensorView, env: Environment) -> bool:
         """True if the code of ``source`` runs at ``index``, also where that lies past the end."""
@@ -87,6 +107,8 @@ class Tails:
                 values[a] = env.values[b]
         for a in source.loop:
             value = values.get(a)
+            if value is None and a.is_foreign:
+                continue
             if value is None or not (prove(ge(value, 0), env.facts) and prove(lt(value, a.extent), env.facts)):
                 return False
         return True
@@ -112,9 +134,16 @@ class Tails:
         return self._is_everywhere(tv) and (not env.tails or (pads(self.fusion, tv) and self.has_room(tv)))
 
     def has_room(self, tv: TensorView) -> bool:
-        """True if storage has the places in tails that code of ``tv`` would write."""
-        env = self.indexer.environments.of(tv).past_the_end()
-        kept = self.indexer.kept_axes(tv)
-        index = self.indexer.write(tv, env).index
-        own = index[len(index) - len(kept) :]
-        return all(prove(ge(e, 0), env.facts) and prove(lt(e, a.extent), env.facts) for e, a in zip(own, kept, strict=True))
+        """True if storage has the places that code of ``tv`` would write in tails, and nothing that is read lies there.
+
+        A reduction writes accumulators, where nothing but zeros is added past the end of what is reduced.
+        """
+        indexer, facts = self.indexer, self.indexer.regions.facts
+        expr = self.fusion.definition(tv)
+        memory = MemoryType.Local if isinstance(expr, Reduction) else indexer.memory[tv]
+        env = indexer.environments.reading(tv).past_the_end()
+        kept = indexer.kept_axes(tv, memory)
+        if not all(prove(ge(env.values[a], 0), env.facts) and prove(lt(env.values[a], a.extent), env.facts) for a in kept):
+            return False
+        ends = {source for source, end in overhanging(tv, facts).items() if not end.is_reduction}
+        return ends <= told_apart(tv, (*indexer.stored_axes(tv, memory), *kept), env.values, env.facts)

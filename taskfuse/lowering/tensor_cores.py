@@ -12,13 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from taskfuse.ir.expr import Read
-from taskfuse.ir.scalar import FALSE, TRUE, Const, Expr, Facts, const, evaluate, ge, lt, prove, simplify, substitute, sym
+from taskfuse.ir.scalar import FALSE, ONE, TRUE, Const, Expr, Facts, const, evaluate, ge, is_multiple, lt, prove, simplify, substitute, sym
 from taskfuse.ir.storage import storage_operands
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import THREAD_TYPES, MemoryType
 from taskfuse.kir.limits import WARP
 from taskfuse.kir.nodes import Access, Content, Descriptor, Holds, LdMatrix, Mma, StMatrix, Wgmma
 from taskfuse.lowering.domains import owner_digits, product, refused
+from taskfuse.lowering.edges import overhanging
 from taskfuse.lowering.environments import Environment
 from taskfuse.lowering.fragments import Held, atom_symbols, factor, operand, result
 from taskfuse.lowering.matrix import NoDescriptorError, derive
@@ -41,8 +42,8 @@ def wgmma(st: Statements, tv: TensorView) -> list[PStmt]:
     sizes = dict(zip(names, atom.tile, strict=True))
     (a, a_place), (b, b_place) = factors
     held = st.indexer.memory.get(a.tensor) is MemoryType.Local
-    left = _registers(tv, a, a_place, env) if held else _descriptor(st, tv, env, a.tensor, a_place, (names[0], sizes[names[0]]), (names[2], sizes[names[2]]))
-    right = _descriptor(st, tv, env, b.tensor, b_place, (names[1], sizes[names[1]]), (names[2], sizes[names[2]]))
+    left = _registers(tv, a, a_place, env) if held else _descriptor(st, tv, env, a, a_place, (names[0], sizes[names[0]]), (names[2], sizes[names[2]]))
+    right = _descriptor(st, tv, env, b, b_place, (names[1], sizes[names[1]]), (names[2], sizes[names[2]]))
     stmt = Wgmma(atom.tile[1], atom.tile[2], _first(tv, acc, env), left, right, started, a.tensor.dtype, b.tensor.dtype, holds(tv, env, Content.TERM))
     return [PStmt(tv, st.indexer.tree.place[tv], stmt, env.guards, env.facts, (acc,), (a_place, b_place, acc))]
 
@@ -76,8 +77,8 @@ def ldmatrix(st: Statements, tv: TensorView) -> list[PStmt]:
     if order not in ([0, 1, 2, 3], [0, 2, 1, 3]) or not np.array_equal(points, wanted):
         raise refused(tv, "its registers are not in an order that ldmatrix fills", "set_allocation_domain(tf.layouts.fragment()), or with halves_first=True")
     _check_lanes_hold(tv, result(tv), env)
-    _check_room(st, tv, env, read.tensor, source)
-    stmt = LdMatrix(_first(tv, out, env), _rows(st, tv, source, order, env), holds=_matrices(tv, order, env))
+    _check_room(st, tv, env, read, source)
+    stmt = LdMatrix(_first(tv, out, env), _rows(st, tv, source, read.tensor, order, env), holds=_matrices(tv, order, env))
     return [PStmt(tv, st.indexer.tree.place[tv], stmt, env.guards, env.facts, (out,), (source,))]
 
 
@@ -85,7 +86,7 @@ def stmatrix(st: Statements, tv: TensorView) -> list[PStmt]:
     """A 16 x 16 tile of 16-bit elements from the registers of a warp to Shared memory."""
     env, out, read, source = _moved(st, tv, MemoryType.Shared, MemoryType.Local)
     st.alignments[tv.name] = max(st.alignments.get(tv.name, 1), 16)
-    stmt = StMatrix(_rows(st, tv, out, [0, 1, 2, 3], env), _registers(tv, read, source, env), holds=_matrices(tv, [0, 1, 2, 3], env))
+    stmt = StMatrix(_rows(st, tv, out, tv, [0, 1, 2, 3], env), _registers(tv, read, source, env), holds=_matrices(tv, [0, 1, 2, 3], env))
     return [PStmt(tv, st.indexer.tree.place[tv], stmt, env.guards, env.facts, (out,), (source,))]
 
 
@@ -136,10 +137,11 @@ def _first(tv: TensorView, access: Access, env: Environment) -> Access:
     return Access(access.buffer, tuple(simplify(substitute(e, start), env.facts) for e in access.index))
 
 
-def _rows(st: Statements, tv: TensorView, access: Access, order: list[int], env: Environment) -> Access:
+def _rows(st: Statements, tv: TensorView, access: Access, moved: TensorView, order: list[int], env: Environment) -> Access:
     """The row that each lane addresses: row l % 8 of matrix l / 8."""
     m, n = atom_symbols(tv).values()
     _check_rows(tv, access, n, env.facts)
+    _check_alignment(st, tv, access, moved, env.facts)
     row, column = _of_matrices(sym(base_name(TIDX, st.indexer.tree.place[tv])) % WARP, order)
     at = {m: row, n: column}
     return Access(access.buffer, tuple(simplify(substitute(e, at), env.facts) for e in access.index))
@@ -176,14 +178,15 @@ def _check_lanes(st: Statements, tv: TensorView, env: Environment) -> None:
         raise refused(tv, f"the atom {atom.name} would run under the guard {split}, which splits its lanes", "split by divisors")
 
 
-def _descriptor(st: Statements, tv: TensorView, env: Environment, source: TensorView, access: Access, rows: tuple[str, int], k: tuple[str, int]) -> Descriptor:
+def _descriptor(st: Statements, tv: TensorView, env: Environment, read: Read, access: Access, rows: tuple[str, int], k: tuple[str, int]) -> Descriptor:
     atom = tv.schedule.atom
     assert atom is not None
+    source = read.tensor
     memory = st.indexer.memory.get(source)
     if memory is not MemoryType.Shared:
         where = MemoryType.Global if memory is None else memory
         raise refused(tv, f"the atom {atom.name} reads {source.name}, which lives in {where.value} memory", f"{source.name}.cache_after() in Shared memory")
-    _check_room(st, tv, env, source, access)
+    _check_room(st, tv, env, read, access)
     kept = tuple(a.extent for a in st.indexer.kept_axes(source))
     shape = (const(1),) * (len(access.index) - len(kept)) + kept
     try:
@@ -194,8 +197,9 @@ def _descriptor(st: Statements, tv: TensorView, env: Environment, source: Tensor
     return Descriptor(Access(access.buffer, tile.start), const(0), tile.swizzle, tile.lbo, tile.sbo, tile.major)
 
 
-def _check_room(st: Statements, tv: TensorView, env: Environment, source: TensorView, access: Access) -> None:
-    """The tiles that an atom reads lie in the storage of their tensor, also where they overhang the end of what the atom computes."""
+def _check_room(st: Statements, tv: TensorView, env: Environment, read: Read, access: Access) -> None:
+    """The tiles that an atom reads lie in the storage of their tensor, and are written, also where they overhang the end of what it computes."""
+    source = read.tensor
     kept = st.indexer.kept_axes(source)
     for e, a in zip(access.index[len(access.index) - len(kept) :], kept, strict=True):
         if not (prove(ge(e, 0), env.facts) and prove(lt(e, a.extent), env.facts)):
@@ -204,6 +208,14 @@ def _check_room(st: Statements, tv: TensorView, env: Environment, source: Tensor
                 f"its atom computes whole tiles, and may read {source.name} past the end of its storage: {e} is not provably below {a.extent}",
                 f"split by divisors, or split {source.name} alike, so that its tiles are whole, too",
             )
+    ends = overhanging(tv, st.indexer.regions.facts)
+    cut = next((a for a in ends if a in env.values and not prove(lt(env.values[a], a.extent), env.facts)), None)
+    if cut is not None and not st.tails.is_brought(tv, read, env):
+        raise refused(
+            tv,
+            f"its atom computes whole tiles, and past the end of an axis of {cut.extent} nobody provably writes {source.name}",
+            f"split by divisors, or split {source.name} alike, so that its tiles are whole, too",
+        )
 
 
 def _registers(tv: TensorView, read: Read, access: Access, env: Environment) -> Access:
@@ -257,3 +269,17 @@ def _check_rows(tv: TensorView, out: Access, n: str, facts: Facts) -> None:
         raise refused(
             tv, "rows of 8 elements of its atom's tile are not consecutive in Shared memory", "set_allocation_domain(tf.layouts.swizzled(128)), or none"
         )
+
+
+def _check_alignment(st: Statements, tv: TensorView, access: Access, moved: TensorView, facts: Facts) -> None:
+    """Rows of 8 elements start at multiples of 16 bytes wherever they lie, so that one access moves each (PTX ISA, "ldmatrix")."""
+    kept = [a.extent for a in st.indexer.kept_axes(moved)]
+    stride: Expr = const(1)
+    for outer, e in zip(reversed(kept[:-1]), reversed(kept[1:]), strict=True):
+        stride = stride * e
+        if outer is not ONE and not is_multiple(stride, 8, facts):
+            raise refused(
+                tv,
+                f"rows of its atom's tile start at multiples of {stride} elements of {moved.name}, and one access takes 8 that start at a multiple of 8",
+                f"{moved.name}.set_allocation_domain(tf.layouts.swizzled(128)), or tf.layouts.padded(8)",
+            )

@@ -185,12 +185,15 @@ def grid_barrier(counter: str, threads: Code) -> Instruction:
 
 
 def warp_barrier(path: Path) -> Instruction:
-    """``__syncwarp``: in each warp, the threads for which the conditions of the enclosing branches hold (with this agent's loop variables)."""
+    """``__syncwarp`` with a full mask: in each warp, all threads that the block has of it.
+
+    ``path``, the branches around, must select all of them (with an agent's loop variables).
+    """
     number = next_number()
     key = key_of(tuple(sorted({n for code, _ in path for n in code.varying})))
 
     def shared(agent: Agent) -> tuple[tuple[int, int, int], ...]:
-        """The warps that the agent has only a part of: (warp, participants, of which the agent's)."""
+        """The warps that the agent has only a part of: (warp, its threads, of which the agent's)."""
         cached = (number, key(agent.env))
         found = agent.lanes.cache.get(cached)
         if found is None:
@@ -198,10 +201,18 @@ def warp_barrier(path: Path) -> Instruction:
             mine = agent.lanes.ids // WARP
             rows: list[tuple[int, int, int]] = []
             for warp in sorted(set(mine.tolist())):
-                participants = selected(path, table.span(warp * WARP, min((warp + 1) * WARP, table.threads)), agent.env, agent)
+                everyone = table.span(warp * WARP, min((warp + 1) * WARP, table.threads))
                 own = int((mine == warp).sum())
-                if participants != own:
-                    rows.append((warp, participants, own))
+                if own == everyone.count:
+                    continue
+                count = selected(path, everyone, agent.env, agent)
+                if count != everyone.count:
+                    raise Fault(
+                        f"warp barrier executed by {count} of the {everyone.count} threads of warp {warp}",
+                        thread=int(agent.lanes.ids[mine == warp][0]),
+                        help="all threads of a warp must execute it; let a part of one meet at an mbarrier",
+                    )
+                rows.append((warp, count, own))
             found = tuple(rows)
             agent.lanes.remember(cached, found)
         return found
@@ -229,8 +240,6 @@ def assemble(agent: Agent, unit: int, rows: Iterable[tuple[int, int, int]]) -> l
         meeting = block.warps.get(key)
         if meeting is None:
             meeting = block.warps[key] = Meeting(f"{'warp' if unit == WARP else 'warpgroup'} {number}")
-        if meeting.agents and needed != meeting.needed:
-            raise Fault(f"{meeting.name}: {needed} threads expected here, {meeting.needed} where others wait")
         meeting.needed = needed
         meeting.arrived += own
         if block.machine.observer is not None:

@@ -192,4 +192,5 @@ def _warpgroups(agent: Agent, what: str) -> list[int]:
 
 def fence(agent: Agent) -> None:
     """``wgmma.fence`` by the warps of the agent."""
+    check_warps(agent, "wgmma.fence")
     agent.block.memory.unfenced.difference_update((agent.lanes.ids // WARP).tolist())

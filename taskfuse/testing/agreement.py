@@ -1,5 +1,7 @@
 """``python -m taskfuse.testing.agreement``: three verdicts on small kernels, half of them mutants: static proof, exhaustive exploration, random schedules.
 
+A kernel that is proved is held to a second machine, too (:mod:`taskfuse.testing.machine`): a fault there is a false accept like any other.
+
 At equal bounded trip counts (all are constants, or ``N`` is one of 0..4 and all of these are explored) the three must agree:
 
 - a kernel that is *proved* and fails under some schedule is a **false accept**: a hole in the proof;
@@ -33,6 +35,7 @@ from taskfuse.errors import TaskfuseError
 from taskfuse.ir.scalar import evaluate
 from taskfuse.kir import Kernel
 from taskfuse.testing.chooser import RandomChooser
+from taskfuse.testing.machine import find_fault
 from taskfuse.testing.operators import OPERATORS
 from taskfuse.testing.outcomes import Argument, Explored, Truth, explored, is_valid, misbehaves
 from taskfuse.testing.small import Small, small_kernel
@@ -64,6 +67,7 @@ class Row:
         static, exhaustive, random: the three verdicts; ``random`` is ``fails``, ``passes`` or ``strict``: an error that the simulator reports,
             though every schedule ends alike (:data:`STRICT`).
         reason: why the proof does not hold, names and numbers left out; failure: how the schedule that was found fails.
+        fault: what the second machine finds in a kernel that is proved.
     """
 
     seed: int
@@ -76,11 +80,12 @@ class Row:
     random: str
     reason: str = ""
     failure: str = ""
+    fault: str = ""
 
     @property
     def false_accept(self) -> bool:
-        """Proved, and a schedule fails."""
-        return self.static == Verdict.PROVED.value and (self.exhaustive == Truth.FAILS.value or self.random != "passes")
+        """Proved, and a schedule fails, or the second machine finds a fault."""
+        return self.static == Verdict.PROVED.value and (self.exhaustive == Truth.FAILS.value or self.random != "passes" or bool(self.fault))
 
     @property
     def false_reject(self) -> bool:
@@ -139,7 +144,13 @@ def compare(seed: int, number: int, small: Small, operator: str, limit: int, rou
     some = "passes" if shown is None else "strict" if found.truth is Truth.HOLDS and STRICT.search(shown) else "fails"
     failure = pattern(found.reason or (shown or ""))
     static, reason = proof(small.kernel)
-    return Row(seed, number, small.kind, operator, code(small.kernel), static, found.truth.value, some, reason, failure)
+    return Row(seed, number, small.kind, operator, code(small.kernel), static, found.truth.value, some, reason, failure, fault(static, small))
+
+
+def fault(static: str, small: Small) -> str:
+    """What the second machine finds in a kernel that is proved."""
+    found = find_fault(small.kernel, small.extents) if static == Verdict.PROVED.value else None
+    return "" if found is None else f"{found.kind.value}: {pattern(found.reason)}"
 
 
 def proof(kernel: Kernel) -> tuple[str, str]:
@@ -215,7 +226,7 @@ class Tally:
             "",
             f"{self.rows:8} different kernels, {sum(n for (kind, *_), n in self.table.items() if kind == 'mutants')} of them mutants",
             f"{agree:8} agree: proved and every schedule holds, or refuted and one fails",
-            f"{len(self.accepts):8} false accepts: proved, and a schedule fails",
+            f"{len(self.accepts):8} false accepts: proved, and a schedule fails, or the second machine",
             f"{sum(self.rejects.values()):8} false rejects: refuted, and every schedule holds",
             f"{outside:8} outside the model ({sum(n for (t, _), n in self.outside.items() if t == Truth.FAILS.value)} of them fail)",
             f"{cut:8} proved or refuted, exploration cut at its limit",
@@ -251,7 +262,7 @@ def reproved(row: Row) -> Row:
     if made is None or code(made[0].kernel) != row.code:
         raise ValueError(f"case {row.case} of seed {row.seed} is another kernel than in the log")
     static, reason = proof(made[0].kernel)
-    return replace(row, static=static, reason=reason)
+    return replace(row, static=static, reason=reason, fault=fault(static, made[0]))
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -308,7 +319,8 @@ def _run(tally: Tally, options: argparse.Namespace, log: TextIO | None) -> None:
         if log is not None:
             print(json.dumps(asdict(row)), file=log, flush=True)
         if row.false_accept or row.missed:
-            print(f"{'FALSE ACCEPT' if row.false_accept else 'MISSED'} seed {options.seed}, case {number}, {row.operator}: {row.failure}", flush=True)
+            what = "FALSE ACCEPT" if row.false_accept else "MISSED"
+            print(f"{what} seed {options.seed}, case {number}, {row.operator}: {row.failure or row.fault}", flush=True)
 
 
 if __name__ == "__main__":

@@ -27,10 +27,14 @@ from taskfuse.schedule.copy import copy_fusion
 from taskfuse.testing import partitions
 from taskfuse.testing.chooser import Chooser, RandomChooser
 from taskfuse.testing.graphs import Graph
+from taskfuse.testing.mechanisms import mechanisms
 from taskfuse.testing.options import CaseOptions, Mix
+from taskfuse.testing.products import ProductGraph
 from taskfuse.testing.program import REFUSALS, Program, Recorder
+from taskfuse.testing.rewrites import rewrite
 from taskfuse.testing.schedules import Scheduler
 from taskfuse.testing.streams import stream
+from taskfuse.testing.tensor_cores import TensorCores
 
 Array = NDArray[Any]
 REPAIRS = 12
@@ -65,6 +69,7 @@ class Case:
         outcome: its kernel, or why there is none.
         made, refused: how often each call was made, and refused, while the case was generated.
         options: what the case was made by.
+        drawn: the mechanisms that the schedule had before lowering asked for repairs.
     """
 
     program: Program
@@ -77,6 +82,7 @@ class Case:
     options: CaseOptions
     made: Counter[str] = field(default_factory=Counter[str])
     refused: Counter[str] = field(default_factory=Counter[str])
+    drawn: frozenset[str] = frozenset()
 
     @property
     def kernel(self) -> Kernel | None:
@@ -120,7 +126,7 @@ def random_case(chooser: Chooser, options: CaseOptions | None = None) -> Case:
     """
     options = options or CaseOptions()
     recorder = Recorder()
-    graph = Graph(chooser, options, recorder)
+    graph = (ProductGraph if chooser.chance(options.products) else Graph)(chooser, options, recorder)
     graph.grow()
     return _scheduled(chooser, options, recorder, graph.sizes)
 
@@ -181,13 +187,15 @@ def program_case(case: Case, lines: Sequence[str], calls: int) -> Case:
 def _scheduled(chooser: Chooser, options: CaseOptions, recorder: Recorder, sizes: dict[str, int], seed: int | None = None) -> Case:
     math = recorder.program()
     plain, _ = copy_fusion(recorder.fusion)
+    drawn = frozenset[str]()
     try:
         _schedule(chooser, options, recorder, sizes)
+        drawn = mechanisms(recorder.fusion)
         outcome = _lowered(recorder, options, sizes)
     except Exception as error:
         outcome = Outcome(None, None, error)
     chosen = zlib.crc32(math.source().encode()) if seed is None else seed
-    return Case(recorder.program(), math, sizes, chosen, recorder.fusion, plain, outcome, options, recorder.made, recorder.refused)
+    return Case(recorder.program(), math, sizes, chosen, recorder.fusion, plain, outcome, options, recorder.made, recorder.refused, drawn)
 
 
 def _schedule(chooser: Chooser, options: CaseOptions, recorder: Recorder, sizes: dict[str, int]) -> None:
@@ -196,6 +204,11 @@ def _schedule(chooser: Chooser, options: CaseOptions, recorder: Recorder, sizes:
     if chooser.chance(options.streams):
         stream(chooser, recorder, scheduler.size, options.clusters)
         return
+    if chooser.chance(options.tensor_cores) and TensorCores(chooser, options, recorder, scheduler.size).run():
+        return
+    if options.rewrites:
+        rewrite(chooser, recorder, options.rewrites)
+    scheduler.rows()
     early = chooser.chance(50)
     if early:
         scheduler.cache()

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from taskfuse.check import verify
+from taskfuse.check import Verdict, verify
 from taskfuse.errors import TaskfuseError
 from taskfuse.ir.evaluate import evaluate, evaluate_tensors
 from taskfuse.ir.expr import Reduction, Scan, reads
@@ -35,6 +35,7 @@ class Property(Enum):
 
     LOWERS = "scheduling calls and lowering succeed or refuse, never with another error"
     VERIFIES = "the kernel obeys the rules of kernel IR"
+    PROVES = "the static proof accepts the kernel or says that it cannot, and does not refute it"
     SCHEDULED = "the schedule leaves the math as it was"
     SIMULATES = "the simulated kernel gives what NumPy gives, under every interleaving"
     ORDERS = "every order of the code, with or without reuse of Shared memory, gives the same results"
@@ -68,6 +69,7 @@ class Effort:
         schedulers: how many of the simulator's schedulers each case runs under; which ones follows from the case.
         orders: how many other orders of the code are lowered and run, every other one with Shared memory reused as far as lifetimes allow.
         texts: check the texts of fusion and kernel.
+        prove: ask for the static proof.
         native: check with ordinary numbers, too (cases with ``options.exact`` only, where every sum is exact).
         machine: of so many cases one is held to the second machine, if it is proved; 0: none.
     """
@@ -76,10 +78,11 @@ class Effort:
     orders: int = 1
     texts: bool = True
     native: bool = True
+    prove: bool = False
     machine: int = 8
 
 
-FULL = Effort(schedulers=len(Scheduler), orders=3, machine=1)
+FULL = Effort(schedulers=len(Scheduler), orders=3, prove=True, machine=1)
 STEPS = 20_000
 """Iterations of loops that the second machine runs."""
 
@@ -112,6 +115,8 @@ class _Checks:
             return
         kernel = case.kernel
         self._guard(Property.VERIFIES, kernel.check_ir)
+        if effort.prove:
+            self._prove(kernel)
         wanted = self._evaluate(case.plain, RING, Property.SCHEDULED)
         self._equal(Property.SCHEDULED, self._evaluate(case.fusion, RING, Property.SCHEDULED), wanted, "the scheduled fusion evaluates otherwise")
         kinds = tuple(Scheduler)
@@ -169,6 +174,11 @@ class _Checks:
                 raise self._fail(prop, f"{how}: {type(error).__name__}: {error}") from error
 
         self._equal(prop, self._guard(prop, run), wanted, how)
+
+    def _prove(self, kernel: Kernel) -> None:
+        certificate = self._guard(Property.PROVES, kernel.verify)
+        if certificate.verdict is Verdict.REFUTED:
+            raise self._fail(Property.PROVES, f"refuted: {certificate}")
 
     def _order(self, seed: int, wanted: Sequence[Array]) -> None:
         options = LoweringOptions(order_seed=seed, shared_limit=0 if seed % 2 else LoweringOptions().shared_limit)

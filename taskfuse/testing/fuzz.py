@@ -24,6 +24,7 @@ def reproduction(seed: int, mix: Mix = Mix.MIXED, effort: Effort | None = None) 
     rest = [f"--mix {mix.value}"] if mix is not Mix.MIXED else []
     rest += [f"--schedulers {effort.schedulers}"] if effort.schedulers != usual.schedulers else []
     rest += [f"--orders {effort.orders}"] if effort.orders != usual.orders else []
+    rest += ["--prove"] if effort.prove and not usual.prove else []
     return " ".join((f"python -m taskfuse.testing.fuzz --seed {seed} --cases 1", *rest))
 
 
@@ -41,11 +42,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--mix", choices=[m.value for m in Mix], default=Mix.MIXED.value, help="what kind of cases (default: mixed)")
     parser.add_argument("--schedulers", type=int, default=2, metavar="K", choices=range(1, len(Scheduler) + 1), help="interleavings per case (default: 2)")
     parser.add_argument("--orders", type=int, default=1, metavar="K", help="other orders of the code per case (default: 1)")
+    parser.add_argument("--prove", action="store_true", help="ask for the static proof of each kernel, too: refuted is a failure")
     parser.add_argument("--failures", type=int, default=5, metavar="F", help="stop after so many failures (default: 5)")
     parser.add_argument("--minimize", type=int, default=400, metavar="B", help="runs spent on shortening a failing program; 0: none (default: 400)")
     parser.add_argument("--quiet", action="store_true", help="print failures only")
     options = parser.parse_args(arguments)
-    effort = Effort(schedulers=options.schedulers, orders=options.orders)
+    effort = Effort(schedulers=options.schedulers, orders=options.orders, prove=options.prove)
     mix = Mix(options.mix)
     seen = Distribution()
     failures = 0

@@ -15,6 +15,7 @@ from taskfuse.ir.types import MemoryType, ParallelType
 from taskfuse.kir import walk
 from taskfuse.kir.nodes import Acquire, Barrier, For, Gather, Shuffle, TmaLoad, TmaStore, Wait
 from taskfuse.testing.case import Case
+from taskfuse.testing.mechanisms import CALLS, mechanisms
 from taskfuse.testing.partitions import is_vertical
 
 BUCKETS = (0, 1, 2, 3, 5, 9, 17, 33, 65, 129, 257)
@@ -30,6 +31,7 @@ class Distribution:
         refusals: why cases did not lower, numbers left out.
         features: how many of the cases that lowered have a feature.
         counts: for a quantity, how many cases have how much of it.
+        drawn, kept: by mechanism, how many cases draw on it, and how many of these lower with it.
     """
 
     cases: int = 0
@@ -40,12 +42,18 @@ class Distribution:
     refusals: Counter[str] = field(default_factory=Counter[str])
     features: Counter[str] = field(default_factory=Counter[str])
     counts: dict[str, Counter[int]] = field(default_factory=dict[str, Counter[int]])
+    drawn: Counter[str] = field(default_factory=Counter[str])
+    kept: Counter[str] = field(default_factory=Counter[str])
 
     def add(self, case: Case) -> None:
         """Count a case."""
         self.cases += 1
         self.made += case.made
         self.refused += case.refused
+        drawn = {*case.drawn, *(f"{name}()" for name in CALLS if case.made[name])}
+        self.drawn.update(drawn)
+        if case.kernel is not None:
+            self.kept.update(drawn & {*mechanisms(case.fusion), *(f"{name}()" for name in CALLS)})
         if case.outcome.crash is not None:
             self.crashed += 1
         if case.outcome.refusal is not None:
@@ -55,6 +63,12 @@ class Distribution:
             self.features.update(name for name, present in _features(case).items() if present)
             for name, value in _quantities(case).items():
                 self.counts.setdefault(name, Counter())[value] += 1
+
+    def table(self) -> str:
+        """Mechanism by mechanism: how many cases draw on it, how many of them lower with it, and which share that is."""
+        lines = [f"{'mechanism':45} {'drawn':>6} {'lower':>6} share"]
+        lines += [f"{name:45} {n:6} {self.kept[name]:6} {100 * self.kept[name] / n:4.0f}%" for name, n in sorted(self.drawn.items())]
+        return "\n".join(lines)
 
     def share(self, feature: str) -> float:
         """The share of the cases that lowered that have a feature."""
@@ -78,7 +92,7 @@ class Distribution:
                 buckets[max(low for low in BUCKETS if low <= value)] += n
             shown = [(low, high, buckets[low]) for low, high in zip(BUCKETS, (*BUCKETS[1:], None), strict=True) if buckets[low]]
             lines.append(f"  {name}: " + ", ".join(f"{_range(low, high)}: {n}" for low, high, n in shown))
-        return "\n".join(lines)
+        return "\n".join((*lines, self.table()))
 
 
 def _range(low: int, high: int | None) -> str:

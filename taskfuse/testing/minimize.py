@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TypeVar
 
+from taskfuse.errors import TaskfuseError
 from taskfuse.testing.case import Case, program_case
 from taskfuse.testing.checks import FULL, CheckError, check_case
 
@@ -51,7 +52,7 @@ def _without(items: tuple[T, ...], size: int) -> Iterator[tuple[T, ...]]:
 def shortest(error: CheckError, budget: int = 400) -> CheckError:
     """The same failure of a case with fewer calls; ``error`` itself if there is none.
 
-    The same failure is that of the same property by the same type of error at its root.
+    The same failure is that of the same property by the same error at its root: of one type, with one message but for names and numbers.
 
     Args:
         budget: how many programs may be run.
@@ -90,4 +91,5 @@ def _kind(error: CheckError) -> tuple[object, ...]:
     root: BaseException = error
     while root.__cause__ is not None:
         root = root.__cause__
-    return (error.prop, type(root))
+    said = root.message if isinstance(root, TaskfuseError) else ""
+    return (error.prop, type(root), tuple(word for word in said.split() if word.isalpha()))

@@ -45,6 +45,15 @@ class CaseOptions:
         distributed: share of fusions with vertical groups in which one task binds an outer axis to threads that others leave Serial.
         stages: share of tensors that cross tasks that get a circular buffer.
         ahead: share of tensors that stay in a task that get one, which the task fills ahead for itself where it can.
+        rows: share of inputs that get a copy in Shared memory; most of these, and of others there, get an allocation domain.
+        nests: share of fusions whose axes are split more than once, by what mostly does not divide them.
+        rewrites: share of tensors that are tried to be computed elsewhere: a second time, in their readers' loops, in chunks, in parts.
+        products: share of fusions whose math is a product of matrices and what is around it, at extents of tiles of tensor cores.
+        tensor_cores: share of fusions with such products whose schedules use tensor cores where these can compute them.
+        batches, prologues, chains: share of products' axes of a batch that there are; of factors that are computed, or views; of products that feed another.
+        orders: share of products whose tiles of the result are numbered by one work axis.
+        ragged: share of operands whose copies leave the places past the end of the tensor unwritten, or overhang their tiles.
+        split_sums: share of products whose steps along what is summed are on other threads or blocks.
         exact: only ops whose results on small integers are exact in every float dtype that is used, so that native values compare for equality.
     """
 
@@ -86,6 +95,17 @@ class CaseOptions:
     distributed: int = 50
     stages: int = 85
     ahead: int = 7
+    rows: int = 0
+    nests: int = 0
+    rewrites: int = 0
+    products: int = 0
+    tensor_cores: int = 0
+    batches: int = 0
+    prologues: int = 0
+    chains: int = 0
+    orders: int = 0
+    ragged: int = 0
+    split_sums: int = 0
     exact: bool = False
 
 
@@ -161,6 +181,44 @@ WARPS = CaseOptions(
     memory=6,
 )
 
+# Mostly softmax and other reductions of rows whose lengths divide nothing, from copies in Shared memory.
+ROWS = CaseOptions(
+    ops=4,
+    rank=2,
+    sizes=(12, 7, 12, 1, 13, 5, 8, 40),
+    reductions=25,
+    composites=40,
+    matmuls=4,
+    views=6,
+    selects=3,
+    clusters=5,
+    rows=80,
+    nests=75,
+)
+
+# Mostly calls that compute tensors elsewhere.
+REWRITES = replace(USUAL, ops=8, scans=12, selects=20, rewrites=35, transforms=30)
+
+# Products of matrices on tensor cores.
+PRODUCTS = CaseOptions(
+    ops=4,
+    elements=128 * 128,
+    symbolic=25,
+    empty=3,
+    block_types=15,
+    clusters=12,
+    products=100,
+    tensor_cores=100,
+    batches=15,
+    prologues=35,
+    chains=10,
+    orders=25,
+    split_sums=8,
+    persistent=30,
+    threads=1024,
+    groups=70,
+)
+
 # More of everything.
 LARGE = CaseOptions(ops=22, depth=6)
 
@@ -188,7 +246,10 @@ POINTWISE = CaseOptions(
 
 
 class Mix(Enum):
-    """Which options the cases of consecutive seeds have. MIXED: of six, two the usual, one each PIPELINES, PERSISTENT, EXACT and WARPS."""
+    """Which options the cases of consecutive seeds have.
+
+    MIXED: of six, two the usual, one each PIPELINES, PERSISTENT, EXACT and WARPS. EVERYTHING: all others in turn.
+    """
 
     MIXED = "mixed"
     USUAL = "usual"
@@ -199,8 +260,12 @@ class Mix(Enum):
     STREAMS = "streams"
     EXACT = "exact"
     WARPS = "warps"
+    PRODUCTS = "products"
+    ROWS = "rows"
+    REWRITES = "rewrites"
     LARGE = "large"
     POINTWISE = "pointwise"
+    EVERYTHING = "everything"
 
     def options(self, seed: int) -> CaseOptions:
         """The options of a seed."""
@@ -223,7 +288,16 @@ class Mix(Enum):
                 return EXACT
             case Mix.WARPS:
                 return WARPS
+            case Mix.PRODUCTS:
+                return PRODUCTS
+            case Mix.ROWS:
+                return ROWS
+            case Mix.REWRITES:
+                return REWRITES
             case Mix.LARGE:
                 return LARGE
             case Mix.POINTWISE:
                 return POINTWISE
+            case Mix.EVERYTHING:
+                kinds = [m for m in Mix if m not in (Mix.MIXED, Mix.EVERYTHING)]
+                return kinds[seed % len(kinds)].options(seed)

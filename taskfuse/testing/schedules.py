@@ -20,9 +20,10 @@ from taskfuse.ir.tasks import Task
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import BLOCK_TYPES, CLUSTER_TYPES, GRID_TYPES, THREAD_TYPES, MemoryType, ParallelType
 from taskfuse.testing.chooser import Chooser
+from taskfuse.testing.layouts import layout
 from taskfuse.testing.options import CaseOptions
 from taskfuse.testing.partitions import is_vertical
-from taskfuse.testing.program import Recorder, Spelled
+from taskfuse.testing.program import Recorder
 
 FACTORS = (2, 3, 4, 4, 5, 8)
 BLOCKS_PER_TENSOR = 16
@@ -87,6 +88,13 @@ class Scheduler:
         for tv in self.chooser.some(self.fusion.tensors(), 30):
             self.recorder.attempt(tv, "cache_after" if tv.is_input or self.chooser.chance(50) else "cache_before")
 
+    def rows(self) -> None:
+        """Copies of inputs in Shared memory, each in some layout."""
+        for tv in self.chooser.some(self.fusion.inputs, self.options.rows):
+            made: TensorView | None = self.recorder.attempt(tv, "cache_after")
+            if made is not None:
+                self.recorder.attempt(made, "set_memory_type", MemoryType.Shared)
+
     def rfactor(self) -> None:
         """Split a reduction axis and reduce one part in a tensor of its own."""
         for tv in self.computed():
@@ -115,6 +123,9 @@ class Scheduler:
             self._block_share = 60
         if self.chooser.chance(self.options.persistent):
             self._persistent(self.computed())
+            return
+        if self.chooser.chance(self.options.nests):
+            self._nested(self.computed())
             return
         block = self.chooser.pick(BLOCKS) if self.chooser.chance(self.options.warps) else None
         for scope in self._scopes():
@@ -199,6 +210,22 @@ class Scheduler:
                 self.recorder.attempt(tv.axis(1), "parallelize", ptype)
             if place < len(tv.loop) and not self.chooser.chance(10) and self._affordable(tv, tv.loop[place], threads):
                 self.recorder.attempt(tv.axis(place), "parallelize", threads)
+
+    def _nested(self, scope: Sequence[TensorView]) -> None:
+        """Every tensor alike: an axis split, and one of its parts again, mostly by what does not divide it; some of the parts are bound."""
+        first = self.chooser.pick(range(max(1, *(len(tv.loop) for tv in scope))))
+        splits = [(first, self.chooser.pick(FACTORS), not self.chooser.chance(25))]
+        for _ in range(self.chooser.integer(1, 2)):
+            splits.append((first + self.chooser.integer(0, 1), self.chooser.pick(FACTORS), not self.chooser.chance(25)))
+        types = self._types(first + len(splits) + 1)
+        for tv in scope:
+            self._reduce_last(tv)
+            for at, factor, inner in splits:
+                if at < len(tv.loop):
+                    self.recorder.attempt(tv, "split", at, factor, **({} if inner else {"inner": False}))
+            for k, (axis, ptype) in enumerate(zip(tv.loop, types, strict=False)):
+                if ptype is not ParallelType.Serial and not self.chooser.chance(10) and self._affordable(tv, axis, ptype):
+                    self.recorder.attempt(tv.axis(k), "parallelize", ptype)
 
     def _by_reference(self, scope: Sequence[TensorView]) -> None:
         """One tensor's transforms on the others, as far as they go."""
@@ -371,22 +398,13 @@ class Scheduler:
             rest = [a for a in tv.loop[tv.schedule.inline :] if tv.schedule.ptype(a).is_loop and not a.is_reduction]
             if tv.uses and any(not isinstance(a.extent, Const) for a in rest) and self.chooser.chance(80):
                 self.recorder.attempt(tv, "set_memory_type", MemoryType.Shared)
+        for tv in self.computed():
+            if self.options.rows and tv.schedule.memory is MemoryType.Shared and tv.logical and self.chooser.chance(60):
+                self._lay_out(tv)
         for tv in self.chooser.some(self.computed(), self.options.memory):
             self.recorder.attempt(tv, "set_memory_type", self.chooser.pick((MemoryType.Shared, MemoryType.Global, MemoryType.Local)))
             if tv.logical and self.chooser.chance(30):
-                self._layout(tv)
+                self._lay_out(tv)
 
-    def _layout(self, tv: TensorView) -> None:
-        name = tv.name
-        match self.chooser.integer(0, 3):
-            case 0:
-                layout, text = tf.layouts.padded(1), "tf.layouts.padded(1)"
-            case 1:
-                layout, text = tf.layouts.rowmajor(), "tf.layouts.rowmajor()"
-            case 2:
-                order = self.chooser.order(range(tv.ndim))
-                layout, text = tuple(tv.logical[k] for k in order), f"[{', '.join(f'{name}.logical[{k}]' for k in order)}]"
-            case _:
-                span = self.chooser.pick((32, 64))
-                layout, text = tf.layouts.swizzled(span), f"tf.layouts.swizzled({span})"
-        self.recorder.attempt(tv, "set_allocation_domain", Spelled(text.replace(name, self.recorder.text(tv)), layout))
+    def _lay_out(self, tv: TensorView) -> None:
+        self.recorder.attempt(tv, "set_allocation_domain", layout(self.chooser, tv, self.recorder.text(tv)))

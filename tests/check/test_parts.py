@@ -3,7 +3,7 @@
 import pytest
 
 from taskfuse.check.accesses import Uses
-from taskfuse.check.program import Program
+from taskfuse.check.program import Program, conjuncts
 from taskfuse.check.ranges import Ranges
 from taskfuse.check.relation import Relation
 from taskfuse.check.threads import Threads, box_count
@@ -33,10 +33,13 @@ def kernel(body: str, block: str = "(32, 4, 1)", declarations: str = "", shape: 
         ("a >= 0 && a < 8", "a//4", (0, 1)),
         ("a >= 0 && a < 8", "xor(a, 1)", (0, 7)),
         ("a == 3", "a % 2", (0, 1)),
+        ("a >= 0 && a < 8 && a != 0", "a", (1, 7)),
+        ("a >= 0 && a < 8 && a != 7", "a", (0, 6)),
+        ("a >= 0 && a < 8 && a != 4", "a", (0, 7)),
     ],
 )
 def test_ranges(condition: str, expression: str, span: tuple[int | None, int | None]) -> None:
-    assert Ranges({}).under(e(condition)).of(e(expression)) == span
+    assert Ranges({}).under_all(conjuncts(e(condition))).of(e(expression)) == span
 
 
 def threads(block: str) -> Threads:
@@ -52,6 +55,12 @@ def threads(block: str) -> Threads:
         ("(64, 1, M)", "threadIdx.x < 32 && threadIdx.x % 32 == 0", "M"),
         ("(1, 1, max(2*M, 48))", "threadIdx.z < 16", "16"),
         ("(32*M, 1, 1)", "threadIdx.x % 32 == 0", "M"),
+        ("(12*M, 1, 1)", "threadIdx.x % 2 == 0 && threadIdx.x % 3 == 0", "2*M"),
+        ("(12*M, 1, 1)", "threadIdx.x % 4 == 0 && threadIdx.x % 2 == 0", "3*M"),
+        ("(12*M, 1, 1)", "threadIdx.x % 4 == 1 && threadIdx.x % 2 == 0", "0"),
+        ("(12*M, 1, 1)", "threadIdx.x % 4 < 3 && threadIdx.x % 3 != 1", "6*M"),
+        ("(M, 1, 1)", "threadIdx.x != 0", "M - 1"),
+        ("(M, 1, 1)", "threadIdx.x != M - 1", "M - 1"),
     ],
 )
 def test_counts(block: str, conditions: str, count: str) -> None:
@@ -60,6 +69,11 @@ def test_counts(block: str, conditions: str, count: str) -> None:
     found = t.count(tuple(getattr(condition, "args", (condition,))))
     assert found is not None
     assert to_text(found) == count
+
+
+@pytest.mark.parametrize("condition", ["threadIdx.x % 2 == 0", "threadIdx.x//2 % 2 == 0", "threadIdx.x != 5", "i == 0", "threadIdx.x*threadIdx.x < 9"])
+def test_counts_that_are_open(condition: str) -> None:
+    assert threads("(M, 1, 1)").count((e(condition),)) is None
 
 
 def test_more_points_than_can_be_enumerated() -> None:

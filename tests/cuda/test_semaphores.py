@@ -36,6 +36,7 @@ def test_the_text() -> None:
     [
         (1, "1", "p_parity ^= 1, p_phase += 1;"),
         (1, "3", "p_parity ^= 3 & 1, p_phase += 3;"),
+        (4, "0 - 3", "const auto at = (p_slot + 1) % 4;\n      p_parity ^= wraps & 1, p_phase += wraps, p_slot = at;"),
         (4, "3", "p_slot += 3;\n      p_parity ^= p_slot / 4 & 1, p_phase += p_slot / 4, p_slot %= 4;"),
     ],
 )

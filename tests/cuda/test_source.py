@@ -16,7 +16,7 @@ from taskfuse.cuda.signature import DivisorArgument, IntegerArgument, PointerArg
 from taskfuse.cuda.source import dense, emit, fits
 from taskfuse.cuda.text import Helper
 from taskfuse.cuda.variant import Form, Variant
-from taskfuse.errors import UnsupportedError
+from taskfuse.errors import VerifyError
 from taskfuse.ir.scalar import const
 from taskfuse.kir import Kernel, parse_kernel
 from taskfuse.kir.nodes import Access, Descriptor, LdMatrix, Major, Mma, StMatrix, Wgmma
@@ -177,10 +177,14 @@ def test_a_counter_is_zeroed_and_a_workspace_is_not() -> None:
     assert {a.zero for a in source.arguments if isinstance(a, WorkspaceArgument)} == {True, False}
 
 
-def test_a_barrier_of_some_lanes_is_refused() -> None:
-    text = ADD.replace("FOR i", "IF threadIdx.x < 16:\n  SYNC warp 16\nFOR i")
-    with pytest.raises(UnsupportedError, match="a warp barrier of 16 threads"):
-        emit(kernel(text))
+def test_a_warp_meets_with_all_its_lanes() -> None:
+    """One meaning everywhere: those that execute it are whole warps, or the verifier and the proof refuse it."""
+    text = ADD.replace("FOR i", "IF threadIdx.x < {}:\n  SYNC warp{}\nFOR i")
+    assert "__syncwarp();" in emit(kernel(text.format(32, ""))).text
+    with pytest.raises(VerifyError, match="a warp barrier of 16 threads"):
+        emit(kernel(text.format(16, " 16")))
+    assert kernel(text.format(32, "")).verify().is_proved
+    assert kernel(text.format(16, "")).verify().failures[0].reason == "16 of 32 lanes of a warp come to it"
 
 
 def test_debug_builds_name_their_waits() -> None:

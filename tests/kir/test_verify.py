@@ -9,6 +9,7 @@ from taskfuse.errors import VerifyError
 from taskfuse.ir.scalar import const
 from taskfuse.ir.types import ParallelType
 from taskfuse.kir import Kernel, parse_kernel, verify_kernel
+from taskfuse.kir.declaration_rules import NO_NAME
 from taskfuse.kir.nodes import Barrier, BarrierScope, Bind, Choose, HostParam, If, TensorParam
 from taskfuse.kir.statement_rules import STATEMENT_RULES
 from taskfuse.kir.verify import RULES
@@ -131,12 +132,34 @@ STATEMENTS = [
     ("COPY.async f[0] <- b[0] width 8", "an asynchronous copy of 8 float32: 4, 8 or 16 bytes are possible", "COPY.async s[0, 0, 0] <- x[0, 0] width 8"),
     # synchronization
     ("SYNC block 64", "a block barrier of 64 threads in blocks of 128", "SYNC block 128"),
-    ("SYNC warp 33", "a warp barrier of 33 threads: 1 to 32 are possible", "SYNC warp 16"),
+    ("SYNC warp 16", "a warp barrier of 16 threads: all 32 of a warp meet, or all of a block that has fewer", "SYNC warp 32"),
     ("SYNC named 0, 64", "named barrier 0: ids are 1 to 15", "SYNC named 15, 64"),
     ("SYNC named 16, 64", "named barrier 16: ids are 1 to 15", "SYNC named threadIdx.y + 1, 64"),
     ("SYNC named 1, 48", "a named barrier of 48 threads: not a multiple of 32", "SYNC named 1, S"),
     ("INIT full[0] count 0", "an mbarrier counts 1 to 1048575 arrivals, not 0", "INIT full[0] count N"),
     ("EXPECT full[0] bytes 1048576", "an mbarrier expects at most 1048575 bytes, not 1048576", "EXPECT full[0] bytes 1048575"),
+    ("FOR threadIdx.w in 0..4:\n  PASS", NO_NAME.format("threadIdx.w"), "FOR w.threadIdx in 0..4:\n  PASS"),
+    ("FOR min in 0..4:\n  PASS", NO_NAME.format("min"), "FOR minimum in 0..4:\n  PASS"),
+    (
+        "FOR p.slot in 0..4:\n  PASS\np = CURSOR(slots 2, slot 0, parity 0)",
+        NO_NAME.format("p.slot"),
+        "FOR n.slot in 0..4:\n  PASS\np = CURSOR(slots 2, slot 0, parity 0)",
+    ),
+    (
+        "FOR p in 0..4:\n  PASS\np = CURSOR(slots 2, slot 0, parity 0)",
+        "the loop variable 'p' already means something here",
+        "FOR n in 0..4:\n  PASS\np = CURSOR(slots 2, slot 0, parity 0)",
+    ),
+    (
+        "p = CURSOR(slots 2, slot 0, parity 0)\nIF N > 3:\n  p = CURSOR(slots 4, slot 0, parity 0)",
+        "the cursor 'p' runs over 4 slots here and over 2 elsewhere",
+        "p = CURSOR(slots 2, slot 0, parity 0)\nIF N > 3:\n  p = CURSOR(slots 2, slot 1, parity 0)",
+    ),
+    (
+        "p = CURSOR(slots 2, slot 0, parity 0)\nFOR n in 0..p.slot:\n  p.advance(1)",
+        "the loop moves the cursor 'p', of which its own bounds speak",
+        "p = CURSOR(slots 2, slot 0, parity 0)\nFOR n in 0..p.slot:\n  PASS\np.advance(1)",
+    ),
     ("r = CURSOR(slots 2, slot 0, parity 0)", "the cursor 'r' already means something here", "p = CURSOR(slots 2, slot 0, parity 0)"),
     ("p = CURSOR(slots 0, slot 0, parity 0)", "a cursor over 0 slots; it needs at least 1", "p = CURSOR(slots 1, slot 0, parity 0)"),
     ("p = CURSOR(slots 2, slot 2, parity 0)", "a cursor at slot 2 with parity 0: slots are 0 to 1, parities 0 and 1", "p = CURSOR(slots 2, slot 1, parity 0)"),
@@ -159,6 +182,8 @@ STATEMENTS = [
     (WGMMA.replace("s[0, 0, 0]", "x[0, 0]"), "the wgmma operand 'x' is not bfloat16 in Shared memory", WGMMA.replace("s[0, 0, 0]", "s[0, 0, 0] + 32*N")),
     (WGMMA.replace("swizzle 128", "swizzle 96"), "a swizzle of 96 bytes: 0, 32, 64 and 128 are possible", WGMMA.replace("swizzle 128", "swizzle 32")),
     (WGMMA.replace("lbo 0", "lbo 8"), "the byte offsets of a descriptor are multiples of 16, not 8 and 1024", WGMMA.replace("lbo 0", "lbo 16")),
+    (WGMMA.replace("lbo 0", "lbo -16"), "the byte offsets of a descriptor are 0 to 262128, not -16 and 1024", WGMMA.replace("lbo 0", "lbo 16")),
+    (WGMMA.replace("lbo 0", "lbo 262144"), "the byte offsets of a descriptor are 0 to 262128, not 262144 and 1024", WGMMA.replace("lbo 0", "lbo 262128")),
     (
         WGMMA.replace("s[1, 0, 0]", "s[1, 0, 0] + 8"),
         "the descriptor of 's' starts at byte 8, not a multiple of 16",
@@ -295,7 +320,7 @@ def test_names_that_cannot_be_read_back() -> None:
         return Kernel("k", (), (HostParam(name, const(1)),), *[(const(1),) * 3] * 2, (), (), (), ())
 
     for bad in ("a b", "2d", "", "SYNC", "min", "threadIdx.x"):
-        text = f"'{bad}' is not a name: a name is letters, digits and _, in parts joined by dots, no word of the grammar, no index and no symbol of a cursor"
+        text = NO_NAME.format(bad)
         assert message(named(bad))[0] == text
     verify_kernel(named("grid.x"))
 

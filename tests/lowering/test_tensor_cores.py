@@ -118,8 +118,35 @@ def through_registers(stages: int = 2) -> Fusion:
     return fusion
 
 
-def by_warps(dtype: DType = tf.bfloat16, warps: int = 2) -> Fusion:
-    """ldmatrix and mma.sync: all warps load a tile, then each multiplies 16 rows of it."""
+def registers_in_one_role(stages: int) -> Fusion:
+    """The first factor goes through registers, which each step along k loads again; the role that multiplies copies the tiles, too."""
+    with Fusion("one_role") as fusion:
+        a, b = (tf.define_tensor([64, 80], dtype=tf.bfloat16, name=name) for name in "ab")
+        acc = tf.matmul(a, b.T, dtype=tf.float32)
+        d = tf.copy(acc)
+        fusion.add_output(d)
+    tiles = [a.cache_after(), b.cache_after()]
+    a_r = tiles[0].cache_after()
+    acc.split(2, 16).reorder([2, 0, 1, 3])
+    acc.propagate([*tiles, a_r], upto=1)
+    acc.set_atom(atoms.wgmma(64, 64, 16), (1, 2, 3))
+    for tile in tiles:
+        tile.set_memory_type(SHARED)
+        tile.set_allocation_domain(tf.layouts.swizzled(32))
+        tile.split(1, 32)
+        tile.axis(2).parallelize(P.TIDx)
+        tile.circular_buffer(stages)
+        tile.inline_at(1)
+    a_r.split(1, 16)
+    a_r.axis(1).parallelize(P.TIDx)
+    a_r.set_atom(atoms.LDMATRIX_X4, (2, 3))
+    a_r.inline_at(1)
+    d.fragment((0, 1))
+    return fusion
+
+
+def by_warps(dtype: DType = tf.bfloat16, warps: int = 2, padding: int = 0) -> Fusion:
+    """ldmatrix and mma.sync: all warps load a tile, then each multiplies 16 rows of it; ``padding``: places between the rows of a tile."""
     fusion, acc = product((64, 64), (32, 64), dtype, "KK", tf.float32, tf.float32)
     d = fusion.outputs[0]
     tiles = [tv.cache_after() for tv in fusion.inputs]
@@ -139,8 +166,9 @@ def by_warps(dtype: DType = tf.bfloat16, warps: int = 2) -> Fusion:
     tf.parallelize_like(acc, [*tiles, *factors, d])
     for tile in tiles:
         tile.set_memory_type(SHARED)
+        tile.set_allocation_domain(tf.layouts.padded(padding))
         tile.merge(3, 4).split(3, 8).split(3, 32).split(3, warps)
-        for axis, p in ((4, P.TIDy), (5, P.TIDx), (6, P.Vectorize)):
+        for axis, p in ((4, P.TIDy), (5, P.TIDx), (6, P.Serial if padding % 8 else P.Vectorize)):
             tile.axis(axis).parallelize(p)
         tile.inline_at(3)
     for factor in factors:
@@ -164,7 +192,9 @@ CASES: dict[str, Callable[[], Fusion]] = {
     "wgmma of remainders": lambda: by_tiles(BF16, shape=(100, 72, 88)),
     "wgmma of padded remainders": lambda: padded_remainder(),
     "wgmma from registers": through_registers,
+    **{f"wgmma from registers in one role, {n} slots": lambda n=n: registers_in_one_role(n) for n in (1, 2, 3)},
     "mma.sync": by_warps,
+    "mma.sync of padded rows": lambda: by_warps(padding=8),
     "mma.sync float16": lambda: by_warps(tf.float16, warps=4),
 }
 
@@ -297,6 +327,11 @@ def in_flight_without_a_ring() -> Fusion:
 
 REFUSED: dict[str, tuple[Callable[[], Fusion], str]] = {
     "remainder": (lambda: padded_remainder(computed=True), "its atom computes whole tiles, the reduction axis of 40 may end inside of one"),
+    "rows between two multiples": (
+        lambda: by_warps(padding=4),
+        "rows of its atom's tile start at multiples of 36 elements of tv6, and one access takes 8 that start at a multiple of 8\n"
+        "help: tv6.set_allocation_domain(tf.layouts.swizzled(128)), or tf.layouts.padded(8)",
+    ),
     "no room": (lambda: padded_remainder(inlined=False), "an atom computes whole tiles of it"),
     "in flight": (
         in_flight_without_a_ring,

@@ -22,10 +22,11 @@ def test_barriers_order_memory(sync: str) -> None:
     run_all(kernel(REVERSE.format(sync=sync), SHARED), [X], X[::-1])
 
 
-def test_warp_barrier_of_the_threads_that_a_condition_selects() -> None:
+def test_warp_barrier_of_the_warps_that_a_condition_selects() -> None:
+    """The block has 8 threads of its last warp."""
     body = """
     FOR i in 0..2:
-      IF threadIdx.x >= 8 && threadIdx.x < 40:
+      IF threadIdx.x >= 32:
         s[threadIdx.x] = add.int64(index(threadIdx.x), index(i))
         SYNC warp
         y[i, threadIdx.x] = copy(s[xor(threadIdx.x, 1)])
@@ -33,26 +34,31 @@ def test_warp_barrier_of_the_threads_that_a_condition_selects() -> None:
       ELSE:
         y[i, threadIdx.x] = copy(0.0)
     """
-    k = kernel(body, "SHARED s: float32[64] align 4", outputs="y: float32[2, 64]", block="(64, 1, 1)")
-    t = np.arange(64)
-    inside = (t >= 8) & (t < 40)
-    run_all(k, [X], np.stack([np.where(inside, (t ^ 1) + i, 0) for i in range(2)]).astype(np.float32))
+    k = kernel(body, "SHARED s: float32[72] align 4", outputs="y: float32[2, 72]", block="(72, 1, 1)")
+    t = np.arange(72)
+    run_all(k, [X], np.stack([np.where(t >= 32, (t ^ 1) + i, 0) for i in range(2)]).astype(np.float32))
 
 
-def test_a_warp_barrier_that_some_selected_threads_do_not_reach() -> None:
+@pytest.mark.parametrize(("condition", "threads", "warp"), [("threadIdx.x < 16", "16 of the 32", 0), ("threadIdx.x >= 8", "24 of the 32", 0)])
+def test_a_warp_barrier_of_a_part_of_a_warp(condition: str, threads: str, warp: int) -> None:
+    found = error(kernel(f"IF {condition}:\n  SYNC warp", block="(64, 1, 1)")).splitlines()
+    assert found[0] == f"k: warp barrier executed by {threads} threads of warp {warp}"
+    assert found[-1] == "help: all threads of a warp must execute it; let a part of one meet at an mbarrier"
+
+
+def test_a_warp_barrier_that_some_threads_do_not_reach() -> None:
     body = """
     IF threadIdx.x == 0:
       INIT m[0] count 1
     SYNC block
-    IF threadIdx.x < 16:
-      FOR i in 0..threadIdx.x//8:
-        WAIT m[0] parity 0
-      SYNC warp
+    FOR i in 0..threadIdx.x//16:
+      WAIT m[0] parity 0
+    SYNC warp
     """
     assert error(kernel(body, "MBARRIER m[1]"), scheduler=Scheduler.LOW_FIRST).splitlines() == [
         "k: deadlock: no thread can go on",
-        "note: block (0, 0, 0), threads 0-7: SYNC warp: warp 0: 8 of 16 threads are there",
-        "note: block (0, 0, 0), threads 8-15: WAIT m[0] parity 0: m[0] wants parity 0 to complete; phase 0 (parity 0): 1 of 1 arrivals and 0 bytes pending",
+        "note: block (0, 0, 0), threads 0-15: SYNC warp: warp 0: 16 of 32 threads are there",
+        "note: block (0, 0, 0), threads 16-31: WAIT m[0] parity 0: m[0] wants parity 0 to complete; phase 0 (parity 0): 1 of 1 arrivals and 0 bytes pending",
     ]
 
 

@@ -56,7 +56,9 @@ def test_a_part_of_a_warp() -> None:
     assert errors(_kernel("IF threadIdx.x < 16:\n  SHUFFLE r <- r xor 1")) == {"k: shuffle executed by 16 threads of warp 0"}
     partial = _kernel("SHUFFLE r <- r xor 1", block="(40, 1, 1)")
     assert errors(partial, [np.zeros(40, np.float32)]) == {"k: shuffle executed by 8 threads of warp 1"}
-    waits = _kernel("IF threadIdx.x < 16:\n  SYNC warp 16\n  SHUFFLE r <- r xor 1")
+    waits = _kernel(
+        "IF threadIdx.x == 0:\n  INIT m[0] count 1\nSYNC block\nIF threadIdx.x < 16:\n  WAIT m[0] parity 1\n  SHUFFLE r <- r xor 1", "MBARRIER m[1]"
+    )
     assert errors(waits) == {"k: shuffle executed by 16 threads of warp 0"}
 
 

@@ -342,7 +342,8 @@ def _weight(term: Expr, k: int, many: Mapping[str, Span], node: Node) -> tuple[s
 
 def _named(v: Visits, knowledge: Knowledge) -> Visits:
     """A symbol of its own for quotient and remainder of a number that runs over all its values."""
-    for number in dict.fromkeys(d for e in v.point for d in _divisions(e)):
+    every = bool(_tied(v))
+    for number in dict.fromkeys(d for e in v.point for d in _divisions(e, every=every)):
         a, n = number
         made = _divided(v, a, n, knowledge)
         if made is not None:
@@ -350,11 +351,12 @@ def _named(v: Visits, knowledge: Knowledge) -> Visits:
     return v
 
 
-def _divisions(e: Expr) -> Iterator[tuple[Expr, Expr]]:
-    if isinstance(e, FloorDiv | Mod) and not isinstance(e.b, Const):
+def _divisions(e: Expr, *, every: bool) -> Iterator[tuple[Expr, Expr]]:
+    """Dividends and divisors; ``every``: constant ones, too."""
+    if isinstance(e, FloorDiv | Mod) and (every or not isinstance(e.b, Const)):
         yield e.a, e.b
     for c in children(e):
-        yield from _divisions(c)
+        yield from _divisions(c, every=every)
 
 
 def _divided(v: Visits, a: Expr, n: Expr, knowledge: Knowledge) -> Visits | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from math import prod
 from typing import Any
@@ -106,6 +106,8 @@ class Lanes:
     stack: list[Frame]
     waits: bool = False
     _fixed: dict[str, Number] = field(default_factory=lambda: dict[str, Number]())
+    _values: dict[Expr, Number] = field(default_factory=lambda: dict[Expr, Number]())
+    _parts: dict[tuple[int, int], Lanes] = field(default_factory=lambda: dict[tuple[int, int], Lanes]())
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -147,9 +149,19 @@ class Lanes:
         """The value of an expression: a number if it is one for all."""
         if isinstance(e, Const):
             return e.value
+        known = self._values.get(e)
+        if known is not None:
+            return known
         names, function = self.launch.function(e)
         found: Any = function(*[self.symbol(n) for n in names])
-        return int(found) if isinstance(found, int) else np.asarray(found)
+        number: Number = int(found) if isinstance(found, int) else np.asarray(found)
+        if self.is_fixed(names):
+            self._values[e] = number
+        return number
+
+    def is_fixed(self, names: Iterable[str]) -> bool:
+        """Symbols have the values that they have for as long as these threads run."""
+        return self.own.keys().isdisjoint(names)
 
     def values(self, e: Expr) -> Ints:
         """The value of an expression for each."""
@@ -169,6 +181,15 @@ class Lanes:
         own = {name: v if isinstance(v, int) else v[where] for name, v in self.own.items()}
         stack = [Frame(f.body, f.key, f.role, f.at, f.loop, f.splits) for f in self.stack]
         return Lanes(self.launch, self.ids[where], own, stack, self.waits)
+
+    def part(self, key: tuple[int, int], where: Bools) -> Lanes:
+        """Some of them, who come back: the same object for the same ``key``, with what they have now."""
+        found = self._parts.get(key)
+        if found is None or len(found) != np.count_nonzero(where) or not (found.ids == self.ids[where]).all():
+            found = self._parts[key] = self.some(where)
+        else:
+            found.own = {name: v if isinstance(v, int) else v[where] for name, v in self.own.items()}
+        return found
 
     def joined(self, other: Lanes) -> Lanes:
         """Both: they are at one place."""

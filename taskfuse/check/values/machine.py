@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from taskfuse.check.program import COLLECTIVE
 from taskfuse.check.trace import Budget, Refuted
 from taskfuse.check.values.lanes import Frame, Lanes, Launch, Number
 from taskfuse.check.values.meetings import Meetings
@@ -32,14 +31,18 @@ from taskfuse.kir.nodes import (
     For,
     If,
     InitBarrier,
+    LdMatrix,
+    Mma,
     Release,
     Shuffle,
+    StMatrix,
     Stmt,
     Wait,
+    Wgmma,
 )
 
 WAITING = (Barrier, Wait, Acquire)
-TOGETHER = (Shuffle, *COLLECTIVE)
+TOGETHER = (Shuffle, Wgmma, Mma, LdMatrix, StMatrix)
 """What whole warps execute."""
 
 
@@ -296,7 +299,7 @@ class Machine:
             case If(branches=branches):
                 for k, where in self._arms(stmt, lanes):
                     if k >= 0:
-                        some = lanes if where is None else lanes.some(where)
+                        some = lanes if where is None else lanes.part((id(stmt), k), where)
                         some.stack.append(Frame((), 0, branches[k].label or lanes.role))
                         self._list(branches[k].body, some)
                         some.stack.pop()

@@ -51,11 +51,9 @@ def multiply(state: State, stmt: Mma | Wgmma, lanes: Lanes, acc: Terms, a: Terms
     left, right = Terms(a.tag[:, :, None, :], a.data[:, :, None, :]), Terms(b.tag[:, None, :, :], b.data[:, None, :, :])
     dtypes = stmt.dtype, stmt.b_dtype or stmt.dtype
     first, second = _expected(state, fold.rule.operands, symbols)
+    if first.tag.shape[2] > 1 or second.tag.shape[1] > 1:  # the first operand of the body goes along the columns: factors may change places
+        first, second = second, first
     good_a, good_b = _equal(state, left, first, dtypes[0]), _equal(state, right, second, dtypes[1])
-    if not (good_a.all() and good_b.all()):
-        other_a, other_b = _equal(state, left, second, dtypes[0]), _equal(state, right, first, dtypes[1])
-        if other_a.sum() + other_b.sum() > good_a.sum() + good_b.sum():
-            good_a, good_b, first, second = other_a, other_b, second, first
     shape = groups, m, n, k
     good = good_a & good_b & inside
     zeros = (_zero(left, dtypes[0]), _zero(right, dtypes[1]))

@@ -100,8 +100,7 @@ class Reductions:
             return
         if any(t.place.tensor != want.tensor for t in terms):
             raise Open(f"{want.buffer} takes terms of another tensor than {want.tensor}", terms[0].node)
-        if any(t.node.number > want.node.number for t in terms):
-            raise Open("it reads an accumulator that takes more terms later", want.node)
+        terms = self._since(terms, want)
         groups: dict[tuple[object, ...], list[Term]] = {}
         for t in terms:
             groups.setdefault((t.place.index, t.place.points, t.place.element), []).append(t)
@@ -122,6 +121,23 @@ class Reductions:
         for group in hits:
             self._group(want, group, definition, knowledge)
         self._apart(want, groups, hits, knowledge)
+
+    def _since(self, terms: list[Term], want: Place) -> list[Term]:
+        """The terms in front of a reader, of those that are taken after the accumulator was set for the last time. Copies of a loop use it in turn."""
+        before = [t for t in terms if t.node.number < want.node.number]
+        starts = [s.node.number for s in self._starts.get(want.buffer, []) if s.node.number < want.node.number]
+        after = [t for t in before if not starts or t.node.number > max(starts)]
+        return after or before
+
+    def _recent(self, first: Term) -> list[Place]:
+        """Where the accumulator of a term is set after those of the copies before it."""
+        others = [t.node.number for t in self.terms[first.place.buffer] if t.node.number < first.node.number]
+        starts = [s for s in self._starts.get(first.place.buffer, []) if s.node.number < first.node.number]
+        if not starts:
+            return []
+        last = max(s.node.number for s in starts)
+        front = max((n for n in others if n < last), default=-1)
+        return [s for s in starts if s.node.number > front]
 
     def _nothing(self, want: Place, definition: Definition, knowledge: Knowledge) -> None:
         """A reduction without terms is its initial value."""
@@ -160,7 +176,7 @@ class Reductions:
         scope = [n for n in group[0].node.loops if n in want.node.loops]
         if any([n for n in t.node.loops if n in want.node.loops] != scope for t in group):
             raise Open("its terms are taken in different loops", *(t.node for t in group[:2]))
-        starts = self._starts.get(want.buffer, [])
+        starts = self._recent(group[0])
         inside_all = [n for n in group[0].node.loops if all(n in x.node.loops for x in (*starts, *group))] if starts else []
         again = [n for n in inside_all if n not in scope]
         for n in again:  # each iteration begins anew; the last one is read
@@ -185,7 +201,7 @@ class Reductions:
     def _started(self, want: Place, group: list[Term], scope: list[Node], knowledge: Knowledge, definition: Definition, joined: Joined | None) -> None:
         """The accumulator is set in this iteration of the loops around, before its first term and never again."""
         first, last = group[0], group[-1]
-        starts = [s for s in self._starts.get(first.place.buffer, []) if [n for n in s.node.loops if n in scope] == scope]
+        starts = [s for s in self._recent(first) if [n for n in s.node.loops if n in scope] == scope]
         rule = definition.rule
         assert isinstance(rule, Reduce)
         flags = [t.node.stmt.accumulate for t in group if isinstance(t.node.stmt, Wgmma)]
@@ -302,7 +318,7 @@ class Reductions:
     # -- threads and blocks ---------------------------------------------------------------------------------------------------------
 
     def _joined(self, want: Place, first: Term) -> Joined | None:
-        parts = [n for n in self._parts.get(want.tensor, []) if n.number < want.node.number]
+        parts = [n for n in self._parts.get(want.tensor, []) if first.node.number < n.number < want.node.number]
         if not parts:
             return None
         program = self.reach.program
@@ -381,25 +397,51 @@ def _thread_atoms(e: Expr) -> set[Expr]:
 
 
 def _residues(definition: Definition, axes: list[int], values: list[Expr], facts: Facts) -> tuple[list[Expr], list[Expr]]:
-    """The reduced axes of a point and their extents: within the part of an axis that the element fixes, if it fixes one."""
+    """The reduced axes of a point and their extents: of an axis of which the element fixes some digits, the others."""
     point: list[Expr] = []
     extents: list[Expr] = []
     for k in axes:
         name, value, extent = f"i{k}", values[k], definition.space[k]
-        for e in definition.place:
-            if name not in e.free:
-                continue
-            match e:
-                case FloorDiv(a=Sym(), b=n):
-                    small = isinstance(extent, Const) and isinstance(n, Const) and extent.value <= n.value
-                    value, extent = simplify(value % n, facts), extent if small else n
-                case Mod(a=Sym(), b=n):
-                    value, extent = simplify(value // n, facts), (extent + n - 1) // n
-                case _:
-                    raise Open(f"its elements are those of points by {e}")
-        point.append(simplify(value, facts))
-        extents.append(simplify(extent, facts))
+        fixed = [_digit(e) for e in definition.place if name in e.free]
+        if not fixed:
+            point.append(simplify(value, facts))
+            extents.append(simplify(extent, facts))
+        low: Expr = const(1)
+        for _ in range(len(fixed)):
+            weight, modulus = next(((w, m) for w, m in fixed if w is low), None) or min(fixed, key=lambda d: d[0].value if isinstance(d[0], Const) else 0)
+            fixed.remove((weight, modulus))
+            if weight is not low:
+                _append(point, extents, value // low % (weight // low), weight // low, extent if low is const(1) else None, facts)
+            if modulus is None:
+                break
+            low = weight * modulus
+        else:
+            if definition.place and any(name in e.free for e in definition.place):
+                _append(point, extents, value // low, (extent + low - 1) // low, None, facts)
     return point, extents
+
+
+def _append(point: list[Expr], extents: list[Expr], value: Expr, extent: Expr, most: Expr | None, facts: Facts) -> None:
+    """One more digit; one of an axis that is shorter is no longer than the axis."""
+    if isinstance(most, Const) and isinstance(extent, Const):
+        extent = const(min(most.value, extent.value))
+    point.append(simplify(value, facts))
+    extents.append(simplify(extent, facts))
+
+
+def _digit(e: Expr) -> tuple[Expr, Expr | None]:
+    """A digit of an index: its weight, and its modulus, unless it is the first one."""
+    match e:
+        case FloorDiv(a=Sym(), b=n):
+            return n, None
+        case Mod(a=Sym(), b=m):
+            return const(1), m
+        case Mod(a=FloorDiv(a=Sym(), b=n), b=m):
+            return n, m
+        case FloorDiv(a=Mod(a=Sym(), b=m), b=n):
+            return n, m // n
+        case _:
+            raise Open(f"its elements are those of points by {e}")
 
 
 def _determined(t: Term, scope: list[Node]) -> set[str]:

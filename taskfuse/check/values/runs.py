@@ -55,7 +55,8 @@ def runs(
         spans[name] = spans[name][0], None
     conditions += [part for c in node.conditions for part in conjuncts(c)]
     kept = set(held)
-    spans, conditions = _tightened(spans, conditions, node.context.knowledge.about(const(0))[0])
+    listed = all(isinstance(e, Const) for e in node.context.kernel.block)  # threads are written down one by one
+    spans, conditions = _tightened(spans, conditions, node.context.knowledge.about(const(0))[0], THREADS if listed else frozenset())
     around = known_of(node, points, late).given(*exists)
     left: list[Expr] = []
     for c in conditions:
@@ -80,8 +81,8 @@ def known_of(node: Node, points: Mapping[str, int], without: Iterable[str] = ())
     return node.context.knowledge.about(const(0))[0].given(*items, *elements)
 
 
-def _tightened(spans: dict[str, Span], conditions: list[Expr], root: Knowledge) -> tuple[dict[str, Span], list[Expr]]:
-    """Conditions that bound one symbol, as its span."""
+def _tightened(spans: dict[str, Span], conditions: list[Expr], root: Knowledge, without: frozenset[str]) -> tuple[dict[str, Span], list[Expr]]:
+    """Conditions that bound one symbol, but for some, as its span."""
     left: list[Expr] = []
     for c in conditions:
         match c:
@@ -92,7 +93,7 @@ def _tightened(spans: dict[str, Span], conditions: list[Expr], root: Knowledge) 
                 continue
         mine = [(t, k) for t, k in terms_of(form)[0] if not t.free.isdisjoint(spans)]
         match mine:
-            case [(Sym(name=name) as u, (1 | -1) as k)] if name not in THREADS:
+            case [(Sym(name=name) as u, (1 | -1) as k)] if name not in without:
                 start, stop = spans[name]
                 bound = (form - u * k) * -k
                 if op is CompareOp.EQ:

@@ -163,7 +163,7 @@ class Barriers:
         seen = threads.base[t].known[b.entry]
         if seen < b.phase - 1:
             raise FaultFound(FaultKind.PHASE, f"a wait for phase {b.phase - 1} may pass early: phase {b.phase - 2} need not be complete", t, site)
-        if seen < b.phase and b.completed is not None:
+        if b.completed is not None:
             threads.learn(t, b.completed)
         b.seen.append((t, threads.own[t], site))
         return False
@@ -238,7 +238,7 @@ class Barriers:
         self.exited.add(t)
         self._warp_complete(("warp", *self._warp(t)), t)
 
-    # -- semaphores ---------------------------------------------------------------------------------------------------------------------
+    # -- counters and semaphores ---------------------------------------------------------------------------------------------------------------------
 
     def release(self, t: int, key: object) -> None:
         """``red.release.gpu.add``."""
@@ -247,6 +247,12 @@ class Barriers:
         sleepers = self.sleepers.get(key, [])
         self.sleepers[key] = [(u, n) for u, n in sleepers if n > len(parts)]
         self.wake([u for u, n in sleepers if n <= len(parts)])
+
+    def arrive_at_counter(self, t: int, key: object, count: int) -> int:
+        """An arrival of a barrier across blocks; how many there must be when this round, of ``count``, is complete."""
+        before = len(self.counters.get(key, ()))
+        self.release(t, key)
+        return (before // count + 1) * count
 
     def acquires(self, t: int, key: object, releases: int) -> bool:
         """``ld.acquire.gpu`` until so many releases have come: true if the thread sleeps, and tries again when it wakes."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -14,7 +15,10 @@ from taskfuse.testing.machine.memory import Memory, Operation
 from taskfuse.testing.machine.threads import Threads
 
 TMA_ALIGNMENT = 128
+LINE = 16
+"""Bytes of which the start of a box is a multiple along the last axis of its tensor."""
 CHUNK = 16
+"""Bytes of a row of a core matrix: what a swizzle moves as one."""
 
 
 @dataclass(slots=True)
@@ -73,6 +77,21 @@ class Tile:
 
 
 @dataclass(frozen=True, slots=True)
+class Box:
+    """A part of a tensor, as its map has it."""
+
+    tensor: Place
+    coords: tuple[int, ...]
+    shape: tuple[int, ...]
+    swizzle: int
+
+    @property
+    def size(self) -> int:
+        """Bytes, also of what lies outside of the tensor."""
+        return math.prod(self.shape) * self.tensor.itemsize
+
+
+@dataclass(frozen=True, slots=True)
 class Registers:
     """Consecutive registers of each thread."""
 
@@ -121,9 +140,14 @@ class Engines:
         """Cells of bytes in Shared memory."""
         return range(address // self.shared_cell, (address + size - 1) // self.shared_cell + 1)
 
-    def _box(self, t: int, site: int, place: Place, coords: Sequence[int], box: Sequence[int]) -> Iterator[int]:
+    def _box(self, t: int, site: int, box: Box) -> Iterator[int]:
         """Cells of the part of a box that lies in the tensor."""
-        axes = [range(max(c, 0), min(c + n, extent)) for c, n, extent in zip(coords, box, place.shape, strict=True)]
+        place = box.tensor
+        if not place.size:
+            raise FaultFound(FaultKind.BOUNDS, f"a copy of '{place.name}', which has no element and so no map", t, site)
+        if box.coords[-1] * place.itemsize % LINE:
+            raise FaultFound(FaultKind.ALIGNMENT, f"a box at {box.coords[-1]} along the last axis of '{place.name}'", t, site)
+        axes = [range(max(c, 0), min(c + n, extent)) for c, n, extent in zip(box.coords, box.shape, place.shape, strict=True)]
 
         def rows(axis: int, index: int) -> Iterator[int]:
             if axis == len(axes) - 1:
@@ -137,29 +161,18 @@ class Engines:
 
         return rows(0, 0)
 
-    def _tile(self, t: int, site: int, address: int, size: int, place: Place) -> range:
+    def _tile(self, t: int, site: int, address: int, box: Box, place: Place) -> range:
         """The cells of a box in Shared memory."""
-        offset = address % BLOCK_BYTES
+        offset, size = address % BLOCK_BYTES, box.size
         if offset < place.base or offset + size > place.base + place.size:
             raise FaultFound(FaultKind.BOUNDS, f"a box of {size} bytes leaves '{place.name}'", t, site)
-        if offset % TMA_ALIGNMENT:
+        if offset % max(TMA_ALIGNMENT, 8 * box.swizzle):
             raise FaultFound(FaultKind.ALIGNMENT, f"a box at byte {offset} of Shared memory", t, site)
         return self.shared_cells(address, size)
 
     # -- bulk copies --------------------------------------------------------------------------------------------------------------------
 
-    def load(
-        self,
-        t: int,
-        site: int,
-        address: int,
-        place: Place,
-        tensor: Place,
-        coords: Sequence[int],
-        box: Sequence[int],
-        size: int,
-        reached: Sequence[tuple[int, int]],
-    ) -> None:
+    def load(self, t: int, site: int, address: int, place: Place, box: Box, reached: Sequence[tuple[int, int]]) -> None:
         """A box from Global to Shared memory; ``reached``: blocks, and the mbarrier of each."""
         own_block = address // BLOCK_BYTES
         clock = self.threads.clock([t])
@@ -167,17 +180,19 @@ class Engines:
             there = address + (block - own_block) * BLOCK_BYTES
             self.barriers.used_by_engine(t, site, k)
             op = self.memory.operation(clock, t, site)
-            if not tensor.is_input:
-                self.memory.engine_reads(op, self._box(t, site, tensor, coords, box), self.threads.global_fences)
-            self.memory.engine_writes(op, self._tile(t, site, there, size, place), self.threads.shared_fences)
+            cells = self._box(t, site, box)
+            if not box.tensor.is_input:
+                self.memory.engine_reads(op, cells, self.threads.global_fences)
+            self.memory.engine_writes(op, self._tile(t, site, there, box, place), self.threads.shared_fences)
             self.loads.append((block, op))
-            self.later(lambda k=k, op=op: self.barriers.bytes_come(t, site, k, size, 3 << op.bit, op.clock))
+            self.later(lambda k=k, op=op: self.barriers.bytes_come(t, site, k, box.size, 3 << op.bit, op.clock))
 
-    def store(self, t: int, site: int, address: int, place: Place, tensor: Place, coords: Sequence[int], box: Sequence[int], size: int) -> None:
+    def store(self, t: int, site: int, address: int, place: Place, box: Box) -> None:
         """A box from Shared to Global memory, clipped."""
         op = self.memory.operation(self.threads.clock([t]), t, site)
-        self.memory.engine_reads(op, self._tile(t, site, address, size, place), self.threads.shared_fences)
-        self.memory.engine_writes(op, self._box(t, site, tensor, coords, box), self.threads.global_fences)
+        op.is_store = True
+        self.memory.engine_reads(op, self._tile(t, site, address, box, place), self.threads.shared_fences)
+        self.memory.engine_writes(op, self._box(t, site, box), self.threads.global_fences)
         self.bulk.setdefault(t, Batches()).open.append(op)
 
     # -- asynchronous copies -------------------------------------------------------------------------------------------------------------
@@ -212,6 +227,8 @@ class Engines:
         """``cp.async.bulk.wait_group``."""
         for op in self.bulk.get(t, Batches()).retired(pending):
             self.threads.finish(t, 1 << op.read_bit if read_only else 3 << op.bit)
+            if not read_only and op.retired is None:
+                op.retired = self.threads.own[t]
 
     def retire_copies(self, t: int, pending: int) -> None:
         """``cp.async.wait_group``."""
@@ -253,7 +270,9 @@ class Engines:
 
     def _operand(self, op: Operation, tile: Tile, first: int, last: int) -> None:
         place = tile.place
-        if tile.address % CHUNK:
+        period = 8 * tile.swizzle
+        beyond = tile.address % period if period else 0
+        if tile.address % CHUNK or beyond > (max(tile.swizzle - 32, 0) if tile.major is Major.K else 0) or (period and tile.sbo % period):
             raise FaultFound(FaultKind.ALIGNMENT, f"a tile at byte {tile.address % BLOCK_BYTES} of Shared memory", op.issuer, op.site)
         cells: dict[int, None] = {}
         for chunk in tile.chunks(first, last):

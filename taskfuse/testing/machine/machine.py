@@ -18,7 +18,7 @@ from taskfuse.kir.clusters import peers
 from taskfuse.kir.limits import launch_registers
 from taskfuse.kir.nodes import Major
 from taskfuse.testing.machine.barriers import Barriers
-from taskfuse.testing.machine.engines import Engines, Product, Registers, Tile
+from taskfuse.testing.machine.engines import Box, Engines, Product, Registers, Tile
 from taskfuse.testing.machine.fault import FaultFound, FaultKind, OutOfSteps
 from taskfuse.testing.machine.launch import BLOCK_BYTES, Launch
 from taskfuse.testing.machine.memory import Memory
@@ -68,6 +68,7 @@ class Machine:
         self.steps = 0
         self.budgets: dict[int, int] = {}
         self.pool: dict[int, int] = {}
+        self.remote: list[tuple[int, int, int, int]] = []
         self.asking: dict[int, list[tuple[int, list[int], int, int]]] = {}
         self.program = program
         self._start()
@@ -168,8 +169,11 @@ class Machine:
             raise FaultFound(FaultKind.DEADLOCK, f"{len(left)} threads wait for ever", left[0], site)
         for b in range(self.launch.blocks):
             members = range(b * self.launch.threads, (b + 1) * self.launch.threads)
-            if members:
-                self.engines.ends(b, self.threads.clock(members))
+            clock = self.threads.clock(members)
+            self.engines.ends(b, clock)
+            for there, t, epoch, site in self.remote:
+                if there == b and clock.known[self.threads.count + t] < epoch:
+                    raise FaultFound(FaultKind.LIFE, "nothing orders this arrival and the exit of the block that it reaches", t, site)
 
     def wake(self, threads: Sequence[int]) -> None:
         """They can go on."""
@@ -209,6 +213,12 @@ class Machine:
         """An address is not a multiple of what the instruction needs."""
         raise FaultFound(FaultKind.ALIGNMENT, f"byte {address % BLOCK_BYTES}, which is no multiple of {size}", t, site)
 
+    def positive(self, t: int, site: int, count: int) -> int:
+        """A count of threads."""
+        if count < 1:
+            raise FaultFound(FaultKind.COUNT, f"a barrier of {count} threads", t, site)
+        return count
+
     def endless(self, t: int, site: int, step: int) -> None:
         """A loop does not go on."""
         raise FaultFound(FaultKind.ENDLESS, f"a step of {step}", t, site)
@@ -220,10 +230,10 @@ class Machine:
         self.threads.own[t] += 1
         self.barriers.init_fences[t].append(self.threads.own[t])
 
-    def proxy_fence(self, t: int) -> None:
-        """``fence.proxy.async``."""
+    def proxy_fence(self, t: int, of_global: bool) -> None:
+        """``fence.proxy.async``, of one of the two memories."""
         self.threads.own[t] += 1
-        self.threads.shared_fences[t].append(self.threads.own[t])
+        (self.threads.global_fences if of_global else self.threads.shared_fences)[t].append(self.threads.own[t])
 
     # -- clusters and copies ---------------------------------------------------------------------------------------------------------------
 
@@ -236,6 +246,7 @@ class Machine:
         """Arrivals at an mbarrier of several blocks."""
         for there in self.reached(b, across):
             self._alive(t, site, b, there)
+            self.remote.append((there, t, self.threads.own[t], site))
             self.barriers.arrive(t, site, there * self.launch.slot_count + k)
 
     def _alive(self, t: int, site: int, b: int, there: int) -> None:
@@ -252,22 +263,16 @@ class Machine:
     def load(self, t: int, site: int, b: int, address: int, buffer: str, name: str, coords: Sequence[int], k: int, across: tuple[str, ...]) -> None:
         """A bulk load."""
         m, tensor = self.launch.maps[name]
-        size = tensor.itemsize
-        for n in m.box:
-            size *= n
         reached = self.reached(b, across)
         for there in reached:
             self._alive(t, site, b, there)
         slots = [(there, there * self.launch.slot_count + k) for there in reached]
-        self.engines.load(t, site, address, self.launch.places[buffer], tensor, coords, m.box, size, slots)
+        self.engines.load(t, site, address, self.launch.places[buffer], Box(tensor, tuple(coords), m.box, m.swizzle), slots)
 
     def store(self, t: int, site: int, address: int, buffer: str, name: str, coords: Sequence[int]) -> None:
         """A bulk store."""
         m, tensor = self.launch.maps[name]
-        size = tensor.itemsize
-        for n in m.box:
-            size *= n
-        self.engines.store(t, site, address, self.launch.places[buffer], tensor, coords, m.box, size)
+        self.engines.store(t, site, address, self.launch.places[buffer], Box(tensor, tuple(coords), m.box, m.swizzle))
 
     # -- whole warps ----------------------------------------------------------------------------------------------------------------------
 

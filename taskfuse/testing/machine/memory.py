@@ -26,7 +26,8 @@ class Operation:
         bit, read_bit: of what it has done, and of what it has read.
         site: the statement that issued it; issuer: the thread.
         generic: it is of the generic proxy.
-        retired: the issuer's epoch at its retire, for one of the generic proxy.
+        is_store: it is a bulk store.
+        retired: the issuer's epoch at its full retire, for these two.
     """
 
     clock: Clock
@@ -35,6 +36,7 @@ class Operation:
     site: int
     issuer: int
     generic: bool = False
+    is_store: bool = False
     retired: int | None = None
 
 
@@ -131,12 +133,10 @@ class Memory:
             if not op.clock.done >> ~c & 1:
                 raise self._race(what + " by an engine", op.issuer, op.site, other)
             before = self._bits[~c]
-            if not before.generic:
-                return
-            if op.generic:
+            if op.generic or not (before.generic or before.is_store) or (before.is_store and before.issuer == op.issuer):
                 return
             if before.retired is None:
-                raise FaultFound(FaultKind.PROXY, "an asynchronous copy that nobody retired is seen by an engine", op.issuer, op.site)
+                raise FaultFound(FaultKind.PROXY, "a copy that its issuer has not retired is seen by an engine", op.issuer, op.site)
             writer, epoch = before.issuer, before.retired
         if not op.generic and not any(epoch < f <= known[writer] for f in fences[writer]):
             raise FaultFound(FaultKind.PROXY, f"no proxy fence of the writer stands behind statement {other}", op.issuer, op.site)

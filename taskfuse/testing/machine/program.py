@@ -297,8 +297,8 @@ class _Compiler(Writer):
                 self.add(f"m.engines.retire_bulk(t, {pending}, {read_only})")
             case Retire(pending=pending):
                 self.add(f"m.engines.retire_copies(t, {pending})")
-            case FenceProxyAsync():
-                self.add("m.proxy_fence(t)")
+            case FenceProxyAsync(memory=memory):
+                self.add(f"m.proxy_fence(t, {memory is MemoryType.Global})")
             case WgmmaFence():
                 self.sleeps(f"m.warp_comes(t, {site}, 0, 'fence')")
             case SetMaxNReg(registers=registers):
@@ -319,7 +319,24 @@ class _Compiler(Writer):
             case BarrierScope.CLUSTER:
                 self.sleeps(f"m.cluster_meets(t, {site}, b)")
             case BarrierScope.GRID:
-                self.sleeps(f"m.barriers.meets(('grid', {s.counter!r}), t, {site}, {self.value(s.threads)})")
+                self.grid_barrier(s)
+
+    def grid_barrier(self, s: Barrier) -> None:
+        """As the CUDA text has it: of whole blocks the first threads come to the counter, between two barriers of the block."""
+        key = f"('grid', {s.counter!r})"
+        (x, y, z), (gx, gy, gz) = self.kernel.block, self.kernel.grid
+        everyone = s.threads is gx * gy * gz * (x * y * z)
+        meets = f"m.barriers.meets(('block', b), t, {self.site}, m.launch.threads)"
+        if everyone:
+            self.sleeps(meets)
+        with self.block("if t % m.launch.threads == 0:" if everyone else "if True:"):
+            target = self.fresh()
+            count = "m.launch.blocks" if everyone else f"m.positive(t, {self.site}, {self.value(s.threads)})"
+            self.add(f"{target} = m.barriers.arrive_at_counter(t, {key}, {count})")
+            with self.block(f"while m.barriers.acquires(t, {key}, {target}):"):
+                self.add("yield")
+        if everyone:
+            self.sleeps(meets)
 
     def advance(self, cursor: str, count: Expr) -> None:
         """As the CUDA text has it: C's quotient, rounded to zero."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from taskfuse.testing.chooser import Chooser
-from taskfuse.testing.small.signals import arrivals, signal, signals
+from taskfuse.testing.small.signals import Signal, arrivals, declare, signal, signals
 from taskfuse.testing.small.text import EXTENT, ROW, Head, Small, Text, dim
 
 
@@ -28,6 +28,9 @@ def clustered(c: Chooser) -> Small:
     h.maps.append(f"x.map = x box (1, 1, {ROW}) swizzle 0")
     h.storage.append(f"SHARED s: float32[{stages}, {sharing}, {ROW}] align 128")
     h.mbarriers = {"full": (stages, 1), "empty": (stages, sharing * sum(arrivals(each, lanes) for each in how))}
+    for r, each in enumerate(how, 1):
+        if each is Signal.MET:
+            declare(h, lanes, r)
     loop = f"FOR i in 0..{trips}" if clusters == 1 else f"FOR i in blockIdx.x//2..{trips} step 2"
     t = Text()
     h.initialize(t)

@@ -8,7 +8,7 @@ from enum import Enum
 from functools import partial
 
 from taskfuse.testing.chooser import Chooser
-from taskfuse.testing.small.signals import Signal, arrivals, signal, signals
+from taskfuse.testing.small.signals import Signal, arrivals, declare, met, signal, signals
 from taskfuse.testing.small.text import EXTENT, ROW, Head, Small, Text, dim
 
 
@@ -238,7 +238,7 @@ class Pipeline:
         if ch.stored:
             t.add(f"ARRIVE {slot}")
         else:
-            signal(t, ch.signals[r], self.lanes, r + 1, slot)
+            self._signal(t, r, ch.signals[r], slot)
         t.add(f"{cursor}.advance(1)")
 
     def _drain(self, t: Text, r: int, ch: Channel, elected: bool) -> None:
@@ -267,7 +267,7 @@ class Pipeline:
                 if ch.fill is Fill.COPIES:
                     t.add(f"ARRIVE.async {full}")
                 else:
-                    signal(t, ch.signals[r], self.lanes, r + 1, full)
+                    self._signal(t, r, ch.signals[r], full)
             t.add(f"{cursor}.advance(1)")
 
     def _fill(self, t: Text, r: int, ch: Channel, to: str, piece: int) -> None:
@@ -279,7 +279,16 @@ class Pipeline:
             t.add(f"COPY.async {to} <- x[k, threadIdx.x + {self.width * piece}] width 1" + (" if k < 2" if self.c.chance(20) else ""))
 
     def _meet(self, t: Text, r: int) -> None:
-        t.add("SYNC warp" if self.lanes <= 32 and not (self.lanes == 32 and self.c.chance(50)) else f"SYNC named {r + 1}, {self.lanes}")
+        if self.lanes < 32:
+            declare(self.head, self.lanes, r + 1)
+            t.add(*met(r + 1))
+        else:
+            t.add("SYNC warp" if self.lanes == 32 and not self.c.chance(50) else f"SYNC named {r + 1}, {self.lanes}")
+
+    def _signal(self, t: Text, r: int, how: Signal, barrier: str) -> None:
+        if how is Signal.MET:
+            declare(self.head, self.lanes, r + 1)
+        signal(t, how, self.lanes, r + 1, barrier)
 
     def _exchange(self, t: Text, r: int) -> None:
         """Through a ring of the role's own."""

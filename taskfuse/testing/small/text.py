@@ -71,6 +71,7 @@ class Head:
         grid, cluster: blocks along ``x`` and ``y``.
         inputs, outputs, maps, storage: their declarations.
         mbarriers: by name, slots and arrivals per phase.
+        cursors: by name, slots of those that all threads have, in phase 0.
         dim: what is declared of ``N``; empty: all trip counts are constants.
     """
 
@@ -84,6 +85,7 @@ class Head:
     maps: list[str] = field(default_factory=list[str])
     storage: list[str] = field(default_factory=list[str])
     mbarriers: dict[str, tuple[int, int]] = field(default_factory=dict[str, tuple[int, int]])
+    cursors: dict[str, int] = field(default_factory=dict[str, int])
     dim: str = ""
 
     def small(self, kind: str, body: Text) -> Small:
@@ -111,6 +113,7 @@ class Head:
             if self.maps:
                 t.add("FENCE mbarrier_init")
         t.add(f"SYNC {'block' if self.cluster == (1, 1) else 'cluster'}  # barriers are initialized")
+        t.add(*(f"{name} = CURSOR(slots {slots}, slot 0, parity 0)" for name, slots in self.cursors.items()))
 
 
 def dim(c: Chooser) -> str:

@@ -32,9 +32,11 @@ from taskfuse.ir.scalar import FALSE, TRUE, Expr, and_, const, not_, parse_expr,
 from taskfuse.kir import Kernel, map_stmts, stmt_text, walk
 from taskfuse.kir.nodes import (
     Access,
+    Choose,
     Compute,
     Content,
     Descriptor,
+    For,
     Gather,
     Holds,
     Immediate,
@@ -429,3 +431,52 @@ def test_every_form_of_product_holds(product: Product | WarpProduct) -> None:
 
     if isinstance(product, Product):
         assert "where element" in found(replace(kernel, body=map_stmts(kernel.body, fault))).reason
+
+
+def test_factors_may_change_places_in_a_definition() -> None:
+    for product in (PRODUCTS[0], WARP_PRODUCTS[0]):
+        kernel = held_product(product)
+        (d,) = kernel.definitions
+        assert isinstance(d.rule, Reduce)
+        holds(replace(kernel, definitions=(replace(d, rule=replace(d.rule, operands=(d.rule.operands[1], d.rule.operands[0]))),)))
+
+
+def test_an_output_in_another_tile() -> None:
+    kernel = tf.lower(gemm_pingpong.build())
+    stores = [s for s in walk(kernel) if isinstance(s, TmaStore)]
+    assert stores
+    wrong = edited(kernel, stmt_text(stores[0], kernel), lambda s: replace(s, coords=(*s.coords[:-1], s.coords[-1] + 8)))
+    finding = found(wrong, **SMALL)
+    assert (finding.subject, finding.reason) == ("tv4[0, 0]", "is never stored")
+
+
+def test_partial_results_of_blocks() -> None:
+    with tf.Fusion("grid") as fusion:
+        x = tf.define_tensor([3, 100], dtype=tf.float32, name="x")
+        r = tf.sum(x, axis=1)
+        fusion.add_output(r)
+    r.split(1, 32)
+    r.axis(1).parallelize(P.BIDx)
+    r.axis(2).parallelize(P.TIDx)
+    kernel = tf.lower(fusion)
+    holds(kernel)
+    joins = [s for s in walk(kernel) if isinstance(s, For) and s.var.endswith("BIDx")]
+    assert joins
+    wrong = edited(kernel, stmt_text(joins[0], kernel).split("\n")[0].strip(), lambda s: replace(s, start=const(1)))
+    assert found(wrong).reason.startswith("element [0] of tv1 lacks the term at [0, ")
+
+
+def test_parts_in_the_wrong_order() -> None:
+    with tf.Fusion("cats") as fusion:
+        x, y = (tf.define_tensor([4], dtype=tf.float32, name=n) for n in "xy")
+        fusion.add_output(tf.exp(tf.cat([x, y], 0)))
+    kernel = tf.lower(fusion)
+    holds(kernel)
+    choices = [s for s in walk(kernel) if isinstance(s, Choose)]
+    assert choices
+
+    def exchanged(s: Choose) -> Stmt:
+        return replace(s, cases=tuple(replace(c, operand=replace(c.operand, buffer={"x": "y", "y": "x"}[c.operand.buffer])) for c in s.cases))
+
+    wrong = edited(kernel, stmt_text(choices[0], kernel), exchanged)
+    assert found(wrong).reason.endswith("reads element [0] of y where element [0] of x is defined")

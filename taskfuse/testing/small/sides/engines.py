@@ -78,14 +78,15 @@ def boxes(c: Chooser) -> Side:
     inner = c.pick((columns, columns, 32))
     at = c.pick(("0", "0", "1", str(lines - rows if lines > rows else 0), "threadIdx.x"))
     shift = c.pick((0, 0, 0, 4, 32 if inner > 32 else 0))
-    size = c.pick(("8", "N", "N"))
+    size, least = c.pick(("8", "N", "N")), c.pick((0, 1, 1))
     first = at if at != "threadIdx.x" else "0"
     start = (int(first) * inner + shift) * 4
     fits = start + rows * columns * 4 <= lines * inner * 4 and shift < inner and int(first) < lines
     right = fits and start % 128 == 0
     stored = c.chance(40)
     h = Declared(of, [f"SHARED s: float32[{lines}, {inner}] align 128", "SHARED after: float32[64] align 128", "MBARRIER b[1]"])
-    h.inputs, h.outputs, h.dims = [f"x: float32[{size}, 32]"], [f"y: float32[{of.threads}]", f"z: float32[{size}, 32]"], "N max 8" if size == "N" else ""
+    h.inputs, h.outputs = [f"x: float32[{size}, 32]"], [f"y: float32[{of.threads}]", f"z: float32[{size}, 32]"]
+    h.dims = f"N min {least} max 8" if size == "N" else ""
     h.maps = [f"m = x box ({rows}, {columns}) swizzle 0", f"out = z box ({rows}, {columns}) swizzle 0"]
     t = Text()
     coordinate = c.pick(("0", "8", "-4" if c.chance(50) else "4"))
@@ -107,7 +108,9 @@ def boxes(c: Chooser) -> Side:
     if not stored:
         t.add("WAIT b[0] parity 0")
     t.add(f"y[{of.linear}] = copy(s[0, ({of.linear}) % {inner}])")
-    return h.side("boxes", t, right, [{"N": k} for k in (0, 1, 8)] if h.dims else ({},))
+    if h.dims and not least:  # of a tensor without elements there is no map
+        right = right and None
+    return h.side("boxes", t, right, [{"N": k} for k in range(9) if k >= least and k in (0, 1, 8)] if h.dims else ({},))
 
 
 def proxies(c: Chooser) -> Side:

@@ -6,7 +6,9 @@ from collections.abc import Callable
 
 from taskfuse.testing.chooser import Chooser
 from taskfuse.testing.small.sides.engines import accumulators, boxes, budgets, proxies, ring_bytes
-from taskfuse.testing.small.sides.participants import arrivals, loader, named, semaphores, symbolic, whole_warps
+from taskfuse.testing.small.sides.exchanges import clusters, queues, rings
+from taskfuse.testing.small.sides.participants import arrivals, grids, loader, named, semaphores, symbolic, whole_warps
+from taskfuse.testing.small.sides.places import aliases, choices, gathers
 from taskfuse.testing.small.sides.side import Side
 from taskfuse.testing.small.sides.values import advances, alignment, arithmetic, names, rows, steps, stores
 
@@ -17,6 +19,7 @@ SIDES: tuple[tuple[int, Callable[[Chooser], Side]], ...] = (
     (9, whole_warps),
     (6, named),
     (6, semaphores),
+    (3, grids),
     (12, stores),
     (6, alignment),
     (2, rows),
@@ -29,6 +32,12 @@ SIDES: tuple[tuple[int, Callable[[Chooser], Side]], ...] = (
     (5, proxies),
     (3, budgets),
     (2, accumulators),
+    (5, queues),
+    (6, rings),
+    (4, clusters),
+    (4, aliases),
+    (3, choices),
+    (2, gathers),
 )
 """Each kind, and how often it is made."""
 

@@ -179,12 +179,9 @@ def whole_warps(c: Chooser) -> Side:
                 h.lines += ["LOCAL acc: float32[4]", "LOCAL a: bfloat16[8]", "LOCAL b: bfloat16[4]"]
                 t.add("MMA.m16n8k16.bfloat16 acc[0], a[0], b[0]")
                 right = full or not chosen
-            case "retire":
-                t.add("RETIRE wgmma <= 0")
-            case "commit":
-                t.add("COMMIT wgmma")
-            case "fence":
-                t.add("FENCE wgmma")
+            case "retire" | "commit" | "fence":
+                t.add({"retire": "RETIRE wgmma <= 0", "commit": "COMMIT wgmma", "fence": "FENCE wgmma"}[op])
+                right = None if right else right  # by whole warps; of warpgroups there is none here
             case "block":
                 t.add("SYNC block")
                 right = len(chosen) == of.threads or not chosen
@@ -240,6 +237,28 @@ def named(c: Chooser) -> Side:
         if hands:
             t.add(f"SYNC named {ids}, {expected}")
     return h.side("named barrier", t, right and (not hands or None))
+
+
+def grids(c: Chooser) -> Side:
+    """Barriers across blocks: counts, conditions, and one counter for several of them."""
+    of = Shape(c.pick(((32, 1, 1), (8, 4, 1), (4, 1, 1), (32, 2, 1))))
+    blocks, n = c.pick((1, 2, 3)), of.threads
+    h = Declared(of, ["GLOBAL w: float32[3, 64] align 16", "COUNTER c, d"], outputs=[f"y: float32[{blocks}, 2, {n}]"], grid=f"({blocks}, 1, 1)")
+    t = Text()
+    right: bool | None = True
+    for k in range(c.pick((1, 2, 2))):
+        cond = c.pick(("", "", condition(c, of), "blockIdx.x < 2", of.first))
+        met = sum(len(of.selected(cond, {"blockIdx.x": b})) for b in range(blocks)) if cond else blocks * n
+        count = c.pick((met, met, met, blocks * n, blocks)) or 1
+        right = right and (count == met or met == 0) and k == 0
+        other = f"blockIdx.x + 1 - {blocks}*((blockIdx.x + 1)//{blocks})"
+        if c.chance(60):
+            t.add(f"w[blockIdx.x, {of.linear}] = copy(x[{of.linear}])", *(["SYNC block"] if cond and c.chance(70) else []))
+            right = None if cond or k else right
+        with t.blocks([f"IF {cond}"] if cond else []):
+            t.add(f"SYNC grid {c.pick(('c', 'c', 'd'))}, {count}")
+        t.add(*(["SYNC block"] if cond and c.chance(70) else []), f"y[blockIdx.x, {k}, {of.linear}] = copy(w[{other}, {n - 1} - ({of.linear})])")
+    return h.side("grid barrier", t, right if right is None or right else None)
 
 
 def semaphores(c: Chooser) -> Side:

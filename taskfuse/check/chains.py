@@ -1,0 +1,129 @@
+"""Order that takes more than one meeting: a barrier of the grid between meetings of the block, and an mbarrier that completes once.
+
+Some threads of each block meet at a barrier of the grid. What another thread has done comes before that if it met them in between, and what it does
+comes after if it meets them then: order is transitive, and each of the three orders what its participants did before what others do after.
+
+An mbarrier that completes once has all its arrivals in one phase. What a thread does before it arrives, or before it meets one that then arrives, comes
+before what a thread does that has waited, or has met one that had.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from taskfuse.check.accesses import Engine, Use
+from taskfuse.check.meetings import Meeting, Meetings
+from taskfuse.check.paths import Paths, Region, Step
+from taskfuse.check.program import BLOCKS, Node, Program
+from taskfuse.check.threads import Conditions, Threads
+from taskfuse.ir.scalar import Expr
+from taskfuse.kir.nodes import Arrive, ArriveAsync, BarrierScope, Expect, Wait
+
+Done = Callable[[list[Step], Use, Use], int | None]
+"""How many of some statements are passed until an access is over, and can be seen by another one; ``None``: it is not."""
+
+
+class Chains:
+    """Questions about accesses of one program.
+
+    Args:
+        once: names of mbarriers that complete once.
+    """
+
+    def __init__(self, program: Program, threads: Threads, meetings: Meetings, paths: Paths, once: Iterable[str]) -> None:
+        self.threads = threads
+        self.meetings = meetings
+        self.paths = paths
+        self._grid = any(m.scope is BarrierScope.GRID for m in meetings.at.values())
+        self._arrivals: dict[str, list[Node]] = {name: [] for name in once}
+        self._awaited: set[str] = set()
+        for n in program.leaves() if self._arrivals else ():
+            if isinstance(n.stmt, (Arrive, ArriveAsync, Expect)) and n.stmt.barrier.name in self._arrivals:
+                self._arrivals[n.stmt.barrier.name].append(n)
+            elif isinstance(n.stmt, Wait) and n.stmt.barrier.name in self._arrivals and threads.somebody(threads.split(n.conditions).threads):
+                self._awaited.add(n.stmt.barrier.name)
+        self._waits: dict[tuple[Node, Conditions], frozenset[str]] = {}
+
+    # -- across blocks ------------------------------------------------------------------------------------------------------------------
+
+    def across_blocks(self, steps: list[Step], a: Use, b: Use, common: set[Expr]) -> bool:
+        """True only if among statements between ``a``, which is over, and ``b`` is a barrier of the grid, and both meet their block's participants."""
+        if not self._grid:
+            return False
+        met = [(s, m) for s in steps if (m := self.meetings.at.get(s.node)) is not None]
+        for k, (s, m) in enumerate(met):
+            if m.scope is BarrierScope.GRID and self._holds(m, s, a, b, common, (a, b)) and self.threads.somebody(m.participants):
+                before = any(self._tells(a, m, n) for t, n in met[:k] if self._holds(n, t, a, b, common, (a,)))
+                after = any(self._tells(b, m, n) for t, n in met[k + 1 :] if self._holds(n, t, a, b, common, (b,)))
+                if (before or self._takes_part(a, m)) and (after or self._takes_part(b, m)):
+                    return True
+        return False
+
+    def _holds(self, m: Meeting, step: Step, a: Use, b: Use, common: set[Expr], blocks: tuple[Use, ...]) -> bool:
+        """True only if the conditions around a meeting hold, those on the block in the blocks of some accesses."""
+        allowed = set(a.node.conditions) if step.region is Region.AFTER else set(b.node.conditions) if step.region is Region.BEFORE else common
+        return all((c in allowed or c in step.given) and (c.free.isdisjoint(BLOCKS) or all(c in u.node.conditions for u in blocks)) for c in m.uniform)
+
+    def _takes_part(self, u: Use, m: Meeting) -> bool:
+        return self.threads.implies(u.context.conditions, m.participants, u.context)
+
+    def _tells(self, u: Use, grid: Meeting, m: Meeting) -> bool:
+        """True only if who makes an access meets the participants of a barrier of the grid at a meeting of the block."""
+        return m.scope is BarrierScope.BLOCK and self._takes_part(u, m) and self.threads.implies(grid.participants, m.participants)
+
+    # -- mbarriers that complete once ---------------------------------------------------------------------------------------------------
+
+    def handed_over(self, a: Use, b: Use, done: Done) -> bool:
+        """True only if an mbarrier that completes once stands between two accesses of one block, whichever comes first."""
+        return any(self._arrives(x, y, name, done) for x, y in ((a, b), (b, a)) for name in self._waited(y)) if self._arrivals else False
+
+    def awaited(self, u: Use) -> bool:
+        """True only if an asynchronous copy is done when such an mbarrier completes, for which somebody waits."""
+        return any(isinstance(r.stmt, ArriveAsync) and self._follows(u, r) for name in self._awaited for r in self._arrivals[name])
+
+    def _waited(self, u: Use) -> frozenset[str]:
+        """The mbarriers for which who makes an access has waited, or met one that has."""
+        key = u.node, u.context.conditions
+        if key not in self._waits:
+            steps = self.paths.from_start(u.node)
+            found: set[str] = set()
+            for k, s in enumerate(steps):
+                if isinstance(s.node.stmt, Wait) and (name := s.node.stmt.barrier.name) in self._arrivals:
+                    who = self.threads.split(s.node.conditions).threads
+                    direct = self.threads.implies(u.context.conditions, who, u.context)
+                    if direct or (self.threads.somebody(who) and self._met(u, steps[k + 1 :], who)):
+                        found.add(name)
+            self._waits[key] = frozenset(found)
+        return self._waits[key]
+
+    def _arrives(self, x: Use, y: Use, name: str, done: Done) -> bool:
+        """True only if what ``x`` does is over, and seen by ``y``, when a thread arrives that made it, or that has met the one that did."""
+        for r in self._arrivals[name]:
+            if isinstance(r.stmt, ArriveAsync):
+                if not y.engine.is_async_proxy and self._follows(x, r):
+                    return True
+                continue
+            steps = self.paths.forward(x.node, r)
+            start = None if steps is None else done(steps, x, y)
+            if steps is None or start is None:
+                continue
+            who = self.threads.split(r.conditions).threads
+            if self.threads.implies(x.context.conditions, who, x.context) or self._met(x, steps[start:], who):
+                return True
+        return False
+
+    def _follows(self, u: Use, arrival: Node) -> bool:
+        """True only if an asynchronous copy is one of those after which an arrival counts."""
+        who = self.threads.split(arrival.conditions).threads
+        return u.engine is Engine.COPY and self.paths.forward(u.node, arrival) is not None and self.threads.implies(u.context.conditions, who, u.context)
+
+    def _met(self, u: Use, steps: list[Step], who: Conditions) -> bool:
+        """True only if who makes an access meets one of some threads among statements that it passes."""
+        mine = self.threads.split(u.node.conditions).threads
+        for s in steps:
+            m = self.meetings.at.get(s.node)
+            if m is None or m.uniform or not self._takes_part(u, m) or not self.threads.implies(who, m.participants):
+                continue
+            if m.scope is BarrierScope.BLOCK or (m.scope is BarrierScope.WARP and self.threads.covers_warps(mine, who)):
+                return True
+        return False

@@ -1,0 +1,152 @@
+"""The contractions of a fusion that tensor cores can compute, and where their rows, columns and depth stand in each tensor."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import product
+
+from taskfuse.dtypes import DType
+from taskfuse.ir.atoms import SUM_OF_PRODUCTS
+from taskfuse.ir.axes import Axis, iteration_position
+from taskfuse.ir.expr import MathExpr, Pointwise, Read, Reduction
+from taskfuse.ir.fusion import Fusion
+from taskfuse.ir.scalar import TRUE
+from taskfuse.ir.storage import storage_operands, storage_reads, storage_uses
+from taskfuse.ir.tensor import TensorView
+from taskfuse.kir.products import accumulator_dtype
+
+
+@dataclass(frozen=True, slots=True)
+class Factor:
+    """A factor of a contraction as it is read.
+
+    Attributes:
+        tensor: what is read: in storage, or a view whose elements do not lie at the places of the iteration.
+        place: its place among the operands; ``None`` for such a view.
+        rows: its axis along the rows of the atom's operand.
+        depth: its axis that is summed.
+    """
+
+    tensor: TensorView
+    place: int | None
+    rows: int
+    depth: int
+
+
+@dataclass(frozen=True, slots=True)
+class Contraction:
+    """A sum of products over two tensors, with the axes that an atom may cover.
+
+    Attributes:
+        tv: the result.
+        a, b: the factors, with the rows of the result and with its columns.
+        m, n, k: loop axes.
+        kept, summed: the other ones.
+    """
+
+    tv: TensorView
+    a: Factor
+    b: Factor
+    m: Axis
+    n: Axis
+    k: Axis
+    kept: tuple[Axis, ...]
+    summed: tuple[Axis, ...]
+
+    @property
+    def dtypes(self) -> tuple[DType, DType]:
+        """Of the factors."""
+        return self.a.tensor.dtype, self.b.tensor.dtype
+
+    @property
+    def is_turned(self) -> bool:
+        """The result has its columns before its rows."""
+        return self.tv.root.index(self.n) < self.tv.root.index(self.m)
+
+
+def contractions(tv: TensorView) -> list[Contraction]:
+    """Every way to let an atom compute a tensor: each choice of rows, columns and depth; either factor may have the rows."""
+    expr = tv.definition
+    if not SUM_OF_PRODUCTS.is_made_by(expr):
+        return []
+    reads = factors(tv.fusion, expr)
+    if len(reads) != 2:
+        return []
+    found: list[Contraction] = []
+    for (a_place, a), (b_place, b) in (reads, reads[::-1]):
+        left, right = positions(a), positions(b)
+        if left is None or right is None or accumulator_dtype(a.tensor.dtype, b.tensor.dtype) is not tv.dtype:
+            continue
+        rows = [p for p in left if p not in right and tv.root[p] in tv.loop and not tv.root[p].is_reduction]
+        columns = [p for p in right if p not in left and tv.root[p] in tv.loop and not tv.root[p].is_reduction]
+        depths = [(p, axis) for p in left if p in right and tv.root[p].is_reduction for axis in _depths(tv, p)]
+        for m, n, (p, k) in product(rows, columns, depths):
+            rest = [x for x in tv.loop if x not in (tv.root[m], tv.root[n], k)]
+            kept, summed = (tuple(x for x in rest if x.is_reduction is reduced) for reduced in (False, True))
+            first = Factor(a.tensor, a_place, left.index(m), left.index(p))
+            second = Factor(b.tensor, b_place, right.index(n), right.index(p))
+            found.append(Contraction(tv, first, second, tv.root[m], tv.root[n], k, kept, summed))
+    return found
+
+
+def _depths(tv: TensorView, place: int) -> list[Axis]:
+    """The loop axes that a root axis that is summed is: itself, or what ``rfactor`` left of it."""
+    root = tv.root[place]
+    if root in tv.loop:
+        return [root]
+    left = [x for x in tv.loop if x.is_reduction]
+    return left if len(left) == 1 else []
+
+
+def factors(fusion: Fusion, expr: MathExpr) -> list[tuple[int | None, Read]]:
+    """What an expression reads at places of its iteration, with the place among its operands; of views whose elements lie elsewhere, the views."""
+    found: list[tuple[int | None, Read]] = []
+    for place, (own, stored) in enumerate(zip(expr.operands, storage_operands(fusion, expr), strict=True)):
+        if isinstance(own, Read) and isinstance(stored, Read):
+            direct = stored.valid is TRUE and positions(stored) is not None
+            found.append((place, stored) if direct else (None, own))
+    return [(place, read) for place, read in found if read.valid is TRUE]
+
+
+def positions(read: Read) -> list[int] | None:
+    """For each axis of what is read, the axis of the reader's iteration space that it follows; ``None`` if one follows none."""
+    found = [iteration_position(e) for e in read.index]
+    return None if None in found or len(set(found)) != len(found) else [p for p in found if p is not None]
+
+
+def follows(expr: MathExpr | None, source: TensorView) -> bool:
+    """True for an elementwise function that reads each element of ``source`` at its own place, once."""
+    if not isinstance(expr, Pointwise):
+        return False
+    reads = [o for o in expr.operands if isinstance(o, Read) and o.tensor is source]
+    return bool(reads) and all(r.valid is TRUE and positions(r) == list(range(expr.output.ndim)) for r in reads)
+
+
+def epilogue(fusion: Fusion, tv: TensorView, leave: Callable[[TensorView], bool] | None = None) -> list[TensorView]:
+    """What is computed elementwise from ``tv``, at its places, in an order in which producers come first; nothing that also needs what is not.
+
+    Args:
+        leave: true for what is to be left out nevertheless; it is not asked about readers of ``tv``.
+    """
+    found, apart = [tv], set[TensorView]()
+    for expr in fusion.exprs():
+        made_from = {r.tensor for r in storage_reads(fusion, expr)}
+        follow = any(follows(expr, x) for x in found) and not made_from & apart and not fusion.is_view(expr.output)
+        if follow and (follows(expr, tv) or leave is None or not leave(expr.output)):
+            found.append(expr.output)
+        elif made_from & {*found, *apart}:
+            apart.add(expr.output)
+    return found[1:]
+
+
+def outside(fusion: Fusion, tv: TensorView, inside: Sequence[TensorView]) -> bool:
+    """True if code that is not ``inside`` reads a tensor."""
+    return any(use.output not in inside for use in storage_uses(fusion, tv))
+
+
+def source(fusion: Fusion, tv: TensorView) -> Read | None:
+    """What a copy copies, in storage."""
+    expr = fusion.definition(tv)
+    reads = storage_reads(fusion, expr) if expr is not None and not isinstance(expr, Reduction) else ()
+    return reads[0] if len(reads) == 1 else None

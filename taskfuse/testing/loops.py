@@ -1,0 +1,59 @@
+"""The loop axes of one tensor, by what they are rather than by where they stand: calls that find the positions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from taskfuse.ir.axes import Axis
+from taskfuse.ir.tensor import TensorView
+from taskfuse.ir.types import ParallelType
+from taskfuse.testing.program import Recorder
+
+
+class Loops:
+    """Calls on the loop domain of ``tv``. Each is a public scheduling call; what taskfuse refuses is an error.
+
+    An axis is bound by :meth:`done`, behind all transforms.
+    """
+
+    def __init__(self, recorder: Recorder, tv: TensorView) -> None:
+        self.recorder = recorder
+        self.tv = tv
+        self._bound: dict[Axis, ParallelType] = {}
+
+    def at(self, axis: Axis) -> int:
+        """Where an axis stands."""
+        return self.tv.loop.index(axis)
+
+    def split(self, axis: Axis, factor: int) -> tuple[Axis, Axis]:
+        """Its two parts, the outer one first."""
+        place = self.at(axis)
+        self.recorder.call(self.tv, "split", place, factor)
+        return self.tv.loop[place], self.tv.loop[place + 1]
+
+    def merge(self, outer: Axis, inner: Axis) -> Axis:
+        """Two axes as one."""
+        first, second = self.at(outer), self.at(inner)
+        self.recorder.call(self.tv, "merge", first, second)
+        return self.tv.loop[first - (second < first)]
+
+    def arrange(self, axes: Sequence[Axis]) -> None:
+        """All axes in the given order."""
+        order = [self.at(a) for a in axes]
+        if order != list(range(len(order))):
+            self.recorder.call(self.tv, "reorder", order)
+
+    def last(self, axes: Sequence[Axis]) -> None:
+        """The given axes innermost, in this order; the others keep theirs."""
+        self.arrange([*(a for a in self.tv.loop if a not in axes), *axes])
+
+    def bind(self, axis: Axis, ptype: ParallelType) -> None:
+        """Bind an axis to a type in the end."""
+        self._bound[axis] = ptype
+
+    def done(self) -> None:
+        """Bind what is to be bound."""
+        for axis, ptype in self._bound.items():
+            if ptype is not ParallelType.Serial:
+                self.recorder.call(self.tv.axis(self.at(axis)), "parallelize", ptype)
+        self._bound.clear()

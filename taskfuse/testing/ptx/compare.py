@@ -1,0 +1,269 @@
+"""PTX against kernel IR, thread by thread: what each does, in order, with every integer operand and address.
+
+Both sides run the same threads of the same launches. A difference is one of
+
+- an event of another kind, with another operand, at another address, in another order, or one too many or too few;
+- between two events that order memory, other bytes of Shared memory or workspace written than kernel IR writes, or some read that it does not read;
+- other bytes of a tensor argument written in all, or some read that kernel IR does not read;
+- launch bounds, or an instruction that could not be read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import product
+from random import Random
+
+from taskfuse.cuda.signature import Source
+from taskfuse.ir.scalar import Const
+from taskfuse.kir import Kernel
+from taskfuse.kir.limits import WARP
+from taskfuse.kir.printer import stmt_text
+from taskfuse.testing.ptx.events import ANY, RANK, UNORDERED, Kind, Lanes, Observed, Place, Span, Step
+from taskfuse.testing.ptx.expected import Trace, Traces
+from taskfuse.testing.ptx.launch import PARAMS_AT, SHARED_AT, WORKSPACE_AT, Int3, Launch, blocks, extents, launches, linear, threads
+from taskfuse.testing.ptx.machine import Machine, TooLong, machine
+from taskfuse.testing.ptx.nodes import PtxError
+from taskfuse.testing.ptx.text import read
+from taskfuse.testing.ptx.unknown import LOCAL, SHARED, Unknown, Value
+
+
+class Difference(Exception):
+    """PTX does something else than kernel IR says."""
+
+
+@dataclass(slots=True)
+class Report:
+    """What was compared.
+
+    Attributes:
+        difference: the first one; ``None``: there is none.
+        launches, threads, steps: how many of each were compared.
+        unseen: instructions that synchronize or access memory which no thread came to.
+    """
+
+    difference: str | None = None
+    launches: int = 0
+    threads: int = 0
+    steps: int = 0
+    unseen: tuple[str, ...] = ()
+
+
+WORK, MOST = 12_000, 60_000
+"""Statements and basic blocks executed in a launch after which no further thread of it is begun: if all events have been seen, and in any case."""
+
+
+def compare(kernel: Kernel, source: Source, ptx: str, sizes: Iterable[Mapping[str, int]] | None = None) -> Report:
+    """Compare the PTX of a text with the kernel that it was printed from.
+
+    Args:
+        sizes: extents of launches, all of which are compared; ``None``: some are chosen, until threads have come to all instructions.
+    """
+    report = Report()
+    seen: set[int] = set()
+    places: dict[str, int] = {}
+    try:
+        function = read(ptx)
+        program = machine(function)
+        _check_limits(kernel, function.limits)
+        for values in extents(kernel) if sizes is None else sizes:
+            launch = launches(kernel, source, function, values)
+            if launch is None:
+                continue
+            try:
+                _launch(launch, program, report, seen, {} if source.shared_bytes.free else places)
+            except TooLong:
+                break
+            if sizes is None and report.launches > 1 and seen >= program.sites.keys():
+                break
+        report.unseen = tuple(text for line, text in program.sites.items() if line not in seen)
+    except (Difference, PtxError) as error:
+        report.difference = str(error)
+    return report
+
+
+def _check_limits(kernel: Kernel, limits: Mapping[str, tuple[int, ...]]) -> None:
+    """The launch bounds: all threads of a block, and the blocks that a multiprocessor holds."""
+    x, y, z = kernel.block
+    count = x * y * z
+    if isinstance(count, Const) and limits.get("maxntid", ())[:1] != (max(count.value, 1),):
+        raise Difference(f"launch bounds of {limits.get('maxntid')} threads, not {count}")
+    if limits.get("minnctapersm") != (kernel.residents,):
+        raise Difference(f"{limits.get('minnctapersm')} blocks of a multiprocessor, not {kernel.residents}")
+
+
+def _launch(launch: Launch, program: Machine, report: Report, seen: set[int], places: dict[str, int]) -> None:
+    """Compare threads of a launch, in an order that mixes them.
+
+    Args:
+        places: where arrays of mbarriers and counters lie, as far as that is known; what is found is added.
+
+    Raises:
+        TooLong: one of them does too much.
+    """
+    traces = Traces(launch)
+    everyone = list(product(blocks(launch.grid), threads(launch.block)))
+    Random(0).shuffle(everyone)
+    everyone.sort(key=lambda pair: any(pair[0]) or linear(launch.block, pair[1]) % WARP != 0)  # the first lanes of the first block, then the others
+    work = 0
+    for block, thread in everyone:
+        try:
+            follower = _Follower(traces, block, thread, places, seen)
+            work += follower.trace.work + program.run(launch.special(block, thread), launch.at, launch.read, follower)
+            follower.end()
+        except (Difference, PtxError) as error:
+            where = f"block {block}, thread {thread}" + (f", {', '.join(f'{n} = {v}' for n, v in launch.symbols.items())}" if launch.symbols else "")
+            raise Difference(f"{error}\n  {where}") from error
+        report.threads += 1
+        report.steps += len(follower.trace.steps)
+        if work > MOST or (work > WORK and seen >= program.events):
+            break
+    report.launches += 1
+    _apart(launch, places)
+
+
+def _apart(launch: Launch, places: dict[str, int]) -> None:
+    """Arrays of mbarriers lie apart from each other and from all buffers, and are aligned."""
+    slots = {m.name: 8 * m.slots for m in launch.kernel.mbarriers}
+    counters = [base for name, base in launch.bases.items() if name not in launch.strides and base >= WORKSPACE_AT and base < PARAMS_AT]
+    found = [(base, base + slots.get(name, 8), name) for name, base in places.items()]
+    buffers = [(launch.bases[name], launch.bases[name] + size, name) for name, size in launch.sizes.items()]
+    for k, (low, high, name) in enumerate(found):
+        space = (SHARED_AT, SHARED_AT + launch.shared_bytes) if name in slots else (min(counters), min(counters) + 8 * len(launch.kernel.counters))
+        if low % 8 or low < space[0] or high > space[1]:
+            raise Difference(f"{name} lies at {low - space[0]}: no multiple of 8, or not inside of the {space[1] - space[0]} bytes that there are")
+        for other_low, other_high, other in found[k + 1 :] + buffers:
+            if low < other_high and other_low < high:
+                raise Difference(f"{name} and {other} overlap")
+    for _, high, name in buffers:
+        if high > SHARED_AT + launch.shared_bytes:
+            raise Difference(f"{name} ends at {high - SHARED_AT}, behind the {launch.shared_bytes} bytes of Shared memory")
+
+
+@dataclass(slots=True)
+class _Follower:
+    """Follows a thread of the PTX along its trace by kernel IR."""
+
+    traces: Traces
+    block: Int3
+    thread: Int3
+    places: dict[str, int]
+    seen: set[int]
+    trace: Trace = field(init=False)
+    at: int = 0
+    stores: list[Span] = field(default_factory=list[Span])
+    loads: list[Span] = field(default_factory=list[Span])
+    tensor_stores: list[Span] = field(default_factory=list[Span])
+    tensor_loads: list[Span] = field(default_factory=list[Span])
+    is_uncertain: bool = False
+    was_uncertain: bool = False
+
+    def __post_init__(self) -> None:
+        self.trace = self.traces.thread(self.block, self.thread)
+
+    def event(self, line: int, kind: Kind, operands: tuple[Observed | Unknown, ...]) -> Value:
+        """The next step: the same kind, the same operands; gives what kernel IR says that it gives."""
+        self.seen.add(line)
+        if self.at == len(self.trace.steps):
+            raise Difference(f"PTX line {line}: {_said(kind, operands)}, where the thread is at its end")
+        step = self.trace.steps[self.at]
+        if kind is not step.kind or len(operands) != len(step.operands):
+            raise Difference(f"PTX line {line}: {_said(kind, operands)}, not {self._wanted(step)}")
+        for got, wanted in zip(operands, step.operands, strict=True):
+            if got != wanted and not self._fits(got, wanted):
+                raise Difference(f"PTX line {line}: {_said(kind, operands)}, not {self._wanted(step)}")
+        self.at += 1
+        if kind not in UNORDERED:
+            self._check_memory(f"in front of PTX line {line}", step.stores, step.loads)
+        return step.result
+
+    def _wanted(self, step: Step) -> str:
+        operands = [self._lanes(o) if isinstance(o, Lanes) else o for o in step.operands]
+        return f"{_said(step.kind, operands)} of `{stmt_text(step.statement, self.traces.launch.kernel)}`"
+
+    def _lanes(self, lanes: Lanes) -> str:
+        come, there = self.traces.lanes(self.block, self.thread, lanes)
+        return f"lanes {come:#x} of {there:#x}"
+
+    def _fits(self, got: Observed | Unknown, wanted: object) -> bool:
+        match wanted:
+            case Place(name, offset, rank):
+                if not isinstance(got, int):
+                    return False
+                base = got - offset - (0 if rank is None else (rank + 1) * RANK)
+                return self.places.setdefault(name, base) == base
+            case Lanes():
+                come, there = self.traces.lanes(self.block, self.thread, wanted)
+                return isinstance(got, int) and got & there == come
+            case _:
+                return wanted is ANY
+
+    def access(self, line: int, store: bool, address: Value, size: int) -> None:
+        """An access of Shared or Global memory."""
+        self.seen.add(line)
+        if isinstance(address, Unknown):
+            if store:
+                raise Difference(f"PTX line {line}: a store to where data says")
+            return
+        if address >= LOCAL:
+            return
+        if address >= SHARED:
+            address -= SHARED
+        elif address >= PARAMS_AT:
+            return
+        if SHARED_AT <= address < SHARED_AT + RANK or address >= WORKSPACE_AT:
+            (self.stores if store else self.loads).append((address, size))
+        else:
+            (self.tensor_stores if store else self.tensor_loads).append((address, size))
+
+    def uncertain(self) -> None:
+        """Data decided about accesses that were passed over."""
+        self.is_uncertain = self.was_uncertain = True
+
+    def end(self) -> None:
+        """The thread is at its end."""
+        if self.at < len(self.trace.steps):
+            raise Difference(f"the thread ends in front of {self._wanted(self.trace.steps[self.at])}")
+        self._check_memory("at the end", self.trace.stores, self.trace.loads)
+        _same_bytes("a tensor", self.tensor_stores, self.trace.tensor_stores, self.was_uncertain)
+        _no_other("a tensor", self.tensor_loads, self.trace.tensor_loads)
+
+    def _check_memory(self, where: str, stores: Sequence[Span], loads: Sequence[Span]) -> None:
+        if self.stores or stores:
+            _same_bytes(f"Shared memory or workspace {where}", self.stores, stores, self.is_uncertain)
+        if self.loads:
+            _no_other(f"Shared memory or workspace {where}", self.loads, loads)
+        self.stores.clear()
+        self.loads.clear()
+        self.is_uncertain = False
+
+
+def _bytes(spans: Sequence[Span]) -> set[int]:
+    return {a for start, size in spans for a in range(start, start + size)}
+
+
+def _same_bytes(what: str, got: Sequence[Span], wanted: Sequence[Span], may_miss: bool) -> None:
+    if set(got) == set(wanted):
+        return
+    found, asked = _bytes(got), _bytes(wanted)
+    if found - asked:
+        raise Difference(f"{what}: bytes {_few(found - asked)} are written, which kernel IR does not write")
+    if asked - found and not may_miss:
+        raise Difference(f"{what}: bytes {_few(asked - found)} are not written, which kernel IR writes")
+
+
+def _no_other(what: str, got: Sequence[Span], wanted: Sequence[Span]) -> None:
+    if set(got) <= set(wanted):
+        return
+    more = _bytes(got) - _bytes(wanted)
+    if more:
+        raise Difference(f"{what}: bytes {_few(more)} are read, which kernel IR does not read")
+
+
+def _few(found: set[int]) -> str:
+    return ", ".join(f"{a:#x}" for a in sorted(found)[:4]) + (f" and {len(found) - 4} more" if len(found) > 4 else "")
+
+
+def _said(kind: Kind, operands: Sequence[object]) -> str:
+    return f"{kind.name}({', '.join('data' if isinstance(o, Unknown) else str(o) for o in operands)})"

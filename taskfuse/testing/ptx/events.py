@@ -1,0 +1,102 @@
+"""What a thread does that other threads or engines can see: the kinds of synchronization and of asynchronous operations, and their operands."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum, auto
+
+from taskfuse.kir.nodes import Stmt
+
+
+class Kind(Enum):
+    """What happens, and its operands in order. Addresses are in bytes; modifiers are the words of the instruction, ``.`` between them."""
+
+    BARRIER = auto()  # number, threads
+    WARP_BARRIER = auto()  # lanes
+    SHUFFLE = auto()  # mode, distance, clamp, lanes
+    CLUSTER_ARRIVE = auto()  # modifiers
+    CLUSTER_WAIT = auto()  # modifiers
+    INIT = auto()  # mbarrier, count
+    ARRIVE = auto()  # modifiers, mbarrier, count
+    EXPECT = auto()  # modifiers, mbarrier, bytes
+    WAIT = auto()  # modifiers, mbarrier, parity; gives whether it passes
+    COPY = auto()  # out, source, bytes, bytes that are read
+    COPY_ARRIVE = auto()  # modifiers, mbarrier
+    COPY_COMMIT = auto()
+    COPY_WAIT = auto()  # pending
+    BULK_LOAD = auto()  # out, map, mbarrier, coordinates, innermost first
+    MULTICAST = auto()  # out, map, mbarrier, mask of blocks, coordinates
+    BULK_STORE = auto()  # map, source, coordinates
+    BULK_COMMIT = auto()
+    BULK_WAIT = auto()  # pending
+    BULK_WAIT_READ = auto()  # pending
+    WGMMA = auto()  # modifiers, A (descriptor, or -1: registers), B, accumulate, immediates
+    WGMMA_FENCE = auto()
+    WGMMA_COMMIT = auto()
+    WGMMA_WAIT = auto()  # pending
+    MMA = auto()  # modifiers
+    LOAD_MATRIX = auto()  # modifiers, address
+    STORE_MATRIX = auto()  # modifiers, address
+    REGISTERS = auto()  # modifiers, count
+    FENCE = auto()  # modifiers
+    RELEASE = auto()  # modifiers, counter, increment
+    ACQUIRE = auto()  # modifiers, counter; gives its value
+    COUNT = auto()  # modifiers, counter, increment; gives the value before
+
+
+UNORDERED = frozenset({Kind.SHUFFLE, Kind.MMA})
+"""What the compiler may move accesses of memory across: their text does not claim to touch it."""
+
+RANK = 1 << 24
+"""Addresses of Shared memory of the block of rank r in the cluster are those of the own block plus (r + 1) * RANK: what ``mapa`` gives here."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """An address whose array may lie anywhere: at ``offset`` bytes in the array ``name``; ``rank``: in which block of the cluster, ``None``: the own."""
+
+    name: str
+    offset: int
+    rank: int | None = None
+
+    def __str__(self) -> str:
+        return f"{self.name}+{self.offset}" + ("" if self.rank is None else f" of block {self.rank}")
+
+
+@dataclass(frozen=True, slots=True)
+class Lanes:
+    """The lanes of the warp that come to one statement the ``count``-th time (from 0)."""
+
+    statement: int
+    count: int
+
+
+class Any_(Enum):
+    """An operand that does not matter."""
+
+    ANY = auto()
+
+
+ANY = Any_.ANY
+Expected = int | str | Place | Lanes | Any_
+Observed = int | str
+Span = tuple[int, int]
+"""Address and size of an access, in bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One thing that a thread does by kernel IR, and what it did in memory since the one before.
+
+    Attributes:
+        result: what the instruction gives, where it gives something.
+        stores, loads: accesses of Shared memory and of workspace since the last step that orders memory.
+        statement: what it is a part of.
+    """
+
+    kind: Kind
+    operands: tuple[Expected, ...]
+    result: int
+    stores: tuple[Span, ...]
+    loads: tuple[Span, ...]
+    statement: Stmt

@@ -1,0 +1,274 @@
+"""Runs one thread of a function: integers and control flow, with what others see handed out as events.
+
+The function becomes a Python program of its own, of which only what events, addresses and branches need is kept. Control flow of a kernel does not depend
+on data, but what computes an element may: where a branch is decided by data, both ways must be free of events up to where they meet again. The program
+goes on there, with what they write unknown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from taskfuse.testing.ptx import unknown
+from taskfuse.testing.ptx.blocks import ENDS, Block, between, blocks, joins
+from taskfuse.testing.ptx.events import Kind, Observed
+from taskfuse.testing.ptx.nodes import Function, Instruction, PtxError, Register, Symbol
+from taskfuse.testing.ptx.operands import Access, Compute, Happening, Operation, identifier
+from taskfuse.testing.ptx.operations import operations
+from taskfuse.testing.ptx.unknown import Value
+
+SPECIAL = ("tid", "ntid", "ctaid", "nctaid", "cluster_ctaid", "cluster_nctaid")
+STEPS = 100_000
+"""Blocks of instructions that a thread runs through at most."""
+
+
+class TooLong(Exception):
+    """A thread that runs on and on."""
+
+
+class Watcher(Protocol):
+    """Who sees what a thread does. ``line`` is that of the instruction in the text."""
+
+    def event(self, line: int, kind: Kind, operands: tuple[Observed | unknown.Unknown, ...]) -> Value:
+        """Something that others see; its result."""
+        ...
+
+    def access(self, line: int, store: bool, address: Value, size: int) -> None:
+        """An access of Shared or Global memory."""
+        ...
+
+    def uncertain(self) -> None:
+        """Memory may have been accessed under a condition on data."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """A function that can be run.
+
+    Attributes:
+        sites: the lines of all events and of all accesses of Shared and Global memory.
+        events: those of events.
+    """
+
+    function: Function
+    entry: Callable[..., int]
+    sites: Mapping[int, str]
+    events: frozenset[int]
+
+    def run(self, special: Mapping[str, int], at: Mapping[str, int], memory: Callable[[Value, int], Value], watcher: Watcher) -> int:
+        """Run one thread; gives the number of basic blocks that it ran through.
+
+        Args:
+            special: values of special registers.
+            at: addresses of parameters and data.
+            memory: reads parameters and constant data: an address and a size.
+
+        Raises:
+            TooLong: it does not come to its end.
+            PtxError: whether an event happens depends on data.
+        """
+        return self.entry(special, at, memory, watcher)
+
+
+_HELPERS = (
+    *("equal", "least", "greatest", "quotient", "remainder", "absolute", "choose", "shifted", "bits", "inserted", "logic", "permuted", "funnel"),
+    *("ones", "zeros", "generic", "specific", "mapa"),
+)
+
+
+def machine(function: Function) -> Machine:
+    """``function`` as a program.
+
+    Raises:
+        PtxError: an instruction that is not known.
+    """
+    return _Builder(function).build()
+
+
+@dataclass(slots=True)
+class _Builder:
+    function: Function
+    decoded: list[tuple[Operation, ...]] = field(default_factory=list[tuple[Operation, ...]])
+    needed: set[str] = field(default_factory=set[str])
+    lines: list[str] = field(default_factory=list[str])
+    sites: dict[int, str] = field(default_factory=dict[int, str])
+
+    def build(self) -> Machine:
+        for i in self.function.code:
+            control = i.opcode[0] == "bra" or i.opcode[0] in ENDS
+            self.decoded.append(() if control else operations(i))
+            if i.opcode[0] == "call":
+                self._check_call(i, frozenset())
+        self._slice()
+        found = blocks(self.function)
+        meets = joins(found)
+        start = ", ".join(["r__none"]) if not self.needed else " = ".join(sorted(self.needed))
+        self.lines = ["def run(special, at, memory, watcher):", f"  {start} = U", "  event, access = watcher.event, watcher.access"]
+        for name in sorted(self.needed):
+            value = self._special(name)
+            if value is not None:
+                self.lines.append(f"  {name} = {value}")
+        self.lines += ["  threads = special['ntid.x'] * special['ntid.y'] * special['ntid.z']", f"  pc, left = 0, {STEPS}", f"  while pc != {len(found)}:"]
+        self.lines += ["    left -= 1", "    if not left: raise TooLong()"]
+        self._choose(found, meets, 0, len(found), 4)
+        self.lines.append(f"  return {STEPS} - left")
+        scope: dict[str, Any] = {name: getattr(unknown, name) for name in _HELPERS}
+        scope |= {"U": unknown.UNKNOWN, "Kind": Kind, "PtxError": PtxError, "TooLong": TooLong}
+        exec(compile("\n".join(self.lines), f"<{self.function.name}>", "exec"), scope)
+        events = {i.line for i, done in zip(self.function.code, self.decoded, strict=True) if any(isinstance(o, Happening) for o in done)}
+        return Machine(self.function, scope["run"], self.sites, frozenset(events))
+
+    def _check_call(self, call: Instruction, callers: frozenset[str]) -> None:
+        """That what is called computes, and does no more."""
+        name = next((o.name for o in call.operands if isinstance(o, Symbol) and o.name in self.function.callees), None)
+        if name is None or name in callers:
+            raise PtxError(call.line, "a call of what is not there, or of itself")
+        for i in self.function.callees[name]:
+            if i.opcode[0] == "call":
+                self._check_call(i, callers | {name})
+            elif i.opcode[0] != "bra" and i.opcode[0] not in ENDS:
+                for operation in operations(i):
+                    if isinstance(operation, Happening) or (isinstance(operation, Access) and operation.space not in ("param", "local", "const")):
+                        raise PtxError(i.line, f"a called function does more than compute: {i}")
+
+    def _special(self, name: str) -> str | None:
+        plain = name.removeprefix("r__")
+        for s in SPECIAL:
+            if plain in (f"{s}_{d}" for d in "xyz"):
+                return f"special['{s}.{plain[-1]}']"
+        return None
+
+    def _slice(self) -> None:
+        """The registers that events, addresses and branches need."""
+        writes: dict[str, set[str]] = {}
+        roots: set[str] = set()
+        for i, done in zip(self.function.code, self.decoded, strict=True):
+            guard = {identifier(i.guard)} if i.guard else set[str]()
+            if not done:
+                roots |= guard
+            for operation in done:
+                match operation:
+                    case Compute(out=out, reads=reads):
+                        writes.setdefault(identifier(out), set()).update(reads | guard)
+                    case Access(outs=outs, reads=reads):
+                        roots |= reads | guard
+                        for out in outs:
+                            writes.setdefault(identifier(out), set())
+                    case Happening(out=out, lost=lost, reads=reads):
+                        roots |= reads | guard
+                        for register in (*lost, *((out,) if out else ())):
+                            writes.setdefault(identifier(register), set())
+        stack = list(roots)
+        while stack:
+            name = stack.pop()
+            if name not in self.needed:
+                self.needed.add(name)
+                stack += writes.get(name, ())
+
+    # -- program text -------------------------------------------------------------------------------------------------------------------
+
+    def _choose(self, found: tuple[Block, ...], meets: tuple[int, ...], low: int, high: int, depth: int) -> None:
+        """The blocks ``low`` up to ``high`` under a search for the one that is next."""
+        if high - low == 1:
+            self._block(found, meets, low, " " * depth)
+            return
+        middle = (low + high) // 2
+        self.lines.append(f"{' ' * depth}if pc < {middle}:")
+        self._choose(found, meets, low, middle, depth + 1)
+        self.lines.append(f"{' ' * depth}else:")
+        self._choose(found, meets, middle, high, depth + 1)
+
+    def _block(self, found: tuple[Block, ...], meets: tuple[int, ...], k: int, pad: str) -> None:
+        block = found[k]
+        for i, done in zip(self.function.code[block.first : block.last], self.decoded[block.first : block.last], strict=True):
+            for operation in done:
+                self._operation(i, operation, pad)
+        last = self.function.code[block.last - 1]
+        if len(block.after) == 1:
+            self.lines.append(f"{pad}pc = {block.after[0]}")
+            return
+        assert last.guard is not None
+        guard = identifier(last.guard)
+        yes, no = block.after if not last.negated else block.after[::-1]
+        self.lines.append(f"{pad}if {guard} is U:")
+        self._by_data(found, k, meets[k], last, pad + " ")
+        self.lines.append(f"{pad}else: pc = {yes} if {guard} else {no}")
+
+    def _by_data(self, found: tuple[Block, ...], k: int, join: int, last: Instruction, pad: str) -> None:
+        """What a branch that data decides means."""
+        written: set[str] = set()
+        touches = False
+        for n in between(found, k, join):
+            for i, done in zip(self.function.code[found[n].first : found[n].last], self.decoded[found[n].first : found[n].last], strict=True):
+                for operation in done:
+                    match operation:
+                        case Compute(out=out):
+                            written.add(identifier(out))
+                        case Access(outs=outs, space=space):
+                            written |= {identifier(out) for out in outs}
+                            touches = touches or space in ("shared", "global", "generic")
+                        case Happening():
+                            self.lines.append(f"{pad}raise PtxError({last.line}, 'data decides whether line {i.line} is executed: {'.'.join(i.opcode)}')")
+                            return
+        for name in sorted(written & self.needed):
+            self.lines.append(f"{pad}{name} = U")
+        if touches:
+            self.lines.append(f"{pad}watcher.uncertain()")
+        self.lines.append(f"{pad}pc = {join}")
+
+    def _operation(self, i: Instruction, operation: Operation, pad: str) -> None:
+        text = self._text(i, operation)
+        if not text:
+            return
+        if i.guard is None:
+            self.lines += [pad + line for line in text]
+            return
+        guard = identifier(i.guard)
+        self.lines.append(f"{pad}if {guard} is U:")
+        self.lines += [f"{pad} {line}" for line in self._guarded_by_data(i, operation)]
+        self.lines.append(f"{pad}elif {'not ' if i.negated else ''}{guard}:")
+        self.lines += [f"{pad} {line}" for line in text]
+
+    def _guarded_by_data(self, i: Instruction, operation: Operation) -> list[str]:
+        match operation:
+            case Compute(out=out):
+                return [f"{identifier(out)} = U"]
+            case Access(outs=outs):
+                return [f"{identifier(out)} = U" for out in outs if identifier(out) in self.needed] + ["watcher.uncertain()"]
+            case Happening():
+                return [f"raise PtxError({i.line}, 'data decides whether this is executed: {'.'.join(i.opcode)}')"]
+
+    def _text(self, i: Instruction, operation: Operation) -> list[str]:
+        match operation:
+            case Compute(out=out, value=value):
+                return [f"{identifier(out)} = {'U' if value is None else value}"] if identifier(out) in self.needed else []
+            case Access(space="param" | "const", outs=outs):
+                return self._read(outs, f"memory({operation.address}, {operation.size // max(len(outs), 1)})")
+            case Access(space="local", outs=outs):
+                return self._read(outs, "U")
+            case Access(outs=outs):
+                self.sites[i.line] = str(i)
+                parts = _used(operation.size, i.used)
+                lines = [f"access({i.line}, {operation.store}, {operation.address}{f' + {at}' if at else ''}, {size})" for at, size in parts]
+                return lines + self._read(outs, f"memory({operation.address}, {operation.size // max(len(outs), 1)})")
+            case Happening(kind=kind, operands=operands, out=out, lost=lost):
+                self.sites[i.line] = str(i)
+                call = f"event({i.line}, Kind.{kind.name}, ({''.join(text + ', ' for text in operands)}))"
+                result = f"{identifier(out)} = {call}" if out is not None and identifier(out) in self.needed else call
+                return [result, *self._read(lost, "U")]
+
+    def _read(self, outs: tuple[Register, ...], value: str) -> list[str]:
+        kept = [identifier(out) for out in outs if identifier(out) in self.needed]
+        if len(outs) > 1:
+            value = "U"
+        return [f"{name} = {value}" for name in kept]
+
+
+def _used(size: int, mask: int | None) -> list[tuple[int, int]]:
+    """The parts of an access that are used: offset and size of each."""
+    if mask is None:
+        return [(0, size)]
+    return [(k, 1) for k in range(size) if mask >> k & 1]

@@ -1,0 +1,124 @@
+"""A function of PTX: instructions over registers, the data that its module declares."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+class PtxError(Exception):
+    """PTX that this reader does not know; ``line`` counts from 1."""
+
+    def __init__(self, line: int, what: str) -> None:
+        super().__init__(f"PTX line {line}: {what}")
+
+
+@dataclass(frozen=True, slots=True)
+class Register:
+    """A register; predicates and special registers (``%tid.x``) are registers, too."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Integer:
+    """An integer constant."""
+
+    value: int
+
+
+@dataclass(frozen=True, slots=True)
+class Float:
+    """A floating-point constant, by its bits in hexadecimal: nothing here computes with it."""
+
+    bits: str
+
+
+@dataclass(frozen=True, slots=True)
+class Symbol:
+    """A name that is no register: of a parameter, of data, of a function; ``_``: nothing."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """``[base + offset]``; ``[base, {coordinates}]`` of a tensor map."""
+
+    base: Operand
+    offset: int = 0
+    coordinates: tuple[Operand, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Vector:
+    """``{a, b, ...}``."""
+
+    parts: tuple[Operand, ...]
+
+
+Operand = Register | Integer | Float | Symbol | Memory | Vector
+
+
+@dataclass(frozen=True, slots=True)
+class Instruction:
+    """One instruction.
+
+    Attributes:
+        guard: the predicate under which it is executed; ``negated``: under its opposite.
+        opcode: with all its modifiers, in parts: ``("add", "s32")``.
+        used: of a vector load, a bit for each byte that is used; the others may be anything (``.pragma "used_bytes_mask"``).
+    """
+
+    line: int
+    opcode: tuple[str, ...]
+    operands: tuple[Operand, ...]
+    guard: Register | None = None
+    negated: bool = False
+    used: int | None = None
+
+    def __str__(self) -> str:
+        return f"line {self.line}: {'.'.join(self.opcode)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Param:
+    """A parameter of the function: its size and alignment in bytes."""
+
+    name: str
+    size: int
+    align: int
+
+
+@dataclass(frozen=True, slots=True)
+class Data:
+    """An array that the module declares; ``values``: of constant ones, in elements of ``size`` bytes."""
+
+    space: str
+    size: int
+    values: tuple[int, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """A kernel.
+
+    Attributes:
+        labels: the position in ``code`` at which each label stands.
+        limits: directives of the launch: ``maxntid``, ``minnctapersm``.
+        data: arrays of the module and of the function.
+        callees: the code of device functions that are called.
+    """
+
+    name: str
+    params: tuple[Param, ...]
+    code: tuple[Instruction, ...]
+    labels: Mapping[str, int]
+    limits: Mapping[str, tuple[int, ...]]
+    data: Mapping[str, Data]
+    target: str
+    callees: Mapping[str, tuple[Instruction, ...]]
+
+
+SIZES = {f"{kind}{bits}": bits // 8 for kind in "busf" for bits in (8, 16, 32, 64)} | {"b128": 16}
+"""Bytes of the types of PTX."""

@@ -1,0 +1,116 @@
+"""What one instruction may do, and its operands as Python: integers without sign, in the width of their type."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from taskfuse.testing.ptx.events import Kind
+from taskfuse.testing.ptx.nodes import Float, Instruction, Integer, Memory, Operand, PtxError, Register, Symbol, Vector
+
+
+@dataclass(frozen=True, slots=True)
+class Compute:
+    """``out`` = a Python expression over registers; ``None``: unknown."""
+
+    out: Register
+    value: str | None
+    reads: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """A load or a store of ``size`` bytes; what a load gives is ``outs``."""
+
+    store: bool
+    space: str
+    address: str
+    size: int
+    outs: tuple[Register, ...]
+    reads: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Happening:
+    """An event; ``operands`` are Python expressions."""
+
+    kind: Kind
+    operands: tuple[str, ...]
+    out: Register | None
+    lost: tuple[Register, ...]
+    reads: frozenset[str]
+
+
+Operation = Compute | Access | Happening
+
+
+def identifier(r: Register) -> str:
+    """The name of a register in Python."""
+    return "r_" + re.sub(r"\W", "_", r.name)
+
+
+def registers(operand: Operand) -> Iterator[Register]:
+    """The registers in an operand."""
+    match operand:
+        case Register():
+            yield operand
+        case Memory():
+            yield from registers(operand.base)
+            for c in operand.coordinates:
+                yield from registers(c)
+        case Vector():
+            for part in operand.parts:
+                yield from registers(part)
+        case Integer() | Float() | Symbol():
+            return
+
+
+def names(*operands: Operand) -> frozenset[str]:
+    """The names of all registers in operands."""
+    return frozenset(identifier(r) for o in operands for r in registers(o))
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """Reads the operands of one instruction as Python."""
+
+    i: Instruction
+
+    def error(self, what: str) -> PtxError:
+        return PtxError(self.i.line, f"{'.'.join(self.i.opcode)}: {what}")
+
+    def value(self, operand: Operand, bits: int = 64) -> str:
+        match operand:
+            case Register():
+                return identifier(operand)
+            case Integer(value):
+                return str(value & (1 << bits) - 1)
+            case Symbol("_"):
+                return "0"
+            case Symbol(name):
+                return f"at[{name!r}]"
+            case Float():
+                return "U"
+            case Memory() | Vector():
+                raise self.error("a plain operand is expected")
+
+    def signed(self, operand: Operand, bits: int) -> str:
+        if isinstance(operand, Integer):
+            return f"({((operand.value + (1 << bits - 1)) & (1 << bits) - 1) - (1 << bits - 1)})"
+        half = 1 << bits - 1
+        return f"(({self.value(operand)} ^ {half}) - {half})"
+
+    def address(self, operand: Operand) -> str:
+        if not isinstance(operand, Memory):
+            raise self.error("an address is expected")
+        base = self.value(operand.base)
+        return f"{base} + {operand.offset}" if operand.offset else base
+
+    def register(self, operand: Operand) -> Register:
+        if not isinstance(operand, Register):
+            raise self.error("a register is expected")
+        return operand
+
+    def outs(self, operand: Operand) -> tuple[Register, ...]:
+        return tuple(registers(operand))

@@ -1,0 +1,176 @@
+"""What one instruction does: it computes integers, accesses memory, is an event that others see, or none of these (PTX ISA, the section of each).
+
+Integers are kept without sign, in the width of their type. What is not computed (floating point, data) is unknown.
+"""
+
+from __future__ import annotations
+
+import re
+
+from taskfuse.testing.ptx.happenings import happening
+from taskfuse.testing.ptx.nodes import SIZES, Float, Instruction, Integer, Operand, Symbol, Vector
+from taskfuse.testing.ptx.operands import Access, Compute, Operation, Reader, names
+
+_DATA = frozenset({"rcp", "sqrt", "rsqrt", "sin", "cos", "ex2", "lg2", "tanh", "fma", "copysign", "testp", "dp4a", "dp2a", "brev", "bfind", "fns"})
+"""Opcodes whose results are left unknown."""
+_INTEGER = re.compile(r"[busf](8|16|32|64)$|pred$|b128$")
+_FUNCTIONS = {"min": "least", "max": "greatest", "div": "quotient", "rem": "remainder", "abs": "absolute"}
+_COMPARE = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "lo": "<", "ls": "<=", "hi": ">", "hs": ">="}
+
+
+def operations(i: Instruction) -> tuple[Operation, ...]:
+    """What ``i`` does.
+
+    Raises:
+        PtxError: an instruction that this reader does not know.
+    """
+    event = happening(Reader(i))
+    if event is not None:
+        return (event,)
+    if i.opcode[0] in ("ld", "ldu", "st"):
+        return (_access(Reader(i)),)
+    if i.opcode[0] == "call":
+        return ()  # of functions that compute alone: machine.py sees to it
+    return _computation(Reader(i))
+
+
+# -- arithmetic -------------------------------------------------------------------------------------------------------------------------
+
+
+def _computation(r: Reader) -> tuple[Operation, ...]:
+    i = r.i
+    name, *modifiers = i.opcode
+    kind = next((m for m in reversed(modifiers) if _INTEGER.match(m)), "")
+    out, *operands = i.operands
+    if name == "mov" and isinstance(out, Vector):  # halves of a wider register
+        whole, width = operands[0], 8 * SIZES[kind] // len(out.parts)
+        mask = (1 << width) - 1
+        return tuple(
+            Compute(r.register(part), f"{r.value(whole)} >> {k * width} & {mask}", names(whole))
+            for k, part in enumerate(out.parts)
+            if not isinstance(part, Symbol)
+        )
+    if name == "setp":
+        return _comparison(r)
+    target = r.register(out)
+    if name == "mov" and isinstance(operands[0], Vector):
+        width = 8 * SIZES[kind] // len(operands[0].parts)
+        text = " | ".join(f"({r.value(part)} << {k * width})" for k, part in enumerate(operands[0].parts))
+        return (Compute(target, text, names(*operands)),)
+    is_float = any(m.startswith(("f16", "f32", "f64", "bf16", "tf32", "e4m3", "e5m2", "ue8m0")) for m in modifiers)
+    if is_float or name in _DATA or any(isinstance(o, Float) for o in operands):
+        return (Compute(target, None, frozenset()),)
+    return (Compute(target, _integer(r, name, modifiers, kind, operands), names(*operands)),)
+
+
+def _comparison(r: Reader) -> tuple[Operation, ...]:
+    _, compare, *rest = r.i.opcode
+    kind = rest[-1]
+    out, a, b, *others = r.i.operands
+    if kind.startswith(("f", "bf")):
+        return (Compute(r.register(out), None, frozenset()),)
+    if compare not in ("eq", "ne", *_COMPARE):
+        raise r.error("a comparison that is not known")
+    bits = 8 * SIZES[kind]
+    left, right = (r.signed(o, bits) if kind.startswith("s") and compare not in ("eq", "ne") else r.value(o, bits) for o in (a, b))
+    text = f"{left} {_COMPARE[compare]} {right}" if compare in _COMPARE else f"equal({left}, {right}){' ^ 1' if compare == 'ne' else ''}"
+    if len(rest) == 2 and len(others) == 1 and rest[0] in ("and", "or", "xor"):
+        text = f"({text}) {dict(zip(('and', 'or', 'xor'), '&|^', strict=True))[rest[0]]} {r.value(others[0])}"
+    elif len(rest) != 1 or others:
+        raise r.error("a form of comparison that is not known")
+    return (Compute(r.register(out), text, names(a, b, *others)),)
+
+
+def _integer(r: Reader, name: str, modifiers: list[str], kind: str, operands: list[Operand]) -> str:
+    """The integer that an instruction computes."""
+    if kind == "pred":
+        a = r.value(operands[0], 1)
+        match name:
+            case "mov":
+                return a
+            case "not":
+                return f"{a} ^ 1"
+            case "and" | "or" | "xor":
+                return f"{a} {dict(zip(('and', 'or', 'xor'), '&|^', strict=True))[name]} {r.value(operands[1])}"
+            case _:
+                raise r.error("an operation on predicates that is not known")
+    if name == "cvta":
+        generic = "to" not in modifiers
+        return f"{'generic' if generic else 'specific'}({r.value(operands[0])}, {modifiers[-2]!r})"
+    if name == "mapa":
+        return f"mapa({r.value(operands[0])}, {r.value(operands[1])})"
+    if kind not in SIZES:
+        raise r.error("an instruction that is not known")
+    bits = 8 * SIZES[kind]
+    mask = (1 << bits) - 1
+    is_signed = kind.startswith("s")
+
+    def of(k: int, width: int = bits) -> str:
+        return r.signed(operands[k], width) if is_signed else r.value(operands[k], width)
+
+    if name == "cvt":
+        wide, narrow = (m for m in modifiers if m in SIZES)
+        source = r.signed(operands[0], 8 * SIZES[narrow]) if narrow.startswith("s") else f"({r.value(operands[0])} & {(1 << 8 * SIZES[narrow]) - 1})"
+        return f"{source} & {(1 << 8 * SIZES[wide]) - 1}"
+    a = r.value(operands[0], bits) if operands else "0"
+    b = r.value(operands[1], bits) if len(operands) > 1 else "0"
+    match name:
+        case "mov":
+            return a
+        case "add":
+            return f"{a} + {b} & {mask}"
+        case "sub":
+            return f"{a} - {b} & {mask}"
+        case "neg":
+            return f"-{a} & {mask}"
+        case "not":
+            return f"~{a} & {mask}"
+        case "and" | "or" | "xor":
+            return f"{a} {dict(zip(('and', 'or', 'xor'), '&|^', strict=True))[name]} {b}"
+        case "shl" | "shr":
+            way = "<<" if name == "shl" else ">>"
+            if isinstance(operands[1], Integer) and 0 <= operands[1].value < bits:
+                return f"{of(0)} {way} {operands[1].value} & {mask}"
+            return f"shifted({of(0)}, {'' if name == 'shl' else '-'}least({r.value(operands[1], 32)}, {bits})) & {mask}"
+        case "min" | "max" | "div" | "rem" | "abs":
+            return f"{_FUNCTIONS[name]}({', '.join(of(k) for k in range(len(operands)))}) & {mask}"
+        case "selp":
+            return f"choose({r.value(operands[2])}, {a}, {b})"
+        case "mul" | "mad":
+            more = f" + {r.value(operands[2], 2 * bits)}" if name == "mad" else ""
+            if "wide" in modifiers:
+                return f"{of(0)} * {of(1)}{more} & {(1 << 2 * bits) - 1}"
+            if "hi" in modifiers:
+                return f"({of(0)} * {of(1)} >> {bits}){more} & {mask}"
+            return f"{a} * {b}{more} & {mask}"
+        case "bfe":
+            return f"bits({of(0)}, {r.value(operands[1], 32)}, {r.value(operands[2], 32)}, {is_signed}) & {mask}"
+        case "bfi":
+            return f"inserted({a}, {b}, {r.value(operands[2], 32)}, {r.value(operands[3], 32)}) & {mask}"
+        case "lop3" | "prmt" if len(modifiers) == 1:
+            c = r.value(operands[2], bits)
+            return f"logic({a}, {b}, {c}, {r.value(operands[3])}) & {mask}" if name == "lop3" else f"permuted({a}, {b}, {c})"
+        case "shf" if modifiers[0] in ("l", "r") and modifiers[1] in ("wrap", "clamp"):
+            return f"funnel({a}, {b}, {r.value(operands[2], 32)}, {modifiers[0] == 'l'}, {modifiers[1] == 'wrap'}) & {mask}"
+        case "popc" | "clz":
+            return f"{'ones' if name == 'popc' else 'zeros'}({a}{'' if name == 'popc' else f', {bits}'})"
+        case _:
+            raise r.error("an instruction that is not known")
+
+
+# -- memory -----------------------------------------------------------------------------------------------------------------------------
+
+_SPACES = ("param", "shared", "shared::cta", "global", "local", "const")
+
+
+def _access(r: Reader) -> Operation:
+    i = r.i
+    name, *modifiers = i.opcode
+    space = next((m for m in modifiers if m in _SPACES), "generic").removesuffix("::cta")
+    count = next((int(m[1:]) for m in modifiers if re.fullmatch(r"v[248]", m)), 1)
+    kind = modifiers[-1]
+    if kind not in SIZES or any(m in ("relaxed", "release", "mmio") for m in modifiers):
+        raise r.error("an access that is not known")
+    memory, data = (i.operands[1], i.operands[0]) if name != "st" else (i.operands[0], i.operands[1])
+    outs = r.outs(data) if name != "st" else ()
+    return Access(name == "st", space, r.address(memory), count * SIZES[kind], outs, names(memory))

@@ -1,0 +1,38 @@
+"""Random calls that compute tensors elsewhere: a second time, in their readers' loops, chunk by chunk, part by part."""
+
+from __future__ import annotations
+
+from taskfuse.ir.expr import Assemble, Scan, Select
+from taskfuse.ir.storage import has_code, storage_uses
+from taskfuse.ir.tensor import TensorView
+from taskfuse.testing.chooser import Chooser
+from taskfuse.testing.program import Recorder
+
+
+def rewrite(chooser: Chooser, recorder: Recorder, share: int) -> None:
+    """Try ``duplicate``, ``recompute``, ``cache_fork``, ``chunk_scan`` and ``scatter`` where they may be possible, ``share`` times of 100 each."""
+    fusion = recorder.fusion
+    for tv in fusion.tensors():
+        if tv not in fusion.tensors() or tv.is_input or not chooser.chance(share):
+            continue
+        for call, possible in (("scatter", isinstance(tv.definition, Select)), ("chunk_scan", isinstance(tv.definition, Scan))):
+            if possible:
+                recorder.attempt(tv, call, *([] if call == "scatter" else [chooser.pick((4, 2, 3, 5))]))
+                break
+        else:
+            _moved(chooser, recorder, tv)
+
+
+def _moved(chooser: Chooser, recorder: Recorder, tv: TensorView) -> None:
+    """One of the calls that take readers of a tensor, or stand before one that is read and stored."""
+    direct = list(dict.fromkeys(use.output for use in tv.uses))
+    if isinstance(tv.definition, Assemble) or not direct:
+        return
+    if tv.is_output and chooser.chance(60):
+        recorder.attempt(tv, "cache_fork")
+    elif len(direct) > 1 and chooser.chance(50):
+        recorder.attempt(tv, "duplicate", direct[: chooser.integer(1, len(direct) - 1)])
+    else:
+        readers = list(dict.fromkeys(use.output for use in storage_uses(recorder.fusion, tv) if has_code(recorder.fusion, use)))
+        if readers:
+            recorder.attempt(tv, "recompute", readers if chooser.chance(50) else [chooser.pick(readers)])

@@ -1,0 +1,355 @@
+"""Random schedules of products on tensor cores: ``wgmma`` or ``mma.sync``, tiles and what executes them, the order of tiles, roles.
+
+All that an instruction asks of extents is met by construction: axes are split by its tile and by small multiples of it, whatever they divide. How
+operands come to it is in :mod:`taskfuse.testing.operands`, what becomes of its result in :mod:`taskfuse.testing.epilogues`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import taskfuse as tf
+from taskfuse.ir.atoms import WGMMA_ROWS, Completion, Instruction, mma, wgmma
+from taskfuse.ir.axes import WORK, Axis
+from taskfuse.ir.fusion import Fusion
+from taskfuse.ir.scalar import Const, Expr, ge, is_multiple, prove, sym
+from taskfuse.ir.storage import has_code
+from taskfuse.ir.tensor import TensorView
+from taskfuse.ir.types import BLOCK_TYPES, THREAD_TYPES, MemoryType, ParallelType
+from taskfuse.kir.fragments import K_BYTES, MMA_M, MMA_N
+from taskfuse.kir.limits import WARP, WARPGROUP
+from taskfuse.kir.products import wgmma_widths
+from taskfuse.testing import epilogues, operands
+from taskfuse.testing.chooser import Chooser
+from taskfuse.testing.contractions import Contraction, contractions
+from taskfuse.testing.epilogues import Result
+from taskfuse.testing.loops import Loops
+from taskfuse.testing.operands import LDMATRIX_ITEMSIZE, Feed, Needs
+from taskfuse.testing.options import CaseOptions
+from taskfuse.testing.partitions import launched
+from taskfuse.testing.program import REFUSALS, Recorder, Spelled
+
+WIDTHS = (64, 32, 16, 8, 24, 128, 40, 256)
+X, Y, Z = THREAD_TYPES
+_P = ParallelType
+CLUSTER_X = _P.CIDx
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What computes a tile of the result.
+
+    Attributes:
+        instruction: WGMMA or MMA.
+        unit: rows, columns and depth of the instruction.
+        warps: how many warpgroups (of WGMMA) or warps (of MMA) share the rows and the columns of a tile.
+        types: what they differ in.
+        each: instructions of each along rows and columns.
+        steps: instructions along the depth of a tile.
+    """
+
+    instruction: Instruction
+    unit: tuple[int, int, int]
+    warps: tuple[int, int]
+    types: tuple[ParallelType, ParallelType]
+    each: tuple[int, int]
+    steps: int
+
+    @property
+    def own(self) -> tuple[int, int]:
+        """Rows and columns of one warpgroup or warp."""
+        return self.unit[0] * self.each[0], self.unit[1] * self.each[1]
+
+    @property
+    def tile(self) -> tuple[int, int, int]:
+        """Rows, columns and depth of a tile."""
+        return self.own[0] * self.warps[0], self.own[1] * self.warps[1], self.unit[2] * self.steps
+
+    @property
+    def lanes(self) -> int:
+        """Threads that execute an instruction together."""
+        return WARPGROUP if self.instruction is Instruction.WGMMA else WARP
+
+    @property
+    def threads(self) -> int:
+        """Threads that share a tile."""
+        return self.lanes * math.prod(self.warps)
+
+
+@dataclass(slots=True)
+class Nest:
+    """The loops around a tile.
+
+    Attributes:
+        head: loops over tiles of the result, which all tensors around the product share.
+        steps: loops along what is summed, which its operands share, too.
+        ends_inside: what is summed may end inside of a tile.
+        is_blocked: some of the loops are blocks.
+        in_roles: the operands are loaded by a role of their own.
+    """
+
+    shape: Shape
+    head: list[Axis]
+    steps: list[Axis]
+    ends_inside: bool
+    is_blocked: bool
+    in_roles: bool
+
+    @property
+    def threads(self) -> int:
+        """Threads along TIDx of the role that multiplies."""
+        shape = self.shape
+        return shape.lanes * math.prod(n for n, p in zip(shape.warps, shape.types, strict=True) if p is X)
+
+
+class TensorCores:
+    """Schedules the products of a fusion for tensor cores.
+
+    Args:
+        size: the value of an extent.
+    """
+
+    def __init__(self, chooser: Chooser, options: CaseOptions, recorder: Recorder, size: Callable[[Expr], int]) -> None:
+        self.chooser = chooser
+        self.options = options
+        self.recorder = recorder
+        self.fusion: Fusion = recorder.fusion
+        self.size = size
+        self.done: list[TensorView] = []
+        self._is_single = True
+
+    def run(self) -> list[TensorView]:
+        """Schedule one product after another. Returns all tensors that are scheduled then; none if no instruction computes any product."""
+        found = [e.output for e in self.fusion.exprs() if contractions(e.output)]
+        self._is_single = len(found) == 1
+        for tv in found:
+            if contractions(tv):
+                try:
+                    self._product(tv)
+                except REFUSALS:
+                    continue
+        if self.done:
+            self._rest()
+        return self.done
+
+    def _product(self, tv: TensorView) -> None:
+        facts = self.fusion.facts()
+        if not all(prove(ge(a.extent, 1), facts) for a in tv.root if not a.is_reduction):
+            return  # no loop over an axis that may be empty is shared with what lacks it
+        result = epilogues.cut(self.chooser, self.recorder, tv)
+        contraction = self.chooser.pick(contractions(result.tv))
+        shape = self._shape(contraction)
+        ends = not is_multiple(contraction.k.extent, shape.tile[2], self.fusion.facts())
+        in_roles = self.chooser.chance(self.options.groups)
+        left, right = (
+            operands.feed(self.chooser, self.recorder, f, contraction, Needs(shape.instruction, which, ends, self._overhangs(axis, shape.tile[which])))
+            for which, (f, axis) in enumerate(((contraction.a, contraction.m), (contraction.b, contraction.n)))
+        )
+        epilogues.stage(self.chooser, self.recorder, result, contraction)
+        nest = self._tiles(contraction, shape, result, [left, right], ends, in_roles)
+        for which, f in enumerate((left, right)):
+            operands.schedule(self.chooser, self.recorder, f, nest, which, self.size)
+        self._contract(contraction, nest)
+        epilogues.schedule(self.chooser, self.recorder, result, contraction, nest)
+        self._share(contraction, nest, result, [left, right])
+        if nest.in_roles:
+            self._roles(contraction.tv, nest, result, [left, right])
+        elif self.done:
+            self.recorder.attempt(self.fusion, "task", [*left.tensors, *right.tensors, contraction.tv, *result.tensors])
+        self.done += [*left.tensors, *right.tensors, contraction.tv, *result.tensors]
+
+    def _overhangs(self, axis: Axis, tile: int) -> bool:
+        """True if a tile may have rows past the end, which must be written nevertheless."""
+        return not is_multiple(axis.extent, tile, self.fusion.facts()) and not self.chooser.chance(self.options.ragged)
+
+    def _rest(self) -> None:
+        """What is not computed in loops of a product: an element per thread, in memory that all readers see."""
+        blocked = any(p.is_block or p.is_cluster for tv in self.done for p in map(tv.schedule.ptype, tv.loop))
+        for tv in [e.output for e in self.fusion.exprs() if has_code(self.fusion, e)]:
+            if tv in self.done:
+                continue
+            if any(self.fusion.tasks.home(tv) is self.fusion.tasks.home(x) for x in self.done) and self.fusion.tasks.home(tv) is not None:
+                self.recorder.attempt(self.fusion, "task", [tv])
+            if tv.uses and not tv.is_output:
+                self.recorder.attempt(tv, "set_memory_type", MemoryType.Global if blocked or self.chooser.chance(30) else MemoryType.Shared)
+            kept = [k for k, a in enumerate(tv.loop) if not a.is_reduction]
+            if kept and self.chooser.chance(80):
+                at = self.chooser.pick(kept)
+                self.recorder.attempt(tv, "split", at, 32)
+                self.recorder.attempt(tv.axis(at + 1), "parallelize", X)
+
+    # -- parameters -----------------------------------------------------------------------------------------------------------------
+
+    def _shape(self, c: Contraction) -> Shape:
+        depth = K_BYTES // c.dtypes[0].itemsize
+        whole = [n for n in (2, 1, 4, 3) if is_multiple(c.k.extent, n * depth, self.fusion.facts())]
+        steps = self.chooser.pick(whole if whole and self.chooser.chance(60) else (2, 1, 4, 2, 3))
+        rows, columns = self.size(c.m.extent), self.size(c.n.extent)
+        takes_zeros = steps in whole or c.dtypes[0].itemsize == LDMATRIX_ITEMSIZE
+        if self.chooser.chance(60) or not takes_zeros:
+            widths = [n for n in WIDTHS if n in wgmma_widths(c.dtypes[0]) and n <= 2 * max(columns, 8)]
+            width = self.chooser.pick(widths)
+            warps = self.chooser.pick((1, 1, 2)) if rows > WGMMA_ROWS else 1
+            each = self.chooser.pick((1, 2)) if rows > WGMMA_ROWS * warps else 1
+            across = self.chooser.pick((1, 2)) if columns > width and width <= 64 else 1
+            return Shape(Instruction.WGMMA, (WGMMA_ROWS, width, depth), (warps, 1), (self.chooser.pick((Y, Z, Y, _P.Unroll)), Z), (each, across), steps)
+        down, along = self.chooser.pick((1, 2, 2, 4)), self.chooser.pick((1, 1, 2))
+        each = self.chooser.pick((1, 1, 2)), self.chooser.pick((1, 2, 4) if steps in whole else (2, 4))
+        types = self.chooser.pick(((Y, Z), (Z, Y)))
+        return Shape(Instruction.MMA, (MMA_M, MMA_N, depth), (down, along), types, each, steps)
+
+    # -- loops ----------------------------------------------------------------------------------------------------------------------
+
+    def _tiles(self, c: Contraction, shape: Shape, result: Result, feeds: list[Feed], ends: bool, in_roles: bool) -> Nest:
+        """[head, steps, m, n, k] of the result, [head, m, n] of what follows, [head, steps, rows, k] of the operands."""
+        loops = Loops(self.recorder, c.tv)
+        (mo, m), (no, n), (ko, k) = (loops.split(axis, f) for axis, f in zip((c.m, c.n, c.k), shape.tile, strict=True))
+        rank: Axis | None = None
+        if self.chooser.chance(self.options.clusters):
+            outer, rank = loops.split(self.chooser.pick((mo, no)), self.chooser.pick((2, 2, 4)))
+            mo, no = (outer, no) if mo not in c.tv.loop else (mo, outer)
+        head = self.chooser.order([*c.kept, mo, no]) if self.chooser.chance(30) else [*c.kept, mo, no]
+        steps = [*c.summed, ko]
+        loops.arrange([*head, *([rank] if rank is not None else []), *steps, m, n, k])
+        if self.chooser.chance(self.options.orders):
+            head = self._ordered(loops, head)
+        if rank is not None:
+            head.append(rank)
+        self._deal(loops, head, rank)
+        after = [tv for tv in result.tensors if tv.loop]
+        if after:
+            self.recorder.call(c.tv, "propagate", after, len(head))
+        before = [tv for f in feeds for tv in f.tensors]
+        self._bind_steps(loops, steps, shape)
+        if before:
+            self.recorder.call(c.tv, "propagate", before, len(head) + len(steps))
+        if before or after:
+            self.recorder.call(tf, "parallelize_like", c.tv, [*before, *after])
+        blocked = any(p.is_block or p.is_cluster for p in map(c.tv.schedule.ptype, c.tv.loop))
+        return Nest(shape, head, steps, ends, blocked, in_roles)
+
+    def _ordered(self, loops: Loops, head: list[Axis]) -> list[Axis]:
+        """The last two loops over tiles as one work axis, in some order."""
+        place = len(head) - 2
+        first, second = head[-2:]
+        group = self.chooser.pick((2, 1, 3))
+        orders = [Spelled("tf.tiles.raster()", tf.tiles.raster()), Spelled(f"tf.tiles.swizzle({group})", tf.tiles.swizzle(group))]
+        if isinstance(second.extent, Const):
+            w, e = sym(WORK), second.extent
+            snake = [w // e, (w // e + w) % e] if e.value == 2 else [w // e, w % e]
+            orders.append(Spelled("[" + ", ".join(f"tf.scalar.parse({str(x)!r})" for x in snake) + "]", snake))
+        self.recorder.call(loops.tv, "rasterize", [place, place + 1], self.chooser.pick(orders[:2]))
+        assert first not in loops.tv.loop
+        return [*head[:-2], loops.tv.loop[place]]
+
+    def _deal(self, loops: Loops, head: list[Axis], rank: Axis | None) -> None:
+        """Loops over tiles, dealt out to blocks; changes ``head``."""
+        free = self.chooser.order(BLOCK_TYPES) if self.chooser.chance(40) else list(BLOCK_TYPES)
+        if rank is not None:
+            loops.bind(rank, CLUSTER_X)
+        left = self.options.blocks // (2 if rank is not None else 1)
+        for axis in reversed([a for a in head if a is not rank]):
+            if not free or self.chooser.chance(25):
+                continue
+            if self.chooser.chance(self.options.persistent or 30):
+                axis = self._split_head(loops, head, axis)[1]
+            if self.size(axis.extent) <= left:
+                loops.bind(axis, free.pop(0))
+                left //= max(self.size(axis.extent), 1)
+        loops.done()
+
+    def _split_head(self, loops: Loops, head: list[Axis], axis: Axis) -> tuple[Axis, Axis]:
+        place = head.index(axis)
+        parts = loops.split(axis, self.chooser.pick((2, 1, 3)))
+        head[place : place + 1] = parts
+        return parts
+
+    def _bind_steps(self, loops: Loops, steps: list[Axis], shape: Shape) -> None:
+        """At times, parts of the sum on other threads or blocks."""
+        if not self.chooser.chance(self.options.split_sums):
+            return
+        axis = self.chooser.pick(steps)
+        taken = {loops.tv.schedule.ptype(a) for a in loops.tv.loop} | set(shape.types)
+        free = [p for p in (*THREAD_TYPES[1:], *BLOCK_TYPES) if p not in taken]
+        ptype = self.chooser.pick(free) if free else _P.Serial
+        most = self.options.threads // shape.threads if ptype.is_thread else 8
+        if self.size(axis.extent) <= most:
+            self.recorder.attempt(loops.tv.axis(loops.at(axis)), "parallelize", ptype)
+
+    def _contract(self, c: Contraction, nest: Nest) -> None:
+        """[head, steps, warps, instructions | m, n, k]."""
+        loops, shape = Loops(self.recorder, c.tv), nest.shape
+        m, n, k = c.tv.loop[-3:]
+        outer: list[Axis] = []
+        inner: list[Axis] = []
+        tile: list[Axis] = []
+        for axis, own, unit, warps, ptype in zip((m, n), shape.own, shape.unit, shape.warps, shape.types, strict=False):
+            if warps > 1 or self.chooser.chance(20):
+                part, axis = loops.split(axis, own)
+                outer.append(part)
+                loops.bind(part, ptype)
+            if own > unit:
+                part, axis = loops.split(axis, unit)
+                inner.append(part)
+            tile.append(axis)
+        if shape.steps > 1 or self.chooser.chance(20):
+            part, k = loops.split(k, shape.unit[2])
+            inner.append(part)
+        inner = self.chooser.order(inner)
+        loops.last([*outer, *inner, *tile, k])
+        make = wgmma if shape.instruction is Instruction.WGMMA else mma
+        self.recorder.call(c.tv, "set_atom", make(*shape.unit), [-3, -2, -1])
+        for axis in inner:
+            if self.chooser.chance(70):
+                loops.bind(axis, _P.Unroll)
+        loops.done()
+
+    def _share(self, c: Contraction, nest: Nest, result: Result, feeds: list[Feed]) -> None:
+        """Share the loops over tiles and steps; at times fewer of them."""
+        for f in feeds:
+            for tv in reversed(f.tensors):
+                most = len(nest.head) + len(nest.steps)
+                free = tv in f.loads and not nest.is_blocked and self.chooser.chance(10)
+                depth = self.chooser.integer(0, most) if free else most
+                self.recorder.attempt(tv, "inline_at", depth)
+        epilogues.share(self.chooser, self.recorder, result, nest)
+        self.recorder.attempt(c.tv, "inline_at", len(nest.head))
+
+    def _roles(self, tv: TensorView, nest: Nest, result: Result, feeds: list[Feed]) -> None:
+        """Mostly, a role that loads and one that multiplies; at times one that stores, or one for each operand."""
+        loads = [[t for t in f.loads if t not in self.done] for f in feeds]
+        registers = [t for f in feeds for t in f.tensors if t not in f.loads]
+        stores = [t for t in result.stores] if self.chooser.chance(35) else []
+        rest = [t for t in result.tensors if t not in stores]
+        parts = loads if self.chooser.chance(20) else [[t for part in loads for t in part]]
+        first = [self.recorder.attempt(self.fusion, "task", part) for part in parts if part]
+        if rest and len(tv.uses) == 1 and self.chooser.chance(40):
+            two = [self.recorder.attempt(self.fusion, "task", [*registers, tv]), self.recorder.attempt(self.fusion, "task", rest)]
+            middle = self.recorder.attempt(self.fusion, "group", [t for t in two if t is not None])
+        else:
+            middle = self.recorder.attempt(self.fusion, "task", [*registers, tv, *rest])
+        last = [self.recorder.attempt(self.fusion, "task", stores)] if stores else []
+        members = [t for t in (*first, middle, *last) if t is not None]
+        if len(members) < 2:
+            return
+        roles = self.recorder.attempt(self.fusion, "group", members)
+        if roles is None:
+            return
+        along = [X] if self._is_single and nest.shape.lanes == WARP else []
+        types = [p for p in (Y, Y, Z, *along) if launched(self.fusion, THREAD_TYPES, self.size, (roles, p)) <= self.options.threads]
+        if not types or self.recorder.attempt(roles, "parallelize", self.chooser.pick(types)) is None:
+            return
+        late = [t.schedule.stages for part in loads for t in part]
+        several = self.size(nest.steps[-1].extent) > 1 and min(late, default=1) > 1 and not registers
+        if several and tv.schedule.atom is not None and tv.schedule.atom.completion is Completion.FIFO and self.chooser.chance(40):
+            self.recorder.attempt(tv, "in_flight", self.chooser.integer(1, min(late) - 1))
+        for t in stores:
+            if t.schedule.atom is not None and min(x.schedule.stages for x in result.staged) > 1 and self.chooser.chance(40):
+                self.recorder.attempt(t, "in_flight", 1)
+        if self.chooser.chance(30):
+            for node in members:
+                self.recorder.attempt(node, "registers", *([] if self.chooser.chance(60) else [self.chooser.pick((40, 24, 96, 128))]))
+        if self.chooser.chance(15):
+            self.recorder.attempt(self.fusion, "resident_blocks", self.chooser.pick((1, 2)))

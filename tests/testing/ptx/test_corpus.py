@@ -1,0 +1,61 @@
+"""The PTX of every kernel of the tests does what kernel IR says, thread by thread."""
+
+import pytest
+
+import taskfuse as tf
+from taskfuse.cuda.variant import Form, Variant
+from taskfuse.kir.nodes import AsyncCopy, TensorParam
+from taskfuse.kir.walk import walk
+from taskfuse.testing import seeded_case
+from taskfuse.testing.options import Mix
+from tests.products import PRODUCTS, WARP_PRODUCTS
+from tests.testing.ptx.compiled import TESTS, compared
+
+WRITTEN = [
+    *sorted((TESTS / "kernels").glob("*.kir")),
+    *sorted((TESTS / "goldens" / "examples").glob("*.kir")),
+    *sorted((TESTS / "check" / "museum").glob("*.kir")),
+]
+RANDOM = {Mix.MIXED: 20, Mix.WARPS: 8, Mix.BLOCKS: 8, Mix.PERSISTENT: 4, Mix.STREAMS: 8, Mix.AHEAD: 8, Mix.POINTWISE: 4}
+"""Seeds of each kind of random kernels."""
+
+
+@pytest.mark.parametrize("path", WRITTEN, ids=lambda p: p.stem)
+def test_kernels(path: object) -> None:
+    assert hasattr(path, "read_text")
+    report = compared(tf.parse_kernel(path.read_text(encoding="utf-8")))
+    assert report.difference is None
+    assert report.launches > 0
+    assert [u for u in report.unseen if is_event(u)] == []
+
+
+def is_event(site: str) -> bool:
+    """Whether an instruction synchronizes, and not only loads or stores."""
+    return site.split()[-1].split(".")[0] not in ("ld", "st")
+
+
+@pytest.mark.parametrize("product", [*PRODUCTS, *WARP_PRODUCTS], ids=lambda p: p.name)
+def test_products(product: object) -> None:
+    assert hasattr(product, "kernel")
+    report = compared(product.kernel())
+    assert report.difference is None
+    assert [u for u in report.unseen if is_event(u)] == []
+
+
+@pytest.mark.parametrize(
+    ("mix", "seed"), [(mix, seed) for mix, seeds in RANDOM.items() for seed in range(seeds)], ids=lambda p: p.value if isinstance(p, Mix) else str(p)
+)
+def test_random_kernels(mix: Mix, seed: int) -> None:
+    kernel = seeded_case(seed, mix).kernel
+    if kernel is not None:  # a case that is refused
+        assert compared(kernel).difference is None
+
+
+@pytest.mark.parametrize(("form", "wide"), [(Form.DENSE, True), (Form.ROWS, False), (Form.STRIDED, True)])
+def test_other_variants(form: Form, wide: bool) -> None:
+    kernels = [tf.parse_kernel(path.read_text(encoding="utf-8")) for path in WRITTEN[::3]]
+    for kernel in kernels:
+        if any(isinstance(s, AsyncCopy) for s in walk(kernel)) and form is not Form.DENSE:
+            continue  # its copies become other instructions
+        variant = Variant(tuple(form for p in kernel.params if isinstance(p, TensorParam)), wide)
+        assert compared(kernel, variant).difference is None, kernel.name
