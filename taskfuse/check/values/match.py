@@ -424,10 +424,14 @@ class Match:
         return filters, residual
 
     def _cuts_outside(self, condition: Expr | None) -> bool:
-        """True if a condition of the write holds wherever its element exists, for what its loops and threads are: it keeps nothing from being written."""
+        """True if a condition of the write holds wherever its element exists, for what its loops and threads are: it keeps nothing from being written.
+
+        Conditions on threads alone are asked one by one, so the others may take them for granted; they themselves may not.
+        """
         if self.past or condition is None:
             return False
-        items = (i for i in self.claim.node.context.knowledge.items if not isinstance(i, Expr) or i.free <= THREADS)
+        taken = not condition.free <= THREADS
+        items = (i for i in self.claim.node.context.knowledge.items if not isinstance(i, Expr) or (taken and i.free <= THREADS))
         spans = (Element(sym(name), (0, n - 1)) for name, n in self.claim.points)
         around = self.claim.node.context.knowledge.about(const(0))[0].given(*items, *spans, *inside(self.claim.element, self.shape))
         return self._proves(around, condition)

@@ -228,6 +228,8 @@ class Statements:
             if here.ranges.empty or proves(around.given(*before[:-1]), not_(case.cond)):
                 continue
             self._operand(w.node, case.operand, self._case(w.node, rule, conditions, here, {*mine}), w.holds.index, (*exists, *mine))
+        if not _one_holds(around, [c.cond for c in stmt.cases]):
+            raise Open("in some place no case of its choice may hold", w.node)
 
     @staticmethod
     def _case(node: Node, rule: Pick, conditions: list[Expr], here: Knowledge, given: set[Expr]) -> Operand:
@@ -369,6 +371,20 @@ class Statements:
             if not any(e is sym(f"i{k}") and equal(around, n, m) for e, m in zip(source.index, shape, strict=True)):
                 raise Open(f"{source.buffer} does not end where {w.holds.tensor} does on axis {k}", node)
         self._moved(w, source, (), past=True)
+
+
+def _one_holds(knowledge: Knowledge, conditions: list[Expr]) -> bool:
+    """True only if one of some conditions holds: it is a contradiction that each has a conjunct that fails."""
+    if knowledge.ranges.empty:
+        return True
+    if not conditions:
+        return proves(knowledge, lt(0, 0))
+    first, *rest = conditions
+    for part in conjuncts(first):
+        if not proves(knowledge, part) and not _one_holds(knowledge.given(not_(part)), rest):
+            return False
+        knowledge = knowledge.given(part)
+    return True
 
 
 def _is_zero(operand: Operand) -> bool:
