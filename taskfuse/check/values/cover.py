@@ -65,7 +65,19 @@ def covered(visits: list[Visits], extents: tuple[Expr, ...], knowledge: Knowledg
     """
     if not visits:
         raise Open("nothing is known to visit its points")
-    visits = [_named(v, knowledge) for v in visits]
+    try:
+        return _covered([_named(v, knowledge, every=False) for v in visits], extents, knowledge)
+    except Open as error:
+        named = [_named(v, knowledge, every=True) for v in visits]
+        if all(a is b for a, b in zip(named, visits, strict=True)):
+            raise
+        try:
+            return _covered(named, extents, knowledge)
+        except Open:
+            raise error from None
+
+
+def _covered(visits: list[Visits], extents: tuple[Expr, ...], knowledge: Knowledge) -> bool:
     forms = [_form(v, knowledge) for v in visits]
     first = forms[0]
     for v, f in zip(visits, forms, strict=True):
@@ -78,11 +90,9 @@ def covered(visits: list[Visits], extents: tuple[Expr, ...], knowledge: Knowledg
         if count != 1:
             raise Open(f"the only point is visited {count} times", node)
         return False
+    if first.tiles is not None:
+        return _tiled(_moved(forms, visits), first, visits[0], extents, knowledge)
     columns = [np.concatenate([f.table[k] for f in forms]) for k in range(len(extents))]
-    if any(f.tiles is not None for f in forms):
-        if len(forms) > 1 and any(f.tiles is None or any((a != b).any() for a, b in zip(f.tiles, first.tiles or [], strict=True)) for f in forms):
-            raise Open("its copies run over different tiles", node)
-        return _tiled(columns, first, visits[0], extents, knowledge)
     widths: list[int] = []
     rest = False
     for k, extent in enumerate(extents):
@@ -114,9 +124,27 @@ def _text(point: Iterable[np.intp]) -> str:
     return f"[{', '.join(str(int(p)) for p in point)}]"
 
 
+def _moved(forms: list[_Form], visits: list[Visits]) -> list[Ints]:
+    """The points of all copies in the tiles of the first one: copies differ by what is the same in all tiles."""
+    first = forms[0].tiles
+    assert first is not None
+    columns: list[list[Ints]] = [[] for _ in first]
+    for f, v in zip(forms, visits, strict=True):
+        if f.tiles is None or any(a.size != b.size for a, b in zip(f.tiles, first, strict=True)):
+            raise Open("its copies run over different tiles", v.node)
+        for k, (mine, theirs) in enumerate(zip(f.tiles, first, strict=True)):
+            apart = np.unique(mine - theirs)
+            if apart.size > 1:
+                raise Open("its copies run over different tiles", v.node)
+            columns[k].append(f.table[k] + apart.sum())
+    return [np.concatenate(c) for c in columns]
+
+
 def _tiled(columns: list[Ints], form: _Form, v: Visits, extents: tuple[Expr, ...], knowledge: Knowledge) -> bool:
     """Boxes of points, and the tiles that say where they lie."""
     assert form.tiles is not None
+    starts = [int(c.min()) if c.size else 0 for c in columns]
+    columns = [c - s for c, s in zip(columns, starts, strict=True)]
     widths: list[int] = []
     ends: list[int] = []
     for k, extent in enumerate(extents):
@@ -130,14 +158,16 @@ def _tiled(columns: list[Ints], form: _Form, v: Visits, extents: tuple[Expr, ...
     _once(columns, widths, widths, v.node)
     tiles: list[Ints] = []
     counts: list[int] = []
-    for column, size, extent in zip(form.tiles, ends, extents, strict=True):
+    for column, start, size, extent in zip(form.tiles, starts, ends, extents, strict=True):
         assert isinstance(extent, Const)
+        column = column + start
         if (column % size).any():
             raise Open("its tiles overlap", v.node)
         tiles.append(column // size)
         counts.append(-(-extent.value // size))
-    _once(tiles, counts, counts, v.node)
-    return any(isinstance(e, Const) and e.value % s for e, s in zip(extents, ends, strict=True))
+    there = np.logical_and.reduce([t < n for t, n in zip(tiles, counts, strict=True)])  # others lie behind the end
+    _once([t[there] for t in tiles], counts, counts, v.node)
+    return not there.all() or any(isinstance(e, Const) and e.value % s for e, s in zip(extents, ends, strict=True))
 
 
 def _reach(column: Ints, weights: dict[str, Expr], v: Visits, knowledge: Knowledge) -> tuple[int, Expr | None]:
@@ -189,7 +219,7 @@ def _form(v: Visits, knowledge: Knowledge) -> _Form:
     moved: dict[str, Expr] = {}
     tied = _tied(v)
     few: dict[str, tuple[int, int]] = {}
-    count_rows = size = 1 if v.rows is None else next(iter(v.rows.values())).size
+    size = 1 if v.rows is None else next(iter(v.rows.values())).size
     weighed = {n for e in v.point for term, _ in terms_of(e)[0] if not term.free <= v.spans.keys() for n in term.free}
     for name in sorted(v.spans.keys() - bound, key=lambda n: (_count(v, n), n)):
         count = _count(v, name)
@@ -201,16 +231,14 @@ def _form(v: Visits, knowledge: Knowledge) -> _Form:
             many[name] = v.spans[name]
             if v.spans[name][0] is not const(0):
                 moved[name] = sym(name) + v.spans[name][0]
-    tiled = tied - bound
-    if tied & bound:
-        tiled, few_rows = tied, None
-    else:
-        few_rows = v.rows
-    table = _table(v, few, few_rows, [c for c in v.conditions if c.free.isdisjoint(tied)])
-    spans = {n: (lo, lo + _count(v, n)) for n in tiled - bound if (lo := _first(v, n)) is not None}
-    if len(spans) < len(tiled - bound) or _product(b - a for a, b in spans.values()) * (1 if few_rows is v.rows else count_rows) > LIMIT:
+    divided = None if v.rows is None else _divided_rows(v.rows, tied)
+    mine, theirs = divided if divided is not None else (v.rows, None) if tied & bound else (None, v.rows)
+    table = _table(v, few, theirs or None, [c for c in v.conditions if c.free.isdisjoint(tied)])
+    spans = {n: (lo, lo + _count(v, n)) for n in tied - bound if (lo := _first(v, n)) is not None}
+    rows_of_tiles = next(iter(mine.values())).size if mine else 1
+    if len(spans) < len(tied - bound) or _product(b - a for a, b in spans.values()) * rows_of_tiles > LIMIT:
         raise Open(f"the order of tiles depends on {', '.join(sorted(tied))}", v.node)
-    tiles = _table(v, spans, v.rows if few_rows is not v.rows else None, [c for c in v.conditions if not c.free.isdisjoint(tied)]) if tied else None
+    tiles = _table(v, spans, mine or None, [c for c in v.conditions if not c.free.isdisjoint(tied)]) if tied else None
     columns: list[Ints] = []
     weights: list[dict[str, Expr]] = []
     places: list[Ints] = []
@@ -242,9 +270,21 @@ def _tied(v: Visits) -> set[str]:
             mine = term.free & v.spans.keys()
             if _product(_count(v, n) for n in mine) > LIMIT or any(n.startswith("blockIdx") or v.spans[n][1] is None for n in mine):
                 found |= mine
-    if v.rows is not None and found & v.rows.keys():
+    if v.rows is not None and _divided_rows(v.rows, found) is None:
         found |= v.rows.keys()
     return found
+
+
+def _divided_rows(rows: Mapping[str, Ints], tied: set[str]) -> tuple[dict[str, Ints], dict[str, Ints]] | None:
+    """The values of some symbols, and those of the others, if they have all of these together; ``None`` if they do not."""
+    parts: list[dict[str, Ints]] = []
+    total = 1
+    for names in (sorted(rows.keys() & tied), sorted(rows.keys() - tied)):
+        values = np.unique(np.stack([rows[n] for n in names]), axis=1) if names else np.zeros((0, 1), np.int64)
+        parts.append({n: values[k] for k, n in enumerate(names)})
+        total *= values.shape[1]
+    count = next(iter(rows.values())).size
+    return (parts[0], parts[1]) if total == count == np.unique(np.stack(list(rows.values())), axis=1).shape[1] else None
 
 
 def _first(v: Visits, name: str) -> int | None:
@@ -303,10 +343,10 @@ def _parted(
 ) -> tuple[Expr, Expr, dict[str, Expr]]:
     """The terms that a table has, those of tiles, and the weights of symbols with many values."""
     terms, constant = terms_of(e)
-    table: Expr = const(constant)
-    tiles: Expr = const(0)
-    form: dict[str, Expr] = {}
     here, above = set(few), set(tied)
+    table: Expr = const(0 if above else constant)
+    tiles: Expr = const(constant if above else 0)
+    form: dict[str, Expr] = {}
     for term, k in terms:
         if term.free <= here and term.free:
             table = table + term * k
@@ -340,9 +380,8 @@ def _weight(term: Expr, k: int, many: Mapping[str, Span], node: Node) -> tuple[s
 # -- quotient and remainder of one number ----------------------------------------------------------------------------------------------
 
 
-def _named(v: Visits, knowledge: Knowledge) -> Visits:
-    """A symbol of its own for quotient and remainder of a number that runs over all its values."""
-    every = bool(_tied(v))
+def _named(v: Visits, knowledge: Knowledge, *, every: bool) -> Visits:
+    """A symbol of its own for quotient and remainder of a number that runs over all its values; ``every``: by constants, too."""
     for number in dict.fromkeys(d for e in v.point for d in _divisions(e, every=every)):
         a, n = number
         made = _divided(v, a, n, knowledge)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from itertools import product
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +19,7 @@ from taskfuse.check.program import THREADS, Node, conjuncts
 from taskfuse.check.values.claims import Instructions, Place
 from taskfuse.check.values.cover import Visits, covered
 from taskfuse.check.values.joins import Joined, Joins
-from taskfuse.check.values.match import Found, Match, inside, known_at, proves
+from taskfuse.check.values.match import LIMIT, Found, Match, inside, known_at, proves
 from taskfuse.check.values.reach import Reach
 from taskfuse.check.values.runs import Span, known_of, runs
 from taskfuse.check.values.solve import Open
@@ -27,6 +28,8 @@ from taskfuse.kir.nodes import Compute, Content, For, Holds, Immediate, Wgmma
 from taskfuse.kir.witness import Definition, Reduce
 
 Ints = NDArray[np.int64]
+REGISTERS = 4096
+"""How many accumulators of a thread are looked at one by one."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -340,14 +343,26 @@ class Reductions:
         joins.take([np.broadcast_to(np.asarray(evaluate(a, joins.threads), np.int64), joins.count) for a in sorted(atoms, key=str)])
         joins.run(iter(nodes), block.context.conditions, want.node)
         if free:
-            names = {n for e in free for n in e.free}
-            if not all(isinstance(e, Sym) for e in free) or not names <= {n.stmt.var for n in want.node.loops if isinstance(n.stmt, For)}:
-                raise Open("which accumulator is read depends on more than its loops", want.node)
+            self._check_joined(want, joins)
             results = [joins.result(index) for index in sorted(i for b, i in joins.registers if b == want.buffer)]
             if not results or any((r.members != results[0].members).any() or r.blocks != results[0].blocks for r in results):
                 raise Open("accumulators of a thread are joined in different ways", want.node)
             return results[0]
         return joins.result(tuple(e.value for e in want.index if isinstance(e, Const)))
+
+    @staticmethod
+    def _check_joined(want: Place, joins: Joins) -> None:
+        """All accumulators that may be read have been joined."""
+        ranges = known_at(want).ranges
+        spans = [ranges.of(e) for e in want.index]
+        size = 1
+        for lo, hi in spans:
+            size *= LIMIT if lo is None or hi is None else hi - lo + 1
+        if size > REGISTERS:
+            raise Open("which accumulator is read is not known", want.node)
+        for index in product(*(range(lo or 0, (hi or 0) + 1) for lo, hi in spans)):
+            if (want.buffer, index) not in joins.registers:
+                raise Open(f"accumulator {list(index)} is read, and has not been joined", want.node)
 
     def _members(self, joined: Joined, group: list[Term], want: Place, knowledge: Knowledge) -> list[Mapping[str, Ints] | None]:
         """The threads whose terms threads that read have, once for each different set of them; all of one set have terms of one element."""

@@ -1,0 +1,147 @@
+"""What the proof of values covers, and what the whole proof costs: examples, programs as people write them, norms, products, scans, random kernels.
+
+``python benchmarks/values.py [--seeds N] [--write]``. Kernels of programs are those that ``tf.compile`` chooses, at the sizes of the GPU benchmarks. Needs no
+GPU. A time is processor time of the whole argument.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import gc
+import platform
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import taskfuse as tf
+from taskfuse.check import Layer, Obligation, Verdict, verify
+from taskfuse.errors import TaskfuseError
+from taskfuse.kir import Kernel
+from taskfuse.testing.case import seeded_case
+from taskfuse.testing.options import Mix
+
+ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT))
+
+from tests.examples.test_examples import CASES  # noqa: E402  - beside the package
+from tests.schedulers.programs import ALIKE, BIG  # noqa: E402
+
+RESULTS = ROOT / "benchmarks" / "results" / "values.txt"
+ROWS = ((8192, 4096), (16384, 1024), (2048, 16384))
+PRODUCTS = ((4096, 4096, 4096), (128, 1408, 3456), (2048, 2048, 2048), (1024, 4096, 1024), (3456, 1408, 1920))
+Named = tuple[str, str, Kernel, Mapping[str, int]]
+
+
+def chosen(corpus: str, name: str, fusion: tf.Fusion) -> Iterator[Named]:
+    """The kernels that ``tf.compile`` makes of a fusion nobody scheduled."""
+    run = tf.compile(fusion, backend="sim", unsafe=True)
+    for k, kernel in enumerate(run.kernels):
+        yield corpus, f"{name}.{k}", kernel, {}
+
+
+def norms() -> Iterator[tuple[str, tf.Fusion]]:
+    """Norms and scans of rows."""
+    for rows, columns in ROWS:
+        for dtype in (tf.float32, tf.bfloat16):
+            for name in ("softmax", "rms_norm", "layer_norm", "cumsum"):
+                with tf.Fusion(name) as fusion:
+                    x = tf.define_tensor([rows, columns], dtype=dtype, name="x")
+                    match name:
+                        case "softmax":
+                            y = tf.softmax(x, axis=1)
+                        case "rms_norm":
+                            y = tf.rms_norm(x, tf.define_tensor([columns], dtype=dtype, name="w"))
+                        case "layer_norm":
+                            w, b = (tf.define_tensor([columns], dtype=dtype, name=n) for n in "wb")
+                            y = tf.layer_norm(x, w, b)
+                        case _:
+                            y = tf.cumsum(x, axis=1)
+                    fusion.add_output(y)
+                yield f"{name} {rows}x{columns} {dtype}", fusion
+
+
+def products() -> Iterator[tuple[str, tf.Fusion]]:
+    """Products of matrices."""
+    for m, n, k in PRODUCTS:
+        for dtype in (tf.bfloat16, tf.float32, tf.float8_e4m3):
+            with tf.Fusion("matmul") as fusion:
+                a, b = tf.define_tensor([m, k], dtype=dtype, name="a"), tf.define_tensor([n, k], dtype=dtype, name="b")
+                fusion.add_output(tf.matmul(a, b.T).astype(tf.bfloat16) if dtype is not tf.float32 else tf.matmul(a, b.T))
+            yield f"{m}x{n}x{k} {dtype}", fusion
+
+
+def corpus(seeds: int) -> Iterator[Named]:
+    """Name of the corpus and of the kernel, the kernel, extents to run it at."""
+    for case in CASES:
+        yield "examples", case.name, tf.lower(case.build()), {"M": 4096, "N": 4096, "K": 4096}
+    for program in (*ALIKE, *BIG):
+        yield from chosen("programs", program.build.__name__, program.fusion(program.large))
+    for name, fusion in norms():
+        yield from chosen("norms, scans", name, fusion)
+    for name, fusion in products():
+        yield from chosen("products", name, fusion)
+    for mix in Mix:
+        for seed in range(seeds):
+            case = seeded_case(seed, mix)
+            if case.kernel is not None:
+                yield f"mix {mix.value}", str(seed), case.kernel, case.sizes
+
+
+def measure(kernel: Kernel, extents: Mapping[str, int]) -> tuple[str, float, str]:
+    """How it is proved, processor milliseconds of that, and what is open."""
+    left: list[Obligation] = []
+    spent = 0.0
+    for how, at in (("all extents", None), *((("at extents", extents),) if kernel.extents else ())):
+        gc.collect()
+        start = time.process_time()
+        try:
+            left = [o for o in verify(kernel, at).argument if o.verdict is not Verdict.PROVED]
+        except TaskfuseError as error:
+            return "outside", 0.0, str(error).split("\n")[0]
+        spent = 1e3 * (time.process_time() - start)
+        if not left:
+            run = any(o.layer is Layer.VALUES and o.subject == "launch" for o in verify(kernel, at).argument)
+            return f"{how}, one run" if run else how, spent, ""
+    first = left[0]
+    verdict = "refuted" if any(o.verdict is Verdict.REFUTED for o in left) else "outside"
+    return verdict, spent, f"{first.layer.value}: {first.subject[:60]}: {first.reason[:110]}"
+
+
+def quantile(values: list[float], part: float) -> float:
+    """The value below which a part of some values lies."""
+    return sorted(values)[min(len(values) - 1, int(part * len(values)))]
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seeds", type=int, default=50)
+    parser.add_argument("--write", action="store_true")
+    options = parser.parse_args()
+    verdicts: dict[str, Counter[str]] = {}
+    times: dict[str, list[float]] = {}
+    left: list[str] = []
+    for name, kernel_name, kernel, extents in corpus(options.seeds):
+        verdict, spent, reason = measure(kernel, {e.name: extents.get(e.name, max(e.min, 8)) for e in kernel.extents})
+        verdicts.setdefault(name, Counter())[verdict] += 1
+        times.setdefault(name, []).append(spent)
+        if reason:
+            left.append(f"  {name} {kernel_name}: {reason}")
+    kinds = ("all extents", "all extents, one run", "at extents", "at extents, one run", "outside", "refuted")
+    lines = [f"{datetime.date.today()}, {platform.machine()}, Python {platform.python_version()}", ""]
+    lines.append(f"{'':22}" + "".join(f"{k:>22}" for k in kinds) + f"{'median ms':>11}{'p99 ms':>9}{'most ms':>9}")
+    for name, counts in verdicts.items():
+        spent = times[name]
+        figures = f"{quantile(spent, 0.5):>11.1f}{quantile(spent, 0.99):>9.1f}{max(spent):>9.1f}"
+        lines.append(f"{name:22}" + "".join(f"{counts[k]:>22}" for k in kinds) + figures)
+    lines += ["", *left]
+    print("\n".join(lines))
+    if options.write:
+        RESULTS.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

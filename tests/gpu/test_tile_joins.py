@@ -1,0 +1,30 @@
+"""Products of tensor cores whose reduced axis is spread over threads, blocks and clusters, on a GPU: small integers, so that every order of summing is exact."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+pytest.importorskip("torch", reason="needs torch")
+
+import taskfuse as tf
+from taskfuse import ParallelType as P
+from tests.gpu.device import poisoned, same, to_numpy, to_torch
+from tests.lowering.test_tile_joins import CASES, INDICES, Product
+
+pytestmark = [pytest.mark.usefixtures("hopper"), pytest.mark.filterwarnings("ignore:kernel 'product' for sm_90a. wgmma")]
+PRODUCTS = {
+    **{f"{atom} {parts} parts on {p.value}": Product(atom, p, parts) for atom in ("wgmma", "mma") for parts in (2, 3) for p in (*INDICES, P.BIDy)},
+    **CASES,
+}
+
+
+@pytest.mark.parametrize("name", PRODUCTS)
+def test_parts_of_k_are_joined(name: str) -> None:
+    fusion = PRODUCTS[name].fusion()
+    rng = np.random.default_rng(0)
+    args = [rng.integers(-8, 8, [int(str(e)) for e in tv.shape]).astype(tv.dtype.numpy) for tv in fusion.inputs]
+    (wanted,) = fusion.evaluate(*args)
+    out = poisoned(wanted.shape, fusion.outputs[0].dtype)
+    tf.compile(tf.lower(fusion), backend="cuda")(*map(to_torch, args), out=out)
+    assert same(to_numpy(out), wanted)
