@@ -77,14 +77,20 @@ class Statements:
             case Content.BODY | Content.TERM:
                 if not isinstance(definition.rule, Reduce | Accumulate):
                     raise Open(f"{holds.tensor} is no reduction", node)
-                if self.dtypes[w.place.buffer] is not definition.rule.dtype:
-                    raise Open(f"it accumulates in {self.dtypes[w.place.buffer]}, not in {definition.rule.dtype}", node)
+                self._accumulated(w, definition.rule)
                 self._term(w)
             case Content.ZERO:
                 if not (isinstance(node.stmt, Compute) and node.stmt.op is COPY and _is_zero(node.stmt.operands[0])):
                     raise Open("it writes no zero", node)
             case Content.START | Content.PART:
-                pass
+                if not isinstance(definition.rule, Reduce | Accumulate):
+                    raise Open(f"{holds.tensor} is no reduction", node)
+                self._accumulated(w, definition.rule)
+
+    def _accumulated(self, w: Written, rule: Reduce | Accumulate) -> None:
+        """Partial results have the dtype of their reduction."""
+        if self.dtypes[w.place.buffer] is not rule.dtype:
+            raise Open(f"it accumulates in {self.dtypes[w.place.buffer]}, not in {rule.dtype}", w.node)
 
     # -- elements -------------------------------------------------------------------------------------------------------------------
 
@@ -105,7 +111,7 @@ class Statements:
                 if isinstance(stmt, Choose):
                     self._padded(w, stmt, rule, exists)
                 elif isinstance(stmt, Compute):
-                    if stmt.op is not rule.op or (stmt.dtype is not rule.dtype and stmt.op is not COPY):
+                    if stmt.op is not rule.op or stmt.dtype is not rule.dtype:
                         raise Open(f"it computes {stmt.op.name} in {stmt.dtype}; {w.holds.tensor} is {rule.op.name} in {rule.dtype}", w.node)
                     self._operands(w.node, stmt.operands, rule.operands, w.holds.index, exists)
                 else:
