@@ -10,7 +10,7 @@ import taskfuse as tf
 from taskfuse import MemoryType as M
 from taskfuse import ParallelType as P
 from taskfuse.check import Layer, Verdict
-from taskfuse.ir.scalar import minimum, parse_expr, substitute, sym
+from taskfuse.ir.scalar import const, minimum, parse_expr, substitute, sym
 from taskfuse.kir import Kernel, map_expressions, map_stmts
 from taskfuse.kir.nodes import Access, Branch, Case, Choose, Compute, Content, For, If, Stmt
 
@@ -146,3 +146,48 @@ def test_a_result_has_the_parts_that_are_joined_in_front_of_it() -> None:
         return replace(s, body=(*rest[:-2], last, *rest[-2:]))
 
     assert gaps(edited(kernel, early))
+
+
+@pytest.mark.parametrize("fault", [{"start": const(1)}, {"stop": const(7)}, {"step": const(2)}])
+def test_an_accumulator_has_taken_terms_only_where_its_loop_went(fault: dict[str, Any]) -> None:
+    with tf.Fusion("columns") as fusion:
+        x = tf.define_tensor(["N", 8], dtype=tf.float32, name="x")
+        r = tf.sum(x, axis=0)
+        fusion.add_output(tf.exp(r))
+    r.axis(1).parallelize(P.Unroll)
+    kernel = tf.lower(fusion)
+    kernel.verify().require()
+
+    def fewer(s: Stmt) -> Stmt:
+        takes = isinstance(s, For) and any(isinstance(t, Compute) and t.holds is not None and t.holds.content is Content.TERM for t in s.body)
+        return replace(s, **fault) if takes else s
+
+    assert gaps(edited(kernel, fewer)) == ["an accumulator is read that takes no terms"]
+
+
+def test_a_copy_converts_to_nothing_else() -> None:
+    with tf.Fusion("copied") as fusion:
+        x = tf.define_tensor(["N"], dtype=tf.float32, name="x")
+        b = tf.exp(x)
+        fusion.add_output(b)
+    b.cache_before()
+    fusion.inline_most()
+    kernel = tf.lower(fusion)
+    kernel.verify().require()
+
+    def narrow(s: Stmt) -> Stmt:
+        return replace(s, dtype=tf.float8_e4m3) if isinstance(s, Compute) and s.op.name == "copy" else s
+
+    assert gaps(edited(kernel, narrow)) == ["it computes copy in float8_e4m3; tv1 is copy in float32"]
+
+
+def test_partial_results_have_the_dtype_of_their_reduction() -> None:
+    with tf.Fusion("parts") as fusion:
+        x = tf.define_tensor(["N", 64], dtype=tf.float32, name="x")
+        r = tf.sum(x, axis=1)
+        fusion.add_output(r)
+    r.axis(1).parallelize(P.TIDx)
+    kernel = tf.lower(fusion)
+    kernel.verify().require()
+    narrow = replace(kernel, buffers=tuple(replace(b, dtype=tf.float8_e4m3) if b.name == "tv1.part" else b for b in kernel.buffers))
+    assert "it accumulates in float8_e4m3, not in float32" in gaps(narrow)
