@@ -96,6 +96,7 @@ def test_stages_of_an_example(run: Run) -> None:
     kernel = tf.lower(fusion)
     assert run("show", "fusion", "founding").strip() == str(fusion).strip()
     assert run("show", "kernel", "founding").strip() == str(kernel).strip()
+    assert run("show", "kernel", "founding", "--witness").strip() == kernel.text(witness=True).strip() != str(kernel).strip()
     assert run("show", "cuda", "founding").strip() == kernel.cuda_source().strip()
     assert run("show", "cuda", "founding", "--debug", "--fast-math").strip() == kernel.cuda_source(debug=True, fast_math=True).strip()
     assert run("show", "channels", "founding").strip() == str(kernel.channels())

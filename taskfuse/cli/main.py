@@ -64,6 +64,7 @@ def parser() -> argparse.ArgumentParser:
     _add_file(show)
     _add_target(show)
     show.add_argument("--debug", action="store_true", help="the debug build, whose waits are bounded and report")
+    show.add_argument("--witness", action="store_true", help="of a kernel also the math that it computes, and what the results of each statement stand for")
     _add_extents(show)
     show.set_defaults(command=_show)
 
@@ -142,7 +143,7 @@ def _stage(program: Program, stage: Stage, options: argparse.Namespace) -> str:
         case Stage.FUSION:
             return str(program.required_fusion())
         case Stage.KERNEL:
-            return str(program.kernel())
+            return program.kernel().text(witness=options.witness)
         case Stage.CHANNELS:
             return str(program.kernel().channels())
         case Stage.CUDA:

@@ -79,11 +79,19 @@ class Kernel:
         return tuple(p for p in self.params if isinstance(p, TensorParam) and p.is_output)
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Pickled as its text: rows of the tables of dtypes and functions are told apart by identity."""
-        return parsed, (str(self),)
+        """Pickled as its text with the witness: rows of the tables of dtypes and functions are told apart by identity."""
+        return parsed, (self.text(witness=True),)
 
     def __str__(self) -> str:
-        return readers().text(self)
+        return self.text()
+
+    def text(self, *, witness: bool = False) -> str:
+        """The text, which :func:`taskfuse.kir.parse_kernel` reads back.
+
+        Args:
+            witness: with the math that the kernel computes, and behind each statement what its results stand for (docs/kernel-ir.md, "The witness").
+        """
+        return readers().text(self, witness)
 
     def check_ir(self) -> None:
         """Verify the IR's rules. Raises :class:`VerifyError` with the whole kernel printed and the message under the offending statement."""
@@ -159,7 +167,7 @@ class Kernel:
 class KernelReaders(Protocol):
     """What the layers above kernel IR do with a kernel."""
 
-    def text(self, kernel: Kernel) -> str: ...
+    def text(self, kernel: Kernel, witness: bool) -> str: ...
     def parse(self, text: str) -> Kernel: ...
     def check_ir(self, kernel: Kernel) -> None: ...
     def simulate(self, kernel: Kernel, args: tuple[NDArray[Any] | float | int, ...], seed: int, options: dict[str, Any]) -> tuple[np.ndarray, ...]: ...

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from taskfuse.dtypes import DType
-from taskfuse.ir.scalar import Expr, const
+from taskfuse.dtypes import DTYPES, DType
+from taskfuse.ir.elementwise import ELEMENTWISE, Elementwise
+from taskfuse.ir.scalar import TRUE, Expr, Token, const
 from taskfuse.kir.clusters import cluster_threads
 from taskfuse.kir.nodes import (
     Access,
     BarrierSlot,
     Buffer,
+    Case,
     Counter,
     Descriptor,
     Dim3,
@@ -82,8 +84,7 @@ class OperandParser:
         """An operand where a constant without a dtype means one of ``dtype``."""
         reader = self.reader
         if reader.at_literal():
-            value = reader.literal()
-            return Immediate(value, reader.dtype() if reader.take(":") else dtype)
+            return self.immediate(dtype)
         if reader.take("index"):
             reader.expect("(")
             value = reader.expression()
@@ -92,6 +93,26 @@ class OperandParser:
         if reader.token.text in self.names.scalars:
             return ScalarValue(reader.advance().text)
         return self.access()
+
+    def immediate(self, dtype: DType) -> Immediate:
+        """A constant, of ``dtype`` unless it says otherwise."""
+        value = self.reader.literal()
+        return Immediate(value, self.reader.dtype() if self.reader.take(":") else dtype)
+
+    def operands(self, dtype: DType) -> tuple[Operand, ...]:
+        """Operands up to, and with, the closing parenthesis."""
+        return self.reader.sequence(lambda: self.operand(dtype), ")")
+
+    def cases(self, dtype: DType) -> tuple[Case, ...]:
+        """Operands with their conditions, up to and with the closing parenthesis."""
+        return self.reader.sequence(lambda: self.case(dtype), ")")
+
+    def case(self, dtype: DType) -> Case:
+        if self.reader.take("otherwise"):
+            return Case(TRUE, self.operand(dtype))
+        operand = self.operand(dtype)
+        self.reader.expect("if")
+        return Case(self.reader.expression(), operand)
 
     def access(self) -> Access:
         reader = self.reader
@@ -149,3 +170,9 @@ class OperandParser:
         major = known(token, token.text, MAJORS, "major")
         reader.expect(")")
         return Descriptor(base, offset, swizzle, lbo, sbo, major)
+
+
+def operation(token: Token, stored: DType) -> tuple[Elementwise, DType]:
+    """``op`` or ``op.dtype``, which ``token`` is: the op, and what it runs in, which is the dtype of the result unless the name says otherwise."""
+    name, _, suffix = token.text.partition(".")
+    return known(token, name, ELEMENTWISE, "operation"), known(token, suffix, DTYPES, "dtype") if suffix else stored

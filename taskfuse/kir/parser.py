@@ -1,16 +1,19 @@
-"""The parser of kernel text: header and declarations here, statements in :mod:`taskfuse.kir.statement_parser`. Grammar: docs/kernel-ir.md."""
+"""The parser of kernel text: header and declarations here, definitions in :mod:`taskfuse.kir.witness_parser`, statements in
+:mod:`taskfuse.kir.statement_parser`. Grammar: docs/kernel-ir.md."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import TypeVar
 
+from taskfuse.ir.scalar import Token
 from taskfuse.ir.types import MemoryType
 from taskfuse.kir.kernel import ONE, Kernel
 from taskfuse.kir.nodes import Buffer, Counter, Dim3, Extent, HostParam, Mbarrier, Param, ScalarParam, Semaphore, TensorMapParam, TensorParam
 from taskfuse.kir.operand_parser import Names
 from taskfuse.kir.reader import Reader
 from taskfuse.kir.statement_parser import StatementParser
+from taskfuse.kir.witness_parser import WitnessParser
 from taskfuse.kir.words import Keyword
 
 T = TypeVar("T")
@@ -20,8 +23,8 @@ def parse_kernel(text: str) -> Kernel:
     """The kernel that ``text`` denotes. Comments are dropped, except labels of branches and notes of barriers.
 
     Raises:
-        ParseError: the text is not in the grammar, or names an op, dtype, buffer, mbarrier, tensor map, scalar, counter or
-            semaphore that there is not.
+        ParseError: the text is not in the grammar, or names an op, dtype, buffer, mbarrier, tensor map, scalar, counter, semaphore
+            or defined tensor that there is not.
     """
     reader = Reader(text)
     parser = _Header(reader)
@@ -31,7 +34,11 @@ def parse_kernel(text: str) -> Kernel:
         raise reader.fail("GRID and BLOCK")
     grid, block, cluster, residents = parser.launch
     names = Names.of(parser.params, parser.buffers, parser.mbarriers, parser.counters, parser.semaphores, block, cluster)
-    body = StatementParser(reader, names).block(parser.column)
+    witness = WitnessParser(reader, names, [p for p in parser.params if isinstance(p, TensorParam) and not p.is_output])
+    while parser.declares(Keyword.DEFINE):
+        witness.definition()
+        reader.end_line()
+    body = StatementParser(reader, names, witness).block(parser.column)
     if reader.token.text:
         raise reader.token.error("the indentation matches no enclosing block")
     return Kernel(
@@ -47,6 +54,7 @@ def parse_kernel(text: str) -> Kernel:
         cluster=cluster,
         semaphores=tuple(parser.semaphores),
         residents=residents,
+        definitions=tuple(witness.definitions),
     )
 
 
@@ -127,9 +135,20 @@ class _Header:
                     self.semaphores += self.line(self.semaphore)
                 case _:
                     return
-            if start.column <= self.column:
-                raise start.error(f"a declaration is indented below {Keyword.KERNEL.value}")
+            self.indented(start)
             reader.end_line()
+
+    def indented(self, start: Token) -> None:
+        """Raises :class:`ParseError` unless a declaration stands where one may."""
+        if start.column <= self.column:
+            raise start.error(f"a declaration is indented below {Keyword.KERNEL.value}")
+
+    def declares(self, keyword: Keyword) -> bool:
+        """True if a line of this kind follows."""
+        if self.reader.keyword() is not keyword:
+            return False
+        self.indented(self.reader.token)
+        return True
 
     def line(self, item: Callable[[], T]) -> list[T]:
         """Items between commas, up to the end of the line."""

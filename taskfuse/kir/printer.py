@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
@@ -23,12 +22,10 @@ from taskfuse.kir.nodes import (
     BarrierSlot,
     Bind,
     Buffer,
-    Case,
     Choose,
     Commit,
     Compute,
     CursorInit,
-    Descriptor,
     Dim3,
     Expect,
     Extent,
@@ -36,19 +33,14 @@ from taskfuse.kir.nodes import (
     FenceProxyAsync,
     For,
     Gather,
-    Holds,
     HostParam,
     If,
-    Immediate,
-    IndexOf,
     InitBarrier,
     LdMatrix,
     Mma,
-    Operand,
     Release,
     Retire,
     ScalarParam,
-    ScalarValue,
     Semaphore,
     SemaphoreSlot,
     SetMaxNReg,
@@ -64,9 +56,10 @@ from taskfuse.kir.nodes import (
     Wgmma,
     WgmmaFence,
 )
+from taskfuse.kir.operand_printer import OperandPrinter, listed
 from taskfuse.kir.walk import Body, held
-from taskfuse.kir.witness import INDEXED, Accumulate, Apply, Definition, Find, Pick, Reduce, Whole
-from taskfuse.kir.words import ACROSS, TF32
+from taskfuse.kir.witness_printer import definition_text, holds_text
+from taskfuse.kir.words import ACROSS, HOLDS, TF32
 
 INDENT = "  "
 MEMORY_KEYWORDS = {MemoryType.Local: "LOCAL", MemoryType.Shared: "SHARED", MemoryType.Global: "GLOBAL"}
@@ -97,11 +90,13 @@ class Layout:
         statements: line (from 0) of each statement and each branch of an If, numbered in the order of the text; an If has its own number,
             before that of its first branch.
         declarations: line of each declared name, and of ``GRID``.
+        definitions: line of each definition.
     """
 
     lines: list[str] = field(default_factory=lambda: [])
     statements: list[int] = field(default_factory=lambda: [])
     declarations: dict[str, int] = field(default_factory=lambda: {})
+    definitions: list[int] = field(default_factory=lambda: [])
 
 
 def layout(kernel: Kernel, *, witness: bool = False) -> Layout:
@@ -109,7 +104,7 @@ def layout(kernel: Kernel, *, witness: bool = False) -> Layout:
     printer = _Printer(kernel, witness=witness)
     printer.header()
     printer.body(kernel.body, 0)
-    return Layout(printer.lines, printer.statements, printer.declarations)
+    return Layout(printer.lines, printer.statements, printer.declarations, printer.definitions)
 
 
 def block_threads(block: Dim3) -> Expr:
@@ -117,18 +112,19 @@ def block_threads(block: Dim3) -> Expr:
     return block[0] * block[1] * block[2]
 
 
-class _Printer:
+class _Printer(OperandPrinter):
     def __init__(self, kernel: Kernel, *, witness: bool = False) -> None:
+        super().__init__(frozenset(b.name for b in kernel.buffers if b.memory is MemoryType.Local))
         self.kernel = kernel
         self.witness = witness
         self.lines: list[str] = []
         self.statements: list[int] = []
         self.declarations: dict[str, int] = {}
+        self.definitions: list[int] = []
         self.dtypes: Mapping[str, DType] = {
             **{p.name: p.dtype for p in kernel.params if isinstance(p, TensorParam)},
             **{b.name: b.dtype for b in kernel.buffers},
         }
-        self.locals = frozenset(b.name for b in kernel.buffers if b.memory is MemoryType.Local)
 
     # -- declarations ---------------------------------------------------------------------------------------------------------------
 
@@ -166,7 +162,9 @@ class _Printer:
         if kernel.semaphores:
             self.declare(f"{INDENT}SEMAPHORE {', '.join(map(_semaphore, kernel.semaphores))}", (s.name for s in kernel.semaphores))
         if self.witness:
-            self.lines += [f"{INDENT}{self.definition(d)}" for d in kernel.definitions]
+            for d in kernel.definitions:
+                self.definitions.append(len(self.lines))
+                self.lines.append(f"{INDENT}{definition_text(d)}")
         if kernel.body:
             self.lines.append("")
 
@@ -205,36 +203,7 @@ class _Printer:
                 self.lines.append(INDENT * depth + (f"{text}  # {stmt.note}" if stmt.note else text))
             case _:
                 holds = held(stmt) if self.witness else None
-                self.lines.append(INDENT * depth + self.simple(stmt) + ("" if holds is None else f"  ~ {_holds(holds)}"))
-
-    # -- the witness ----------------------------------------------------------------------------------------------------------------
-
-    def definition(self, d: Definition) -> str:
-        """One line: tensor, shape, iteration space and place where these are not those of the shape, and the rule."""
-        space = "" if d.space == d.shape and not isinstance(d.rule, Reduce) else f" over ({_list(d.space)}) at ({_list(d.place)})"
-        return f"DEFINE {d.tensor}: {d.dtype}[{_list(d.shape)}]{space} = {self.rule(d)}"
-
-    def rule(self, d: Definition) -> str:
-        match d.rule:
-            case Apply(op=op, operands=operands, dtype=dtype):
-                return f"{op.name}.{dtype}({', '.join(self.operand(o, dtype) for o in operands)})"
-            case Pick(cases=cases):
-                last = len(cases) - 1
-                return f"pick({', '.join(self.case(c, d.dtype, is_last=i == last) for i, c in enumerate(cases))})"
-            case Reduce(combine=combine, body=body, operands=operands, init=init, dtype=dtype):
-                terms = f"{body.name}.{dtype}({', '.join(self.operand(o, dtype) for o in operands)})"
-                return f"reduce {combine.name} of {terms} from {immediate_text(init, dtype)}"
-            case Accumulate(combine=combine, operand=operand, axis=axis, dtype=dtype):
-                return f"scan {combine.name}.{dtype} along {axis} of {self.operand(operand, dtype)}"
-            case Find(source=source, values=values, extents=extents):
-                found = ", ".join(f"{self.element(v)} of {e}" for v, e in zip(values, extents, strict=True))
-                return f"find {self.element(source)} at {found}"
-            case Whole(parts=parts, places=places):
-                return f"whole {', '.join(f'{p} at ({_list(place)})' for p, place in zip(parts, places, strict=True))}"
-
-    @staticmethod
-    def element(access: Access) -> str:
-        return f"{access.buffer}[{_list(access.index)}]"
+                self.lines.append(INDENT * depth + self.simple(stmt) + ("" if holds is None else f"  {HOLDS} {holds_text(holds)}"))
 
     def barrier(self, stmt: Barrier) -> str:
         match stmt.scope:
@@ -253,14 +222,9 @@ class _Printer:
         """The one line of a statement that holds no others."""
         match stmt:
             case Compute():
-                suffix = "" if stmt.dtype is self.dtypes.get(stmt.out.buffer) else f".{stmt.dtype}"
-                operands = ", ".join(self.operand(o, stmt.dtype) for o in stmt.operands)
-                return f"{self.access(stmt.out)} = {stmt.op.name}{suffix}({operands})"
+                return f"{self.access(stmt.out)} = {self.computation(stmt.op, stmt.operands, stmt.dtype, self.dtypes.get(stmt.out.buffer))}"
             case Choose():
-                dtype = self.dtypes.get(stmt.out.buffer)
-                last = len(stmt.cases) - 1
-                cases = ", ".join(self.case(c, dtype, is_last=i == last) for i, c in enumerate(stmt.cases))
-                return f"{self.access(stmt.out)} = {stmt.label}({cases})"
+                return f"{self.access(stmt.out)} = {stmt.label}({self.cases(stmt.cases, self.dtypes.get(stmt.out.buffer))})"
             case Gather():
                 values = ", ".join(f"{v.symbol} = {self.access(v.source)} of {v.extent}" for v in stmt.values)
                 width = f" width {stmt.width}" if stmt.width > 1 else ""
@@ -291,9 +255,9 @@ class _Printer:
             case Advance():
                 return f"{stmt.cursor}.advance({stmt.count})"
             case TmaLoad():
-                return f"TMA {self.access(stmt.out)} <- {stmt.map}({_list(stmt.coords)}) on {_slot(stmt.barrier)}{_across(stmt.across)}"
+                return f"TMA {self.access(stmt.out)} <- {stmt.map}({listed(stmt.coords)}) on {_slot(stmt.barrier)}{_across(stmt.across)}"
             case TmaStore():
-                return f"TMA {stmt.map}({_list(stmt.coords)}) <- {self.access(stmt.source)}"
+                return f"TMA {stmt.map}({listed(stmt.coords)}) <- {self.access(stmt.source)}"
             case Commit():
                 return f"COMMIT {stmt.queue.value}"
             case Retire():
@@ -319,51 +283,6 @@ class _Printer:
             case For() | Bind() | If() | Barrier():
                 raise AssertionError("has lines of its own")
 
-    # -- operands -------------------------------------------------------------------------------------------------------------------
-
-    def access(self, access: Access) -> str:
-        if not access.index and access.buffer in self.locals:
-            return access.buffer
-        return f"{access.buffer}[{_list(access.index)}]"
-
-    def operand(self, operand: Operand, dtype: DType | None) -> str:
-        """An operand where a constant without a dtype means one of ``dtype``."""
-        match operand:
-            case Access():
-                return self.access(operand)
-            case Immediate():
-                return immediate_text(operand, dtype)
-            case ScalarValue():
-                return operand.name
-            case IndexOf():
-                return f"index({operand.value})"
-
-    def case(self, case: Case, dtype: DType | None, *, is_last: bool) -> str:
-        operand = self.operand(case.operand, dtype)
-        return f"otherwise {operand}" if is_last and case.cond is TRUE else f"{operand} if {case.cond}"
-
-    def descriptor(self, d: Descriptor) -> str:
-        offset = "" if d.offset is const(0) else f" + {d.offset}"
-        return f"desc({self.access(d.base)}{offset}, swizzle {d.swizzle}, lbo {d.lbo}, sbo {d.sbo}, major {d.major.value})"
-
-
-def _holds(h: Holds) -> str:
-    """What a statement's results stand for."""
-    index = f"[{_list(h.index)}]" if h.content in INDEXED else ""
-    return f"{h.content.value} {h.tensor}{index}" + (f" tile ({', '.join(map(str, h.tile))})" if h.tile else "")
-
-
-def immediate_text(x: Immediate, dtype: DType | None) -> str:
-    """A constant; its dtype is left out where ``dtype`` is expected."""
-    value = x.value
-    if isinstance(value, bool):
-        text = "true" if value else "false"
-    elif isinstance(value, float) and math.isnan(value):
-        text = "nan"
-    else:
-        text = repr(value)
-    return text if x.dtype is dtype else f"{text}:{x.dtype}"
-
 
 def _multiplied(stmt: Wgmma | Mma) -> str:
     """The operand types of a product of matrices, B's where it differs."""
@@ -379,7 +298,7 @@ def _matrices(stmt: LdMatrix | StMatrix) -> str:
 def _argument(param: TensorParam | ScalarParam) -> str:
     match param:
         case TensorParam():
-            return f"{param.name}: {param.dtype}[{_list(param.shape)}]"
+            return f"{param.name}: {param.dtype}[{listed(param.shape)}]"
         case ScalarParam():
             return f"{param.name}: {param.dtype}"
 
@@ -394,7 +313,7 @@ def _extent(extent: Extent) -> str:
 
 
 def _buffer(buffer: Buffer) -> str:
-    text = f"{MEMORY_KEYWORDS[buffer.memory]} {buffer.name}: {buffer.dtype}[{_list(buffer.shape)}]"
+    text = f"{MEMORY_KEYWORDS[buffer.memory]} {buffer.name}: {buffer.dtype}[{listed(buffer.shape)}]"
     if buffer.memory is MemoryType.Shared or buffer.align != buffer.dtype.itemsize:
         text += f" align {buffer.align}"
     return text if buffer.offset is None else f"{text} @ {buffer.offset}"
@@ -409,16 +328,12 @@ def _across(types: tuple[ParallelType, ...]) -> str:
 
 
 def _semaphore(semaphore: Semaphore) -> str:
-    return f"{semaphore.name}[{_list(semaphore.shape)}] count {semaphore.count}"
+    return f"{semaphore.name}[{listed(semaphore.shape)}] count {semaphore.count}"
 
 
 def _counter(slot: SemaphoreSlot) -> str:
-    return f"{slot.name}[{_list(slot.index)}]"
+    return f"{slot.name}[{listed(slot.index)}]"
 
 
 def _dim3(dim: Dim3) -> str:
-    return f"({_list(dim)})"
-
-
-def _list(expressions: Iterable[Expr]) -> str:
-    return ", ".join(map(str, expressions))
+    return f"({listed(dim)})"

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 class KirReaders:
     """Text, verifier and channels; no simulator, no CUDA."""
 
-    def text(self, kernel: Kernel) -> str:
+    def text(self, kernel: Kernel, witness: bool) -> str:
         """:func:`taskfuse.kir.to_text`."""
-        return to_text(kernel)
+        return to_text(kernel, witness=witness)
 
     def parse(self, text: str) -> Kernel:
         """:func:`taskfuse.kir.parse_kernel`."""

@@ -11,6 +11,7 @@ from taskfuse.ir.types import INDEX_TYPES, MemoryType
 from taskfuse.kir.kernel import Kernel
 from taskfuse.kir.nodes import Buffer, CursorInit, HostParam, ScalarParam, Semaphore, TensorMapParam, TensorParam
 from taskfuse.kir.walk import walk
+from taskfuse.kir.witness import Definition
 from taskfuse.kir.words import RESERVED
 
 INDEX_SYMBOLS = frozenset(p.index_name for p in INDEX_TYPES)
@@ -33,6 +34,7 @@ class Declarations:
         launch_symbols: extents and host parameters: the symbols that are known at launch.
         cursors: slots of the ring that each cursor moves in, as it is first initialized.
         facts: what is known about the extents.
+        definitions: of tensors, by their names.
     """
 
     kernel: Kernel
@@ -46,6 +48,7 @@ class Declarations:
     launch_symbols: frozenset[str]
     cursors: Mapping[str, int]
     facts: Facts
+    definitions: Mapping[str, Definition]
 
     @staticmethod
     def of(kernel: Kernel) -> Declarations:
@@ -78,7 +81,8 @@ class Declarations:
         for s in walk(kernel):
             if isinstance(s, CursorInit):
                 cursors.setdefault(s.name, s.slots)
-        return Declarations(kernel, storage, scalars, maps, slots, counters, semaphores, extents, extents | host, cursors, facts)
+        definitions = {d.tensor: d for d in kernel.definitions}
+        return Declarations(kernel, storage, scalars, maps, slots, counters, semaphores, extents, extents | host, cursors, facts, definitions)
 
     def memory(self, name: str) -> MemoryType | None:
         """Where the named storage is; ``None`` if nothing is declared by that name."""

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from taskfuse.dtypes import DTYPES, DType
-from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.scalar import TRUE, Expr, Sym, TokenKind, const
 from taskfuse.ir.types import MemoryType, ParallelType
 from taskfuse.kir.matrix_parser import MatrixParser
@@ -20,7 +18,6 @@ from taskfuse.kir.nodes import (
     BarrierScope,
     Bind,
     Branch,
-    Case,
     Choose,
     Commit,
     Compute,
@@ -45,10 +42,11 @@ from taskfuse.kir.nodes import (
     Wait,
     WgmmaFence,
 )
-from taskfuse.kir.operand_parser import Names
+from taskfuse.kir.operand_parser import Names, operation
 from taskfuse.kir.printer import WARP_SIZE
 from taskfuse.kir.reader import Reader, known
-from taskfuse.kir.words import ACROSS, Keyword
+from taskfuse.kir.witness_parser import WitnessParser
+from taskfuse.kir.words import ACROSS, HOLDS, Keyword
 
 INDEX_TYPES = {p.value: p for p in ParallelType}
 SCOPES = {s.value: s for s in BarrierScope}
@@ -67,8 +65,9 @@ ADVANCE = ".advance"
 class StatementParser(MatrixParser):
     """Recursive descent over the lines; one method per statement."""
 
-    def __init__(self, reader: Reader, names: Names) -> None:
+    def __init__(self, reader: Reader, names: Names, witness: WitnessParser) -> None:
         super().__init__(reader, names)
+        self.witness = witness
         self.statements: dict[Keyword, Callable[[], Stmt]] = {
             Keyword.COPY: self.copy,
             Keyword.GATHER: self.gather,
@@ -131,6 +130,8 @@ class StatementParser(MatrixParser):
                 stmt = self.statements[keyword]()
             case _:
                 raise token.error(f"{keyword.value} begins no statement")
+        if reader.at(HOLDS):
+            stmt = self.witness.held(stmt)
         reader.end_line()
         return stmt
 
@@ -246,11 +247,9 @@ class StatementParser(MatrixParser):
         token = reader.word("an operation")
         reader.expect("(")
         if self.is_choice():
-            return Choose(out, token.text, reader.sequence(lambda: self.case(stored), ")"))
-        name, _, suffix = token.text.partition(".")
-        op = known(token, name, ELEMENTWISE, "operation")
-        dtype = known(token, suffix, DTYPES, "dtype") if suffix else stored
-        return Compute(out, op, reader.sequence(lambda: self.operand(dtype), ")"), dtype)
+            return Choose(out, token.text, self.cases(stored))
+        op, dtype = operation(token, stored)
+        return Compute(out, op, self.operands(dtype), dtype)
 
     def is_choice(self) -> bool:
         """True if the operands up to the closing parenthesis have conditions."""
@@ -268,13 +267,6 @@ class StatementParser(MatrixParser):
                 case _:
                     pass
         return False
-
-    def case(self, dtype: DType) -> Case:
-        if self.reader.take("otherwise"):
-            return Case(TRUE, self.operand(dtype))
-        operand = self.operand(dtype)
-        self.reader.expect("if")
-        return Case(self.reader.expression(), operand)
 
     # -- instructions ---------------------------------------------------------------------------------------------------------------
 

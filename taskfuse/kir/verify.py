@@ -1,8 +1,8 @@
 """The verifier of kernel IR: what every kernel must satisfy before and after each pass.
 
-The rules are one function each, in two tables: of declarations (:mod:`taskfuse.kir.declaration_rules`) and of statements
-(:mod:`taskfuse.kir.statement_rules`, :mod:`taskfuse.kir.gather_rules`, :mod:`taskfuse.kir.atom_rules`, :mod:`taskfuse.kir.semaphore_rules`). Races,
-deadlocks and dynamic bounds are the checker's business.
+The rules are one function each, in tables: of declarations (:mod:`taskfuse.kir.declaration_rules`), of statements
+(:mod:`taskfuse.kir.statement_rules`, :mod:`taskfuse.kir.gather_rules`, :mod:`taskfuse.kir.atom_rules`, :mod:`taskfuse.kir.semaphore_rules`), and of the
+witness (:mod:`taskfuse.kir.witness_rules`). Races, deadlocks and dynamic bounds are the checker's business.
 """
 
 from __future__ import annotations
@@ -13,12 +13,13 @@ from taskfuse.kir.declaration_rules import DECLARATION_RULES
 from taskfuse.kir.gather_rules import GATHER_RULES
 from taskfuse.kir.kernel import Kernel
 from taskfuse.kir.nodes import Bind, CursorInit, For, If, Stmt
-from taskfuse.kir.printer import layout
+from taskfuse.kir.printer import Layout, layout
 from taskfuse.kir.scope import Declarations, Scope
 from taskfuse.kir.semaphore_rules import SEMAPHORE_RULES
 from taskfuse.kir.statement_rules import STATEMENT_RULES, Subject
+from taskfuse.kir.witness_rules import definition_problem, holds_problem
 
-RULES = (*STATEMENT_RULES, *GATHER_RULES, *ATOM_RULES, *SEMAPHORE_RULES)
+RULES = (*STATEMENT_RULES, *GATHER_RULES, *ATOM_RULES, *SEMAPHORE_RULES, holds_problem)
 
 
 def verify_kernel(kernel: Kernel) -> None:
@@ -33,7 +34,13 @@ def verify_kernel(kernel: Kernel) -> None:
         problem = rule(declarations)
         if problem is not None:
             name, message = problem
-            raise _error(kernel, layout(kernel).declarations.get(name, 0), message)
+            laid = layout(kernel)
+            raise _error(kernel, laid, laid.declarations.get(name, 0), message)
+    wrong = definition_problem(declarations)
+    if wrong is not None:
+        number, message = wrong
+        laid = layout(kernel, witness=True)
+        raise _error(kernel, laid, laid.definitions[number], message)
     _Verifier(kernel).body(kernel.body, Scope.outermost(declarations))
 
 
@@ -72,11 +79,12 @@ class _Verifier:
         for rule in RULES:
             message = rule(subject, scope)
             if message is not None:
-                raise _error(self.kernel, layout(self.kernel).statements[self.number], message)
+                laid = layout(self.kernel, witness=rule is holds_problem)
+                raise _error(self.kernel, laid, laid.statements[self.number], message)
 
 
-def _error(kernel: Kernel, line: int, message: str) -> VerifyError:
-    lines = layout(kernel).lines
+def _error(kernel: Kernel, laid: Layout, line: int, message: str) -> VerifyError:
+    lines = laid.lines
     if line < len(lines):
         indent = len(lines[line]) - len(lines[line].lstrip())
         lines.insert(line + 1, f"{' ' * indent}^ {message}")

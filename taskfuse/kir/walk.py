@@ -58,6 +58,8 @@ from taskfuse.kir.witness import Accumulate, Apply, Definition, Find, Pick, Redu
 Body = tuple[Stmt, ...]
 Accesses = tuple[Access, ...]
 ExprMap = Callable[[Expr], Expr]
+WRITERS = (Compute, Choose, Gather, VectorCopy, AsyncCopy, TmaLoad, TmaStore, Wgmma, Mma, LdMatrix, StMatrix, Shuffle)
+"""The statements that write elements, and may say what these stand for."""
 
 
 def bodies(stmt: Stmt) -> tuple[Body, ...]:
@@ -331,11 +333,7 @@ def map_definition(d: Definition, f: ExprMap) -> Definition:
 
 def held(stmt: Stmt) -> Holds | None:
     """What the results of a statement are said to stand for."""
-    match stmt:
-        case Compute() | Choose() | Gather() | VectorCopy() | AsyncCopy() | TmaLoad() | TmaStore() | Wgmma() | Mma() | LdMatrix() | StMatrix() | Shuffle():
-            return stmt.holds
-        case _:
-            return None
+    return stmt.holds if isinstance(stmt, WRITERS) else None
 
 
 def own_symbols(stmt: Stmt) -> dict[str, Expr]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from taskfuse.dtypes import DType
 from taskfuse.ir.elementwise import Combine, Elementwise
 from taskfuse.ir.scalar import Expr
-from taskfuse.kir.nodes import Access, Case, Content, Immediate, Operand
+from taskfuse.kir.nodes import Access, Case, Content, Holds, Immediate, Operand
 
 INDEXED = (Content.VALUE, Content.BODY, Content.TERM)
 """What has an index: an element, or a point of an iteration space."""
@@ -93,3 +93,23 @@ class Definition:
     space: tuple[Expr, ...]
     place: tuple[Expr, ...]
     rule: Rule
+
+    def indexed(self, content: Content) -> tuple[Expr, ...]:
+        """The extents that an index of this content runs over: none, if it has no index."""
+        match content:
+            case Content.VALUE:
+                return self.shape
+            case Content.BODY | Content.TERM:
+                return self.space
+            case Content.ZERO | Content.START | Content.PART:
+                return ()
+
+
+def wrong_index(holds: Holds, definition: Definition) -> str | None:
+    """What is wrong with the number of indices of what a statement holds."""
+    wanted = len(definition.indexed(holds.content))
+    if len(holds.index) == wanted:
+        return None
+    what = "the shape" if holds.content is Content.VALUE else "the iteration space"
+    has = f"{what} of '{holds.tensor}' has {wanted} axes" if holds.content in INDEXED else f"'{holds.content.value}' has no index"
+    return f"{has}, and '{holds.content.value} {holds.tensor}' has {len(holds.index)} indices"

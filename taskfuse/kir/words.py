@@ -22,6 +22,7 @@ class Keyword(Enum):
     MBARRIER = "MBARRIER"
     COUNTER = "COUNTER"
     SEMAPHORE = "SEMAPHORE"
+    DEFINE = "DEFINE"
     PASS = "PASS"
     FOR = "FOR"
     UNROLL = "UNROLL"
@@ -49,9 +50,22 @@ class Keyword(Enum):
     SETMAXNREG = "SETMAXNREG"
 
 
+class RuleWord(Enum):
+    """What begins the rule of a definition that is no elementwise op."""
+
+    PICK = "pick"
+    REDUCE = "reduce"
+    SCAN = "scan"
+    FIND = "find"
+    WHOLE = "whole"
+
+
 KEYWORDS: dict[str, Keyword] = {k.value: k for k in Keyword}
+RULE_WORDS: dict[str, RuleWord] = {w.value: w for w in RuleWord}
 ACROSS = "across"
 """Before the cluster types across which an arrival, or a copy, reaches other blocks."""
+HOLDS = "~"
+"""Between a statement and what its results stand for."""
 VALUES: dict[str, float | bool] = {"true": True, "false": False, "inf": float("inf"), "nan": float("nan")}
 EXPRESSION_FUNCTIONS = ("min", "max", "xor", "ceildiv", "select", "table")
 TF32 = "tf32"  # how tensor cores multiply float32

@@ -29,7 +29,7 @@ from taskfuse.kir.nodes import (
     ScalarValue,
     TensorParam,
 )
-from taskfuse.kir.printer import immediate_text
+from taskfuse.kir.operand_printer import immediate_text
 
 KERNELS = sorted((Path(__file__).parent.parent / "kernels").glob("*.kir"))
 ONE = const(1)

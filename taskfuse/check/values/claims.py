@@ -39,7 +39,6 @@ from taskfuse.kir.nodes import (
     Wgmma,
 )
 
-WRITERS = (Compute, Choose, Gather, VectorCopy, AsyncCopy, TmaLoad, TmaStore, Wgmma, Mma, LdMatrix, StMatrix, Shuffle)
 Points = tuple[tuple[str, int], ...]
 
 

@@ -9,7 +9,7 @@ from taskfuse.check.private import PrivateRings
 from taskfuse.check.program import Node, Program
 from taskfuse.check.rings import Rings
 from taskfuse.check.trace import Budget, TooLarge
-from taskfuse.check.values.claims import WRITERS, Instructions
+from taskfuse.check.values.claims import Instructions
 from taskfuse.check.values.execution import Finding, execute
 from taskfuse.check.values.outputs import Outputs
 from taskfuse.check.values.reach import Reach
@@ -19,6 +19,7 @@ from taskfuse.check.values.solve import Open
 from taskfuse.check.values.statements import Statements, Written
 from taskfuse.kir import Kernel, held
 from taskfuse.kir.nodes import Content, Gather
+from taskfuse.kir.walk import WRITERS
 from taskfuse.kir.witness import Accumulate
 
 

@@ -1,0 +1,73 @@
+"""The text of operands: accesses, constants, indices, choices, matrix descriptors."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+from taskfuse.dtypes import DType
+from taskfuse.ir.elementwise import Elementwise
+from taskfuse.ir.scalar import TRUE, Expr, const
+from taskfuse.kir.nodes import Access, Case, Descriptor, Immediate, IndexOf, Operand, ScalarValue
+
+
+class OperandPrinter:
+    """One method per kind of operand.
+
+    Attributes:
+        locals: what is written without brackets where it has no axes.
+    """
+
+    def __init__(self, locals: frozenset[str] = frozenset()) -> None:
+        self.locals = locals
+
+    def access(self, access: Access) -> str:
+        if not access.index and access.buffer in self.locals:
+            return access.buffer
+        return f"{access.buffer}[{listed(access.index)}]"
+
+    def operand(self, operand: Operand, dtype: DType | None) -> str:
+        """An operand where a constant without a dtype means one of ``dtype``."""
+        match operand:
+            case Access():
+                return self.access(operand)
+            case Immediate():
+                return immediate_text(operand, dtype)
+            case ScalarValue():
+                return operand.name
+            case IndexOf():
+                return f"index({operand.value})"
+
+    def cases(self, cases: tuple[Case, ...], dtype: DType | None) -> str:
+        """Operands with their conditions; the last one may stand for all that is left."""
+        last = len(cases) - 1
+        return ", ".join(
+            f"otherwise {self.operand(c.operand, dtype)}" if i == last and c.cond is TRUE else f"{self.operand(c.operand, dtype)} if {c.cond}"
+            for i, c in enumerate(cases)
+        )
+
+    def computation(self, op: Elementwise, operands: tuple[Operand, ...], dtype: DType, stored: DType | None) -> str:
+        """``op(operands)``; the dtype in which it runs is left out where it is that of the result."""
+        suffix = "" if dtype is stored else f".{dtype}"
+        return f"{op.name}{suffix}({', '.join(self.operand(o, dtype) for o in operands)})"
+
+    def descriptor(self, d: Descriptor) -> str:
+        offset = "" if d.offset is const(0) else f" + {d.offset}"
+        return f"desc({self.access(d.base)}{offset}, swizzle {d.swizzle}, lbo {d.lbo}, sbo {d.sbo}, major {d.major.value})"
+
+
+def immediate_text(x: Immediate, dtype: DType | None) -> str:
+    """A constant; its dtype is left out where ``dtype`` is expected."""
+    value = x.value
+    if isinstance(value, bool):
+        text = "true" if value else "false"
+    elif isinstance(value, float) and math.isnan(value):
+        text = "nan"
+    else:
+        text = repr(value)
+    return text if x.dtype is dtype else f"{text}:{x.dtype}"
+
+
+def listed(expressions: Iterable[Expr]) -> str:
+    """Expressions with commas between them."""
+    return ", ".join(map(str, expressions))

@@ -1,0 +1,152 @@
+"""The witness in kernel text: definitions in the header, and what the results of a statement stand for behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from taskfuse.dtypes import DTYPES, DType
+from taskfuse.ir.axes import iteration_point
+from taskfuse.ir.elementwise import COMBINES
+from taskfuse.ir.scalar import Expr
+from taskfuse.kir.nodes import Access, Content, Holds, Stmt, TensorParam
+from taskfuse.kir.operand_parser import Names, OperandParser, operation
+from taskfuse.kir.reader import Reader, known
+from taskfuse.kir.walk import WRITERS
+from taskfuse.kir.witness import INDEXED, Accumulate, Apply, Definition, Find, Pick, Reduce, Rule, Whole, wrong_index
+from taskfuse.kir.words import RULE_WORDS, RuleWord
+
+CONTENTS = {c.value: c for c in Content}
+
+
+class WitnessParser(OperandParser):
+    """Definitions, as read so far, and what refers to them. An access names a tensor here: an input, or one that is defined above."""
+
+    def __init__(self, reader: Reader, names: Names, inputs: Sequence[TensorParam]) -> None:
+        super().__init__(reader, names)
+        self.definitions: list[Definition] = []
+        self.defined: dict[str, Definition] = {}
+        self.tensors: dict[str, TensorParam | Definition] = {p.name: p for p in inputs}
+
+    # -- definitions ----------------------------------------------------------------------------------------------------------------
+
+    def definition(self) -> None:
+        """One line, up to its end."""
+        reader = self.reader
+        reader.advance()
+        name = reader.name("a tensor")
+        reader.expect(":")
+        dtype = reader.dtype()
+        shape = space = reader.expressions("[", "]")
+        place = iteration_point(len(shape))
+        if reader.take("over"):
+            space = reader.expressions("(", ")")
+            reader.expect("at")
+            place = reader.expressions("(", ")")
+        reader.expect("=")
+        found = Definition(name, dtype, shape, space, place, self.rule(dtype))
+        self.definitions.append(found)
+        self.defined[name] = self.tensors[name] = found
+
+    def rule(self, dtype: DType) -> Rule:
+        """What an element of a tensor of ``dtype`` is."""
+        reader = self.reader
+        token = reader.word("an operation or a rule")
+        match RULE_WORDS.get(token.text):
+            case RuleWord.PICK:
+                reader.expect("(")
+                return Pick(self.cases(dtype))
+            case RuleWord.REDUCE:
+                return self.reduction(dtype)
+            case RuleWord.SCAN:
+                return self.scan(dtype)
+            case RuleWord.FIND:
+                return self.find()
+            case RuleWord.WHOLE:
+                return self.whole()
+            case None:
+                op, wide = operation(token, dtype)
+                reader.expect("(")
+                return Apply(op, self.operands(wide), wide)
+
+    def reduction(self, dtype: DType) -> Reduce:
+        reader = self.reader
+        token = reader.word("a function that combines")
+        combine = known(token, token.text, COMBINES, "function that combines")
+        reader.expect("of")
+        body, wide = operation(reader.word("an operation"), dtype)
+        reader.expect("(")
+        operands = self.operands(wide)
+        reader.expect("from")
+        return Reduce(combine, body, operands, self.immediate(wide), wide)
+
+    def scan(self, dtype: DType) -> Accumulate:
+        reader = self.reader
+        token = reader.word("a function that combines")
+        name, _, suffix = token.text.partition(".")
+        combine = known(token, name, COMBINES, "function that combines")
+        wide = known(token, suffix, DTYPES, "dtype") if suffix else dtype
+        axis = reader.number("along")
+        reader.expect("of")
+        return Accumulate(combine, self.operand(wide), axis, wide)
+
+    def find(self) -> Find:
+        reader = self.reader
+        source = self.access()
+        reader.expect("at")
+        found = [self.value()]
+        while reader.take(","):
+            found.append(self.value())
+        return Find(source, tuple(v for v, _ in found), tuple(e for _, e in found))
+
+    def value(self) -> tuple[Access, Expr]:
+        """An integer, and the extent that it is counted from if negative."""
+        access = self.access()
+        self.reader.expect("of")
+        return access, self.reader.expression()
+
+    def whole(self) -> Whole:
+        parts = [self.part()]
+        while self.reader.take(","):
+            parts.append(self.part())
+        return Whole(tuple(name for name, _ in parts), tuple(place for _, place in parts))
+
+    def part(self) -> tuple[str, tuple[Expr, ...]]:
+        """A tensor, and where its elements are."""
+        name = self.tensor()
+        self.reader.expect("at")
+        return name, self.reader.expressions("(", ")")
+
+    def tensor(self) -> str:
+        token = self.reader.word("a tensor")
+        known(token, token.text, self.tensors, "input, or tensor that is defined above,")
+        return token.text
+
+    def access(self) -> Access:
+        return Access(self.tensor(), self.reader.expressions("[", "]"))
+
+    # -- statements -----------------------------------------------------------------------------------------------------------------
+
+    def held(self, stmt: Stmt) -> Stmt:
+        """A statement with what its results stand for, which follows."""
+        token = self.reader.advance()
+        if not isinstance(stmt, WRITERS):
+            raise token.error("what a statement's results stand for is said behind one that writes elements, and this one writes none")
+        return replace(stmt, holds=self.holds())
+
+    def holds(self) -> Holds:
+        reader = self.reader
+        token = reader.word("what is held")
+        content = known(token, token.text, CONTENTS, "content")
+        token = reader.word("a tensor")
+        definition = known(token, token.text, self.defined, "definition of")
+        index = reader.expressions("[", "]") if content in INDEXED or reader.at("[") else ()
+        tile: tuple[int, ...] = ()
+        if reader.take("tile"):
+            reader.expect("(")
+            tile = reader.sequence(reader.integer, ")")
+        found = Holds(token.text, index, content, tile)
+        problem = wrong_index(found, definition)
+        if problem is not None:
+            raise token.error(problem)
+        return found

@@ -1,0 +1,340 @@
+"""The verifier's rules for the witness: definitions that can be computed one after the other, and contents that their statements can write.
+
+Whether a kernel computes what its witness says is the proof's business.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+
+from taskfuse.dtypes import uint64
+from taskfuse.ir.axes import is_map_symbol, iteration_point, value_symbol
+from taskfuse.ir.scalar import Expr, is_boolean
+from taskfuse.kir.declaration_rules import NO_NAME
+from taskfuse.kir.fragments import MATRIX_ROW_BYTES, MATRIX_ROWS, MMA_M, MMA_N, WGMMA_M
+from taskfuse.kir.nodes import (
+    Access,
+    AsyncCopy,
+    Choose,
+    Content,
+    Gather,
+    Holds,
+    Immediate,
+    IndexOf,
+    LdMatrix,
+    Mma,
+    Operand,
+    ScalarValue,
+    Shuffle,
+    StMatrix,
+    Stmt,
+    TensorParam,
+    TmaLoad,
+    TmaStore,
+    VectorCopy,
+    Wgmma,
+)
+from taskfuse.kir.operand_printer import listed
+from taskfuse.kir.scope import Declarations, Scope
+from taskfuse.kir.statement_rules import Subject
+from taskfuse.kir.walk import WRITERS
+from taskfuse.kir.witness import INDEXED, Accumulate, Apply, Definition, Find, Pick, Reduce, Whole, wrong_index
+
+
+@dataclass(frozen=True, slots=True)
+class Above:
+    """What a definition may name: the kernel's declarations, and the inputs and the tensors that are defined above it."""
+
+    declarations: Declarations
+    tensors: dict[str, TensorParam | Definition] = field(default_factory=lambda: {})
+
+
+DefinitionRule = Callable[[Definition, Above], str | None]
+
+
+def definition_problem(declarations: Declarations) -> tuple[int, str] | None:
+    """The number of the first definition that breaks a rule, and the message."""
+    above = Above(declarations, {p.name: p for p in declarations.kernel.inputs})
+    for k, d in enumerate(declarations.kernel.definitions):
+        for rule in DEFINITION_RULES:
+            message = rule(d, above)
+            if message is not None:
+                return k, message
+        above.tensors[d.tensor] = d
+    return None
+
+
+# -- definitions --------------------------------------------------------------------------------------------------------------------
+
+
+def tensors_are_defined_once(d: Definition, above: Above) -> str | None:
+    """Inputs and scalar arguments are given; everything else has one definition."""
+    name = d.tensor
+    if not above.declarations.is_name(name):
+        return NO_NAME.format(name)
+    if name in above.declarations.scalars:
+        return f"'{name}' is a scalar argument, which has no definition"
+    match above.tensors.get(name):
+        case TensorParam():
+            return f"'{name}' is an input, which has no definition"
+        case Definition():
+            return f"'{name}' is defined twice"
+        case None:
+            return None
+
+
+def outputs_are_defined_as_declared(d: Definition, above: Above) -> str | None:
+    """The definition of an output has its dtype and shape."""
+    found = above.declarations.storage.get(d.tensor)
+    if not isinstance(found, TensorParam):
+        return None
+    if d.dtype is not found.dtype:
+        return f"output '{d.tensor}' is {found.dtype}, and its definition {d.dtype}"
+    return None if d.shape == found.shape else f"the shape of output '{d.tensor}' is ({listed(found.shape)}), that of its definition ({listed(d.shape)})"
+
+
+def spaces_are_known(d: Definition, above: Above) -> str | None:
+    """Shape and iteration space depend on extents only, whose names are no symbols of definitions."""
+    extents = above.declarations.extents
+    taken = next((name for name in sorted(extents) if is_map_symbol(name)), None)
+    if taken is not None:
+        return f"'{taken}' is an extent and an index of definitions: rename the extent"
+    name = _foreign((*d.shape, *d.space), extents)
+    return None if name is None else f"the definition of '{d.tensor}' has an extent with '{name}', which is not an extent of the kernel"
+
+
+def points_have_a_place(d: Definition, above: Above) -> str | None:
+    """A point of the iteration space belongs to one element; only in a reduction do several belong to the same."""
+    if len(d.place) != len(d.shape):
+        return f"the shape of '{d.tensor}' has {len(d.shape)} axes, and a point of its iteration space belongs to an element with {len(d.place)} indices"
+    name = _foreign(d.place, _point(d.space) | above.declarations.extents)
+    if name is not None:
+        return _not_here(name, d)
+    if not isinstance(d.rule, Reduce) and (d.space, d.place) != (d.shape, iteration_point(len(d.shape))):
+        return f"'{d.tensor}' is no reduction: its iteration space is its shape"
+    return None
+
+
+def rules_are_complete(d: Definition, above: Above) -> str | None:
+    """An op has its operands, a choice a case, a scan an axis, a search a value per symbol, an assembly a place per part."""
+    match d.rule:
+        case Apply(op=op, operands=operands) | Reduce(body=op, operands=operands):
+            return None if len(operands) == op.arity else f"{op.name} takes {op.arity} operands, not {len(operands)}"
+        case Pick(cases=cases):
+            wrong = next((c.cond for c in cases if not is_boolean(c.cond)), None)
+            return f"'{d.tensor}' picks from nothing" if not cases else None if wrong is None else f"the condition {wrong} is not a boolean"
+        case Accumulate(axis=axis):
+            return None if axis in range(len(d.space)) else f"'{d.tensor}' has {len(d.space)} axes, and none that is number {axis}"
+        case Find(values=values, extents=extents):
+            return None if values and len(values) == len(extents) else f"'{d.tensor}' is found at {len(values)} values with {len(extents)} extents"
+        case Whole(parts=parts, places=places):
+            return None if parts and len(parts) == len(places) else f"'{d.tensor}' is made of {len(parts)} parts at {len(places)} places"
+
+
+def operands_exist(d: Definition, above: Above) -> str | None:
+    """What a definition names is given or defined above it, with as many indices as it has axes."""
+    for operand in _operands(d):
+        match operand:
+            case Access(buffer=name, index=index):
+                found = above.tensors.get(name)
+                if found is None:
+                    return f"there is no input, or tensor that is defined above, '{name}'"
+                if len(index) != len(found.shape):
+                    return f"'{name}' has {len(found.shape)} axes, the access {len(index)} indices"
+            case ScalarValue(name=name) if name not in above.declarations.scalars:
+                return f"there is no scalar argument '{name}'"
+            case Immediate(value=value, dtype=dtype) if not dtype.holds(value):
+                return f"{value} is not a value of {dtype}"
+            case _:
+                pass
+    return None
+
+
+def symbols_have_a_meaning(d: Definition, above: Above) -> str | None:
+    """Extents, the indices of a point, and in what a search reads the values that it has found."""
+    extents = above.declarations.extents
+    point = extents | _point(d.space)
+    match d.rule:
+        case Find(source=source, values=values, extents=sizes):
+            found = frozenset(str(value_symbol(k)) for k in range(len(values)))
+            name = _foreign(source.index, point | found) or _foreign((e for v in values for e in v.index), point) or _foreign(sizes, extents)
+        case Whole():
+            name = None  # of its parts: parts_fit
+        case Pick(cases=cases):
+            name = _foreign((c.cond for c in cases), point) or _foreign(_expressions(_operands(d)), point)
+        case Apply() | Reduce() | Accumulate():
+            name = _foreign(_expressions(_operands(d)), point)
+    return None if name is None else _not_here(name, d)
+
+
+def values_are_integers(d: Definition, above: Above) -> str | None:
+    """What an index may be."""
+    for v in d.rule.values if isinstance(d.rule, Find) else ():
+        dtype = above.tensors[v.buffer].dtype
+        if not dtype.is_integer or dtype is uint64:
+            return f"an index is an integer of at most 64 bits with a sign, and '{v.buffer}' is {dtype}"
+    return None
+
+
+def parts_fit(d: Definition, above: Above) -> str | None:
+    """Every part has a place for each of its elements."""
+    if not isinstance(d.rule, Whole):
+        return None
+    for part, place in zip(d.rule.parts, d.rule.places, strict=True):
+        found = above.tensors.get(part)
+        if found is None:
+            return f"there is no input, or tensor that is defined above, '{part}'"
+        if len(place) != len(d.shape):
+            return f"'{d.tensor}' has {len(d.shape)} axes, and the place of '{part}' in it {len(place)} indices"
+        name = _foreign(place, _point(found.shape) | above.declarations.extents)
+        if name is not None:
+            return f"'{name}' means nothing in the place of '{part}', which has {len(found.shape)} axes"
+    return None
+
+
+def _operands(d: Definition) -> tuple[Operand, ...]:
+    match d.rule:
+        case Apply(operands=operands):
+            return operands
+        case Reduce(operands=operands, init=init):
+            return (*operands, init)
+        case Pick(cases=cases):
+            return tuple(c.operand for c in cases)
+        case Accumulate(operand=operand):
+            return (operand,)
+        case Find(source=source, values=values):
+            return (source, *values)
+        case Whole():
+            return ()
+
+
+def _expressions(operands: Iterable[Operand]) -> Iterator[Expr]:
+    for operand in operands:
+        match operand:
+            case Access(index=index):
+                yield from index
+            case IndexOf(value=value):
+                yield value
+            case Immediate() | ScalarValue():
+                pass
+
+
+def _point(space: tuple[Expr, ...]) -> frozenset[str]:
+    """The indices of a point of an iteration space, as names."""
+    return frozenset(map(str, iteration_point(len(space))))
+
+
+def _foreign(expressions: Iterable[Expr], allowed: frozenset[str]) -> str | None:
+    """A symbol that is not allowed."""
+    return next((min(e.free - allowed) for e in expressions if not e.free <= allowed), None)
+
+
+def _not_here(name: str, d: Definition) -> str:
+    return f"'{name}' means nothing in the definition of '{d.tensor}', whose iteration space has {len(d.space)} axes"
+
+
+DEFINITION_RULES: tuple[DefinitionRule, ...] = (
+    tensors_are_defined_once,
+    outputs_are_defined_as_declared,
+    spaces_are_known,
+    points_have_a_place,
+    rules_are_complete,
+    operands_exist,
+    symbols_have_a_meaning,
+    values_are_integers,
+    parts_fit,
+)
+
+
+# -- statements ---------------------------------------------------------------------------------------------------------------------
+
+
+HoldsRule = Callable[[Stmt, Holds, Definition, Scope], str | None]
+
+
+def holds_problem(subject: Subject, scope: Scope) -> str | None:
+    """What is wrong with what a statement's results are said to stand for."""
+    if not isinstance(subject, WRITERS) or subject.holds is None:
+        return None
+    holds = subject.holds
+    definition = scope.declarations.definitions.get(holds.tensor)
+    if definition is None:
+        return f"there is no definition of '{holds.tensor}'"
+    return next((message for rule in HOLDS_RULES if (message := rule(subject, holds, definition, scope)) is not None), None)
+
+
+def contents_fit_tensors(stmt: Stmt, holds: Holds, definition: Definition, scope: Scope) -> str | None:
+    """Terms are those of reductions, and sums those of reductions and scans."""
+    match holds.content:
+        case Content.BODY if not isinstance(definition.rule, Reduce):
+            return f"'{holds.tensor}' is no reduction, so nothing stands for one term of it"
+        case Content.START | Content.TERM | Content.PART if not isinstance(definition.rule, Reduce | Accumulate):
+            return f"'{holds.tensor}' is no reduction and no scan, so nothing stands for '{holds.content.value}' of it"
+        case _:
+            return None
+
+
+def contents_fit_statements(stmt: Stmt, holds: Holds, definition: Definition, scope: Scope) -> str | None:
+    """Computations and products add terms; instructions that copy several elements copy what has a value."""
+    content = holds.content
+    match stmt:
+        case Mma() | Wgmma() if content is not Content.TERM:
+            return f"a product of matrices adds terms: it stands for 'term', not for '{content.value}'"
+        case Choose() | Shuffle() if content is Content.TERM:
+            return "this adds nothing to what was there, so it stands for no 'term'"
+        case Gather() | VectorCopy() | AsyncCopy() | TmaLoad() | TmaStore() | LdMatrix() | StMatrix() if content is not Content.VALUE:
+            return f"this copies elements: they stand for 'value', not for '{content.value}'"
+        case _:
+            return None
+
+
+def indices_match(stmt: Stmt, holds: Holds, definition: Definition, scope: Scope) -> str | None:
+    """One index per axis of the shape, or of the iteration space."""
+    return wrong_index(holds, definition)
+
+
+def symbols_are_in_scope(stmt: Stmt, holds: Holds, definition: Definition, scope: Scope) -> str | None:
+    """What expressions may use here, and the symbols of the tile, which mean nothing else."""
+    own = frozenset(f"tile.{k}" for k in range(len(holds.tile)))
+    if own & scope.symbols:
+        return f"'{min(own & scope.symbols)}' numbers the elements of a tile, and already means something here"
+    name = _foreign(holds.index, scope.symbols | own)
+    return None if name is None else f"'{name}' is not in scope in what is held"
+
+
+def tiles_fit(stmt: Stmt, holds: Holds, definition: Definition, scope: Scope) -> str | None:
+    """As many symbols as the instruction has axes, each with as many values."""
+    if any(n < 1 for n in holds.tile):
+        return f"a tile of {_numbers(holds.tile)}: every number is positive"
+    wanted = _tile(stmt, scope) if holds.content in INDEXED else ()
+    if wanted is None or holds.tile == wanted:
+        return None
+    if not wanted:
+        return f"this writes one element, and has no tile of {_numbers(holds.tile)}"
+    return f"{f'a tile of {_numbers(holds.tile)}' if holds.tile else 'no tile'}, where this instruction has one of {_numbers(wanted)}"
+
+
+def _tile(stmt: Stmt, scope: Scope) -> tuple[int, ...] | None:
+    """The tile of an instruction; ``None``: any, as a box says which element is which."""
+    match stmt:
+        case Gather(width=width) | VectorCopy(width=width) | AsyncCopy(width=width):
+            return () if width == 1 else (width,)
+        case Wgmma(n=n, k=k):
+            return WGMMA_M, n, k
+        case Mma(k=k):
+            return MMA_M, MMA_N, k
+        case LdMatrix(source=source, matrices=count) | StMatrix(source=source, matrices=count):
+            dtype = scope.declarations.dtype(source.buffer)
+            return None if dtype is None else (MATRIX_ROWS * count, MATRIX_ROW_BYTES // dtype.itemsize)
+        case TmaLoad() | TmaStore():
+            return None
+        case _:
+            return ()
+
+
+def _numbers(tile: tuple[int, ...]) -> str:
+    return f"({', '.join(map(str, tile))})"
+
+
+HOLDS_RULES: tuple[HoldsRule, ...] = (contents_fit_tensors, contents_fit_statements, indices_match, symbols_are_in_scope, tiles_fit)
