@@ -3,7 +3,8 @@
 Each mutant is refused by the rules of kernel IR, or the proof is asked: for all extents, then for the first launch's alone. Then it runs, in the ring of
 words and on ordinary numbers, in launches whose results are known. A mutant that is proved and gives other words is a **false accept**: it is
 printed, and the exit status is 1. One that is refused and gives equal results everywhere may be a false reject, or right at these extents only. A
-mutant that is proved, with equal words, and gives other numbers only rounds otherwise.
+mutant that is proved, with equal words, and gives other numbers only rounds otherwise. What reads memory that nobody wrote must give the same whatever
+that holds.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from taskfuse.ir.values import NATIVE, RING
 from taskfuse.kir import Kernel, to_text
 from taskfuse.sim import simulate
 from taskfuse.testing.mutations import Operator
-from taskfuse.testing.outcomes import is_valid
+from taskfuse.testing.outcomes import filled, is_valid
 from taskfuse.testing.value_operators import VALUE_OPERATORS
 from taskfuse.testing.value_subjects import STEPS, Launch, Subject, equal, names, subjects
 
@@ -187,14 +188,31 @@ def ran(launches: Sequence[Launch], mutant: Kernel) -> Ran:
     rounds = False
     for seed, launch in enumerate(launches):
         try:
-            words = simulate(mutant, launch.arguments, seed=seed, values=RING, extents=launch.extents, max_steps=4 * STEPS)
-            if not equal(words, launch.exact):
+            if not _is_right(launch, mutant, seed):
                 return Ran.DIFFERS
             numbers = simulate(mutant, launch.arguments, values=NATIVE, extents=launch.extents, max_steps=4 * STEPS)
             rounds = rounds or not equal(numbers, launch.native)
-        except (TaskfuseError, ZeroDivisionError, IndexError):
-            return Ran.DIFFERS
+        except (TaskfuseError, ZeroDivisionError, IndexError) as error:
+            if UNWRITTEN not in str(error) or not all(_is_right(launch, filled(mutant, k), seed) for k in FILLS):
+                return Ran.DIFFERS
     return Ran.ROUNDS if rounds else Ran.EQUAL
+
+
+UNWRITTEN = "read of uninitialized"
+FILLS = (0, 3)
+"""What memory holds first where a mutant reads what nobody wrote: that matters only if a result does."""
+
+
+def _is_right(launch: Launch, mutant: Kernel | None, seed: int) -> bool:
+    """The words of a launch are those that they must be."""
+    if mutant is None:
+        return False
+    try:
+        return equal(simulate(mutant, launch.arguments, seed=seed, values=RING, extents=launch.extents, max_steps=4 * STEPS), launch.exact)
+    except (TaskfuseError, ZeroDivisionError, IndexError) as error:
+        if UNWRITTEN in str(error):
+            raise
+        return False
 
 
 def edit(old: Kernel, new: Kernel) -> str:

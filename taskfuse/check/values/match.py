@@ -277,7 +277,7 @@ class Match:
         residual: list[Expr] = []
         every = self._all(at, self.spans.keys() - at.keys())
         if self.bare:  # but for the values that loops have
-            every = [(original, part) for original, part in every if original is None]
+            every = [pair for pair in every if pair[0] is None]
         some = self._some(every, at, set())
         if some is None:
             return None
