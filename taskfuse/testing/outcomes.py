@@ -85,8 +85,8 @@ def explored(
     return Explored(Truth.FAILS, reason)
 
 
-def filled(kernel: Kernel) -> Kernel | None:
-    """The kernel with zeros in its registers, Shared memory, workspace and outputs at the start; ``None`` if it is such a kernel."""
+def filled(kernel: Kernel, value: int = 0) -> Kernel | None:
+    """The kernel with a number (zero) in its registers, Shared memory, workspace and outputs at the start; ``None`` if it is such a kernel."""
     if kernel.name.endswith(FILLED):
         return None
     every: list[Stmt] = []
@@ -97,7 +97,7 @@ def filled(kernel: Kernel) -> Kernel | None:
         *((b.name, b.dtype, b.shape, b.memory) for b in kernel.buffers),
     ]:
         indices = tuple(sym(f"fill{k}") for k in range(len(shape)))
-        zero: Stmt = Compute(Access(name, indices), ELEMENTWISE["copy"], (Immediate(0, dtype),), dtype)
+        zero: Stmt = Compute(Access(name, indices), ELEMENTWISE["copy"], (Immediate(bool(value) if dtype.is_bool else value, dtype),), dtype)
         for k in reversed(range(len(shape))):
             zero = For(f"fill{k}", const(0), shape[k], const(1), memory is MemoryType.Local, (zero,))
         (every if memory is MemoryType.Local else one if memory is MemoryType.Shared else first).append(zero)

@@ -77,6 +77,7 @@ class Joins:
         self.workspace: dict[str, list[tuple[tuple[Expr, ...], dict[str, int], _Cells]]] = {}
         self.assumed: dict[Expr, None] = {}
         self.steps = 0
+        self.last = 0
         self.alike = np.arange(self.count, dtype=np.int64)
 
     def take(self, keys: list[Ints]) -> None:
@@ -85,8 +86,9 @@ class Joins:
             _, first, inverse = np.unique(np.stack(keys), axis=1, return_index=True, return_inverse=True)
             self.alike = first[inverse.reshape(-1)].astype(np.int64)
 
-    def run(self, nodes: Iterator[Node], conditions: tuple[Expr, ...]) -> None:
-        """Execute some statements and those inside them, under conditions around all of them. Raises :class:`Open`."""
+    def run(self, nodes: Iterator[Node], conditions: tuple[Expr, ...], reader: Node) -> None:
+        """Execute some statements and those inside them that stand in front of a reader, under conditions around all of them. Raises :class:`Open`."""
+        self.last = reader.number
         mask = np.ones(self.count, np.bool_)
         for c in conditions:
             for part in conjuncts(c):
@@ -140,7 +142,7 @@ class Joins:
 
     def _is_mine(self, node: Node) -> bool:
         holds = held(node.stmt)
-        return holds is not None and holds.tensor == self.tensor and holds.content is Content.PART
+        return holds is not None and holds.tensor == self.tensor and holds.content is Content.PART and node.number < self.last
 
     def _mask(self, conditions: tuple[Expr, ...], env: Mapping[str, int], node: Node) -> Bools:
         found = np.ones(self.count, np.bool_)

@@ -102,7 +102,7 @@ class Match:
         knowledge: what holds at the read.
         among: the values of symbols of the read that are left; ``None``: all.
         past: also where the element does not exist, in whose place a zero must be found.
-        bare: whatever the conditions around the write are, and however often its loops run.
+        bare: whatever the conditions around the write are, and however often those of its loops run whose variables its place does not say.
     """
 
     def __init__(
@@ -139,14 +139,14 @@ class Match:
         self.rename: dict[str, Expr] = {**same, **{n: sym(W + n) for n in (*names, *hardware)}}
         self.element = self._written(claim.element)
         self.bare = bare
-        self.conditions = [(part, self._one(part)) for c in (*claim.node.conditions, *claim.given) for part in conjuncts(c)]
+        self.conditions: list[tuple[Expr | None, Expr]] = [(part, self._one(part)) for c in (*claim.node.conditions, *claim.given) for part in conjuncts(c)]
         self.spans: dict[str, tuple[Expr, Expr]] = {W + name: (const(0), extent) for name, extent in hardware.items()}
         for loop in loops:
             start, stop = self._one(loop.start), self._one(loop.stop)
             self.spans[W + loop.var] = start, stop
             if loop.step is not const(1):
                 step = eq((sym(W + loop.var) - start) % self._one(loop.step), 0)
-                self.conditions.append((step, step))
+                self.conditions.append((None, step))
         for name, n in claim.points:
             self.spans[W + name] = const(0), const(n)
         self.facts = knowledge.facts
@@ -275,7 +275,9 @@ class Match:
     def _conditions(self, at: Mapping[str, Expr]) -> list[Expr] | None:
         """What must hold besides for the write to happen, as far as it is not known to; ``None`` if it never does."""
         residual: list[Expr] = []
-        every = [] if self.bare else self._all(at, self.spans.keys() - at.keys())
+        every = self._all(at, self.spans.keys() - at.keys())
+        if self.bare:  # but for the values that loops have
+            every = [pair for pair in every if pair[0] is None]
         some = self._some(every, at, set())
         if some is None:
             return None
@@ -415,7 +417,7 @@ class Match:
                 return None
             if part.free <= mine | shared:
                 filters.append(part)
-            elif self.bare or self._cuts_outside(original):
+            elif (self.bare and original is not None) or self._cuts_outside(original):
                 continue
             elif not part.free.isdisjoint(mine):
                 raise Open(f"whether {part} holds where it was written is not known", self.claim.node)
@@ -424,10 +426,14 @@ class Match:
         return filters, residual
 
     def _cuts_outside(self, condition: Expr | None) -> bool:
-        """True if a condition of the write holds wherever its element exists, for what its loops and threads are: it keeps nothing from being written."""
+        """True if a condition of the write holds wherever its element exists, for what its loops and threads are: it keeps nothing from being written.
+
+        Conditions on threads alone are asked one by one, so the others may take them for granted; they themselves may not.
+        """
         if self.past or condition is None:
             return False
-        items = (i for i in self.claim.node.context.knowledge.items if not isinstance(i, Expr) or i.free <= THREADS)
+        taken = not condition.free <= THREADS
+        items = (i for i in self.claim.node.context.knowledge.items if not isinstance(i, Expr) or (taken and i.free <= THREADS))
         spans = (Element(sym(name), (0, n - 1)) for name, n in self.claim.points)
         around = self.claim.node.context.knowledge.about(const(0))[0].given(*items, *spans, *inside(self.claim.element, self.shape))
         return self._proves(around, condition)

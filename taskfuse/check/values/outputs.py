@@ -10,7 +10,7 @@ from taskfuse.check.values.reach import Reach
 from taskfuse.check.values.solve import Open
 from taskfuse.check.values.stores import stores
 from taskfuse.ir.scalar import const
-from taskfuse.kir.nodes import Holds
+from taskfuse.kir.nodes import Content, Holds
 from taskfuse.kir.witness import Whole
 
 
@@ -24,7 +24,9 @@ class Outputs:
         self._stores: dict[str, list[Place]] = {}
 
     def enter(self, place: Place, holds: Holds) -> None:
-        """A write to an output, as that of the tensor that the statement names."""
+        """A write to an output, as that of the tensor that the statement names. Raises :class:`Open`."""
+        if holds.content is not Content.VALUE:
+            raise Open(f"it stores no element of {holds.tensor}", place.node)
         own = self.instructions.written(place.node, holds)
         self._stores.setdefault(holds.tensor, []).append(own)
 
@@ -47,8 +49,10 @@ class Outputs:
         covered(visits, definition.shape, self.program.root.context.knowledge)
 
     def identity(self, place: Place) -> None:
-        """An element of an output is stored at its own index. Raises :class:`Open`."""
-        knowledge = known_at(place).given(*inside(place.element, self.reach.shape(place.tensor)))
+        """An element of an output is stored at its own index, wherever that is inside of it (:mod:`taskfuse.check.bounds`). Raises :class:`Open`."""
+        if place.tensor != place.buffer:
+            raise Open(f"it stores {place.tensor} in {place.buffer}", place.node)
+        knowledge = known_at(place).given(*inside(place.index, self.reach.shape(place.tensor)))
         for k, (e, wanted) in enumerate(zip(place.index, place.element, strict=True)):
-            if place.tensor != place.buffer or not equal(knowledge, e, wanted):
+            if not equal(knowledge, e, wanted):
                 raise Open(f"it stores element {wanted} of {place.tensor} at index {e} of {place.buffer} on axis {k}", place.node)

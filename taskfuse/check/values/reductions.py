@@ -334,11 +334,14 @@ class Reductions:
         scope = [n for n in first.node.loops if n in want.node.loops]
         block = scope[-1].blocks[0] if scope else program.root
         nodes = [n for n in block.nodes if any(p in _below(n) for p in parts)]
+        again = next((n for n in want.node.loops if n not in scope and any(p in _below(n) for p in parts)), None)
+        if again is not None:
+            raise Open("partial results are joined in a loop that reads them", again)
         free = [e for e in want.index if not isinstance(e, Const)]
         takers = {part for c in first.node.conditions for part in conjuncts(c) if part.free <= THREADS}
         atoms = {a for e in first.point for a in _thread_atoms(e)} | takers
         joins.take([np.broadcast_to(np.asarray(evaluate(a, joins.threads), np.int64), joins.count) for a in sorted(atoms, key=str)])
-        joins.run(iter(nodes), block.context.conditions)
+        joins.run(iter(nodes), block.context.conditions, want.node)
         if free:
             self._check_joined(want, joins)
             results = [joins.result(index) for index in sorted(i for b, i in joins.registers if b == want.buffer)]

@@ -77,14 +77,20 @@ class Statements:
             case Content.BODY | Content.TERM:
                 if not isinstance(definition.rule, Reduce | Accumulate):
                     raise Open(f"{holds.tensor} is no reduction", node)
-                if self.dtypes[w.place.buffer] is not definition.rule.dtype:
-                    raise Open(f"it accumulates in {self.dtypes[w.place.buffer]}, not in {definition.rule.dtype}", node)
+                self._accumulated(w, definition.rule)
                 self._term(w)
             case Content.ZERO:
                 if not (isinstance(node.stmt, Compute) and node.stmt.op is COPY and _is_zero(node.stmt.operands[0])):
                     raise Open("it writes no zero", node)
             case Content.START | Content.PART:
-                pass
+                if not isinstance(definition.rule, Reduce | Accumulate):
+                    raise Open(f"{holds.tensor} is no reduction", node)
+                self._accumulated(w, definition.rule)
+
+    def _accumulated(self, w: Written, rule: Reduce | Accumulate) -> None:
+        """Partial results have the dtype of their reduction."""
+        if self.dtypes[w.place.buffer] is not rule.dtype:
+            raise Open(f"it accumulates in {self.dtypes[w.place.buffer]}, not in {rule.dtype}", w.node)
 
     # -- elements -------------------------------------------------------------------------------------------------------------------
 
@@ -105,7 +111,7 @@ class Statements:
                 if isinstance(stmt, Choose):
                     self._padded(w, stmt, rule, exists)
                 elif isinstance(stmt, Compute):
-                    if stmt.op is not rule.op or (stmt.dtype is not rule.dtype and stmt.op is not COPY):
+                    if stmt.op is not rule.op or stmt.dtype is not rule.dtype:
                         raise Open(f"it computes {stmt.op.name} in {stmt.dtype}; {w.holds.tensor} is {rule.op.name} in {rule.dtype}", w.node)
                     self._operands(w.node, stmt.operands, rule.operands, w.holds.index, exists)
                 else:
@@ -228,6 +234,8 @@ class Statements:
             if here.ranges.empty or proves(around.given(*before[:-1]), not_(case.cond)):
                 continue
             self._operand(w.node, case.operand, self._case(w.node, rule, conditions, here, {*mine}), w.holds.index, (*exists, *mine))
+        if not _one_holds(around, [c.cond for c in stmt.cases]):
+            raise Open("in some place no case of its choice may hold", w.node)
 
     @staticmethod
     def _case(node: Node, rule: Pick, conditions: list[Expr], here: Knowledge, given: set[Expr]) -> Operand:
@@ -369,6 +377,20 @@ class Statements:
             if not any(e is sym(f"i{k}") and equal(around, n, m) for e, m in zip(source.index, shape, strict=True)):
                 raise Open(f"{source.buffer} does not end where {w.holds.tensor} does on axis {k}", node)
         self._moved(w, source, (), past=True)
+
+
+def _one_holds(knowledge: Knowledge, conditions: list[Expr]) -> bool:
+    """True only if one of some conditions holds: it is a contradiction that each has a conjunct that fails."""
+    if knowledge.ranges.empty:
+        return True
+    if not conditions:
+        return proves(knowledge, lt(0, 0))
+    first, *rest = conditions
+    for part in conjuncts(first):
+        if not proves(knowledge, part) and not _one_holds(knowledge.given(not_(part)), rest):
+            return False
+        knowledge = knowledge.given(part)
+    return True
 
 
 def _is_zero(operand: Operand) -> bool:

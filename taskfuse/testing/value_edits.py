@@ -1,0 +1,158 @@
+"""Edits of what statements compute, that value operators are made of: another access, operand, expression or condition at one place.
+
+Edits leave the witness as it is, unless their name says otherwise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+
+from taskfuse.ir.scalar import Expr
+from taskfuse.kir import Kernel, held, map_expressions, walk
+from taskfuse.kir.nodes import (
+    Access,
+    AsyncCopy,
+    Case,
+    Choose,
+    Compute,
+    Descriptor,
+    Found,
+    Gather,
+    Holds,
+    LdMatrix,
+    Mma,
+    Operand,
+    Shuffle,
+    StMatrix,
+    Stmt,
+    TensorParam,
+    TmaLoad,
+    TmaStore,
+    VectorCopy,
+    Wgmma,
+)
+from taskfuse.testing.mutations import Edit, Mutants, at
+
+Writer = Compute | Choose | Gather | VectorCopy | AsyncCopy | TmaLoad | TmaStore | Wgmma | Mma | LdMatrix | StMatrix | Shuffle
+WRITERS = (Compute, Choose, Gather, VectorCopy, AsyncCopy, TmaLoad, TmaStore, Wgmma, Mma, LdMatrix, StMatrix, Shuffle)
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """A place of a statement where something stands.
+
+    Attributes:
+        put: the statement with another one there.
+    """
+
+    operand: Operand
+    put: Callable[[Operand], Stmt]
+
+
+def writers(kernel: Kernel) -> Iterator[Writer]:
+    """The statements that write values."""
+    for s in walk(kernel):
+        if isinstance(s, WRITERS):
+            yield s
+
+
+def reads(s: Writer) -> Iterator[Site]:
+    """What a statement reads, constants and scalars included."""
+    match s:
+        case Compute():
+            for k, o in enumerate(s.operands):
+                yield Site(o, lambda new, k=k: replace(s, operands=(*s.operands[:k], new, *s.operands[k + 1 :])))
+        case Choose():
+            for k, c in enumerate(s.cases):
+                yield Site(c.operand, lambda new, k=k, c=c: replace(s, cases=(*s.cases[:k], Case(c.cond, new), *s.cases[k + 1 :])))
+        case Gather():
+            yield Site(s.source, lambda new: replace(s, source=element(new)))
+            for k, v in enumerate(s.values):
+                yield Site(
+                    v.source, lambda new, k=k, v=v: replace(s, values=(*s.values[:k], Found(v.symbol, element(new), v.extent), *s.values[k + 1 :]))
+                )
+        case VectorCopy() | AsyncCopy() | LdMatrix() | StMatrix() | Shuffle() | TmaStore():
+            yield Site(s.source, lambda new: replace(s, source=element(new)))
+        case Wgmma():
+            a, b = s.a, s.b
+            if isinstance(a, Descriptor):
+                yield Site(a.base, lambda new: replace(s, a=replace(a, base=element(new))))
+            else:
+                yield Site(a, lambda new: replace(s, a=element(new)))
+            yield Site(b.base, lambda new: replace(s, b=replace(b, base=element(new))))
+        case Mma():
+            yield Site(s.a, lambda new: replace(s, a=element(new)))
+            yield Site(s.b, lambda new: replace(s, b=element(new)))
+        case TmaLoad():
+            return
+
+
+def writes(s: Writer) -> Iterator[Site]:
+    """What a statement writes in storage that has an index."""
+    match s:
+        case Wgmma() | Mma():
+            yield Site(s.acc, lambda new: replace(s, acc=element(new)))
+        case TmaStore():
+            return
+        case _:
+            yield Site(s.out, lambda new: replace(s, out=element(new)))
+
+
+def element(operand: Operand) -> Access:
+    """An operand that is an element."""
+    assert isinstance(operand, Access)
+    return operand
+
+
+def with_holds(s: Stmt, holds: Holds | None) -> Stmt:
+    """A statement that says to hold something else."""
+    return replace(s, holds=holds) if isinstance(s, WRITERS) else s
+
+
+def rewritten(s: Stmt, f: Callable[[Expr], Expr], *, lies: bool) -> Stmt:
+    """All expressions of a statement changed; those of its witness, too, if it lies."""
+    new = map_expressions(s, f)
+    return new if lies else with_holds(new, held(s))
+
+
+def shapes(kernel: Kernel) -> dict[str, tuple[Expr, ...]]:
+    """The shape of every tensor argument and buffer."""
+    return {b.name: b.shape for b in (*kernel.buffers, *(p for p in kernel.params if isinstance(p, TensorParam)))}
+
+
+def in_each(sites: Callable[[Writer], Iterator[Site]], change: Callable[[Kernel, Operand], Iterable[Operand]]) -> Edit:
+    """Another operand at one site of one statement."""
+
+    def apply(kernel: Kernel) -> Mutants:
+        for s in writers(kernel):
+            for site in sites(s):
+                for new in change(kernel, site.operand):
+                    if new != site.operand:
+                        yield at(kernel, s, site.put(new))
+
+    return apply
+
+
+def index_of(change: Callable[[Expr, Expr], Expr]) -> Callable[[Kernel, Operand], Iterator[Operand]]:
+    """An access with one of its indices changed: a function of it and of the extent of its axis."""
+
+    def apply(kernel: Kernel, operand: Operand) -> Iterator[Operand]:
+        if isinstance(operand, Access):
+            shape = shapes(kernel)[operand.buffer]
+            for k, (e, n) in enumerate(zip(operand.index, shape, strict=True)):
+                yield Access(operand.buffer, (*operand.index[:k], change(e, n), *operand.index[k + 1 :]))
+
+    return apply
+
+
+def in_writers(change: Callable[[Kernel, Writer], Iterable[Stmt | tuple[Stmt, ...]]]) -> Edit:
+    """Others in the place of one statement that writes values."""
+
+    def apply(kernel: Kernel) -> Mutants:
+        for s in writers(kernel):
+            for new in change(kernel, s):
+                if new is not s:
+                    yield at(kernel, s, new)
+
+    return apply

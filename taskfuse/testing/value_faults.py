@@ -1,0 +1,262 @@
+"""``python -m taskfuse.testing.value_faults``: the kill table of values. Mistakes are planted in what kernels compute; the proof must not pass one that shows.
+
+Each mutant is refused by the rules of kernel IR, or the proof is asked: for all extents, then for the first launch's alone. Then it runs, in the ring of
+words and on ordinary numbers, in launches whose results are known. A mutant that is proved and gives other words is a **false accept**: it is
+printed, and the exit status is 1. One that is refused and gives equal results everywhere may be a false reject, or right at these extents only. A
+mutant that is proved, with equal words, and gives other numbers only rounds otherwise. What reads memory that nobody wrote must give the same whatever
+that holds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from enum import Enum
+from itertools import zip_longest
+from multiprocessing import get_context
+
+from taskfuse.check import Layer, Verdict, verify
+from taskfuse.errors import TaskfuseError
+from taskfuse.ir.values import NATIVE, RING
+from taskfuse.kir import Kernel, to_text
+from taskfuse.sim import simulate
+from taskfuse.testing.mutations import Operator
+from taskfuse.testing.outcomes import filled, is_valid
+from taskfuse.testing.value_operators import VALUE_OPERATORS
+from taskfuse.testing.value_subjects import STEPS, Launch, Subject, equal, names, subjects
+
+CRASH = "the checker fails:"
+
+
+class Said(Enum):
+    """What is said of a mutant. PROVED: for all extents; PROVED_AT: for those of the first launch alone."""
+
+    INVALID = "invalid"
+    PROVED = "proved"
+    PROVED_AT = "proved at"
+    REFUTED = "refuted"
+    OUTSIDE = "outside"
+
+
+class Ran(Enum):
+    """What the launches show. ROUNDS: equal words, and other numbers."""
+
+    EQUAL = "equal"
+    ROUNDS = "rounds"
+    DIFFERS = "differs"
+
+
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    """What was found about a mutant.
+
+    Attributes:
+        edit: the first line of its text, witness included, that is another one than in the subject's, and that one.
+        reason: of the first failure of the proof, with its layer.
+        shown: a counterexample names an element or a place, and who writes it.
+        ran: not of an invalid one.
+    """
+
+    subject: str
+    operator: str
+    edit: str
+    said: Said
+    reason: str = ""
+    shown: bool = False
+    ran: Ran | None = None
+
+    @property
+    def proved(self) -> bool:
+        """For all extents, or for some."""
+        return self.said in (Said.PROVED, Said.PROVED_AT)
+
+    @property
+    def escaped(self) -> bool:
+        """Proved, and wrong."""
+        return self.proved and self.ran is Ran.DIFFERS
+
+    def __str__(self) -> str:
+        return f"{self.operator}: {self.subject}: {self.edit}" + (f" [{self.reason}]" if self.reason else "")
+
+
+@dataclass(slots=True)
+class Table:
+    """The mutants, and the table that ``str`` gives."""
+
+    mutants: list[Mutant] = field(default_factory=list[Mutant])
+
+    @property
+    def escaped(self) -> list[Mutant]:
+        """Holes in the proof."""
+        return [m for m in self.mutants if m.escaped]
+
+    def __str__(self) -> str:
+        head = ("operator", "mutants", "invalid", "refuted", "outside", "with notes", "equal", "proved", "at", "rounds", "escaped")
+        lines = [f"{head[0]:34}" + "".join(f"{h:>11}" for h in head[1:])]
+        rows = {op.name: [m for m in self.mutants if m.operator == op.name] for op in VALUE_OPERATORS}
+        for name, mine in [*rows.items(), ("all", self.mutants)]:
+            said = Counter(m.said for m in mine)
+            refused = [m for m in mine if m.said in (Said.REFUTED, Said.OUTSIDE)]
+            counts = (
+                len(mine),
+                said[Said.INVALID],
+                said[Said.REFUTED],
+                said[Said.OUTSIDE],
+                sum(m.shown for m in refused),
+                sum(m.ran is not Ran.DIFFERS for m in refused),
+                said[Said.PROVED],
+                said[Said.PROVED_AT],
+                sum(m.proved and m.ran is Ran.ROUNDS for m in mine),
+                sum(m.escaped for m in mine),
+            )
+            lines.append(f"{name:34}" + "".join(f"{n:11}" for n in counts))
+        return "\n".join(lines)
+
+    def lists(self) -> str:
+        """Those that one would look at, one by one."""
+        lines: list[str] = []
+        for title, found in (
+            ("proved, and wrong", self.escaped),
+            ("the checker fails", [m for m in self.mutants if CRASH in m.reason]),
+            ("proved, and rounds otherwise", [m for m in self.mutants if m.proved and m.ran is Ran.ROUNDS]),
+            ("refused, and equal in the launches", [m for m in self.mutants if m.said in (Said.REFUTED, Said.OUTSIDE) and m.ran is not Ran.DIFFERS]),
+            ("outside of the model", [m for m in self.mutants if m.said is Said.OUTSIDE and m.ran is Ran.DIFFERS]),
+        ):
+            lines += ["", f"{title} ({len(found)})", *(f"  {m}" for m in found)]
+        return "\n".join(lines)
+
+
+def mutants(subject: Subject, most: int, seed: int) -> Iterator[tuple[Operator, Kernel]]:
+    """A sample of the mutants of a subject: of as many operators as possible, each at a place of its own."""
+    chance = random.Random(f"{seed}:{subject.name}")
+    text = to_text(subject.kernel, witness=True)
+    left = {op.name: (op, [*op.apply(subject.kernel)]) for op in VALUE_OPERATORS}
+    for _, made in left.values():
+        chance.shuffle(made)
+    while most and left:
+        for name in chance.sample([*left], len(left)):
+            op, made = left[name]
+            if not most or not made:
+                left.pop(name)
+                continue
+            mutant = made.pop()
+            if to_text(mutant, witness=True) != text:
+                most -= 1
+                yield op, mutant
+
+
+def judge(subject: Subject, op: Operator, mutant: Kernel) -> Mutant:
+    """What is said of a mutant, and what it does."""
+    edited = edit(subject.kernel, mutant)
+    if not is_valid(mutant):
+        return Mutant(subject.name, op.name, edited, Said.INVALID)
+    said, reason, shown = _proof(subject, mutant)
+    first = subject.launches[0].extents
+    launches = tuple(at for at in subject.launches if at.extents == first) if said is Said.PROVED_AT else subject.launches
+    return Mutant(subject.name, op.name, edited, said, reason, shown, ran(launches, mutant))
+
+
+def _proof(subject: Subject, mutant: Kernel) -> tuple[Said, str, bool]:
+    extents = subject.launches[0].extents
+    try:
+        certificate = verify(mutant)
+        if certificate.is_proved:
+            return Said.PROVED, "", False
+        if mutant.extents:
+            certificate = verify(mutant, extents)
+        if certificate.is_proved:
+            return Said.PROVED_AT, "", False
+        first = certificate.failures[0]
+    except TaskfuseError as error:
+        return Said.OUTSIDE, f"{CRASH} {type(error).__name__}: {error}".split("\n")[0], False
+    except Exception as error:
+        return Said.OUTSIDE, f"{CRASH} {type(error).__name__}: {error}".split("\n")[0], False
+    said = Said.REFUTED if first.verdict is Verdict.REFUTED else Said.OUTSIDE
+    shown = said is Said.REFUTED and first.layer in (Layer.VALUES, Layer.INSTANCE) and bool(first.notes)
+    return said, f"{first.layer.value}: {first.subject}: {first.reason}", shown
+
+
+def ran(launches: Sequence[Launch], mutant: Kernel) -> Ran:
+    """What a mutant does in launches."""
+    rounds = False
+    for seed, launch in enumerate(launches):
+        try:
+            if not _is_right(launch, mutant, seed):
+                return Ran.DIFFERS
+            numbers = simulate(mutant, launch.arguments, values=NATIVE, extents=launch.extents, max_steps=4 * STEPS)
+            rounds = rounds or not equal(numbers, launch.native)
+        except (TaskfuseError, ZeroDivisionError, IndexError) as error:
+            if UNWRITTEN not in str(error) or not all(_is_right(launch, filled(mutant, k), seed) for k in FILLS):
+                return Ran.DIFFERS
+    return Ran.ROUNDS if rounds else Ran.EQUAL
+
+
+UNWRITTEN = "read of uninitialized"
+FILLS = (0, 3)
+"""What memory holds first where a mutant reads what nobody wrote: that matters only if a result does."""
+
+
+def _is_right(launch: Launch, mutant: Kernel | None, seed: int) -> bool:
+    """The words of a launch are those that they must be."""
+    if mutant is None:
+        return False
+    try:
+        return equal(simulate(mutant, launch.arguments, seed=seed, values=RING, extents=launch.extents, max_steps=4 * STEPS), launch.exact)
+    except (TaskfuseError, ZeroDivisionError, IndexError) as error:
+        if UNWRITTEN in str(error):
+            raise
+        return False
+
+
+def edit(old: Kernel, new: Kernel) -> str:
+    """The first difference of two kernels' texts, the witness included."""
+    for a, b in zip_longest(to_text(old, witness=True).split("\n"), to_text(new, witness=True).split("\n"), fillvalue="(end)"):
+        if a != b:
+            return f"{a.strip()}  ->  {b.strip()}"
+    return "(nothing)"
+
+
+def judged(task: tuple[str, int, int]) -> list[Mutant]:
+    """What is found about the mutants of one name: a task of :func:`main`. The kernel is made anew, as its text has no witness."""
+    name, most, seed = task
+    return [judge(subject, op, mutant) for subject in subjects(name) for op, mutant in mutants(subject, most, seed)]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Print the kill table. Returns the exit status: 1 if a mutant was proved and is wrong."""
+    parser = argparse.ArgumentParser(prog="python -m taskfuse.testing.value_faults", description="Plant mistakes in what kernels compute.")
+    parser.add_argument("programs", nargs="*", metavar="PROGRAM", help="programs that build fusions, as python -m taskfuse takes them")
+    parser.add_argument("--cases", type=int, default=150, metavar="N", help="how many random fusions (default: 150)")
+    parser.add_argument("--seed", type=int, default=0, metavar="S", help="the first seed (default: 0)")
+    parser.add_argument("--mutants", type=int, default=24, metavar="K", help="most mutants per kernel (default: 24)")
+    parser.add_argument("--seconds", type=float, default=0.0, metavar="T", help="end after so long (default: never)")
+    parser.add_argument("--list", action="store_true", help="also list those that one would look at")
+    parser.add_argument("--jobs", type=int, default=1, metavar="J", help="processes (default: 1)")
+    options = parser.parse_args(arguments)
+    table = Table()
+    start = time.monotonic()
+    tasks = [(name, options.mutants, options.seed) for name in names(options.programs, options.cases, options.seed)]
+    with nullcontext() if options.jobs == 1 else ProcessPoolExecutor(options.jobs, mp_context=get_context("spawn")) as pool:
+        for (name, *_), found in zip(tasks, (map if pool is None else pool.map)(judged, tasks), strict=True):
+            print(f"{len(table.mutants)} mutants, {time.monotonic() - start:.0f} s; {name}", file=sys.stderr, flush=True)
+            table.mutants += found
+            for mutant in found:
+                if mutant.escaped:
+                    print(f"ESCAPED {mutant}", flush=True)
+            if options.seconds and time.monotonic() - start > options.seconds:
+                break
+    print(table)
+    if options.list:
+        print(table.lists())
+    return 1 if table.escaped else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,122 @@
+"""Kernels that mistakes in values are planted in: those of programs and of random fusions, with launches whose results are known."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from taskfuse.cli.load import load
+from taskfuse.errors import TaskfuseError
+from taskfuse.ir.evaluate import evaluate
+from taskfuse.ir.scalar import evaluate as value_of
+from taskfuse.ir.values import NATIVE, RING
+from taskfuse.kir import Kernel
+from taskfuse.kir.nodes import Extent, TensorParam
+from taskfuse.sim import simulate
+from taskfuse.testing.case import Case, fusion_case, seeded_case
+from taskfuse.testing.options import Mix
+from taskfuse.testing.outcomes import Argument
+
+BASES = (2, 41, 9, 1)
+"""Extents of a program are about so many, or so many of their units."""
+MOST = 1 << 14
+"""Elements of the tensors of a launch."""
+STEPS = 400_000
+"""Statements that a launch may execute."""
+
+Results = tuple[NDArray[Any], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """Arguments of a kernel, and what must come of them.
+
+    Attributes:
+        exact: the outputs in the ring of words.
+        native: what the right kernel gives for ordinary numbers.
+    """
+
+    extents: Mapping[str, int]
+    arguments: tuple[Argument, ...]
+    exact: Results
+    native: Results
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """A kernel that is right, with its witness; the launches in which its mutants are run, the one first that the proof may be of alone."""
+
+    name: str
+    kernel: Kernel
+    launches: tuple[Launch, ...]
+
+
+def names(programs: list[str], cases: int, seed: int) -> list[str]:
+    """The names of subjects: programs as ``python -m taskfuse`` takes them, and random cases, of all mixes in turn."""
+    return [*programs, *(f"{mix.value} {k}" for k, mix in zip(range(seed, seed + cases), _mixes(), strict=False))]
+
+
+def _mixes() -> Iterator[Mix]:
+    while True:
+        yield from Mix
+
+
+def subjects(name: str) -> Iterator[Subject]:
+    """The subjects of a name; none for a schedule that is refused, or of which no launch can be made."""
+    mix, _, seed = name.partition(" ")
+    if seed:
+        found = [seeded_case(int(seed), Mix(mix))]
+    else:
+        found = [fusion_case(program.required_fusion()) for program in load(name)]
+    for case in found:
+        if case.kernel is not None:
+            launches = tuple(_launches(case, case.kernel))
+            if launches:
+                yield Subject(name if seed else f"{name} {case.fusion.name}", case.kernel, launches)
+
+
+def _launches(case: Case, kernel: Kernel) -> Iterator[Launch]:
+    """Other extents, and for each other arguments; the case's own extents first."""
+    sizes = [dict(case.sizes)] if len(case.sizes) == len(kernel.extents) or not kernel.extents else []
+    sizes += [{e.name: _size(e, base + k) for k, e in enumerate(kernel.extents)} for base in BASES if kernel.extents]
+    seen: list[dict[str, int]] = []
+    for extents in sizes:
+        if extents not in seen and len(seen) < 3:
+            seen.append(extents)
+            for seed in range(2):
+                launch = _launch(replace(case, sizes=extents, seed=case.seed + seed), kernel)
+                if launch is None:
+                    seen.pop()
+                    break
+                yield launch
+
+
+def _size(extent: Extent, base: int) -> int:
+    value = max(base, -(-extent.min // extent.multiple_of)) * extent.multiple_of
+    if extent.multiple_of > 1:
+        value = max(min(base, 3), -(-extent.min // extent.multiple_of)) * extent.multiple_of
+    return value if extent.max is None else min(value, extent.max // extent.multiple_of * extent.multiple_of)
+
+
+def _launch(case: Case, kernel: Kernel) -> Launch | None:
+    """One launch, if the right kernel gives there what NumPy gives."""
+    try:
+        shapes = [tuple(int(value_of(e, case.sizes)) for e in p.shape) for p in kernel.params if isinstance(p, TensorParam)]
+        if sum(int(np.prod(s)) for s in shapes) > MOST:
+            return None
+        arguments = tuple(case.arguments())
+        exact = evaluate(case.plain, arguments, RING)
+        found = simulate(kernel, arguments, values=RING, extents=case.sizes, max_steps=STEPS)
+        native = simulate(kernel, arguments, values=NATIVE, extents=case.sizes, max_steps=STEPS)
+    except (TaskfuseError, ZeroDivisionError):
+        return None
+    return Launch(dict(case.sizes), arguments, exact, native) if equal(found, exact) else None
+
+
+def equal(found: Results, wanted: Results) -> bool:
+    """True if all elements are equal, NaN and NaN, too."""
+    return all(a.shape == b.shape and bool(((a == b) | ((a != a) & (b != b))).all()) for a, b in zip(found, wanted, strict=True))
