@@ -13,7 +13,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Final
 
-from taskfuse.check import Certificate, Verdict, verify
+from taskfuse.check import Certificate, Layer, Verdict, verify
 from taskfuse.cuda.cache import folder, keep
 from taskfuse.kir import Kernel, to_text
 from taskfuse.options import Options
@@ -28,17 +28,18 @@ class Proof:
     """What is known of a kernel. Safe for calls from several threads.
 
     A kernel of symbolic extents whose argument has gaps, and against which no counterexample is found, is *open*: it is proved, or refused, for
-    the extents of each launch. That takes a while for extents that are new.
+    the extents of each launch. That takes a while for extents that are new. Where values alone are open, nothing else is asked again.
 
     Raises:
         ProofError: the kernel is refuted; or it is outside the model, and has no symbolic extents.
     """
 
-    __slots__ = ("_admitted", "_certificate", "_lock", "is_open", "kernel")
+    __slots__ = ("_admitted", "_certificate", "_lock", "_values_alone", "is_open", "kernel")
 
     def __init__(self, kernel: Kernel, settings: Options) -> None:
         self.kernel = kernel
         self.is_open = False
+        self._values_alone = False
         self._certificate: Certificate | None = None
         self._admitted: set[tuple[int, ...]] = set()
         self._lock = Lock()
@@ -48,6 +49,8 @@ class Proof:
         certificate = self.certificate
         if certificate.is_proved:
             _remember(key, settings)
+        elif kernel.extents and certificate.open_layers == {Layer.VALUES}:
+            self.is_open = self._values_alone = True
         elif certificate.verdict is Verdict.OUTSIDE and kernel.extents:
             self.is_open = True
         else:
@@ -74,7 +77,9 @@ class Proof:
         sizes = tuple(symbols[e.name] for e in self.kernel.extents)
         with self._lock:
             if sizes not in self._admitted:
-                verify(self.kernel, symbols).require()
+                certificate = verify(self.kernel, symbols)
+                if not self._values_alone or Layer.VALUES in certificate.open_layers:  # order that holds for all extents holds for these
+                    certificate.require()
                 self._admitted.add(sizes)
 
 

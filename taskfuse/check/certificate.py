@@ -101,6 +101,11 @@ class Certificate:
         """The argument has no gap."""
         return all(o.verdict is Verdict.PROVED for o in self.argument)
 
+    @property
+    def open_layers(self) -> frozenset[Layer]:
+        """The layers of the argument that have gaps."""
+        return frozenset(o.layer for o in self.argument if o.verdict is not Verdict.PROVED)
+
     @cached_property
     def obligations(self) -> tuple[Obligation, ...]:
         """All of them; what the search for a counterexample says first."""

@@ -231,6 +231,10 @@ def _form(v: Visits, knowledge: Knowledge) -> _Form:
             many[name] = v.spans[name]
             if v.spans[name][0] is not const(0):
                 moved[name] = sym(name) + v.spans[name][0]
+    for name in _above(v, few, many):  # digits above those with many values are digits, too
+        many[name] = v.spans[name]
+        if few.pop(name)[0]:
+            moved[name] = sym(name) + v.spans[name][0]
     divided = None if v.rows is None else _divided_rows(v.rows, tied)
     mine, theirs = divided if divided is not None else (v.rows, None) if tied & bound else (None, v.rows)
     table = _table(v, few, theirs or None, [c for c in v.conditions if c.free.isdisjoint(tied)])
@@ -255,6 +259,18 @@ def _form(v: Visits, knowledge: Knowledge) -> _Form:
         if name not in used and (stop is None or not equal(knowledge, stop - start, const(1))):
             raise Open(f"its points are visited again in each iteration of {name}", v.node)
     return _Form(columns or [np.zeros(_height(table), np.int64)], weights, places if tiles is not None else None)
+
+
+def _above(v: Visits, few: Mapping[str, tuple[int, int]], many: Mapping[str, Span]) -> list[str]:
+    """Symbols with few values that weigh more along an axis than one with many, and stand alone wherever they stand."""
+    found: dict[str, None] = {}
+    terms = [terms_of(e)[0] for e in v.point]
+    mixed = {n for axis in terms for t, _ in axis if not isinstance(t, Sym) for n in t.free}.union(*(c.free for c in v.conditions))
+    for axis in terms:
+        alone = [(t.name, k) for t, k in axis if isinstance(t, Sym)]
+        least = min((k for name, k in alone if name in many), default=None)
+        found |= {name: None for name, k in alone if least is not None and k >= least and name in few and name not in mixed}
+    return list(found)
 
 
 def _tied(v: Visits) -> set[str]:

@@ -252,7 +252,7 @@ class Joins:
         index = self._index(access, env)
         storage = self.storages[access.buffer]
         if storage.memory is MemoryType.Global:
-            place = tuple(simplify(self._at(e, env), self.knowledge.facts) for e in access.index)
+            place = tuple(self._at(e, env) for e in access.index)
             self.workspace.setdefault(access.buffer, []).append((place, dict(env), _Cells(value.sets, value.known & mask, value.blocks, value.spans)))
             return
         if index is None:
@@ -284,8 +284,9 @@ class Joins:
         loop = node.stmt
         assert isinstance(loop, For)
         inner = [n for n in _leaves(node.blocks[0]) if self._is_mine(n)]
-        sources = [a for n in inner if isinstance(n.stmt, Compute) for a in n.stmt.operands if isinstance(a, Access)]
-        if not any(self.storages[a.buffer].memory is MemoryType.Global for a in sources):
+        steps = [(n.stmt.out, a) for n in inner if isinstance(n.stmt, Compute) for a in n.stmt.operands if isinstance(a, Access)]
+        steps = [(out, a) for out, a in steps if self.storages[a.buffer].memory is MemoryType.Global]
+        if not any(_names(a, loop.var) and not _names(out, loop.var) for out, a in steps):  # a loop over elements of a thread, or of none of this
             return False
         match [n.stmt for n in inner]:
             case [Compute(op=op, out=out, operands=(a, Access() as b))] if op is self.rule.combine.op and a == out and loop.step is const(1):
@@ -302,12 +303,13 @@ class Joins:
         if self._read(node, out, env, mask).sets[mask].any():
             raise Open("it joins the results of all blocks with its own", node)
         written = self.workspace.get(b.buffer, [])
-        wanted = tuple(simplify(self._at(e, env), self.knowledge.facts) for e in b.index)
+        wanted = tuple(self._at(e, env) for e in b.index)
         unknown = {f"written.{n}": (const(0), const(1 << 30)) for n in (*BLOCKS, *THREAD_NAMES)}
         rename = {n: sym(f"written.{n}") for n in (*BLOCKS, *THREAD_NAMES)}
+        facts = self.knowledge.about(const(0))[0].facts  # of any thread and block
         for place, _, cells in reversed(written):
             equations = [(substitute(x, rename), y) for x, y in zip(place, wanted, strict=True)]
-            found, left = solved(equations, unknown, lambda e: simplify(e, self.knowledge.facts))
+            found, left = solved(equations, unknown, lambda e: simplify(e, facts))
             if any(x.free.isdisjoint(unknown) and not equal(self.knowledge, x, y) for x, y in left):
                 continue
             if left and any(not x.free.isdisjoint(unknown) for x, _ in left):
@@ -327,6 +329,11 @@ class Joins:
             self._write(node, out, env, mask, _Cells(cells.sets, cells.known, moved, {**cells.spans, **spans}))
             return
         raise Open("it reads partial results that nobody has written", node)
+
+
+def _names(access: Access, name: str) -> bool:
+    """True if a symbol is in the index of an access."""
+    return any(name in e.free for e in access.index)
 
 
 def _leaves(block: Block) -> Iterator[Node]:
