@@ -49,7 +49,7 @@ class Proof:
         certificate = self.certificate
         if certificate.is_proved:
             _remember(key, settings)
-        elif kernel.extents and certificate.open_layers == {Layer.VALUES}:
+        elif kernel.extents and certificate.open_layers == frozenset((Layer.VALUES,)):
             self.is_open = self._values_alone = True
         elif certificate.verdict is Verdict.OUTSIDE and kernel.extents:
             self.is_open = True

@@ -32,7 +32,7 @@ from taskfuse.kir.nodes import Content, For, Holds, TensorParam, TmaLoad
 from taskfuse.kir.witness import Definition, Whole
 
 Ints = NDArray[np.int64]
-ROWS = 1 << 16
+ROWS = 1 << 21
 TRIPS = 9
 """How many iterations back a write is looked for, less one."""
 
@@ -176,6 +176,8 @@ class Reach:
         if any(n in want.node.loops for c in claims for n in c.node.loops) or any(c.node.number > want.node.number for c in claims):
             return False
         if any(_in_other_arm(c.node, want.node) for c in claims) or any(c.tensor != want.tensor or c.content is not Content.VALUE for c in claims):
+            return False
+        if any(len(p.index) != len(p.element) for p in (want, *claims)):  # it lies in another way
             return False
         if not all(equal(knowledge, e, wanted) for e, wanted in zip(want.index, want.element, strict=True)):
             return False
