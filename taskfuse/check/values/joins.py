@@ -131,6 +131,8 @@ class Joins:
                 self._body(node.blocks[0], {**env, stmt.var: value}, mask)
         elif isinstance(stmt, If):
             for arm in node.blocks:
+                if not any(self._is_mine(n) for n in _leaves(arm)):
+                    continue
                 own = arm.context.conditions[len(node.block.context.conditions) :]
                 self._body(arm, env, mask & self._mask(own, env, node))
         elif self._is_mine(node):
