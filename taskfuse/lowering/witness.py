@@ -7,7 +7,7 @@ from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.expr import Assemble, Gather, IndexValue, Literal, MathExpr, Pointwise, Read, Reduction, ScalarRead, Scan, Select, View, operand_dtype
 from taskfuse.ir.expr import Operand as MathOperand
 from taskfuse.ir.fusion import Fusion
-from taskfuse.ir.scalar import TRUE, Expr, substitute, sym
+from taskfuse.ir.scalar import TRUE, Expr, const, substitute, sym
 from taskfuse.ir.storage import storage_operands
 from taskfuse.ir.tensor import TensorView
 from taskfuse.kir.nodes import Access, Case, Content, Holds, Immediate, IndexOf, Operand, ScalarValue
@@ -20,8 +20,9 @@ def holds(tv: TensorView, env: Environment, content: Content = Content.VALUE) ->
     """What a statement of ``tv`` writes at the place of an environment."""
     if content not in (Content.VALUE, Content.BODY, Content.TERM):
         return Holds(tv.name, (), content)
-    atoms = atom_symbols(tv)
-    names: dict[str, Expr] = {name: sym(f"tile.{k}") for k, name in enumerate(atoms.values())}
+    every = atom_symbols(tv)
+    atoms = {a: name for a, name in every.items() if a.extent is not const(1)}
+    names: dict[str, Expr] = {name: sym(f"tile.{k}") for k, name in enumerate(atoms.values())} | {n: const(0) for a, n in every.items() if a not in atoms}
     axes = tv.logical if content is Content.VALUE else tv.root
     index = tuple(substitute(env.values[a], names) if names else env.values[a] for a in axes)
     return Holds(tv.name, index, content, tuple(int(str(a.extent)) for a in atoms))
