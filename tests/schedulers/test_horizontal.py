@@ -11,6 +11,7 @@ import pytest
 import taskfuse as tf
 from examples import block_roles, founding, pipeline
 from taskfuse import ParallelType as P
+from taskfuse.check import Layer
 from taskfuse.errors import TaskfuseError
 from taskfuse.ir.types import MemoryType
 from taskfuse.kir import walk
@@ -22,7 +23,7 @@ from tests.schedulers.members import computed, numbers, pointwise, row_sum, soft
 
 def proved(fusion: tf.Fusion) -> tf.Kernel:
     kernel = tf.lower(fusion)
-    assert kernel.verify().verdict.value == "proved"
+    assert kernel.verify().open_layers <= {Layer.VALUES}
     return kernel
 
 
@@ -76,7 +77,7 @@ def test_random_fusions_side_by_side(first: int) -> None:
                 continue
             for out, alone in zip(outs, (*a.kernel.simulate(*x), *b.kernel.simulate(*y)), strict=True):
                 np.testing.assert_array_equal(out, alone)
-            assert {k.verify().verdict.value for k in (a.kernel, b.kernel, kernel)} == {"proved"}
+            assert all(k.verify().open_layers <= {Layer.VALUES} for k in (a.kernel, b.kernel, kernel))
             assert str(tf.lower(tf.parse_fusion(str(joined)))) == str(kernel)
 
 

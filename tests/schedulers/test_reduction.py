@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import taskfuse as tf
+from taskfuse.check import Layer
 from taskfuse.errors import TaskfuseError, UnsupportedError
 from taskfuse.kir.nodes import BarrierScope
 from taskfuse.schedulers import Keep, RowConfig
@@ -122,7 +123,7 @@ def test_rows_of_a_view() -> None:
     reference, _ = tf.copy_fusion(fusion)
     tf.schedulers.normalization(fusion)
     kernel = tf.lower(fusion)
-    kernel.verify().require()
+    assert kernel.verify().open_layers <= {Layer.VALUES}
     assert "width 4" in str(kernel)
     args = [np.random.default_rng(0).normal(size=(2, 8, 16)).astype(np.float32)]
     for found, wanted in zip(kernel.simulate(*args), accepted(reference, args), strict=True):
