@@ -22,7 +22,9 @@ def holds(tv: TensorView, env: Environment, content: Content = Content.VALUE) ->
         return Holds(tv.name, (), content)
     every = atom_symbols(tv)
     atoms = {a: name for a, name in every.items() if a.extent is not const(1)}
-    names: dict[str, Expr] = {name: sym(f"tile.{k}") for k, name in enumerate(atoms.values())} | {n: const(0) for a, n in every.items() if a not in atoms}
+    names: dict[str, Expr] = {n: const(0) for a, n in every.items() if a not in atoms}
+    for k, name in enumerate(atoms.values()):
+        names[name] = sym(f"tile.{k}")
     axes = tv.logical if content is Content.VALUE else tv.root
     index = tuple(substitute(env.values[a], names) if names else env.values[a] for a in axes)
     return Holds(tv.name, index, content, tuple(int(str(a.extent)) for a in atoms))

@@ -67,6 +67,10 @@ def covered(visits: list[Visits], extents: tuple[Expr, ...], knowledge: Knowledg
         raise Open("nothing is known to visit its points")
     try:
         return _covered([_named(v, knowledge, every=False) for v in visits], extents, knowledge)
+    except Open:
+        pass
+    try:
+        return _covered([_named(v, knowledge, every=False) for v in visits], extents, knowledge, above=True)
     except Open as error:
         named = [_named(v, knowledge, every=True) for v in visits]
         if all(a is b for a, b in zip(named, visits, strict=True)):
@@ -77,8 +81,8 @@ def covered(visits: list[Visits], extents: tuple[Expr, ...], knowledge: Knowledg
             raise error from None
 
 
-def _covered(visits: list[Visits], extents: tuple[Expr, ...], knowledge: Knowledge) -> bool:
-    forms = [_form(v, knowledge) for v in visits]
+def _covered(visits: list[Visits], extents: tuple[Expr, ...], knowledge: Knowledge, *, above: bool = False) -> bool:
+    forms = [_form(v, knowledge, above=above) for v in visits]
     first = forms[0]
     for v, f in zip(visits, forms, strict=True):
         same = [a.keys() for a in f.weights] == [a.keys() for a in first.weights]
@@ -212,7 +216,7 @@ def _axis(column: Ints, weights: dict[str, Expr], v: Visits, extent: Expr, knowl
 # -- tables ------------------------------------------------------------------------------------------------------------------------------
 
 
-def _form(v: Visits, knowledge: Knowledge) -> _Form:
+def _form(v: Visits, knowledge: Knowledge, *, above: bool) -> _Form:
     """A statement's points by what its symbols are."""
     bound = set(v.rows or ())
     many: dict[str, Span] = {}
@@ -231,7 +235,7 @@ def _form(v: Visits, knowledge: Knowledge) -> _Form:
             many[name] = v.spans[name]
             if v.spans[name][0] is not const(0):
                 moved[name] = sym(name) + v.spans[name][0]
-    for name in _above(v, few, many):  # digits above those with many values are digits, too
+    for name in _above(v, few, many) if above else ():  # digits above those with many values are digits, too
         many[name] = v.spans[name]
         if few.pop(name)[0]:
             moved[name] = sym(name) + v.spans[name][0]
@@ -249,11 +253,11 @@ def _form(v: Visits, knowledge: Knowledge) -> _Form:
     used: set[str] = set()
     for e in v.point:
         e = simplify(substitute(e, moved) if moved else e, knowledge.facts)
-        inside, above, form = _parted(e, table.keys() - {""}, tiles.keys() - {""} if tiles is not None else set(), many, v.node)
+        inside, upper, form = _parted(e, table.keys() - {""}, tiles.keys() - {""} if tiles is not None else set(), many, v.node)
         columns.append(_evaluated(inside, table))
         weights.append(form)
         if tiles is not None:
-            places.append(_evaluated(above, tiles))
+            places.append(_evaluated(upper, tiles))
         used |= form.keys()
     for name, (start, stop) in many.items():
         if name not in used and (stop is None or not equal(knowledge, stop - start, const(1))):
