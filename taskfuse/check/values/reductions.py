@@ -298,6 +298,9 @@ class Reductions:
                 values = list(t.point)
                 if joined is not None:
                     values = [substitute(e, joined.blocks) for e in values]
+                    ends = [e for span in spans.values() for e in span if e is not None]
+                    if any(name in e.free for name in joined.blocks for e in (*ends, *conditions)):  # of the other blocks they are not known
+                        raise Open("which terms a block takes depends on its index", t.node)
                     spans = {**spans, **joined.spans}
                 point, sizes = _residues(definition, axes, values, t.node.context.facts if joined is None else knowledge.facts)
                 extents = sizes
