@@ -26,16 +26,25 @@ def dump(stage: Stage, name: str, text: Callable[[], str], options: Options) -> 
     Raises:
         OptionError: the file cannot be written.
     """
-    if stage not in options.dump:
-        return
-    content = text().rstrip("\n") + "\n"
+    if stage in options.dump:
+        _put(stage, EXTENSIONS[stage], name, text(), options)
+
+
+def dump_step(step: str, name: str, text: Callable[[], str], options: Options) -> None:
+    """Print ``text()``, the plan after a step of lowering, if ``options`` ask for it. As :func:`dump`, with the extension ``<step>.plan``."""
+    if step in options.dump_steps:
+        _put(f"plan:{step}", f"{step}.plan", name, text(), options)
+
+
+def _put(stage: str, extension: str, name: str, text: str, options: Options) -> None:
+    content = text.rstrip("\n") + "\n"
     if options.dump_dir is None:
         print(f"== {stage} of {name} ==\n{content}", file=sys.stderr, flush=True)
         return
     data = content.encode()
     stem = re.sub(r"[^\w.-]", "_", name)
     try:
-        _write(options.dump_dir / f"{stem}.{hashlib.sha256(data).hexdigest()[:12]}.{EXTENSIONS[stage]}", data)
+        _write(options.dump_dir / f"{stem}.{hashlib.sha256(data).hexdigest()[:12]}.{extension}", data)
     except OSError as error:
         raise OptionError(name="TASKFUSE_DUMP_DIR", reason=f"cannot write to {options.dump_dir}: {error.strerror}", help="name a folder for files") from error
 

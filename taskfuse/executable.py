@@ -15,6 +15,7 @@ from taskfuse.kir.arguments import bind_symbols, check_count, check_rank, wanted
 from taskfuse.kir.nodes import ScalarParam, TensorParam
 from taskfuse.location import caller
 from taskfuse.lowering import LoweringOptions, lower
+from taskfuse.lowering.trace import dumper
 from taskfuse.options import Backend, read_options
 from taskfuse.sim import simulate
 
@@ -237,6 +238,6 @@ def one_kernel(
         kernel.check_ir()
     else:
         dump("fusion", fusion.name, lambda: str(fusion), settings)
-        kernel = lower(fusion, options or LoweringOptions())
+        kernel = lower(fusion, options or LoweringOptions(), dumper(settings) if settings.dump_steps else None)
     dump("kernel", kernel.name, lambda: str(kernel), settings)
     return Executable(kernel, settings.backend if backend == "auto" else backend, arch, fast_math, debug, unsafe, schedule)

@@ -4,7 +4,7 @@
 variable                      meaning                                                              when not set
 ============================  ===================================================================  =======================
 ``TASKFUSE_DUMP``             stages that ``tf.compile`` prints, in a list with commas: fusion,    nothing
-                              kernel, cuda, ptx, sass
+                              plan:STEP (a step of lowering), kernel, cuda, ptx, sass
 ``TASKFUSE_DUMP_DIR``         folder of files for what is dumped                                   stderr
 ``TASKFUSE_CACHE_DIR``        folder of the cache of compiled kernels                              ``$XDG_CACHE_HOME/taskfuse``,
                                                                                                    else ``~/.cache/taskfuse``
@@ -36,6 +36,7 @@ Stage = Literal["fusion", "kernel", "cuda", "ptx", "sass"]
 Backend = Literal["auto", "cuda", "sim"]
 
 PREFIX: Final = "TASKFUSE_"
+PLAN: Final = "plan:"
 VARIABLES: Final = tuple(
     PREFIX + name for name in ("DUMP", "DUMP_DIR", "CACHE_DIR", "CACHE_BYTES", "ALWAYS_COMPILE", "BACKEND", "VERIFY", "CHAOS", "WATCHDOG_MS")
 )
@@ -53,6 +54,7 @@ class Options:
 
     Attributes:
         dump: stages of a compilation to print.
+        dump_steps: names of the steps of lowering after which to print the plan.
         dump_dir: where to, one file for each; ``None``: to stderr.
         cache_dir: folder of the compiled kernels.
         cache_bytes: bytes that it may hold; 0: compiled kernels are kept in memory only.
@@ -64,6 +66,7 @@ class Options:
     """
 
     dump: frozenset[Stage]
+    dump_steps: frozenset[str]
     dump_dir: Path | None
     cache_dir: Path
     cache_bytes: int
@@ -92,7 +95,8 @@ def _options(given: tuple[tuple[str, str], ...]) -> Options:
             raise OptionError(name=name, reason="there is no such variable", help=_instead(name, VARIABLES, PREFIX))
     dump_dir = env.get("TASKFUSE_DUMP_DIR")
     return Options(
-        dump=_dump(env),
+        dump=frozenset(_choice("TASKFUSE_DUMP", word, STAGES) for word in _dumped(env) if not word.startswith(PLAN)),
+        dump_steps=frozenset(word.removeprefix(PLAN) for word in _dumped(env) if word.startswith(PLAN)),
         dump_dir=None if dump_dir is None else _folder("TASKFUSE_DUMP_DIR", dump_dir, env),
         cache_dir=_cache_dir(env),
         cache_bytes=_bytes("TASKFUSE_CACHE_BYTES", env, DEFAULT_CACHE_BYTES),
@@ -104,9 +108,9 @@ def _options(given: tuple[tuple[str, str], ...]) -> Options:
     )
 
 
-def _dump(env: Mapping[str, str]) -> frozenset[Stage]:
+def _dumped(env: Mapping[str, str]) -> list[str]:
     words = [word.strip() for word in env.get("TASKFUSE_DUMP", "").split(",")]
-    return frozenset(_choice("TASKFUSE_DUMP", word, STAGES) for word in words if word)
+    return [word for word in words if word]
 
 
 def _cache_dir(env: Mapping[str, str]) -> Path:

@@ -108,7 +108,7 @@ def test_stages_of_an_example(run: Run) -> None:
 
 def test_every_stage_of_a_kernel_text(run: Run) -> None:
     for stage in Stage:
-        if stage is Stage.FUSION:
+        if stage in (Stage.FUSION, Stage.PLAN):
             assert "kernel 'gemm' comes without a fusion" in run.fails("show", stage.value, GEMM)
         else:
             assert run("show", stage.value, GEMM, "--set", "M=128", "N=128", "K=64").strip()
@@ -344,3 +344,16 @@ def test_a_pipe_that_nobody_reads() -> None:
         process.stdout.close()
         assert process.stderr.read() == b""
     assert process.returncode == 1
+
+
+def test_show_a_step_of_lowering(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["show", "founding", "--step", "channels"]) == 0
+    text = capsys.readouterr().out
+    assert "CHANNEL ch0: tv5, tv6, tv7, tv8 from group1 to t5, 1 slots" in text
+    assert main(["show", "plan", "founding", "--step", "channels", "--diff"]) == 0
+    added = [line for line in capsys.readouterr().out.splitlines() if line.startswith("+")]
+    assert added == ["+++ after", next("+" + line for line in text.splitlines() if line.startswith("CHANNEL"))]
+    assert main(["show", "kernel", "founding", "--step", "channels"]) == 1
+    assert "--step and --diff are of the plan" in capsys.readouterr().err
+    assert main(["show", GEMM, "--step", "channels"]) == 1
+    assert "comes without a fusion" in capsys.readouterr().err

@@ -66,3 +66,17 @@ def test_compile_dumps_its_stages(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     (kernel,) = tmp_path.glob("cat.*.kir")
     assert tf.parse_kernel(kernel.read_text()) == tf.lower(fusion)
     assert capsys.readouterr().err == ""
+
+
+def test_compile_dumps_steps_of_lowering(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    fusion = founding.build()
+    monkeypatch.setenv("TASKFUSE_DUMP", "plan:nest,plan:barriers")
+    tf.compile(fusion, backend="sim")
+    heads = [line for line in capsys.readouterr().err.splitlines() if line.startswith("==")]
+    assert heads == ["== plan:nest of cat ==", "== plan:barriers of cat =="]
+    monkeypatch.setenv("TASKFUSE_DUMP_DIR", str(tmp_path))
+    tf.compile(fusion, backend="sim")
+    assert sorted(path.name.split(".", 2)[2] for path in tmp_path.iterdir()) == ["barriers.plan", "nest.plan"]
+    monkeypatch.setenv("TASKFUSE_DUMP", "plan:nets")
+    with pytest.raises(OptionError, match=r"TASKFUSE_DUMP: 'plan:nets': lowering has no step nets"):
+        tf.compile(fusion, backend="sim")

@@ -8,7 +8,7 @@ from taskfuse import options
 from taskfuse.errors import OptionError
 from taskfuse.options import VARIABLES, Options, read_options
 
-DEFAULT = Options(frozenset(), None, Path("/home/u/.cache/taskfuse"), 1 << 30, False, "auto", True, None, 2000)
+DEFAULT = Options(frozenset(), frozenset(), None, Path("/home/u/.cache/taskfuse"), 1 << 30, False, "auto", True, None, 2000)
 
 
 def read(**env: str) -> Options:
@@ -28,6 +28,7 @@ def test_set_to_nothing_is_not_set(name: str) -> None:
     ("name", "value", "field", "expected"),
     [
         ("DUMP", "cuda", "dump", {"cuda"}),
+        ("DUMP", "plan:nest, plan:emit", "dump_steps", {"nest", "emit"}),
         ("DUMP", "fusion, kernel,cuda,ptx,sass,cuda,", "dump", {"fusion", "kernel", "cuda", "ptx", "sass"}),
         ("DUMP_DIR", "/d", "dump_dir", Path("/d")),
         ("DUMP_DIR", "~/d", "dump_dir", Path("/home/u/d")),

@@ -16,6 +16,8 @@ from taskfuse.cli.load import Program, load
 from taskfuse.cli.trial import exploration, recorded, trial
 from taskfuse.cli.versions import versions
 from taskfuse.errors import TaskfuseError
+from taskfuse.lowering.steps import STEPS
+from taskfuse.lowering.trace import changes, plan_texts
 from taskfuse.options import read_options
 from taskfuse.sim import Scheduler, Timeline
 
@@ -34,6 +36,7 @@ class Stage(Enum):
     LAUNCH = "launch"
     RESOURCES = "resources"
     CHANNELS = "channels"
+    PLAN = "plan"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -60,8 +63,10 @@ def parser() -> argparse.ArgumentParser:
     commands = root.add_subparsers(required=True, metavar="command")
 
     show = commands.add_parser("show", help="print a stage", description="Print a stage of a fusion. No stage needs a GPU.")
-    show.add_argument("stage", choices=[s.value for s in Stage], help="%(choices)s")
+    show.add_argument("stage", nargs="?", choices=[s.value for s in Stage], help="%(choices)s (default: kernel; with --step: plan)")
     _add_file(show)
+    show.add_argument("--step", metavar="NAME", help=f"what is known after a step of lowering: {', '.join(step.name for step in STEPS)}")
+    show.add_argument("--diff", action="store_true", help="only what the step has changed")
     _add_target(show)
     show.add_argument("--debug", action="store_true", help="the debug build, whose waits are bounded and report")
     show.add_argument("--witness", action="store_true", help="of a kernel also the math that it computes, and what the results of each statement stand for")
@@ -133,7 +138,9 @@ class _Versions(argparse.Action):
 
 
 def _show(options: argparse.Namespace) -> None:
-    stage = Stage(options.stage)
+    stage = Stage(options.stage or ("plan" if options.step else "kernel"))
+    if stage is not Stage.PLAN and (options.step or options.diff):
+        raise TaskfuseError(message=f"--step and --diff are of the plan, not of the stage {stage.value}", help="python -m taskfuse show plan FILE --step NAME")
     print("\n\n".join(_stage(program, stage, options).rstrip("\n") for program in load(options.file)))
 
 
@@ -146,6 +153,9 @@ def _stage(program: Program, stage: Stage, options: argparse.Namespace) -> str:
             return program.kernel().text(witness=options.witness)
         case Stage.CHANNELS:
             return str(program.kernel().channels())
+        case Stage.PLAN:
+            before, after = plan_texts(program.required_fusion(), options.step or "notes")
+            return changes(before, after) if options.diff else after
         case Stage.CUDA:
             return program.kernel().cuda_source(fast_math=options.fast_math, debug=options.debug)
         case Stage.PTX:

@@ -82,6 +82,13 @@ def stmt_text(stmt: Stmt, kernel: Kernel) -> str:
     return next(line for line in printer.lines if not line.startswith("# ")).split("  # ")[0]
 
 
+def body_lines(body: Body, kernel: Kernel) -> list[str]:
+    """The lines of some statements, as they would stand in the body of ``kernel``."""
+    printer = _Printer(kernel)
+    printer.body(body, 0)
+    return printer.lines
+
+
 @dataclass(slots=True)
 class Layout:
     """The lines of a text and where things are in it.

@@ -1,5 +1,6 @@
-"""Lowering: fusion -> kernel. ``lower.py`` has the pipeline as one list; each other module is one step of it."""
+"""Lowering: fusion -> kernel. ``steps.py`` has the pipeline as one list; the other modules are what its steps do."""
 
-from taskfuse.lowering.lower import LoweringOptions, lower
+from taskfuse.lowering.lower import lower
+from taskfuse.lowering.state import LoweringOptions
 
 __all__ = ["LoweringOptions", "lower"]

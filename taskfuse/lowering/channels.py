@@ -113,10 +113,10 @@ class Channels:
         fusion: Fusion,
         tree: Tree,
         regions: Regions,
-        paths: dict[TensorView, tuple[Loop, ...]],
         order: tuple[Item, ...],
         trips: Trips,
     ) -> None:
+        """None yet: see :meth:`of`."""
         self.fusion = fusion
         self._trips = trips
         self.tree = tree
@@ -125,11 +125,24 @@ class Channels:
         self._of: dict[TensorView, Channel] = {}
         self._positions = positions(order)
         self._entered: set[Node] = set()
-        self._check_assemblies()
-        self._find(paths)
-        while not (around := self._around()) <= self._entered:
-            self._entered |= around
-            self._find(paths)
+
+    @staticmethod
+    def of(
+        fusion: Fusion,
+        tree: Tree,
+        regions: Regions,
+        paths: dict[TensorView, tuple[Loop, ...]],
+        order: tuple[Item, ...],
+        trips: Trips,
+    ) -> Channels:
+        """Those of a fusion. Raises :class:`LoweringError` where no ring can carry a boundary."""
+        channels = Channels(fusion, tree, regions, order, trips)
+        channels._check_assemblies()
+        channels._find(paths)
+        while not (around := channels._around()) <= channels._entered:
+            channels._entered |= around
+            channels._find(paths)
+        return channels
 
     def _around(self) -> set[Node]:
         """The nodes with an endpoint below them."""

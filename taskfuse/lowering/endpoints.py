@@ -43,7 +43,7 @@ from taskfuse.lowering.completion import (
     queues,
     retire_reads,
 )
-from taskfuse.lowering.places import Touch, frame, leaves, level_blocks, loop_of, span
+from taskfuse.lowering.places import Touch, cut_around, frame, leaves, level_blocks, loop_of
 from taskfuse.lowering.plan import PLoop, PNode, PStmt, PSync, statements
 from taskfuse.lowering.regions import hardware_index, linear_thread
 from taskfuse.lowering.semaphores import acquire, release
@@ -122,7 +122,7 @@ class Endpoints:
         c = end.cursor
         slot = sym(f"{c}.slot")
         level = end.turns.outer if end.turns is not None and end.turns.loop is ch.loop else ch.loop
-        first, last = span(level_blocks(plan, end.node, level), touches, end.turns is not None)
+        first, last = cut_around(level_blocks(plan, end.node, level), touches, end.turns is not None)
         issued = [s for blocks in level_blocks(plan, end.node, level) for n in blocks for s in statements([n]) if touches(s)]
         if ch.is_between_blocks:
             copied = [PSync(RETIRE_COPIES)] if end is not ch.producer and any(has_copies_of_threads(s.tv) for s in issued) else []
@@ -249,7 +249,7 @@ class Endpoints:
         c = end.cursor
         w = turns.instance
         slot = f"{c}.turn"
-        first, last = span(level_blocks(plan, end.node, turns.outer), touches, True)
+        first, last = cut_around(level_blocks(plan, end.node, turns.outer), touches, True)
         parity = xor(sym(f"{slot}.parity"), select(eq(w, 0), 1, 0))
         follow = simplify((w + 1) % turns.count, self.regions.facts)
         passing = self.arrive(end, BarrierSlot(f"{c}.turns", follow))

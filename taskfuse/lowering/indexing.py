@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from itertools import takewhile
+from typing import Protocol
 
 from taskfuse.ir.axes import Axis, iteration_position
 from taskfuse.ir.expr import Assemble, Gather, Read, Reduction
-from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.scalar import Const, Expr, Facts, const, eq, prove, simplify, substitute, sym
 from taskfuse.ir.storage import storage_operands, storage_uses
 from taskfuse.ir.tasks import Task
@@ -16,14 +15,23 @@ from taskfuse.ir.types import INDEX_TYPES, MemoryType, ParallelType
 from taskfuse.kir.nodes import Access
 from taskfuse.lowering.domains import allocation_axes, forward, product, refused
 from taskfuse.lowering.environments import Environment, Environments, has_values
-from taskfuse.lowering.memory import find_memory
 from taskfuse.lowering.plan import base_name
-from taskfuse.lowering.regions import Regions
 from taskfuse.schedule.allocation import default_allocation
-from taskfuse.schedule.joins import Joins, Loop
-from taskfuse.schedule.order import Tree
+from taskfuse.schedule.joins import Loop
 
 ZERO = const(0)
+
+
+class Slots(Protocol):
+    """The slots of rings."""
+
+    def slot(self, tv: TensorView, task: Task) -> Expr | None:
+        """The slot of the ring of ``tv`` that code of ``task`` uses; ``None`` if it has none."""
+        ...
+
+    def full(self, tv: TensorView) -> str | None:
+        """The mbarriers at which a fill of the ring of ``tv`` is complete."""
+        ...
 
 
 class Indexer:
@@ -32,33 +40,35 @@ class Indexer:
     Attributes:
         environments: the indices around the code of each tensor.
         memory: tensor -> where it lives.
+        slots: the slots of rings; ``None`` as long as they are not known.
         placed: a part of an assembly -> the whole, and the part's place in it.
-        slot: the slot of a tensor's ring that code of a task uses, or ``None`` (set by the channels).
-        full: the mbarriers at which a fill of a tensor's ring is complete, or ``None`` (set by the channels).
     """
 
-    def __init__(self, fusion: Fusion, tree: Tree, joins: Joins, regions: Regions) -> None:
-        self.fusion = fusion
-        self.tree = tree
-        self.joins = joins
-        self.regions = regions
-        self.environments = Environments(fusion, tree, joins, regions)
-        self.memory = self.environments.memory
-        self.placed: dict[TensorView, tuple[TensorView, tuple[Expr, ...]]] = {}
-        self.slot: Callable[[TensorView, Task], Expr | None] = lambda tv, task: None
-        self.full: Callable[[TensorView], str | None] = lambda tv: None
+    def __init__(self, environments: Environments, slots: Slots | None = None) -> None:
+        self.environments = environments
+        self.fusion = environments.fusion
+        self.tree = environments.tree
+        self.joins = environments.joins
+        self.regions = environments.regions
+        self.memory = environments.memory
+        self.slots = slots
+        self.placed = {
+            part.tensor: (expr.output, place)
+            for expr in self.fusion.exprs()
+            if isinstance(expr, Assemble)
+            for part, place in zip(expr.parts, expr.places, strict=True)
+        }
         self._kept: dict[tuple[TensorView, MemoryType], tuple[Axis, ...]] = {}
-        for expr in fusion.exprs():
-            if isinstance(expr, Assemble):
-                for part, place in zip(expr.parts, expr.places, strict=True):
-                    self.placed[part.tensor] = (expr.output, place)
-        find_memory(self.environments)
-        # which loops are work loops follows from accesses, and changes the guards that accesses were made with so far
-        self.environments.work.find(self.memory, self._indexes_registers)
-        self.environments.forget()
-        self._kept.clear()
 
-    def _indexes_registers(self, tv: TensorView, loop: Loop) -> bool:
+    def slot(self, tv: TensorView, user: TensorView) -> Expr | None:
+        """The slot of the ring of ``tv`` that code of ``user`` uses; ``None`` if it has no ring."""
+        return None if self.slots is None else self.slots.slot(tv, self.tree.place[user])
+
+    def full(self, tv: TensorView) -> str | None:
+        """The mbarriers at which a fill of the ring of ``tv`` is complete; ``None`` if it has no ring."""
+        return None if self.slots is None else self.slots.full(tv)
+
+    def indexes_registers(self, tv: TensorView, loop: Loop) -> bool:
         """True if code of ``tv`` finds elements of a Local tensor, or its accumulators, by the index of a loop."""
         expr = self.fusion.definition(tv)
         assert expr is not None
@@ -154,7 +164,7 @@ class Indexer:
         return Access(tv.name, index)
 
     def _ring(self, tv: TensorView, user: TensorView) -> tuple[Expr, ...]:
-        slot = self.slot(tv, self.tree.place[user])
+        slot = self.slot(tv, user)
         return () if slot is None else (slot,)
 
     def read(self, consumer: TensorView, env: Environment, read: Read) -> tuple[Access, Expr]:

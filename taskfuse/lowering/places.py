@@ -106,11 +106,15 @@ def leaves(nodes: list[PNode]) -> Iterator[PSync | PStmt]:
             yield from leaves(block)
 
 
-def span(blocks: list[list[PNode]], touches: Touch, inside: bool) -> tuple[tuple[list[PNode], int], tuple[list[PNode], int]]:
-    """The first and the last use in some blocks; ``inside``: inside of the bound loops that hold all uses."""
+def cut_around(blocks: list[list[PNode]], touches: Touch, inside: bool) -> tuple[tuple[list[PNode], int], tuple[list[PNode], int]]:
+    """Cut scopes so that a wait can stand before the first use in some blocks and an arrival after the last; the places of both uses.
+
+    Args:
+        inside: inside of the bound loops that hold all uses.
+    """
     places = [(block, k) for block in blocks for k, n in enumerate(block) if _touched(n, touches)]
     if inside and len(places) == 1 and isinstance(bind := places[0][0][places[0][1]], PBind):
-        return span([bind.body], touches, inside)
+        return cut_around([bind.body], touches, inside)
     if not places:
         raise AssertionError("an endpoint touches its channel nowhere")
     for block in blocks:

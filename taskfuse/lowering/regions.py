@@ -54,28 +54,40 @@ class Regions:
     """
 
     def __init__(self, fusion: Fusion, tree: Tree) -> None:
+        """Of no node yet: see :meth:`of`."""
         self.fusion = fusion
         self.tree = tree
         self.facts: Facts = fusion.facts()
         self.launch: dict[ParallelType, Expr] = {}
+        self.threads: Expr = ONE
+        self._padded = THREAD_TYPES
         self._extent: dict[tuple[Node, ParallelType], Expr | None] = {}
         self._box: dict[tuple[Node, ParallelType], Span] = {}
         self._region: dict[tuple[Node, ParallelType], Span] = {}
-        self._uses = {tv: tuple(u.output for u in storage_uses(fusion, tv) if not isinstance(u, Assemble)) for tv in tree.place}
-        self._all = self._tensors_below(tree.root)
+        self._uses: dict[TensorView, tuple[TensorView, ...]] = {}
+
+    @staticmethod
+    def of(fusion: Fusion, tree: Tree) -> Regions:
+        """Those of a fusion. Raises :class:`LoweringError` if no block has the threads of the launch."""
+        regions = Regions(fusion, tree)
+        regions._uses = {tv: tuple(u.output for u in storage_uses(fusion, tv) if not isinstance(u, Assemble)) for tv in tree.place}
+        regions._measure_all()
+        return regions
+
+    def _measure_all(self) -> None:
         for kept in range(len(THREAD_TYPES), -1, -1):
             self._padded = THREAD_TYPES[:kept]
             self._measure_launch()
             if self._excess() is None and not (Z in self._padded and self._may_exceed(Z)):
                 break
         for ptype in INDEX_TYPES:
-            self._place(tree.root, ptype, Span(const(0), self.launch[ptype]))
+            self._place(self.tree.root, ptype, Span(const(0), self.launch[ptype]))
         for ptype in INDEX_TYPES:
             last = self.launch[ptype] - 1
             limit = simplify(last, self.facts)
             self.facts = self.facts.with_range(ptype.index_name, 0, limit)
         self._check_threads()
-        self.threads: Expr = self.launch[THREAD_TYPES[0]] * self.launch[THREAD_TYPES[1]] * self.launch[THREAD_TYPES[2]]
+        self.threads = self.launch[THREAD_TYPES[0]] * self.launch[THREAD_TYPES[1]] * self.launch[THREAD_TYPES[2]]
 
     def _measure_launch(self) -> None:
         """Extents of all nodes, and the launch shape, with members rounded up to whole warps on the types of ``_padded`` only.

@@ -7,13 +7,14 @@ reuse of the slot, too, and the sync pass needs no second one.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from taskfuse.ir.scalar import Expr, const, sym
 from taskfuse.ir.tasks import Task
 from taskfuse.ir.tensor import TensorView
 from taskfuse.kir.nodes import Advance, CursorInit
 from taskfuse.lowering.ahead import Ahead, fill_ahead
 from taskfuse.lowering.channels import Channels
-from taskfuse.lowering.indexing import Indexer
 from taskfuse.lowering.plan import PLoop, PNode, PSync, children, statements
 from taskfuse.lowering.statements import Statements
 from taskfuse.schedule.joins import Loop
@@ -26,17 +27,23 @@ class Rings:
         loops: tensor name -> the loop whose iterations take its slots in turn, and their number.
     """
 
-    def __init__(self, indexer: Indexer, channels: Channels) -> None:
+    def __init__(self, ring: dict[TensorView, Loop], channels: Channels) -> None:
         self._channels = channels
-        self._ring: dict[TensorView, Loop] = {}
-        for tv in indexer.tree.place:
+        self._ring = ring
+        self.ahead: list[Ahead] = []
+
+    @staticmethod
+    def of(channels: Channels, paths: Mapping[TensorView, tuple[Loop, ...]]) -> Rings:
+        """Those of all circular buffers that are no boundary of a channel. ``paths``: the loops of the nest around each tensor."""
+        ring: dict[TensorView, Loop] = {}
+        for tv in channels.tree.place:
             if tv.schedule.stages == 1 or channels.channel(tv) is not None:
                 continue
-            around = zip(indexer.joins.path[tv], tv.loop[: tv.schedule.inline], strict=False)
+            around = zip(paths[tv], tv.loop[: tv.schedule.inline], strict=False)
             loops = [loop for loop, a in around if tv.schedule.ptype(a).is_loop]
             if loops:
-                self._ring[tv] = loops[-1]
-        self.ahead: list[Ahead] = []
+                ring[tv] = loops[-1]
+        return Rings(ring, channels)
 
     @property
     def loops(self) -> dict[str, tuple[Loop, int]]:

@@ -293,7 +293,7 @@ class Statements:
         if not isinstance(operand, Access):
             return operand
         source = next((t for t in self.fusion.tensors() if t.name == operand.buffer), None)
-        ring = 0 if source is None or source not in self.indexer.tree.place else int(self.indexer.slot(source, self.indexer.tree.place[tv]) is not None)
+        ring = 0 if source is None or source not in self.indexer.tree.place else int(self.indexer.slot(source, tv) is not None)
         return Access(operand.buffer, operand.index[:ring] + (const(0),) * (len(operand.index) - ring))
 
     def source(self, tv: TensorView) -> TensorView:

@@ -19,7 +19,7 @@ Body = tuple[Stmt, ...]
 
 @dataclass(frozen=True, slots=True)
 class SimplifyGuards:
-    """See the module."""
+    """Drop guards that follow from the scopes around them; join neighbours with one condition."""
 
     name: ClassVar[str] = "simplify-guards"
 

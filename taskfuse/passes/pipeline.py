@@ -1,10 +1,10 @@
-"""The kernel -> kernel pipeline: one list."""
+"""The kernel -> kernel passes, in order: the last steps of lowering."""
 
 from __future__ import annotations
 
 from typing import ClassVar, Protocol
 
-from taskfuse.kir import Kernel, verify_kernel
+from taskfuse.kir import Kernel
 from taskfuse.passes.guards import SimplifyGuards
 from taskfuse.passes.trips import DropSingleTrips
 
@@ -20,14 +20,3 @@ class KernelPass(Protocol):
 
 
 PIPELINE: tuple[KernelPass, ...] = (DropSingleTrips(), SimplifyGuards())
-
-
-def run_pipeline(kernel: Kernel, verify: bool) -> Kernel:
-    """Run every pass in order; with ``verify``, the kernel is verified before the first and after each."""
-    if verify:
-        verify_kernel(kernel)
-    for step in PIPELINE:
-        kernel = step.run(kernel)
-        if verify:
-            verify_kernel(kernel)
-    return kernel

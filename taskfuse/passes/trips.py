@@ -18,7 +18,7 @@ Body = tuple[Stmt, ...]
 
 @dataclass(frozen=True, slots=True)
 class DropSingleTrips:
-    """See the module."""
+    """Put the body of a loop that runs exactly once in its place."""
 
     name: ClassVar[str] = "drop-single-trips"
 

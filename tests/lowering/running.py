@@ -70,7 +70,7 @@ class Measured:
     def __init__(self, fusion: tf.Fusion) -> None:
         fusion = prepare(fusion)
         tree = complete(fusion)
-        self.regions = Regions(fusion, tree)
+        self.regions = Regions.of(fusion, tree)
         self.nodes: dict[str, Node] = {n.name: n for n in (tree.root, *fusion.tasks.nodes, *tree.tensors)}
 
     def extent(self, node: str, p: P) -> str | None:

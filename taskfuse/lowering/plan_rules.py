@@ -1,0 +1,96 @@
+"""The rules of a plan, which hold after every step that leaves one.
+
+- Every index is in scope: a loop variable is used inside of its loop, and a local index by code of its own task.
+- A guard that encloses code of many statements is the same for all threads that come to it: nothing that waits, and no barrier, may stand under
+  a condition on the thread.
+- A cursor is initialized before the code that uses or advances it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from taskfuse.errors import VerifyError
+from taskfuse.ir.scalar import Expr
+from taskfuse.ir.types import THREAD_TYPES
+from taskfuse.kir import walk
+from taskfuse.kir.nodes import Advance, CursorInit
+from taskfuse.kir.walk import expressions
+from taskfuse.lowering.plan import PBind, PDispatch, PGuard, PLoop, PNode, PScope, PStmt, PSync, children, is_base
+
+PARTS = (".slot", ".parity", ".phase")
+"""What code reads of a cursor."""
+_THREADS = frozenset(p.index_name for p in THREAD_TYPES)
+
+
+def verify_plan(plan: list[PNode], step: str) -> None:
+    """Check the rules. Raises :class:`VerifyError`, which names the ``step`` that broke one."""
+    loops = frozenset(n.var for n in _all(plan) if isinstance(n, PLoop))
+    cursors = {s.name for n in _all(plan) if isinstance(n, PSync) for s in walk(n.stmts) if isinstance(s, CursorInit)}
+    _Rules(step, loops, {f"{name}{part}": name for name in cursors for part in PARTS}, cursors).block(plan, frozenset(), set())
+
+
+def _all(nodes: list[PNode]) -> Iterator[PNode]:
+    for n in nodes:
+        yield n
+        for block in children(n):
+            yield from _all(block)
+
+
+class _Rules:
+    def __init__(self, step: str, loops: frozenset[str], parts: dict[str, str], cursors: set[str]) -> None:
+        self._step = step
+        self._loops = loops
+        self._parts = parts
+        self._cursors = cursors
+
+    def block(self, nodes: list[PNode], around: frozenset[str], ready: set[str]) -> None:
+        """Check a block inside of some loops, where some cursors are ready; those that it initializes are ready behind it, too."""
+        for n in nodes:
+            match n:
+                case PStmt():
+                    self._uses((*expressions(n.stmt), *n.guards), around, ready, n.task.name, f"code of {n.tv.name}")
+                case PSync():
+                    self._sync(n, around, ready)
+                case PLoop():
+                    self._uses((n.extent,), around, ready, "", f"the loop over {n.var}")
+                    self.block(n.body, around | {n.var}, ready)
+                case PBind():
+                    self._uses((n.extent,), around, ready, "", f"the loop over {n.index}")
+                    self.block(n.body, around, ready)
+                case PGuard():
+                    self._guard(n)
+                    self._uses((n.cond,), around, ready, "", f"the guard {n.cond}")
+                    self.block(n.body, around, ready)
+                case PScope():
+                    self.block(n.body, around, ready)
+                case PDispatch():
+                    for member in n.members:
+                        self.block(member.body, around, ready)
+
+    def _sync(self, n: PSync, around: frozenset[str], ready: set[str]) -> None:
+        for s in walk(n.stmts):
+            if isinstance(s, Advance) and s.cursor in self._cursors and s.cursor not in ready:
+                raise self._broken(f"{s.cursor} is advanced before it is initialized")
+            self._uses(expressions(s), around, ready, "", "a wait or an arrival")
+            if isinstance(s, CursorInit):
+                ready.add(s.name)
+
+    def _guard(self, n: PGuard) -> None:
+        own = sorted(name for name in n.cond.free if name in _THREADS or is_base(name))
+        if own and any(isinstance(inner, PSync) for inner in _all(n.body)):
+            raise self._broken(f"a wait or a barrier stands under {n.cond}, which depends on {own[0]}")
+
+    def _uses(self, expressions: Iterable[Expr], around: frozenset[str], ready: set[str], task: str, what: str) -> None:
+        for e in expressions:
+            for name in e.free:
+                if name in self._loops and name not in around:
+                    raise self._broken(f"{what} uses {name} outside of its loop")
+                if name in self._parts and self._parts[name] not in ready:
+                    raise self._broken(f"{what} uses {name} before the cursor is initialized")
+                if task and is_base(name) and not name.endswith(f".{task}"):
+                    raise self._broken(f"{what} in task {task} uses {name}, a local index of another task")
+
+    def _broken(self, reason: str) -> VerifyError:
+        help = "this is a fault of lowering, not of the schedule: report it with the fusion's text"
+        return VerifyError(reason=f"plan after step {self._step}: {reason}", help=help)

@@ -1,0 +1,114 @@
+"""The text of a lowering's state: what each step has found, and the plan. It is for people; nothing reads it back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from taskfuse.ir.scalar import Expr, and_, const
+from taskfuse.ir.types import INDEX_TYPES
+from taskfuse.kir.kernel import Kernel
+from taskfuse.kir.nodes import Stmt
+from taskfuse.kir.printer import body_lines
+from taskfuse.lowering.plan import PBind, PDispatch, PGuard, PLoop, PNode, PScope, PStmt, PSync
+from taskfuse.lowering.state import State
+from taskfuse.schedule.order import Item, TensorItem
+
+INDENT = "  "
+ONE = const(1)
+
+
+def state_text(state: State) -> str:
+    """All that is known after a step: launch shape and ranges, memory types, channels, buffers; then the plan, the nest, or the fusion."""
+    if hasattr(state, "kernel"):
+        return str(state.kernel)
+    lines = [f"FUSION {state.fusion.name}"]
+    if hasattr(state, "regions"):
+        lines += _ranges(state)
+    if hasattr(state, "environments"):
+        lines += [f"MEMORY {tv.name}: {memory.value}" for tv, memory in state.environments.memory.items() if tv in state.tree.place]
+    if hasattr(state, "channels"):
+        for ch in state.channels.channels:
+            names, ends = ", ".join(tv.name for tv in ch.tensors), ", ".join(end.node.name for end in ch.consumers)
+            loop = "once" if ch.loop is None else f"in each iteration of axis {ch.loop.depth}"
+            lines.append(f"CHANNEL {ch.name}: {names} from {ch.producer.node.name} to {ends}, {ch.stages} slots, filled {loop}")
+    for b in state.buffers:
+        lines.append(f"BUFFER {b.name}: {b.dtype}[{', '.join(map(str, b.shape))}] {b.memory.value}{'' if b.offset is None else f' @ {b.offset}'}")
+    lines += [f"MBARRIER {name}[{slots}] count {count}" for name, slots, count in state.mbarriers]
+    lines.append("")
+    if state.plan:
+        lines += _PlanPrinter(state).block(state.plan, 0)
+    elif hasattr(state, "order"):
+        lines += _nest(state.order, 0)
+    else:
+        lines += str(state.fusion).splitlines()
+    return "\n".join(lines)
+
+
+def _ranges(state: State) -> Iterator[str]:
+    regions = state.regions
+    yield "LAUNCH " + ", ".join(f"{p.value} {e}" for p, e in regions.launch.items() if e is not ONE)
+    for node in (*state.fusion.tasks.nodes, *(t for t in state.tree.tensors if t not in state.fusion.tasks.nodes)):
+        spans = [(p, regions.region(node, p)) for p in INDEX_TYPES if node in state.tree.parent]
+        where = ", ".join(f"{p.value} {s.start}..{s.start + s.extent}" for p, s in spans if regions.launch[p] is not ONE)
+        yield f"RANGE {node.name}: {where or 'one thread'}"
+
+
+def _nest(items: tuple[Item, ...], depth: int) -> Iterator[str]:
+    for item in items:
+        if isinstance(item, TensorItem):
+            yield f"{INDENT * depth}{item.tv.name}"
+        else:
+            axes = ", ".join(f"{tv.name} {tv.schedule.ptype(a).value}" for tv, a in item.loop.axes.items())
+            yield f"{INDENT * depth}LOOP axis {item.loop.depth} of {axes}:"
+            yield from _nest(item.body, depth + 1)
+
+
+class _PlanPrinter:
+    """Prints the nodes of a plan; statements as in kernel IR, in the local indices of their task."""
+
+    def __init__(self, state: State) -> None:
+        self._kernel = Kernel(
+            name=state.fusion.name,
+            extents=(),
+            params=(),
+            grid=(ONE, ONE, ONE),
+            block=(ONE, ONE, ONE),
+            buffers=tuple(state.buffers),
+            mbarriers=(),
+            counters=(),
+            body=(),
+        )
+
+    def block(self, nodes: list[PNode], depth: int) -> Iterator[str]:
+        for n in nodes:
+            match n:
+                case PLoop():
+                    yield from self._nested(f"FOR {n.var} in 0..{n.extent}{' UNROLL' if n.unroll else ''}", n.body, depth)
+                case PBind():
+                    yield from self._nested(f"FOR {n.index} in {n.ptype.value}{{{n.extent}}}", n.body, depth)
+                case PScope():
+                    yield from self._nested(f"SCOPE {n.node.name}{_where(n.conds)}", n.body, depth)
+                case PGuard():
+                    yield from self._nested(f"IF {n.cond}", n.body, depth)
+                case PDispatch():
+                    yield f"{INDENT * depth}DISPATCH {n.group.name}:{f'  # {n.note}' if n.note else ''}"
+                    for m in n.members:
+                        yield from self._nested(f"ARM {m.node.name}{_where(m.conds)}", m.body, depth + 1)
+                case PStmt():
+                    yield from self._lines((n.stmt,), depth, _where(n.guards))
+                case PSync(stmts=(), is_barrier=True):
+                    yield f"{INDENT * depth}SYNC of {'all' if n.node is None else n.node.name}{f'  # {n.note}' if n.note else ''}"
+                case PSync():
+                    yield from self._lines(n.stmts, depth, "")
+
+    def _nested(self, head: str, body: list[PNode], depth: int) -> Iterator[str]:
+        yield f"{INDENT * depth}{head}:"
+        yield from self.block(body, depth + 1)
+
+    def _lines(self, stmts: tuple[Stmt, ...], depth: int, behind: str) -> Iterator[str]:
+        for line in body_lines(stmts, self._kernel):
+            yield f"{INDENT * depth}{line}{behind}"
+
+
+def _where(conds: tuple[Expr, ...]) -> str:
+    return f" where {and_(*conds)}" if conds else ""

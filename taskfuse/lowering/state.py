@@ -1,0 +1,77 @@
+"""The state of a lowering: what is known of the fusion so far, and the plan and its declarations as far as they are made."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from taskfuse.ir.fusion import Fusion
+from taskfuse.ir.scalar import Expr
+from taskfuse.kir import Kernel
+from taskfuse.kir.nodes import Buffer, CursorInit
+from taskfuse.lowering.channels import Channels
+from taskfuse.lowering.endpoints import Endpoints
+from taskfuse.lowering.environments import Environments
+from taskfuse.lowering.indexing import Indexer
+from taskfuse.lowering.plan import PNode
+from taskfuse.lowering.regions import Regions
+from taskfuse.lowering.rings import Rings
+from taskfuse.lowering.statements import Statements
+from taskfuse.schedule.joins import Joins
+from taskfuse.schedule.order import Item, Tree
+
+
+@dataclass(frozen=True, slots=True)
+class LoweringOptions:
+    """How to lower.
+
+    Attributes:
+        order_seed: picks one of the valid total orders; ``None``: the order in which tensors were made.
+        shared_limit: bytes of Shared memory per block above which buffers with disjoint lifetimes share memory.
+        verify: verify the plan and the kernel after each step.
+    """
+
+    order_seed: int | None = None
+    shared_limit: int = 48 * 1024
+    verify: bool = True
+
+
+@dataclass(slots=True)
+class State:
+    """What the steps of a lowering (:mod:`taskfuse.lowering.steps`) have made so far. A step sets the attributes that its docstring ensures.
+
+    An attribute without a value here has none before its step, and reading it raises AttributeError: a step ran without what it requires.
+
+    Attributes:
+        fusion: the fusion; from ``prepare`` on, the copy that becomes a kernel.
+        tree, joins, order: the completed task tree, the loops that are one, the nest.
+        regions: the launch shape, and which indices each node gets.
+        environments: the indices around the code of each tensor, memory types and work loops.
+        channels, rings: the rings between roles and inside of them.
+        indexer, statements: the accesses and the statements of each tensor.
+        plan: the nest with its dispatch; empty before ``nest``.
+        endpoints: what the ends of channels have put into the plan.
+        buffers: the storage.
+        mbarriers: name, slots, arrivals per phase.
+        counters: of barriers of the whole grid.
+        cursors: those that count in the whole kernel's code.
+        kernel: the result.
+    """
+
+    fusion: Fusion
+    options: LoweringOptions
+    tree: Tree = field(init=False)
+    joins: Joins = field(init=False)
+    order: tuple[Item, ...] = field(init=False)
+    regions: Regions = field(init=False)
+    environments: Environments = field(init=False)
+    channels: Channels = field(init=False)
+    rings: Rings = field(init=False)
+    indexer: Indexer = field(init=False)
+    statements: Statements = field(init=False)
+    endpoints: Endpoints = field(init=False)
+    plan: list[PNode] = field(default_factory=list[PNode])
+    buffers: list[Buffer] = field(default_factory=list[Buffer])
+    mbarriers: list[tuple[str, int, Expr]] = field(default_factory=list[tuple[str, int, Expr]])
+    counters: list[str] = field(default_factory=list[str])
+    cursors: list[CursorInit] = field(default_factory=list[CursorInit])
+    kernel: Kernel = field(init=False)

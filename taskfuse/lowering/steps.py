@@ -1,0 +1,281 @@
+"""The steps of lowering, in order: each is a function of the state that does one thing to it.
+
+The docstring of a step says what the state has when it begins (requires) and when it ends (ensures). After each step the plan is verified
+(:mod:`taskfuse.lowering.plan_rules`), and ``python -m taskfuse show plan FILE --step NAME`` prints it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from taskfuse.ir.types import MemoryType
+from taskfuse.kir import verify_kernel
+from taskfuse.lowering.channels import Channels
+from taskfuse.lowering.copies import retire_copies
+from taskfuse.lowering.emit import Emitter
+from taskfuse.lowering.endpoints import Endpoints
+from taskfuse.lowering.environments import Environments
+from taskfuse.lowering.indexing import Indexer
+from taskfuse.lowering.instructions import BUILDERS
+from taskfuse.lowering.memory import find_memory
+from taskfuse.lowering.nest import NestBuilder
+from taskfuse.lowering.notes import Notes
+from taskfuse.lowering.plan_rules import verify_plan
+from taskfuse.lowering.prepare import check_supported, prepare
+from taskfuse.lowering.regions import Regions
+from taskfuse.lowering.register_rings import unroll_rings
+from taskfuse.lowering.registers import Registers
+from taskfuse.lowering.rings import Rings
+from taskfuse.lowering.semaphores import semaphores
+from taskfuse.lowering.state import State
+from taskfuse.lowering.statements import Statements
+from taskfuse.lowering.storage import buffers, lay_out, unroll_for_registers
+from taskfuse.lowering.sync import Synchronizer
+from taskfuse.lowering.witness import definitions
+from taskfuse.passes import PIPELINE, KernelPass
+from taskfuse.schedule.order import Sequencer
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A step of lowering.
+
+    Attributes:
+        name: what it is called on the command line and in ``TASKFUSE_DUMP``.
+        change: does it; its docstring says what it requires and ensures.
+    """
+
+    name: str
+    change: Callable[[State], None]
+
+    @property
+    def summary(self) -> str:
+        """What it does, in a sentence."""
+        text = " ".join((self.change.__doc__ or "").split())
+        return text.split(". ")[0].split(" Requires:")[0].rstrip(".")
+
+    def run(self, state: State) -> None:
+        """Do it, and verify what it leaves if the options say so. Raises what the step does, and :class:`VerifyError`."""
+        self.change(state)
+        if not state.options.verify:
+            return
+        if hasattr(state, "kernel"):
+            verify_kernel(state.kernel)
+        else:
+            verify_plan(state.plan, self.name)
+
+
+def _prepare(state: State) -> None:
+    """Check the laws of tasks and names; copy the fusion, so that every boundary tensor is only a boundary.
+
+    Ensures: ``fusion`` is a copy that later steps may change; no tensor in it is unread but outputs and those that tasks claim.
+    """
+    check_supported(state.fusion)
+    state.fusion = prepare(state.fusion)
+
+
+def _order(state: State) -> None:
+    """Find the one total order of all code, and which loops are one.
+
+    Requires: ``fusion`` prepared. Ensures: ``tree``, ``joins``, ``order``.
+    """
+    sequencer = Sequencer(state.fusion, state.options.order_seed)
+    state.tree, state.joins, state.order = sequencer.tree, sequencer.joins, sequencer.sequence()
+
+
+def _ranges(state: State) -> None:
+    """Give every node its indices of threads and blocks; choose the launch shape.
+
+    Requires: ``tree``. Ensures: ``regions``.
+    """
+    state.regions = Regions.of(state.fusion, state.tree)
+
+
+def _memory(state: State) -> None:
+    """Choose the memory type of every tensor: the nearest in which its readers find it.
+
+    Requires: ``joins``, ``regions``. Ensures: ``environments`` with the memory types.
+    """
+    state.environments = Environments(state.fusion, state.tree, state.joins, state.regions)
+    find_memory(state.environments)
+
+
+def _work(state: State) -> None:
+    """Find the loops whose trips the block index decides; the remainder of their splits is a bound of the loop, not a guard.
+
+    Requires: memory types. Ensures: ``environments`` with work loops, and without the guards that these replace.
+    """
+    state.environments.work.find(state.environments.memory, Indexer(state.environments).indexes_registers)
+    state.environments.forget()
+
+
+def _channels(state: State) -> None:
+    """Find the rings between members of vertical groups, and their endpoints.
+
+    Requires: ``order``, memory types, work loops. Ensures: ``channels``; every boundary lives in the memory that its ring needs.
+    """
+    state.channels = Channels.of(state.fusion, state.tree, state.regions, state.joins.path, state.order, state.environments.work.trips)
+    state.channels.check_memory(state.environments.memory)
+
+
+def _rings(state: State) -> None:
+    """Find the rings inside roles; from here on every access knows its slot.
+
+    Requires: ``channels``. Ensures: ``rings``, ``indexer``, ``statements``.
+    """
+    state.rings = Rings.of(state.channels, state.joins.path)
+    state.indexer = Indexer(state.environments, state.rings)
+    state.statements = Statements(state.indexer, BUILDERS)
+
+
+def _nest(state: State) -> None:
+    """Project the total order on every role, with the stages of reductions and scans, dispatches, guards and statements.
+
+    Requires: ``order``, ``statements``. Ensures: ``plan``, without any synchronization.
+    """
+    state.plan = NestBuilder(state.indexer, state.statements).build(state.order)
+
+
+def _prefetch(state: State) -> None:
+    """Skew the loops whose rings the same role can fill some trips before it uses them.
+
+    Requires: ``plan``, without waits or arrivals. Ensures: fills of these rings run ahead of their uses.
+    """
+    state.rings.fill_ahead(state.plan, state.statements)
+
+
+def _endpoints(state: State) -> None:
+    """Put the waits, arrivals, turns and cursors of every channel into the plan.
+
+    Requires: ``plan``. Ensures: ``endpoints``; every use of a channel's slot stands between a wait and an arrival.
+    """
+    state.endpoints = Endpoints(state.channels, state.statements)
+    state.endpoints.insert(state.plan)
+
+
+def _cursors(state: State) -> None:
+    """Put the cursors of the rings inside roles into the plan.
+
+    Requires: ``prefetch``. Ensures: every cursor that code uses is initialized and advances once in each trip.
+    """
+    state.rings.insert(state.plan)
+
+
+def _copies(state: State) -> None:
+    """Wait for the asynchronous copies of each thread that no arrival waits for.
+
+    Requires: ``endpoints``. Ensures: such a copy is done before its result is read, or written again.
+    """
+    retire_copies(state.plan, state.indexer, state.channels, state.rings.ahead)
+
+
+def _register_rings(state: State) -> None:
+    """Unroll the loops whose rings lie in registers by the number of slots.
+
+    Requires: ``cursors``. Ensures: the slot of a ring in registers is a constant in each copy of its loop's body.
+    """
+    unroll_rings(state.plan, state.rings.ahead, state.regions.facts)
+
+
+def _buffers(state: State) -> None:
+    """Declare the storage that statements use.
+
+    Requires: all statements are in the plan. Ensures: ``buffers``, those in Shared memory without a place.
+    """
+    state.buffers = buffers(state.indexer, state.statements, state.rings, state.plan)
+
+
+def _budgets(state: State) -> None:
+    """Give each role its register budget.
+
+    Requires: ``buffers``. Ensures: budgets of the roles of a dispatch are in its arms, and fit what the launch gives.
+    """
+    Registers(state.regions, state.buffers).insert(state.plan)
+
+
+def _unroll(state: State) -> None:
+    """Unroll every loop whose variable indexes registers.
+
+    Requires: ``buffers``. Ensures: every index of a Local buffer is a constant after unrolling.
+    """
+    unroll_for_registers(state.plan, state.buffers, state.indexer)
+
+
+def _layout(state: State) -> None:
+    """Give every buffer in Shared memory its place; those whose lifetimes are apart may share bytes.
+
+    Requires: ``buffers``. Ensures: each has an offset.
+    """
+    kept = {*state.statements.alignments, *state.channels.copied()}
+    state.buffers = lay_out(state.plan, state.buffers, state.options.shared_limit, kept)
+
+
+def _barriers(state: State) -> None:
+    """Put a barrier wherever two accesses conflict and no channel orders them.
+
+    Requires: ``layout``, since buffers that share bytes conflict. Ensures: ``mbarriers``, ``counters``, ``cursors``; no instance of a distributed
+    channel waits for another where it holds the turn.
+    """
+    stored = [b for b in state.buffers if b.memory is not MemoryType.Local]
+    sync = Synchronizer(state.regions, state.tree.root, stored, state.channels.names(), state.rings)
+    sync.insert(state.plan, {tv.name for tv in state.fusion.outputs})
+    state.endpoints.check_turns(state.plan)
+    stand_ins = [(name, 1, count) for name, count in sync.mbarriers]
+    state.mbarriers = [*state.channels.barriers(), *state.rings.barriers(), *stand_ins]
+    state.counters = sync.counters
+    state.cursors = list(sync.cursor_inits())
+
+
+def _notes(state: State) -> None:
+    """Say at every dispatch what orders the data that enters and leaves.
+
+    Requires: ``barriers``. Ensures: notes only.
+    """
+    Notes(state.indexer, state.channels).write(state.plan)
+
+
+def _emit(state: State) -> None:
+    """Print the plan as kernel IR in indices of the hardware, with the definitions of its tensors.
+
+    Requires: all else. Ensures: ``kernel``.
+    """
+    emitter = Emitter(state.fusion, state.regions)
+    maps = tuple(state.statements.maps.values())
+    kernel = emitter.kernel(state.plan, state.buffers, state.mbarriers, state.counters, semaphores(state.channels), tuple(state.cursors), maps)
+    state.kernel = replace(kernel, definitions=definitions(state.fusion))
+
+
+def _on_kernel(one: KernelPass) -> Callable[[State], None]:
+    """A kernel pass as a step."""
+
+    def change(state: State) -> None:
+        state.kernel = one.run(state.kernel)
+
+    change.__doc__ = one.__doc__
+    return change
+
+
+STEPS: tuple[Step, ...] = (
+    Step("prepare", _prepare),
+    Step("order", _order),
+    Step("ranges", _ranges),
+    Step("memory", _memory),
+    Step("work", _work),
+    Step("channels", _channels),
+    Step("rings", _rings),
+    Step("nest", _nest),
+    Step("prefetch", _prefetch),
+    Step("endpoints", _endpoints),
+    Step("cursors", _cursors),
+    Step("copies", _copies),
+    Step("register-rings", _register_rings),
+    Step("buffers", _buffers),
+    Step("budgets", _budgets),
+    Step("unroll", _unroll),
+    Step("layout", _layout),
+    Step("barriers", _barriers),
+    Step("notes", _notes),
+    Step("emit", _emit),
+    *(Step(one.name, _on_kernel(one)) for one in PIPELINE),
+)
