@@ -211,6 +211,8 @@ class Match:
             found = error
         if found is None or (isinstance(found, Found) and not found.under) or not self._has_table():
             return found
+        if self.plain and isinstance(found, Found) and any(c in found.under for _, c in self.conditions if c.free.isdisjoint(self.spans)):
+            return found  # a table does not decide it either, the prover may
         try:
             return self._joined({}, self.equations, [])
         except Open as error:

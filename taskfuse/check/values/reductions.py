@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 from taskfuse.check.knowledge import Knowledge
 from taskfuse.check.program import THREADS, Node, conjuncts
 from taskfuse.check.values.claims import Instructions, Place
-from taskfuse.check.values.cover import Visits, covered
+from taskfuse.check.values.cover import covered
 from taskfuse.check.values.joins import Joined, Joins
 from taskfuse.check.values.match import LIMIT, Found, Match, inside, known_at, proves
 from taskfuse.check.values.reach import Reach
-from taskfuse.check.values.runs import Span, known_of, runs
+from taskfuse.check.values.runs import Span, Visits, known_of, runs
 from taskfuse.check.values.solve import Open
 from taskfuse.ir.scalar import TRUE, Const, Expr, Facts, FloorDiv, Mod, Sym, children, const, eq, evaluate, ge, lt, not_, simplify, substitute, sym
 from taskfuse.kir.nodes import Compute, Content, For, Holds, Immediate, Wgmma
