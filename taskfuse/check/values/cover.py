@@ -215,14 +215,14 @@ def _form(v: Visits, knowledge: Knowledge, *, above: bool) -> _Form:
     moved: dict[str, Expr] = {}
     tied = _tied(v)
     few: dict[str, tuple[int, int]] = {}
-    size = 1 if v.rows is None else next(iter(v.rows.values())).size
+    size = 1 if v.rows is None else max(1, next(iter(v.rows.values())).size)
     weighed = {n for e in v.point for term, _ in terms_of(e)[0] if not term.free <= v.spans.keys() for n in term.free}
     for name in sorted(v.spans.keys() - bound, key=lambda n: (_count(v, n), n)):
         count = _count(v, name)
         lo = _first(v, name)
         if name not in tied and name not in weighed and lo is not None and size * count <= LIMIT:
             few[name] = lo, lo + count
-            size *= count
+            size *= max(count, 1)
         elif name not in tied:
             many[name] = v.spans[name]
             if v.spans[name][0] is not const(0):
@@ -317,10 +317,11 @@ def _count(v: Visits, name: str) -> int:
     return 1 << 60 if lo is None or hi is None else max(0, hi - lo)
 
 
-def _product(values: Iterable[int]) -> int:
+def _product(counts: Iterable[int]) -> int:
+    """How many rows a table has at most whose symbols have so many values: one that has none does not make up for one that has many."""
     total = 1
-    for n in values:
-        total *= n
+    for n in counts:
+        total *= max(n, 1)
     return total
 
 
