@@ -39,5 +39,5 @@ def test_parts_of_k_are_joined(name: str) -> None:
 def test_serialized_instructions_are_refused(name: str) -> None:
     fusion = CASES[name].fusion()
     args = [to_torch(np.zeros([int(str(e)) for e in tv.shape], tv.dtype.numpy)) for tv in fusion.inputs]
-    with pytest.raises(RegisterError, match="serialized|injected"):
+    with pytest.raises(RegisterError, match=r"serialized|injected"):
         tf.compile(tf.lower(fusion), backend="cuda")(*args)
