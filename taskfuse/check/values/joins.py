@@ -7,7 +7,7 @@ Workspaces in Global memory hold, besides, the partial results of all blocks alo
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,6 +17,7 @@ from taskfuse.check.knowledge import Knowledge
 from taskfuse.check.program import BLOCKS, THREAD_NAMES, Block, Node, conjuncts
 from taskfuse.check.values.match import Storage, equal, proves
 from taskfuse.check.values.solve import Open, solved
+from taskfuse.check.values.steps import taken
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.scalar import Const, Expr, const, evaluate, simplify, substitute, sym
 from taskfuse.ir.types import MemoryType
@@ -79,12 +80,18 @@ class Joins:
         self.steps = 0
         self.last = 0
         self.alike = np.arange(self.count, dtype=np.int64)
+        self.started = np.ones(self.count, np.bool_)
 
     def take(self, keys: list[Ints]) -> None:
         """Threads with equal keys take the same terms: their accumulators are one partial result, that of the first of them."""
         if keys:
             _, first, inverse = np.unique(np.stack(keys), axis=1, return_index=True, return_inverse=True)
             self.alike = first[inverse.reshape(-1)].astype(np.int64)
+
+    def start(self, conditions: Iterable[Expr]) -> None:
+        """Only threads under some conditions on them have set their accumulators."""
+        for c in conditions:
+            self.started &= np.broadcast_to(np.asarray(evaluate(c, self.threads), np.bool_), self.count)
 
     def run(self, nodes: Iterator[Node], conditions: tuple[Expr, ...], reader: Node) -> None:
         """Execute some statements and those inside them that stand in front of a reader, under conditions around all of them. Raises :class:`Open`."""
@@ -111,7 +118,7 @@ class Joins:
             sets = np.zeros((self.count, self.words), np.uint64)
             t = np.arange(self.count)
             sets[t, self.alike // 64] = np.uint64(1) << (self.alike % 64).astype(np.uint64)
-            found = self.registers[self.accumulator, index] = _Cells(sets, np.ones(self.count, np.bool_), {}, {})
+            found = self.registers[self.accumulator, index] = _Cells(sets, self.started.copy(), {}, {})
         return found
 
     # -- control --------------------------------------------------------------------------------------------------------------------
@@ -187,16 +194,21 @@ class Joins:
                 self._write(node, stmt.out, env, mask, none)
             case Compute(op=op, operands=(Access() as a,)) if op is COPY:
                 self._write(node, stmt.out, env, mask, self._read(node, a, env, mask))
-            case Compute(op=op, out=out, operands=(a, Access() as b)) if op is self.rule.combine.op and self.storages[b.buffer].memory is MemoryType.Global:
-                if a != out:
+            case Compute(op=op, out=out, operands=(Access() as a, Access() as b)) if op is self.rule.combine.op:
+                step = taken(stmt, self.rule.combine)
+                if isinstance(step, Access) and self._is_shared_by_blocks(step):
+                    self._of_blocks(node, out, step, env, mask, {})
+                elif self._is_shared_by_blocks(b):
                     raise Open("it joins a partial result of another block with more than its own", node)
-                self._of_blocks(node, out, b, env, mask, {})
-            case Compute(op=op, operands=(Access() as a, Access() as b)) if op is self.rule.combine.op:
-                self._write(node, stmt.out, env, mask, self._sum(node, self._read(node, a, env, mask), self._read(node, b, env, mask), mask))
+                else:
+                    self._write(node, out, env, mask, self._sum(node, self._read(node, a, env, mask), self._read(node, b, env, mask), mask))
             case _:
                 raise Open("it is no step that joins partial results", node)
         if isinstance(stmt, Compute) and stmt.dtype is not self.rule.dtype:
             raise Open(f"it joins partial results in {stmt.dtype}", node)
+
+    def _is_shared_by_blocks(self, access: Access) -> bool:
+        return self.storages[access.buffer].memory is MemoryType.Global
 
     def _sum(self, node: Node, a: _Cells, b: _Cells, mask: Bools) -> _Cells:
         if a.blocks != b.blocks and a.sets[mask].any() and b.sets[mask].any():
@@ -290,8 +302,8 @@ class Joins:
         steps = [(out, a) for out, a in steps if self.storages[a.buffer].memory is MemoryType.Global]
         if not any(_names(a, loop.var) and not _names(out, loop.var) for out, a in steps):  # a loop over elements of a thread, or of none of this
             return False
-        match [n.stmt for n in inner]:
-            case [Compute(op=op, out=out, operands=(a, Access() as b))] if op is self.rule.combine.op and a == out and loop.step is const(1):
+        match [(n.stmt, taken(n.stmt, self.rule.combine)) for n in inner]:
+            case [(Compute(out=out), Access() as b)] if loop.step is const(1):
                 pass
             case _:
                 raise Open("a loop over the partial results of blocks has an unknown form", node)
@@ -310,6 +322,8 @@ class Joins:
         rename = {n: sym(f"written.{n}") for n in (*BLOCKS, *THREAD_NAMES)}
         facts = self.knowledge.about(const(0))[0].facts  # of any thread and block
         for place, _, cells in reversed(written):
+            if any(isinstance(x, Const) and isinstance(y, Const) and x is not y for x, y in zip(place, wanted, strict=True)):
+                continue
             equations = [(substitute(x, rename), y) for x, y in zip(place, wanted, strict=True)]
             found, left = solved(equations, unknown, lambda e: simplify(e, facts))
             if any(x.free.isdisjoint(unknown) and not equal(self.knowledge, x, y) for x, y in left):
