@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import permutations
 
 import numpy as np
 from numpy.typing import NDArray
@@ -65,6 +66,7 @@ def covered(visits: list[Visits], extents: tuple[Expr, ...], knowledge: Knowledg
     """
     if not visits:
         raise Open("nothing is known to visit its points")
+    visits, extents = _merged(visits, extents, knowledge)
     try:
         return _covered([_named(v, knowledge, every=False) for v in visits], extents, knowledge)
     except Open:
@@ -398,6 +400,31 @@ def _weight(term: Expr, k: int, many: Mapping[str, Span], node: Node) -> tuple[s
 
 
 # -- quotient and remainder of one number ----------------------------------------------------------------------------------------------
+
+
+def _merged(visits: list[Visits], extents: tuple[Expr, ...], knowledge: Knowledge) -> tuple[list[Visits], tuple[Expr, ...]]:
+    """Two axes that are quotient and remainder of one number, by the second one's extent, are one: a box of both is all numbers below its size."""
+    for i, j in permutations(range(len(extents)), 2):
+        numbers = [_number(v.point[i], v.point[j], extents[i], extents[j], knowledge) for v in visits]
+        if None in numbers:
+            continue
+        points = ([(e if k == i else x) for k, x in enumerate(v.point) if k != j] for v, e in zip(visits, numbers, strict=True) if e is not None)
+        less = tuple(simplify(n * extents[j], knowledge.facts) if k == i else n for k, n in enumerate(extents) if k != j)
+        return _merged([replace(v, point=tuple(point)) for v, point in zip(visits, points, strict=True)], less, knowledge)
+    return visits, extents
+
+
+def _number(upper: Expr, lower: Expr, most: Expr, size: Expr, knowledge: Knowledge) -> Expr | None:
+    """The number of which two axes, of ``most`` and ``size`` points, are quotient and remainder by ``size``."""
+    match upper, lower:
+        case FloorDiv(a=Mod(a=a, b=m), b=n), Mod(a=b, b=k) if a is b and n is k and equal(knowledge, n, size) and equal(knowledge, m, most * size):
+            return a % m
+        case FloorDiv(a=a, b=n), Mod(a=b, b=k) if a is b and n is k and equal(knowledge, n, size):
+            return a
+        case Mod(a=FloorDiv(a=a, b=n), b=m), Mod(a=b, b=k) if a is b and n is k and equal(knowledge, n, size) and equal(knowledge, m, most):
+            return a % (n * m)
+        case _:
+            return None
 
 
 def _named(v: Visits, knowledge: Knowledge, *, every: bool) -> Visits:

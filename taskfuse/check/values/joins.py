@@ -13,12 +13,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from taskfuse.check.knowledge import Knowledge
-from taskfuse.check.program import BLOCKS, THREAD_NAMES, Block, Node, conjuncts
+from taskfuse.check.knowledge import Knowledge, Trip
+from taskfuse.check.program import BLOCK_NAMES, BLOCKS, THREAD_NAMES, Block, Node, conjuncts
 from taskfuse.check.values.match import Storage, equal, proves
 from taskfuse.check.values.solve import Open, solved
 from taskfuse.ir.elementwise import ELEMENTWISE
-from taskfuse.ir.scalar import Const, Expr, const, evaluate, simplify, substitute, sym
+from taskfuse.ir.scalar import Const, Expr, const, evaluate, ge, lt, simplify, substitute, sym
 from taskfuse.ir.types import MemoryType
 from taskfuse.kir import held
 from taskfuse.kir.nodes import Access, Compute, Content, For, If, Immediate, Shuffle
@@ -74,8 +74,10 @@ class Joins:
         self.words = (self.count + 63) // 64
         self.registers: dict[tuple[str, tuple[int, ...]], _Cells] = {}
         self.shared: dict[tuple[str, tuple[int, ...]], _Cells] = {}
-        self.workspace: dict[str, list[tuple[tuple[Expr, ...], dict[str, int], _Cells]]] = {}
+        self.workspace: dict[str, list[tuple[tuple[Expr, ...], Node, _Cells]]] = {}
         self.assumed: dict[Expr, None] = {}
+        self.open: dict[tuple[int, Expr], Node] = {}
+        self.at = knowledge
         self.steps = 0
         self.last = 0
         self.alike = np.arange(self.count, dtype=np.int64)
@@ -90,15 +92,15 @@ class Joins:
         """Execute some statements and those inside them that stand in front of a reader, under conditions around all of them. Raises :class:`Open`."""
         self.last = reader.number
         mask = np.ones(self.count, np.bool_)
-        for c in conditions:
-            for part in conjuncts(c):
-                if part.free <= self.threads.keys():
-                    mask &= np.broadcast_to(np.asarray(evaluate(part, self.threads), np.bool_), self.count)
         for node in nodes:
-            self._node(node, {}, mask)
+            self._node(node, {}, mask & self._mask(conditions, {}, node))
 
     def result(self, index: tuple[int, ...]) -> Joined:
         """What each thread has in its accumulator. Raises :class:`Open`."""
+        for (_, part), node in self.open.items():  # every thread and block of a result joins it where its reader does
+            if not proves(self.at, part):
+                raise Open(f"partial results are joined under {part}, which is not known of all of them", node)
+        self.open.clear()
         cells = self._own(index)
         bits = np.unpackbits(cells.sets.view(np.uint8), axis=1, bitorder="little")[:, : self.count].astype(np.bool_)
         bits[~cells.known] = False
@@ -153,9 +155,10 @@ class Joins:
                 part = self._at(part, env)
                 if part.free <= self.threads.keys():
                     found = found & np.broadcast_to(np.asarray(evaluate(part, self.threads), np.bool_), self.count)
-                elif not (part.free.isdisjoint(self.threads) and proves(self.knowledge, part)):
-                    self.assumed[part] = None
-        del node
+                else:
+                    self.open[node.number, part] = node
+                    if not part.free.isdisjoint(self.threads):
+                        self.assumed[part] = None
         return found
 
     @staticmethod
@@ -255,7 +258,7 @@ class Joins:
         storage = self.storages[access.buffer]
         if storage.memory is MemoryType.Global:
             place = tuple(self._at(e, env) for e in access.index)
-            self.workspace.setdefault(access.buffer, []).append((place, dict(env), _Cells(value.sets, value.known & mask, value.blocks, value.spans)))
+            self.workspace.setdefault(access.buffer, []).append((place, node, _Cells(value.sets, value.known & mask, value.blocks, value.spans)))
             return
         if index is None:
             raise Open("where it puts partial results depends on more than threads", node)
@@ -309,7 +312,7 @@ class Joins:
         unknown = {f"written.{n}": (const(0), const(1 << 30)) for n in (*BLOCKS, *THREAD_NAMES)}
         rename = {n: sym(f"written.{n}") for n in (*BLOCKS, *THREAD_NAMES)}
         facts = self.knowledge.about(const(0))[0].facts  # of any thread and block
-        for place, _, cells in reversed(written):
+        for place, writer, cells in reversed(written):
             equations = [(substitute(x, rename), y) for x, y in zip(place, wanted, strict=True)]
             found, left = solved(equations, unknown, lambda e: simplify(e, facts))
             if any(x.free.isdisjoint(unknown) and not equal(self.knowledge, x, y) for x, y in left):
@@ -326,11 +329,22 @@ class Joins:
                     raise Open("threads put different partial results in one place", node)
             if not cells.known[mask].all():
                 raise Open("it reads partial results that nobody has written", node)
+            self._there(node, writer, moved, spans)
             if cells.blocks:
                 moved = {**{n: substitute(e, moved) for n, e in cells.blocks.items()}, **moved}
             self._write(node, out, env, mask, _Cells(cells.sets, cells.known, moved, {**cells.spans, **spans}))
             return
         raise Open("it reads partial results that nobody has written", node)
+
+
+    def _there(self, node: Node, writer: Node, moved: Mapping[str, Expr], spans: Mapping[str, tuple[Expr, Expr]]) -> None:
+        """The blocks whose partial results are taken exist, and what was asked of the writer is asked of each of them."""
+        self.at = self.at.given(*(Trip(sym(n), start, stop, ()) for n, (start, stop) in spans.items()))
+        grid = dict(zip(BLOCK_NAMES, node.context.kernel.grid, strict=True))
+        for name, e in moved.items():
+            if not (proves(self.at, ge(e, 0)) and proves(self.at, lt(e, grid[name]))):
+                raise Open(f"it takes partial results of blocks that there may not be: {name} = {e}", node)
+        self.open = {(k, substitute(part, moved) if k <= writer.number else part): n for (k, part), n in self.open.items()}
 
 
 def _names(access: Access, name: str) -> bool:

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from taskfuse.check.knowledge import Knowledge
-from taskfuse.check.program import THREADS, Node, conjuncts
+from taskfuse.check.program import BLOCK_NAMES, THREADS, Node, conjuncts
 from taskfuse.check.values.claims import Instructions, Place
 from taskfuse.check.values.cover import Visits, covered
 from taskfuse.check.values.joins import Joined, Joins
@@ -23,7 +23,7 @@ from taskfuse.check.values.match import LIMIT, Found, Match, inside, known_at, p
 from taskfuse.check.values.reach import Reach
 from taskfuse.check.values.runs import Span, known_of, runs
 from taskfuse.check.values.solve import Open
-from taskfuse.ir.scalar import TRUE, Const, Expr, Facts, FloorDiv, Mod, Sym, children, const, eq, evaluate, ge, lt, not_, simplify, substitute, sym
+from taskfuse.ir.scalar import TRUE, Const, Expr, Facts, FloorDiv, Mod, Sym, children, const, eq, evaluate, ge, le, lt, not_, simplify, substitute, sym
 from taskfuse.kir.nodes import Compute, Content, For, Holds, Immediate, Wgmma
 from taskfuse.kir.witness import Definition, Reduce
 
@@ -282,9 +282,13 @@ class Reductions:
         kept = {e.name for e in definition.place if isinstance(e, Sym)}
         axes = [k for k in range(len(space)) if f"i{k}" not in kept]
         own = _determined(group[0], scope)
-        if joined is not None:  # of whichever thread
-            items = (i for i in knowledge.items if i.free.isdisjoint(THREADS))
+        if joined is not None:  # of whichever thread and block
+            items = (i for i in knowledge.items if i.free.isdisjoint(THREADS | joined.blocks.keys()))
             knowledge = knowledge.about(const(0))[0].given(*items)
+        blocks: dict[str, Span] = {}
+        if joined is not None:
+            grid = dict(zip(BLOCK_NAMES, self.reach.program.kernel.grid, strict=True))
+            blocks = {name: (const(0), grid[name]) for name in joined.blocks}
         visits: list[Visits] = []
         extents: list[Expr] = [space[k] for k in axes]
         rows = self._members(joined, group, want, knowledge) if joined is not None else [None]
@@ -294,14 +298,11 @@ class Reductions:
             for t in group:
                 loops = [n for n in t.node.loops if n not in scope and isinstance(n.stmt, For) and n.stmt.var not in own]
                 exists = inside(t.point, space)
-                spans, conditions = runs(t.node, loops, {}, {name: n for name, n in t.points}, exists, self._held(t, knowledge, joined))
+                spans, conditions = runs(t.node, loops, blocks, {name: n for name, n in t.points}, exists, self._held(t, knowledge, joined))
                 values = list(t.point)
                 if joined is not None:
+                    spans, conditions = _in_blocks(joined, spans, conditions)
                     values = [substitute(e, joined.blocks) for e in values]
-                    ends = [e for span in spans.values() for e in span if e is not None]
-                    if any(name in e.free for name in joined.blocks for e in (*ends, *conditions)):  # of the other blocks they are not known
-                        raise Open("which terms a block takes depends on its index", t.node)
-                    spans = {**spans, **joined.spans}
                 point, sizes = _residues(definition, axes, values, t.node.context.facts if joined is None else knowledge.facts)
                 extents = sizes
                 conditions = [c for c in conditions if not c.free <= THREADS]
@@ -402,6 +403,21 @@ class Reductions:
             found.append({n: v[members] for n, v in threads.items()})
         del knowledge
         return found
+
+
+def _in_blocks(joined: Joined, spans: dict[str, Span], conditions: list[Expr]) -> tuple[dict[str, Span], list[Expr]]:
+    """Spans and conditions of terms, of each of the blocks whose partial results have been joined."""
+    for name, at in joined.blocks.items():
+        start, stop = spans[name]
+        plain = isinstance(at, Sym) and joined.spans.get(at.name) == (start, stop)
+        conditions = conditions if plain else [*conditions, le(start, sym(name)), *(() if stop is None else (lt(sym(name), stop),))]
+    found: dict[str, Span] = {}
+    for name, (start, stop) in spans.items():
+        if name not in joined.blocks:
+            end = None if stop is None else substitute(stop, joined.blocks)
+            found[name] = substitute(start, joined.blocks), end
+    made = [substitute(c, joined.blocks) for c in conditions]
+    return {**found, **joined.spans}, [c for c in made if c is not TRUE]
 
 
 def _row_spans(row: Mapping[str, Ints] | None) -> dict[str, Span]:
