@@ -348,11 +348,12 @@ class Reductions:
         joins.run(iter(nodes), block.context.conditions, want.node)
         if free:
             self._check_joined(want, joins)
-            results = [joins.result(index) for index in sorted(i for b, i in joins.registers if b == want.buffer)]
+            places = sorted(i for b, i in joins.registers if b == want.buffer)
+            results = [joins.result(index, want.node, (eq(e, i) for e, i in zip(want.index, index, strict=True))) for index in places]
             if not results or any((r.members != results[0].members).any() or r.blocks != results[0].blocks for r in results):
                 raise Open("accumulators of a thread are joined in different ways", want.node)
             return results[0]
-        return joins.result(tuple(e.value for e in want.index if isinstance(e, Const)))
+        return joins.result(tuple(e.value for e in want.index if isinstance(e, Const)), want.node)
 
     @staticmethod
     def _check_joined(want: Place, joins: Joins) -> None:
