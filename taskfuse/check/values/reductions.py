@@ -17,9 +17,10 @@ from numpy.typing import NDArray
 from taskfuse.check.knowledge import Knowledge
 from taskfuse.check.program import BLOCK_NAMES, THREADS, Node, conjuncts
 from taskfuse.check.values.claims import Instructions, Place
-from taskfuse.check.values.cover import Visits, covered
+from taskfuse.check.values.cover import covered
 from taskfuse.check.values.joins import Joined, Joins
 from taskfuse.check.values.match import LIMIT, Found, Match, inside, known_at, proves
+from taskfuse.check.values.orders import Visits
 from taskfuse.check.values.reach import Reach
 from taskfuse.check.values.runs import Span, known_of, runs
 from taskfuse.check.values.solve import Open
