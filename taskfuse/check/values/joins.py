@@ -84,7 +84,7 @@ class Joins:
         self.assumed: dict[Expr, None] = {}
         self.under: frozenset[Expr] = frozenset()  # conditions around the statement at hand that are not of threads alone
         self.steps = 0
-        self.last = 0
+        self.first, self.last = 0, 0
         self.alike = np.arange(self.count, dtype=np.int64)
 
     def take(self, keys: list[Ints]) -> None:
@@ -93,9 +93,9 @@ class Joins:
             _, first, inverse = np.unique(np.stack(keys), axis=1, return_index=True, return_inverse=True)
             self.alike = first[inverse.reshape(-1)].astype(np.int64)
 
-    def run(self, nodes: Iterator[Node], conditions: tuple[Expr, ...], reader: Node) -> None:
-        """Execute some statements and those inside them that stand in front of a reader, under conditions around all of them. Raises :class:`Open`."""
-        self.last = reader.number
+    def run(self, nodes: Iterator[Node], conditions: tuple[Expr, ...], first: Node, reader: Node) -> None:
+        """Execute those inside some statements that stand between a term and a reader, under conditions around all of them. Raises :class:`Open`."""
+        self.first, self.last = first.number, reader.number
         mask, self.under = self._mask(conditions, {})
         for node in nodes:
             self._node(node, {}, mask)
@@ -154,7 +154,7 @@ class Joins:
 
     def _is_mine(self, node: Node) -> bool:
         holds = held(node.stmt)
-        return holds is not None and holds.tensor == self.tensor and holds.content is Content.PART and node.number < self.last
+        return holds is not None and holds.tensor == self.tensor and holds.content is Content.PART and self.first < node.number < self.last
 
     def _mask(self, conditions: Iterable[Expr], env: Mapping[str, int]) -> tuple[Bools, frozenset[Expr]]:
         """The threads at which conditions on threads hold, and the other conditions."""

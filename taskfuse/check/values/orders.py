@@ -118,15 +118,15 @@ def _divisions(e: Expr, *, every: bool) -> Iterator[tuple[Expr, Expr]]:
 
 
 def _divided(v: Visits, a: Expr, n: Expr, knowledge: Knowledge) -> Visits | None:
-    """Symbols for ``a//n`` and ``a % n``: ``a`` runs over all numbers below a multiple of ``n``."""
-    if not n.free.isdisjoint(v.spans):
+    """Symbols for ``a//n`` and ``a % n``: ``a`` runs over all numbers below a multiple of ``n``, or to any end."""
+    span = _span(v, a, knowledge) if n.free.isdisjoint(v.spans) else None
+    if span is None:
         return None
-    total = _total(v, a, knowledge)
-    if total is None:
-        return None
-    quotient = simplify(total // n, knowledge.facts)
-    if not equal(knowledge, quotient * n, total):
-        return None
+    total, quotient = span[1], None
+    if total is not None:
+        quotient = simplify(total // n, knowledge.facts)
+        if not equal(knowledge, quotient * n, total):
+            return None
     q, r = sym(f"quotient.{len(v.spans)}"), sym(f"remainder.{len(v.spans)}")
     return _replaced(v, a, n, (q, r), {str(q): quotient, str(r): n}, a.free)
 
@@ -154,14 +154,14 @@ def _grouped(v: Visits, r: Expr, h: Expr, knowledge: Knowledge) -> Visits | None
         if step < 1 or least is None or most is None or not 0 <= least <= most < step or not equal(knowledge, columns * height, d * step):
             continue
         number = u * step + low
-        total = _total(v, number, knowledge) if rows.free.isdisjoint(v.spans) and columns.free.isdisjoint(v.spans) else None
-        if total is not None and equal(knowledge, total, rows * columns):
+        span = _span(v, number, knowledge) if rows.free.isdisjoint(v.spans) and columns.free.isdisjoint(v.spans) else None
+        if span is not None and span[1] is not None and equal(knowledge, span[1], rows * columns):
             row, column = sym(f"row.{len(v.spans)}"), sym(f"column.{len(v.spans)}")
             return _replaced(v, r, h, (column, row - group * height), {str(row): rows, str(column): columns}, number.free)
     return None
 
 
-def _replaced(v: Visits, a: Expr, n: Expr, digits: tuple[Expr, Expr], extents: Mapping[str, Expr], free: frozenset[str]) -> Visits | None:
+def _replaced(v: Visits, a: Expr, n: Expr, digits: tuple[Expr, Expr], extents: Mapping[str, Expr | None], free: frozenset[str]) -> Visits | None:
     """Points in which ``a//n`` and ``a % n`` are what they are in symbols that run up to some extents, in the place of those that a number is made of."""
 
     def written(e: Expr) -> Expr:
@@ -182,8 +182,8 @@ def _replaced(v: Visits, a: Expr, n: Expr, digits: tuple[Expr, Expr], extents: M
     return replace(v, point=point, spans=spans, conditions=tuple(c for c in v.conditions if c.free.isdisjoint(mine)))
 
 
-def _total(v: Visits, a: Expr, knowledge: Knowledge) -> Expr | None:
-    """How many numbers symbols run through if that is all below it, each once, whatever other symbols are; ``None`` if it is not known."""
+def _span(v: Visits, a: Expr, knowledge: Knowledge) -> Span | None:
+    """The numbers that symbols run through, each once, whatever other symbols are; ``None`` if that is not known."""
     mine = a.free & v.spans.keys()
     if not mine or (v.rows is not None and mine & v.rows.keys()):
         return None
@@ -201,4 +201,7 @@ def _total(v: Visits, a: Expr, knowledge: Knowledge) -> Expr | None:
         ends.append(reach)
     if width != 1 or any(not t.free.isdisjoint(v.spans) for t in ends):
         return None
-    return next((t for t in ends if all(proves(knowledge, le(t, other)) for other in ends)), None)
+    if not ends:
+        return const(0), None
+    total = next((t for t in ends if all(proves(knowledge, le(t, other)) for other in ends)), None)
+    return None if total is None else (const(0), total)

@@ -25,6 +25,7 @@ from taskfuse.check.values.reach import Reach
 from taskfuse.check.values.runs import Span, known_of, runs
 from taskfuse.check.values.solve import Open
 from taskfuse.ir.scalar import TRUE, Const, Expr, Facts, FloorDiv, Mod, Sym, children, const, eq, evaluate, ge, le, lt, not_, simplify, substitute, sym
+from taskfuse.kir import accesses
 from taskfuse.kir.nodes import Compute, Content, For, Holds, Immediate, Wgmma
 from taskfuse.kir.witness import Definition, Reduce
 
@@ -124,7 +125,7 @@ class Reductions:
             raise Open("an accumulator is read that takes no terms", want.node)
         for group in hits:
             self._group(want, group, definition, knowledge)
-        self._apart(want, groups, hits, knowledge)
+        self._apart(groups, hits)
 
     def _since(self, terms: list[Term], want: Place) -> list[Term]:
         """The terms in front of a reader, of those that are taken after the accumulator was set for the last time. Copies of a loop use it in turn."""
@@ -160,7 +161,8 @@ class Reductions:
                 return
         raise Open("its accumulator is not known to be set", want.node)
 
-    def _apart(self, want: Place, groups: Mapping[tuple[object, ...], list[Term]], hits: list[list[Term]], knowledge: Knowledge) -> None:
+    @staticmethod
+    def _apart(groups: Mapping[tuple[object, ...], list[Term]], hits: list[list[Term]]) -> None:
         """No accumulator takes terms in two groups: their registers are different ones."""
         lists = list(groups.values())
         for i, a in enumerate(lists):
@@ -168,7 +170,7 @@ class Reductions:
                 one, two = a[0].place, b[0].place
                 if not any(a is h for h in hits) and not any(b is h for h in hits):
                     continue
-                if not _disjoint(one, two, knowledge):
+                if not _disjoint(one, two):
                     raise Open("an accumulator takes terms in different places", a[0].node, b[0].node)
 
     def _match(self, claim: Place, want: Place, knowledge: Knowledge, among: Mapping[str, Ints] | None) -> Found | None:
@@ -187,7 +189,7 @@ class Reductions:
             if not n.runs() and not _is_determined(n, group[0]):
                 raise Open("nothing may be taken at all", n)
         scope = [n for n in group[0].node.loops if n in scope or n in again]
-        joined = self._joined(want, group[0])
+        joined = self._joined(want, group)
         key = (id(group[0]), tuple(scope), definition.tensor, joined is None, want.node if joined is not None else None)
         if key not in self._known:
             try:
@@ -325,8 +327,14 @@ class Reductions:
 
     # -- threads and blocks ---------------------------------------------------------------------------------------------------------
 
-    def _joined(self, want: Place, first: Term) -> Joined | None:
-        parts = [n for n in self._parts.get(want.tensor, []) if first.node.number < n.number < want.node.number]
+    def _joined(self, want: Place, group: list[Term]) -> Joined | None:
+        first = group[0]
+        every = self._parts.get(want.tensor, [])
+        start = max((s.node.number for s in self._starts.get(want.buffer, []) if s.node.number < first.node.number), default=first.node.number)
+        early = next((n for n in every if start < n.number < group[-1].node.number and _touches(n, group[-1].place)), None)
+        if early is not None:
+            raise Open("partial results are joined before the last term is taken", early, group[-1].node)
+        parts = [n for n in every if first.node.number < n.number < want.node.number]
         if not parts:
             return None
         program = self.reach.program
@@ -346,7 +354,7 @@ class Reductions:
         takers = {part for c in first.node.conditions for part in conjuncts(c) if part.free <= THREADS}
         atoms = {a for e in first.point for a in _thread_atoms(e)} | takers
         joins.take([np.broadcast_to(np.asarray(evaluate(a, joins.threads), np.int64), joins.count) for a in sorted(atoms, key=str)])
-        joins.run(iter(nodes), block.context.conditions, want.node)
+        joins.run(iter(nodes), block.context.conditions, first.node, want.node)
         if free:
             self._check_joined(want, joins)
             places = sorted(i for b, i in joins.registers if b == want.buffer)
@@ -502,14 +510,20 @@ def _below(node: Node) -> set[Node]:
     return found
 
 
-def _disjoint(one: Place, two: Place, knowledge: Knowledge) -> bool:
+def _touches(node: Node, place: Place) -> bool:
+    """False only if a statement of the same thread does not touch the registers of an accumulator."""
+    found = [a for side in accesses(node.stmt) for a in side if a.buffer == place.buffer]
+    return any(not _disjoint(Place(node, a.buffer, a.index, place.tensor, ()), place) for a in found)
+
+
+def _disjoint(one: Place, two: Place) -> bool:
     """True if two statements of one thread touch different registers."""
     if len(one.index) != len(two.index):
         return False
     for k, (a, b) in enumerate(zip(one.index, two.index, strict=True)):
         last = k == len(one.index) - 1
         first, second = (
-            (simplify(substitute(e, {name: const(0) for name, _ in p.points}), knowledge.facts), p.points[0][1] if p.points and last else 1)
+            (substitute(e, {name: const(0) for name, _ in p.points}), p.points[0][1] if p.points and last else 1)
             for e, p in ((a, one), (b, two))
         )
         (e, m), (f, n) = first, second
