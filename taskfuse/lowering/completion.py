@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from taskfuse.ir.atoms import Completion, Instruction
 from taskfuse.ir.tensor import TensorView
-from taskfuse.kir.nodes import Commit, Queue, Retire, Stmt, WgmmaFence
+from taskfuse.kir.nodes import Commit, Queue, Retire, Stmt, TmaStore, Wgmma, WgmmaFence
 from taskfuse.lowering.plan import PDispatch, PLoop, PNode, PStmt, PSync, children, statements
 
 QUEUES = {Instruction.WGMMA: Queue.WGMMA, Instruction.TMA_STORE: Queue.BULK}
@@ -41,11 +41,22 @@ def queue_of(tv: TensorView) -> Queue | None:
     return QUEUES[atom.instruction] if atom is not None and atom.completion is Completion.FIFO else None
 
 
+def issues_to(stmt: PStmt) -> Queue | None:
+    """The queue that a statement is committed to; ``None`` for those of the same tensor that are no instruction of its atom, as what joins partial results."""
+    match stmt.stmt:
+        case Wgmma():
+            return Queue.WGMMA
+        case TmaStore():
+            return Queue.BULK
+        case _:
+            return None
+
+
 def queues(issued: list[PStmt]) -> dict[Queue, int]:
     """The queues of some statements, and the least number of batches that may be in flight in each."""
     found: dict[Queue, int] = {}
     for s in issued:
-        queue = queue_of(s.tv)
+        queue = issues_to(s)
         if queue is not None:
             found[queue] = min(found.get(queue, s.tv.schedule.in_flight), s.tv.schedule.in_flight)
     return found

@@ -38,8 +38,8 @@ from taskfuse.lowering.completion import (
     close_batch,
     drain_at_exit,
     has_copies_of_threads,
+    issues_to,
     open_batch,
-    queue_of,
     queues,
     retire_reads,
 )
@@ -132,7 +132,7 @@ class Endpoints:
             return
         batches = {} if end is ch.producer else queues(issued)
         lag = min(batches.values(), default=0)
-        self._late |= {s.tv for s in issued if queue_of(s.tv) in batches}
+        self._late |= {s.tv for s in issued if issues_to(s) in batches}
         self._release(plan, ch, end, last, batches, lag, BarrierSlot(arrive, slot))
         waiting = Wait(BarrierSlot(wait, slot), sym(f"{c}.parity"))
         start = [_sync(end, waiting)]
@@ -145,8 +145,8 @@ class Endpoints:
             start = [*start, announced] if ch.is_filled_by_threads else [announced]
         first[0][first[1] : first[1]] = start
         for queue in batches:
-            self._check_registers(ch, [s for s in issued if queue_of(s.tv) is queue])
-            users = [k for k, n in enumerate(first[0]) if any(queue_of(s.tv) is queue for s in statements([n]))]
+            self._check_registers(ch, [s for s in issued if issues_to(s) is queue])
+            users = [k for k, n in enumerate(first[0]) if any(issues_to(s) is queue for s in statements([n]))]
             open_batch(first[0], users[0], queue)
             drain_at_exit(plan, issued[0], queue)
         inits = [CursorInit(c, ch.stages, 0, parity)]

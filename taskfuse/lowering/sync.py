@@ -32,7 +32,7 @@ from taskfuse.kir.nodes import (
     Stmt,
     Wait,
 )
-from taskfuse.lowering.completion import close_batch, drain_at_exit, is_transfer, open_batch, queue_of, retire_reads
+from taskfuse.lowering.completion import close_batch, drain_at_exit, is_transfer, issues_to, open_batch, retire_reads
 from taskfuse.lowering.plan import PDispatch, PGuard, PLoop, PNode, PScope, PStmt, PSync, base_name, children, is_base, statements
 from taskfuse.lowering.regions import Regions, hardware_index
 from taskfuse.lowering.rings import Rings
@@ -82,7 +82,7 @@ class _Use:
     @property
     def queue(self) -> Queue | None:
         """The queue of an asynchronous read."""
-        return None if self.is_write else queue_of(self.stmt.tv)
+        return None if self.is_write else issues_to(self.stmt)
 
     @property
     def is_transfer(self) -> bool:

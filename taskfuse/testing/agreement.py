@@ -17,16 +17,14 @@ from __future__ import annotations
 
 import argparse
 import hashlib
-import json
 import random
 import re
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TextIO
 
 import numpy as np
 
@@ -34,6 +32,7 @@ from taskfuse.check import Verdict, verify
 from taskfuse.errors import TaskfuseError
 from taskfuse.ir.scalar import evaluate
 from taskfuse.kir import Kernel
+from taskfuse.testing.campaign import Log
 from taskfuse.testing.chooser import RandomChooser
 from taskfuse.testing.machine import find_fault
 from taskfuse.testing.operators import OPERATORS
@@ -243,15 +242,6 @@ class Tally:
         return "\n".join(lines)
 
 
-def rows(path: Path) -> Iterator[Row]:
-    """The rows of a log; a last line cut short is left out."""
-    for line in path.read_text(encoding="utf-8").splitlines():
-        try:
-            yield Row(**json.loads(line))
-        except (json.JSONDecodeError, TypeError):
-            return
-
-
 def reproved(row: Row) -> Row:
     """A row with the present verdict of the proof.
 
@@ -279,24 +269,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--reprove", action="store_true", help="take the kernels of the log and what schedules say of them, and prove them anew")
     options = parser.parse_args(argv)
     tally = Tally()
-    kept = list(rows(options.log)) if options.log is not None and options.log.exists() and (options.resume or options.reprove) else []
-    if options.log is not None:
-        options.log.parent.mkdir(parents=True, exist_ok=True)
-    if options.reprove:
-        for row in kept:
-            tally.add(reproved(row))
-        print(tally)
-        return 1 if tally.accepts or tally.missed else 0
-    for row in kept:
-        tally.add(row)
-    if options.log is not None:  # without a last line cut short
-        options.log.write_text("".join(json.dumps(asdict(r)) + "\n" for r in kept), encoding="utf-8")
+    log = Log(Row, options.log, resume=options.resume or options.reprove)
+    for row in log.kept:
+        tally.add(reproved(row) if options.reprove else row)
     start, before = time.perf_counter(), tally.rows
-    if options.log is None:
-        _run(tally, options, None)
-    else:
-        with options.log.open("a", encoding="utf-8") as log:
-            _run(tally, options, log)
+    if not options.reprove:
+        _run(tally, options, log)
     print(tally)
     spent = time.perf_counter() - start
     if tally.rows > before:
@@ -304,7 +282,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 1 if tally.accepts or tally.missed else 0
 
 
-def _run(tally: Tally, options: argparse.Namespace, log: TextIO | None) -> None:
+def _run(tally: Tally, options: argparse.Namespace, log: Log[Row]) -> None:
     number = tally.last.get(options.seed, -1)
     while tally.rows < options.cases:
         number += 1
@@ -316,8 +294,7 @@ def _run(tally: Tally, options: argparse.Namespace, log: TextIO | None) -> None:
         except TaskfuseError as error:
             raise RuntimeError(f"seed {options.seed}, case {number}") from error
         tally.add(row)
-        if log is not None:
-            print(json.dumps(asdict(row)), file=log, flush=True)
+        log.add(row)
         if row.false_accept or row.missed:
             what = "FALSE ACCEPT" if row.false_accept else "MISSED"
             print(f"{what} seed {options.seed}, case {number}, {row.operator}: {row.failure or row.fault}", flush=True)

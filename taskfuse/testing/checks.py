@@ -61,6 +61,27 @@ class CheckError(AssertionError):
         super().__init__(f"{prop.value}: {reason}\n\n{case.report()}")
 
 
+class Standing(Enum):
+    """What the static proof says of a kernel. AT: it is proved for the extents of its case alone."""
+
+    PROVED = "proved"
+    AT = "proved at extents"
+    OUTSIDE = "outside the model"
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """What the static proof says of a case.
+
+    Attributes:
+        standing: ``None`` if it was not asked, or nothing was lowered.
+        gap: what it lacks first, by its layer: at the extents of the case, or for all if it holds at those.
+    """
+
+    standing: Standing | None = None
+    gap: str = ""
+
+
 @dataclass(frozen=True, slots=True)
 class Effort:
     """How much is checked.
@@ -87,8 +108,8 @@ STEPS = 20_000
 """Iterations of loops that the second machine runs."""
 
 
-def check_case(case: Case, effort: Effort | None = None) -> None:
-    """Check every property of a case that lowers; nothing holds of one that does not.
+def check_case(case: Case, effort: Effort | None = None) -> Proof:
+    """Check every property of a case that lowers; nothing holds of one that does not. Returns what the static proof says, if it is asked.
 
     Results are compared for equality. In the ring of 64-bit words (:data:`taskfuse.RING`) sums and products are exact and every other function
     is a hash, so an order of evaluation can neither hide a wrong value nor make a right one differ. Exact cases are run on ordinary numbers, too,
@@ -97,7 +118,7 @@ def check_case(case: Case, effort: Effort | None = None) -> None:
     Raises:
         CheckError: for the first property that does not hold.
     """
-    _Checks(case, effort or Effort()).run()
+    return _Checks(case, effort or Effort()).run()
 
 
 class _Checks:
@@ -106,17 +127,16 @@ class _Checks:
         self.effort = effort
         self.arguments = case.arguments()
 
-    def run(self) -> None:
+    def run(self) -> Proof:
         case, effort = self.case, self.effort
         crash = case.outcome.crash
         if crash is not None:
             raise self._fail(Property.LOWERS, f"{type(crash).__name__}: {crash}") from crash
         if case.kernel is None:
-            return
+            return Proof()
         kernel = case.kernel
         self._guard(Property.VERIFIES, kernel.check_ir)
-        if effort.prove:
-            self._prove(kernel)
+        proof = self._prove(kernel) if effort.prove else Proof()
         wanted = self._evaluate(case.plain, RING, Property.SCHEDULED)
         self._equal(Property.SCHEDULED, self._evaluate(case.fusion, RING, Property.SCHEDULED), wanted, "the scheduled fusion evaluates otherwise")
         kinds = tuple(Scheduler)
@@ -131,6 +151,7 @@ class _Checks:
             self._contradict(kernel)
         if effort.native and case.options.exact:
             self._native(kernel)
+        return proof
 
     def _contradict(self, kernel: Kernel) -> None:
         prop = Property.UNCONTRADICTED
@@ -175,10 +196,17 @@ class _Checks:
 
         self._equal(prop, self._guard(prop, run), wanted, how)
 
-    def _prove(self, kernel: Kernel) -> None:
+    def _prove(self, kernel: Kernel) -> Proof:
         certificate = self._guard(Property.PROVES, kernel.verify)
+        if certificate.is_proved:
+            return Proof(Standing.PROVED)
         if certificate.verdict is Verdict.REFUTED:
             raise self._fail(Property.PROVES, f"refuted: {certificate}")
+        here = self._guard(Property.PROVES, lambda: verify(kernel, self.case.sizes)) if self.case.sizes else certificate
+        if here.verdict is Verdict.REFUTED:
+            raise self._fail(Property.PROVES, f"refuted at {self.case.sizes}: {here}")
+        lacks = next(o for o in (certificate if here.is_proved else here).argument if o.verdict is not Verdict.PROVED)
+        return Proof(Standing.AT if here.is_proved else Standing.OUTSIDE, f"{lacks.layer.value}: {lacks.reason}")
 
     def _order(self, seed: int, wanted: Sequence[Array]) -> None:
         options = LoweringOptions(order_seed=seed, shared_limit=0 if seed % 2 else LoweringOptions().shared_limit)

@@ -1,20 +1,50 @@
-"""``python -m taskfuse.testing.fuzz``: random cases until all seeds are done; a failure prints the line that reproduces it."""
+"""``python -m taskfuse.testing.fuzz``: random cases until all seeds are done; a failure prints the line that reproduces it.
+
+``--prove`` asks for the static proof of each kernel, too, and prints how many are proved, for all extents or for those of their case, by mix.
+``--log FILE`` keeps a line per case, ``--resume`` goes on behind them, ``--jobs J`` looks at cases side by side.
+"""
 
 from __future__ import annotations
 
 import argparse
 import sys
 import time
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 
 from taskfuse.sim import Scheduler
+from taskfuse.testing.agreement import pattern
+from taskfuse.testing.campaign import FOREVER, Log, look_at
 from taskfuse.testing.case import seeded_case
-from taskfuse.testing.checks import CheckError, Effort, check_case
+from taskfuse.testing.checks import CheckError, Effort, Proof, Standing, check_case
 from taskfuse.testing.measure import Distribution
 from taskfuse.testing.minimize import shortest
 from taskfuse.testing.options import Mix
 
 EVERY = 5.0  # seconds between two lines of progress
+LOWERED = "lowered"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """What was found about a case.
+
+    Attributes:
+        mix: what it is made of.
+        end: ``lowered`` or ``refused``.
+        said: what the proof says of the kernel, if it was asked; gap: what it lacks at the extents of the case, or else for all.
+        failure: the property that does not hold, and how.
+    """
+
+    seed: int
+    mix: str
+    end: str
+    said: str = ""
+    gap: str = ""
+    failure: str = ""
 
 
 def reproduction(seed: int, mix: Mix = Mix.MIXED, effort: Effort | None = None) -> str:
@@ -34,6 +64,40 @@ def failure(command: str, error: CheckError, budget: int) -> str:
     return f"FAILED {command}\n{found}"
 
 
+def look(mix: Mix, effort: Effort, minimize: int, seed: int) -> tuple[Row, Distribution, str]:
+    """Check the case of a seed: its row, what it covers, and what is printed if it fails."""
+    case = seeded_case(seed, mix)
+    seen = Distribution()
+    seen.add(case)
+    end, proof, failed, text = "refused" if case.kernel is None else LOWERED, Proof(), "", ""
+    try:
+        proof = check_case(case, effort)
+    except CheckError as error:
+        failed = f"{error.prop.value}: {error.reason}".split("\n")[0]
+        text = failure(reproduction(seed, mix, effort), error, minimize)
+    said = "" if proof.standing is None else proof.standing.value
+    return Row(seed, mix.kind(seed).value, end, said, pattern(proof.gap), failed), seen, text
+
+
+def verdicts(rows: Iterable[Row]) -> str:
+    """Mix by mix: how many cases lower, and what the proof says of their kernels; what it lacks where it does not hold for all extents."""
+    heads = (LOWERED, *(s.value for s in Standing), "failures")
+    table: dict[str, Counter[str]] = {}
+    gaps: Counter[tuple[str, str]] = Counter()
+    for row in rows:
+        for name in (row.mix, "all"):
+            counts = table.setdefault(name, Counter())
+            counts["cases"] += 1
+            counts["failures"] += bool(row.failure)
+            counts.update(word for word in (row.end, row.said) if word)
+        if row.gap:
+            gaps[row.said, row.gap] += 1
+    lines = [f"{'mix':12} {'cases':>8}" + "".join(f"{h:>19}" for h in heads)]
+    lines += [f"{name:12} {counts['cases']:8}" + "".join(f"{counts[h]:19}" for h in heads) for name, counts in sorted(table.items())]
+    lines += [f"{n:7} {said}: {gap}" for (said, gap), n in gaps.most_common()]
+    return "\n".join(lines)
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Check the cases of consecutive seeds. Returns the exit status: 1 if a case failed."""
     parser = argparse.ArgumentParser(prog="python -m taskfuse.testing.fuzz", description="Check random fusions with random tasks, groups and schedules.")
@@ -45,31 +109,39 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--prove", action="store_true", help="ask for the static proof of each kernel, too: refuted is a failure")
     parser.add_argument("--failures", type=int, default=5, metavar="F", help="stop after so many failures (default: 5)")
     parser.add_argument("--minimize", type=int, default=400, metavar="B", help="runs spent on shortening a failing program; 0: none (default: 400)")
+    parser.add_argument("--seconds", type=float, default=FOREVER, metavar="T", help="end a run after so long")
+    parser.add_argument("--jobs", type=int, default=1, metavar="J", help="processes (default: 1)")
+    parser.add_argument("--log", type=Path, metavar="FILE", help="a line per case, as JSON")
+    parser.add_argument("--resume", action="store_true", help="go on behind the lines of the log")
     parser.add_argument("--quiet", action="store_true", help="print failures only")
     options = parser.parse_args(arguments)
     effort = Effort(schedulers=options.schedulers, orders=options.orders, prove=options.prove)
-    mix = Mix(options.mix)
+    log = Log(Row, options.log, resume=options.resume)
+    rows = list(log.kept)
+    done = {row.seed for row in rows}
+    seeds = [s for s in range(options.seed, options.seed + options.cases) if s not in done]
     seen = Distribution()
-    failures = 0
     start = shown = time.monotonic()
-    for seed in range(options.seed, options.seed + options.cases):
-        case = seeded_case(seed, mix)
-        seen.add(case)
-        try:
-            check_case(case, effort)
-        except CheckError as error:
-            failures += 1
-            print(failure(reproduction(seed, mix, effort), error, options.minimize), flush=True)
-            if failures >= options.failures:
+    for row, covered, text in look_at(partial(look, Mix(options.mix), effort, options.minimize), seeds, options.jobs, options.seconds):
+        rows.append(row)
+        log.add(row)
+        seen.join(covered)
+        if text:
+            print(text, flush=True)
+            if sum(bool(r.failure) for r in rows) >= options.failures:
                 break
         now = time.monotonic()
         if not options.quiet and now - shown > EVERY:
             shown = now
+            failures = sum(bool(r.failure) for r in rows)
             rate = seen.cases / (now - start)
-            print(f"{seen.cases}/{options.cases} cases, {seen.lowered} lowered, {failures} failures, {rate:.0f} cases/s", file=sys.stderr, flush=True)
+            print(f"{len(rows)}/{options.cases} cases, {seen.lowered} lowered, {failures} failures, {rate:.1f} cases/s", file=sys.stderr, flush=True)
     if not options.quiet:
         print(seen.text())
-    print(f"{seen.cases} cases, {seen.lowered} checked, {failures} failures")
+        if options.prove:
+            print(verdicts(rows))
+    failures = sum(bool(r.failure) for r in rows)
+    print(f"{len(rows)} cases, {sum(r.end == LOWERED for r in rows)} checked, {failures} failures")
     return 1 if failures else 0
 
 

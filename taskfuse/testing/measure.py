@@ -64,6 +64,23 @@ class Distribution:
             for name, value in _quantities(case).items():
                 self.counts.setdefault(name, Counter())[value] += 1
 
+    def join(self, other: Distribution) -> None:
+        """Count the cases of another run, too."""
+        self.cases += other.cases
+        self.lowered += other.lowered
+        self.crashed += other.crashed
+        for name, counter in other.counts.items():
+            self.counts.setdefault(name, Counter()).update(counter)
+        for mine, more in (
+            (self.made, other.made),
+            (self.refused, other.refused),
+            (self.refusals, other.refusals),
+            (self.features, other.features),
+            (self.drawn, other.drawn),
+            (self.kept, other.kept),
+        ):
+            mine.update(more)
+
     def table(self) -> str:
         """Mechanism by mechanism: how many cases draw on it, how many of them lower with it, and which share that is."""
         lines = [f"{'mechanism':45} {'drawn':>6} {'lower':>6} share"]

@@ -245,10 +245,12 @@ POINTWISE = CaseOptions(
 )
 
 
+
 class Mix(Enum):
     """Which options the cases of consecutive seeds have.
 
-    MIXED: of six, two the usual, one each PIPELINES, PERSISTENT, EXACT and WARPS. EVERYTHING: all others in turn.
+    MIXED: of six, two the usual, one each PIPELINES, PERSISTENT, EXACT and WARPS. EVERYTHING: all others in turn. SMALL: all of these whose kernels
+    can be small, in turn, with few ops, threads and elements.
     """
 
     MIXED = "mixed"
@@ -265,39 +267,37 @@ class Mix(Enum):
     REWRITES = "rewrites"
     LARGE = "large"
     POINTWISE = "pointwise"
+    SMALL = "small"
     EVERYTHING = "everything"
 
     def options(self, seed: int) -> CaseOptions:
         """The options of a seed."""
-        match self:
-            case Mix.MIXED:
-                return (USUAL, PIPELINES, PERSISTENT, USUAL, EXACT, WARPS)[seed % 6]
-            case Mix.USUAL:
-                return USUAL
-            case Mix.PIPELINES:
-                return PIPELINES
-            case Mix.AHEAD:
-                return AHEAD
-            case Mix.PERSISTENT:
-                return PERSISTENT
-            case Mix.BLOCKS:
-                return BLOCKS
-            case Mix.STREAMS:
-                return STREAMS
-            case Mix.EXACT:
-                return EXACT
-            case Mix.WARPS:
-                return WARPS
-            case Mix.PRODUCTS:
-                return PRODUCTS
-            case Mix.ROWS:
-                return ROWS
-            case Mix.REWRITES:
-                return REWRITES
-            case Mix.LARGE:
-                return LARGE
-            case Mix.POINTWISE:
-                return POINTWISE
-            case Mix.EVERYTHING:
-                kinds = [m for m in Mix if m not in (Mix.MIXED, Mix.EVERYTHING)]
-                return kinds[seed % len(kinds)].options(seed)
+        found = OPTIONS[self.kind(seed)]
+        return found if self is not Mix.SMALL else replace(found, ops=min(found.ops, 4), elements=min(found.elements, 128), threads=64, blocks=12)
+
+    def kind(self, seed: int) -> Mix:
+        """The mix that a seed of one made of others belongs to."""
+        kinds = TURNS.get(self, (self,))
+        return kinds[seed % len(kinds)]
+
+
+OPTIONS = {
+    Mix.USUAL: USUAL,
+    Mix.PIPELINES: PIPELINES,
+    Mix.AHEAD: AHEAD,
+    Mix.PERSISTENT: PERSISTENT,
+    Mix.BLOCKS: BLOCKS,
+    Mix.STREAMS: STREAMS,
+    Mix.EXACT: EXACT,
+    Mix.WARPS: WARPS,
+    Mix.PRODUCTS: PRODUCTS,
+    Mix.ROWS: ROWS,
+    Mix.REWRITES: REWRITES,
+    Mix.LARGE: LARGE,
+    Mix.POINTWISE: POINTWISE,
+}
+TURNS = {
+    Mix.MIXED: (Mix.USUAL, Mix.PIPELINES, Mix.PERSISTENT, Mix.USUAL, Mix.EXACT, Mix.WARPS),
+    Mix.SMALL: (Mix.USUAL, Mix.PIPELINES, Mix.AHEAD, Mix.PERSISTENT, Mix.BLOCKS, Mix.ROWS, Mix.REWRITES, Mix.EXACT),
+    Mix.EVERYTHING: tuple(OPTIONS),
+}

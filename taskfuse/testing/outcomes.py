@@ -1,6 +1,7 @@
-"""What a kernel does: under every schedule (:func:`explored`), or under each of the simulator's schedulers (:func:`misbehaves`).
+"""What a kernel does: under every schedule (:func:`explored`), or under each of the simulator's schedulers (:func:`misbehaves`); what it computes
+(:func:`other_words`).
 
-Both ask whether the schedule matters, not whether results are what somebody wanted: a kernel that reads what nobody wrote, under every schedule
+The first two ask whether the schedule matters, not whether results are what somebody wanted: a kernel that reads what nobody wrote, under every schedule
 alike, is no less synchronized.
 """
 
@@ -108,6 +109,56 @@ def filled(kernel: Kernel, value: int = 0) -> Kernel | None:
     start = (*every, If((Branch(thread, (*one, If((Branch(block, tuple(first)),)), FenceProxyAsync())),)), barrier)
     counters = kernel.counters if lone else (*kernel.counters, Counter(COUNTER))
     return replace(kernel, name=kernel.name + FILLED, counters=counters, body=(*start, *kernel.body))
+
+
+UNWRITTEN = "read of uninitialized"
+FILLS = (0, 3)
+"""What memory holds first where a kernel reads what nobody wrote: that matters only if a result does."""
+
+
+def other_words(
+    kernel: Kernel,
+    arguments: Sequence[Argument],
+    wanted: Sequence[NDArray[Any]],
+    seed: int = 0,
+    scheduler: Scheduler | None = None,
+    extents: Mapping[str, int] | None = None,
+    most: int = MOST,
+) -> str | None:
+    """How the words that a launch gives in the ring are others than those that are wanted; ``None`` if they are not.
+
+    What reads memory that nobody wrote must give them whatever that holds.
+
+    Raises:
+        TaskfuseError: there is no such launch.
+    """
+
+    def run(launched: Kernel) -> str | None:
+        found = simulate(launched, arguments, seed=seed, scheduler=scheduler or Scheduler.RANDOM, values=RING, max_steps=most, extents=extents)
+        return None if equal(found, wanted) else "other words"
+
+    try:
+        return run(kernel)
+    except (SimulationError, ZeroDivisionError, IndexError) as error:
+        reason = str(error).split("\n")[0]
+        if any(text in reason for text in LIMITS):
+            raise
+        if UNWRITTEN not in reason:
+            return reason
+    try:
+        for value in FILLS:
+            twin = filled(kernel, value)
+            found = reason if twin is None else run(twin)
+            if found is not None:
+                return f"{reason}, and the words depend on it"
+    except (SimulationError, ZeroDivisionError, IndexError) as error:
+        return str(error).split("\n")[0]
+    return None
+
+
+def equal(found: Sequence[NDArray[Any]], wanted: Sequence[NDArray[Any]]) -> bool:
+    """True if all elements are equal, NaN and NaN, too."""
+    return all(a.shape == b.shape and bool(((a == b) | ((a != a) & (b != b))).all()) for a, b in zip(found, wanted, strict=True))
 
 
 FILLED = "_filled"

@@ -4,7 +4,7 @@ A kernel that is proved and that the machine faults is a **false accept**. One t
 kind and by the gap that the proof names: a false reject, if its generator knows it to be right. What the generator knows and the machine does not
 confirm is counted, too. A kernel that is not proved for all extents is proved for one of the tried ones, and held to that.
 
-``--log FILE`` keeps a line per kernel, ``--resume`` goes on behind the last, ``--seconds`` ends a run early, so that a long one is made of slices.
+``--log FILE`` keeps a line per kernel, ``--resume`` goes on behind them, ``--seconds`` ends a run early, so that a long one is made of slices.
 """
 
 from __future__ import annotations
@@ -15,14 +15,17 @@ import random
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import count
 from pathlib import Path
 
 from taskfuse.check import Verdict, verify
 from taskfuse.errors import TaskfuseError
 from taskfuse.kir import Kernel
 from taskfuse.testing.agreement import code, pattern
+from taskfuse.testing.campaign import FOREVER, Log, look_at
 from taskfuse.testing.chooser import RandomChooser
 from taskfuse.testing.machine import find_fault
 from taskfuse.testing.outcomes import is_valid
@@ -112,11 +115,9 @@ class Tally:
     mistaken: list[Row] = field(default_factory=list[Row])
     crashes: Counter[tuple[str, str]] = field(default_factory=Counter[tuple[str, str]])
     seen: set[str] = field(default_factory=set[str])
-    last: dict[int, int] = field(default_factory=dict[int, int])
 
     def add(self, row: Row) -> None:
         """Count a kernel, if it was not counted before."""
-        self.last[row.seed] = row.case
         if row.code in self.seen:
             return
         self.seen.add(row.code)
@@ -154,13 +155,15 @@ class Tally:
         return "\n".join(lines)
 
 
-def rows(path: Path) -> Iterator[Row]:
-    """The rows of a log; a last line cut short is left out."""
-    for line in path.read_text(encoding="utf-8").splitlines():
-        try:
-            yield Row(**json.loads(line))
-        except (json.JSONDecodeError, TypeError):
-            return
+def find(seed: int, schedules: int, number: int) -> Row | None:
+    """What is found about a kernel of a run; ``None`` if kernel IR refuses it."""
+    side = case(seed, number)
+    if side is None:
+        return None
+    try:
+        return look(seed, number, side, schedules)
+    except Exception as error:
+        raise RuntimeError(f"seed {seed}, case {number}\n{side.kernel}") from error
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -169,33 +172,27 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--cases", type=int, default=500, metavar="N", help="how many different kernels (default: 500)")
     parser.add_argument("--seed", type=int, default=0, metavar="S", help="the seed of the run (default: 0)")
     parser.add_argument("--schedules", type=int, default=2, metavar="K", help="orders of the threads per launch (default: 2)")
-    parser.add_argument("--seconds", type=float, default=1e9, metavar="T", help="end a run after so long")
+    parser.add_argument("--seconds", type=float, default=FOREVER, metavar="T", help="end a run after so long")
+    parser.add_argument("--jobs", type=int, default=1, metavar="J", help="processes (default: 1)")
     parser.add_argument("--log", type=Path, metavar="FILE", help="a line per kernel, as JSON")
-    parser.add_argument("--resume", action="store_true", help="go on behind the last line of the log")
+    parser.add_argument("--resume", action="store_true", help="go on behind the lines of the log")
     options = parser.parse_args(argv)
     tally = Tally()
-    kept = list(rows(options.log)) if options.log is not None and options.log.exists() and options.resume else []
-    for row in kept:
+    log = Log(Row, options.log, resume=options.resume)
+    for row in log.kept:
         tally.add(row)
-    if options.log is not None:  # without a last line cut short
-        options.log.parent.mkdir(parents=True, exist_ok=True)
-        options.log.write_text("".join(json.dumps(asdict(r)) + "\n" for r in kept), encoding="utf-8")
-    start, before, number = time.perf_counter(), tally.rows, tally.last.get(options.seed, -1)
-    while tally.rows < options.cases and time.perf_counter() - start < options.seconds:
-        number += 1
-        side = case(options.seed, number)
-        if side is None or code(side.kernel) in tally.seen:
+    start, before = time.perf_counter(), tally.rows
+    done = {row.case for row in log.kept if row.seed == options.seed}
+    numbers = (n for n in count() if n not in done)
+    for row in look_at(partial(find, options.seed, options.schedules), numbers, options.jobs, options.seconds) if before < options.cases else ():
+        if row is None or row.code in tally.seen:
             continue
-        try:
-            row = look(options.seed, number, side, options.schedules)
-        except Exception as error:
-            raise RuntimeError(f"seed {options.seed}, case {number}\n{side.kernel}") from error
         tally.add(row)
-        if options.log is not None:
-            with options.log.open("a", encoding="utf-8") as log:
-                print(json.dumps(asdict(row)), file=log)
+        log.add(row)
         if row.false_accept:
-            print(f"FALSE ACCEPT seed {options.seed}, case {number}, {row.kind}: {row.fault}", flush=True)
+            print(f"FALSE ACCEPT seed {row.seed}, case {row.case}, {row.kind}: {row.fault}", flush=True)
+        if tally.rows >= options.cases:
+            break
     print(tally)
     if tally.rows > before:
         print(f"\n{1e3 * (time.perf_counter() - start) / (tally.rows - before):.1f} ms per kernel")

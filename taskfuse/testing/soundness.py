@@ -1,7 +1,11 @@
-"""``python -m taskfuse.testing.soundness``: the static proof against the simulator, on random kernels and on mutants of them.
+"""``python -m taskfuse.testing.soundness``: the static proof against the simulator, on random fusions and on mutants of their kernels.
 
-A kernel that is proved must behave under every schedule, at several extents, and the second machine (:mod:`taskfuse.testing.machine`) must find no fault.
-One that is refuted, and behaves under every schedule that was tried, is not a contradiction: eight schedules are few. It is counted.
+Of every kernel mistakes are planted in the order of what it does, and in what it computes. A kernel that is proved must give the words that NumPy gives
+in the ring, under every scheduler that it is run under and at several extents, and the second machine (:mod:`taskfuse.testing.machine`) must find
+no fault: else it is a **contradiction**. One that is proved at the extents of its case alone is held to these. What is not proved is counted by the layer
+that lacks something.
+
+``--log FILE`` keeps a line per kernel, ``--resume`` goes on behind them, ``--jobs J`` looks at cases side by side.
 """
 
 from __future__ import annotations
@@ -12,33 +16,80 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import islice
+from pathlib import Path
 
-from taskfuse.check import Verdict, verify
+from taskfuse.check import Certificate, Verdict, verify
 from taskfuse.errors import TaskfuseError
-from taskfuse.kir import Kernel
+from taskfuse.ir.evaluate import evaluate
+from taskfuse.ir.values import RING
+from taskfuse.kir import Kernel, to_text
+from taskfuse.sim import Scheduler
+from taskfuse.testing.agreement import pattern
+from taskfuse.testing.campaign import FOREVER, Log, look_at
 from taskfuse.testing.case import Case, seeded_case
 from taskfuse.testing.machine import find_fault
+from taskfuse.testing.mutations import Operator
 from taskfuse.testing.operators import OPERATORS
 from taskfuse.testing.options import Mix
-from taskfuse.testing.outcomes import is_valid, misbehaves
+from taskfuse.testing.outcomes import is_valid, other_words
+from taskfuse.testing.value_operators import VALUE_OPERATORS
 
 STEPS = 30_000
 """Iterations of loops that the second machine runs."""
-EXTENTS = (1, 2, 3, 4, 5, 7, 8, 9, 16)
+EXTENTS = (0, 1, 2, 3, 4, 5, 7, 8, 9, 16)
+PLACES = 32
+"""Of so many mutants of an operator one is taken."""
+UNCHANGED = "unchanged"
+KINDS = (("order", OPERATORS), ("values", VALUE_OPERATORS))
 
 
-def kernels(case: Case, mutants: int, chance: random.Random) -> Iterator[tuple[str, Kernel]]:
-    """The kernel of a case, and some mutants of it, one per operator at most."""
+@dataclass(frozen=True, slots=True)
+class Row:
+    """What was found about a kernel.
+
+    Attributes:
+        seed, number: of the case, and of the kernel among its mutants, from 0.
+        mix: what the case was made of.
+        kind: ``kernel``, or what the mistake is in; operator: the mistake.
+        said: ``proved``, ``proved at extents`` or ``not proved``.
+        gap: the layer that lacks something at the extents of the case, and what, without names and numbers.
+        launches: how many were compared.
+        failure: how a kernel that is proved misbehaves.
+    """
+
+    seed: int
+    number: int
+    mix: str
+    kind: str
+    operator: str
+    said: str
+    gap: str = ""
+    launches: int = 0
+    failure: str = ""
+
+
+def kernels(case: Case, mutants: int, chance: random.Random) -> Iterator[tuple[str, str, Kernel]]:
+    """The kernel of a case and mutants of it, by kind and operator: mistakes in order and in values in turn, each of another operator."""
     kernel = case.kernel
     if kernel is None:
         return
-    yield "unchanged", kernel
-    found = [(op.name, made) for op in OPERATORS if (made := list(op.apply(kernel)))]
-    for name, made in chance.sample(found, min(mutants, len(found))):
-        mutant = chance.choice(made)
-        if is_valid(mutant):
-            yield name, mutant
+    yield "kernel", UNCHANGED, kernel
+    text = to_text(kernel, witness=True)
+    kinds = [(kind, iter(chance.sample(operators, len(operators)))) for kind, operators in chance.sample(KINDS, len(KINDS))]
+    for k in range(mutants):
+        kind, operators = kinds[k % len(kinds)]
+        found = next((made for op in operators if (made := _mutant(op, kernel, text, chance)) is not None), None)
+        if found is not None:
+            yield kind, *found
+
+
+def _mutant(op: Operator, kernel: Kernel, text: str, chance: random.Random) -> tuple[str, Kernel] | None:
+    made = [*islice(op.apply(kernel), PLACES)]
+    chance.shuffle(made)
+    return next(((op.name, m) for m in made if is_valid(m) and to_text(m, witness=True) != text), None)
 
 
 def resized(case: Case, chance: random.Random) -> Case:
@@ -52,20 +103,88 @@ def resized(case: Case, chance: random.Random) -> Case:
     return replace(case, sizes=sizes)
 
 
-def contradiction(case: Case, kernel: Kernel, chance: random.Random, sizes: int) -> str | None:
-    """How a proved kernel misbehaves, at the case's extents or at others; ``None`` if it does not."""
-    for k in range(sizes if case.sizes else 1):
-        sized = case if k == 0 else resized(case, chance)
+def contradiction(cases: Sequence[Case], kernel: Kernel, schedulers: int, seed: int) -> tuple[int, str]:
+    """How many launches of a proved kernel were compared, and how it misbehaves in one of them; empty if it does not."""
+    launches = 0
+    kinds = tuple(Scheduler)
+    for sized in cases:
         try:
-            found = misbehaves(kernel, sized.arguments())
+            arguments = sized.arguments()
+            wanted = evaluate(sized.plain, arguments, RING)
+            for k in range(schedulers):
+                scheduler = kinds[(seed + launches) % len(kinds)]
+                found = other_words(kernel, arguments, wanted, seed + k, scheduler)
+                if found is not None:
+                    return launches, f"sizes {sized.sizes}, {scheduler.value}: {found}"
+                launches += 1
         except TaskfuseError:  # more threads, or more Shared memory, than there are at these extents
             continue
-        if found is not None:
-            return f"sizes {sized.sizes}: {found}"
         fault = find_fault(kernel, [sized.sizes], 1, STEPS)
         if fault is not None:
-            return f"sizes {sized.sizes}: {fault}"
-    return None
+            return launches, f"sizes {sized.sizes}: {fault}"
+    return launches, ""
+
+
+def gap(certificate: Certificate) -> str:
+    """What a proof lacks first, by its layer; empty if nothing."""
+    return next((f"{o.layer.value}: {pattern(o.reason)}" for o in certificate.argument if o.verdict is not Verdict.PROVED), "")
+
+
+def look(mix: Mix, mutants: int, sizes: int, schedulers: int, seed: int) -> list[Row]:
+    """Proof and simulator on the kernel of a case and on its mutants."""
+    chance = random.Random(seed)
+    case = seeded_case(seed, mix)
+    if case.kernel is None:
+        return []
+    cases = [case, *(resized(case, chance) for _ in range(sizes - 1) if case.sizes)]
+    made: list[Row] = []
+    for number, (kind, operator, kernel) in enumerate(kernels(case, mutants, chance)):
+        row = Row(seed, number, mix.kind(seed).value, kind, operator, "proved")
+        try:
+            at = cases
+            lacks = gap(verify(kernel))
+            if lacks and case.sizes:
+                at, lacks = [case], gap(verify(kernel, case.sizes))
+                row = replace(row, said="proved at extents")
+            if lacks:
+                made.append(replace(row, said="not proved", gap=lacks))
+                continue
+        except Exception as error:
+            made.append(replace(row, said="not proved", gap=f"the checker fails: {type(error).__name__}: {error}".split("\n")[0]))
+            continue
+        launches, failure = contradiction(at, kernel, schedulers, seed)
+        made.append(replace(row, launches=launches, failure=failure))
+    return made
+
+
+@dataclass(slots=True)
+class Tally:
+    """Counts over rows."""
+
+    said: Counter[tuple[str, str, str]] = field(default_factory=Counter[tuple[str, str, str]])
+    gaps: Counter[tuple[str, str]] = field(default_factory=Counter[tuple[str, str]])
+    launches: int = 0
+    rows: int = 0
+    failures: list[Row] = field(default_factory=list[Row])
+
+    def add(self, row: Row) -> None:
+        """Count a kernel."""
+        self.rows += 1
+        self.launches += row.launches
+        self.said[row.mix, row.kind, row.said] += 1
+        if row.gap:
+            self.gaps[row.kind, row.gap if row.kind == "kernel" else row.gap.partition(":")[0]] += 1
+        if row.failure:
+            self.failures.append(row)
+
+    def __str__(self) -> str:
+        lines = [f"{n:8} {mix:12} {kind:8} {said}" for (mix, kind, said), n in sorted(self.said.items())]
+        lines += ["", "not proved, by kind and layer; of kernels by what the proof lacks"]
+        lines += [f"{n:8} {kind:8} {reason}" for (kind, reason), n in self.gaps.most_common()]
+        mutants = sum(n for (_, kind, _), n in self.said.items() if kind != "kernel")
+        proved = sum(n for (_, _, said), n in self.said.items() if said != "not proved")
+        lines += ["", f"{self.rows} kernels, {mutants} of them mutants; {proved} are proved, and compared in {self.launches} launches"]
+        return "\n".join((*lines, f"{len(self.failures)} contradictions"))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -73,35 +192,32 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m taskfuse.testing.soundness", description="Compare the static proof with the simulator.")
     parser.add_argument("--cases", type=int, default=100, metavar="N", help="how many cases (default: 100)")
     parser.add_argument("--seed", type=int, default=0, metavar="S", help="the first seed (default: 0)")
-    parser.add_argument("--mutants", type=int, default=4, metavar="K", help="mutants per case (default: 4)")
+    parser.add_argument("--mutants", type=int, default=4, metavar="K", help="mutants per kernel (default: 4)")
     parser.add_argument("--sizes", type=int, default=2, metavar="Z", help="extents at which proved kernels run (default: 2)")
-    parser.add_argument("--mix", choices=[m.value for m in Mix], default=Mix.MIXED.value, help="what cases are made of (default: mixed)")
+    parser.add_argument("--schedulers", type=int, default=8, metavar="K", help="interleavings at each (default: 8)")
+    parser.add_argument("--mix", choices=[m.value for m in Mix], default=Mix.SMALL.value, help="what cases are made of (default: small)")
+    parser.add_argument("--seconds", type=float, default=FOREVER, metavar="T", help="end a run after so long")
+    parser.add_argument("--jobs", type=int, default=1, metavar="J", help="processes (default: 1)")
+    parser.add_argument("--log", type=Path, metavar="FILE", help="a line per kernel, as JSON")
+    parser.add_argument("--resume", action="store_true", help="go on behind the lines of the log")
     options = parser.parse_args(arguments)
-    counts: Counter[str] = Counter()
-    times: list[float] = []
-    false = 0
-    for seed in range(options.seed, options.seed + options.cases):
-        chance = random.Random(seed)
-        case = seeded_case(seed, Mix(options.mix))
-        for name, kernel in kernels(case, options.mutants, chance):
-            start = time.perf_counter()
-            verdict = verify(kernel).verdict
-            kind = "kernels" if name == "unchanged" else "mutants"
-            if kind == "kernels":
-                times.append(time.perf_counter() - start)
-            counts[f"{kind} {verdict.value}"] += 1
-            if verdict is Verdict.PROVED:
-                found = contradiction(case, kernel, chance, options.sizes)
-                if found is not None:
-                    false += 1
-                    print(f"FALSE ACCEPT seed {seed}, {name}: {found}", flush=True)
-    for key, n in sorted(counts.items()):
-        print(f"{n:7} {key}")
-    times.sort()
-    if times:
-        print(f"verify: median {1e3 * times[len(times) // 2]:.1f} ms, 99% below {1e3 * times[int(0.99 * len(times))]:.1f} ms")
-    print(f"{false} false accepts")
-    return 1 if false else 0
+    tally = Tally()
+    log = Log(Row, options.log, resume=options.resume)
+    for row in log.kept:
+        tally.add(row)
+    done = {row.seed for row in log.kept}
+    seeds = (s for s in range(options.seed, options.seed + options.cases) if s not in done)
+    start, before = time.monotonic(), tally.rows
+    for found in look_at(partial(look, Mix(options.mix), options.mutants, options.sizes, options.schedulers), seeds, options.jobs, options.seconds):
+        for row in found:
+            tally.add(row)
+            log.add(row)
+            if row.failure:
+                print(f"CONTRADICTION seed {row.seed}, kernel {row.number}, {row.kind}, {row.operator}: {row.failure}", flush=True)
+    print(tally)
+    if tally.rows > before:
+        print(f"{1e3 * (time.monotonic() - start) / (tally.rows - before):.1f} ms per kernel")
+    return 1 if tally.failures else 0
 
 
 if __name__ == "__main__":

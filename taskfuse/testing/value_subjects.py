@@ -19,7 +19,7 @@ from taskfuse.kir.nodes import Extent, TensorParam
 from taskfuse.sim import simulate
 from taskfuse.testing.case import Case, fusion_case, seeded_case
 from taskfuse.testing.options import Mix
-from taskfuse.testing.outcomes import Argument
+from taskfuse.testing.outcomes import Argument, equal
 
 BASES = (2, 41, 9, 1)
 """Extents of a program are about so many, or so many of their units."""
@@ -115,8 +115,3 @@ def _launch(case: Case, kernel: Kernel) -> Launch | None:
     except (TaskfuseError, ZeroDivisionError):
         return None
     return Launch(dict(case.sizes), arguments, exact, native) if equal(found, exact) else None
-
-
-def equal(found: Results, wanted: Results) -> bool:
-    """True if all elements are equal, NaN and NaN, too."""
-    return all(a.shape == b.shape and bool(((a == b) | ((a != a) & (b != b))).all()) for a, b in zip(found, wanted, strict=True))

@@ -11,7 +11,7 @@ import pytest
 
 import taskfuse as tf
 from examples import stream
-from taskfuse.check import Verdict, verify
+from taskfuse.check import Certificate, Verdict, verify
 from taskfuse.kir import Kernel, parse_kernel
 from taskfuse.testing import faults, soundness
 from taskfuse.testing.mutations import Operator
@@ -179,8 +179,20 @@ def test_a_trailing_cursor_that_runs_ahead_is_not_a_ring() -> None:
 
 
 def test_soundness_in_small(capsys: pytest.CaptureFixture[str]) -> None:
-    assert soundness.main(["--cases", "2", "--seed", "3", "--mutants", "2", "--sizes", "1"]) == 0
-    assert "0 false accepts" in capsys.readouterr().out
+    assert soundness.main(["--cases", "3", "--seed", "3", "--mutants", "2", "--sizes", "2", "--schedulers", "1"]) == 0
+    assert "0 contradictions" in capsys.readouterr().out
+
+
+def test_a_proof_that_takes_anything_is_contradicted(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def credulous(kernel: Kernel, _: object = None) -> Certificate:
+        return Certificate(kernel.name, ())
+
+    monkeypatch.setattr(soundness, "verify", credulous)
+    assert soundness.main(["--cases", "4", "--seed", "4", "--mutants", "4", "--sizes", "2", "--schedulers", "2"]) == 1
+    shown = capsys.readouterr().out
+    assert "order, " in shown
+    assert "values, " in shown
+    assert "CONTRADICTION" in shown
 
 
 def test_kill_table_in_small(capsys: pytest.CaptureFixture[str]) -> None:

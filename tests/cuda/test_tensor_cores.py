@@ -5,6 +5,8 @@ from collections.abc import Sequence
 
 import pytest
 
+from taskfuse import ParallelType as P
+from taskfuse import lower
 from taskfuse.cuda.nvrtc import CompileOptions, compile_cubin
 from taskfuse.cuda.resources import Diagnostic
 from taskfuse.cuda.signature import Source
@@ -13,6 +15,8 @@ from taskfuse.cuda.stages import check_target
 from taskfuse.dtypes import bfloat16, float8_e4m3, float8_e5m2, float16, float32, int8, uint8
 from taskfuse.errors import UnsupportedError
 from taskfuse.kir import Kernel, parse_kernel
+from tests.lowering.test_tile_joins import CASES
+from tests.lowering.test_tile_joins import Product as Joined
 from tests.products import PRODUCTS, WARP_PRODUCTS, Layout, Product, WarpProduct
 from tests.sim.kernels import load, replaced, without
 
@@ -48,6 +52,12 @@ def test_8_bit_floats_need_a_newer_gpu() -> None:
     check_target(source, "sm_89")
     with pytest.raises(UnsupportedError):
         check_target(source, "sm_80")
+
+
+def test_joined_parts_of_wgmma() -> None:
+    """What joins the parts of a tile is no instruction of its atom: it opens no batch, which would take the registers from the reads behind it."""
+    cases = [*(Joined("wgmma", p, 2) for p in (P.TIDy, P.BIDz, P.CIDx)), CASES["several tiles of a thread"], CASES["integers of other blocks"]]
+    assert compiled([emit(lower(case.fusion())) for case in cases], "sm_90a") == ()
 
 
 ASSEMBLY = (

@@ -9,14 +9,17 @@ pytest.importorskip("torch", reason="needs torch")
 
 import taskfuse as tf
 from taskfuse import ParallelType as P
+from taskfuse.errors import RegisterError
 from tests.gpu.device import poisoned, same, to_numpy, to_torch
 from tests.lowering.test_tile_joins import CASES, INDICES, Product
 
+DIVERGING = ("steps outside of the parts", "threads without a step")
+"""Trips differ between warpgroups: ptxas takes a branch on a thread index for a divergent one and serializes what stands in it."""
+
 PRODUCTS = {
-    **{f"mma {parts} parts on {p.value}": Product("mma", p, parts) for parts in (2, 3) for p in (*INDICES, P.BIDy)},
-    **{name: case for name, case in CASES.items() if case.atom == "mma"},
+    **{f"{atom} {parts} parts on {p.value}": Product(atom, p, parts) for atom in ("mma", "wgmma") for parts in (2, 3) for p in (*INDICES, P.BIDy)},
+    **{name: case for name, case in CASES.items() if name not in DIVERGING},
 }
-"""Those of wgmma compile with a warning that the compiler serializes them, which a launch on a GPU refuses."""
 
 
 @pytest.mark.usefixtures("hopper")
@@ -29,3 +32,12 @@ def test_parts_of_k_are_joined(name: str) -> None:
     out = poisoned(wanted.shape, fusion.outputs[0].dtype)
     tf.compile(tf.lower(fusion), backend="cuda")(*map(to_torch, args), out=out)
     assert same(to_numpy(out), wanted)
+
+
+@pytest.mark.usefixtures("hopper")
+@pytest.mark.parametrize("name", DIVERGING)
+def test_serialized_instructions_are_refused(name: str) -> None:
+    fusion = CASES[name].fusion()
+    args = [to_torch(np.zeros([int(str(e)) for e in tv.shape], tv.dtype.numpy)) for tv in fusion.inputs]
+    with pytest.raises(RegisterError, match="serialized"):
+        tf.compile(tf.lower(fusion), backend="cuda")(*args)
