@@ -351,7 +351,6 @@ class Joins:
             return
         raise Open("it reads partial results that nobody has written", node)
 
-
     def _exist(self, node: Node, moved: Mapping[str, Expr], spans: Mapping[str, tuple[Expr, Expr]]) -> None:
         """The blocks whose partial results are taken are blocks of the grid. Raises :class:`Open`."""
         there = self.knowledge.given(*(Trip(sym(n), start, stop, ()) for n, (start, stop) in spans.items()))
