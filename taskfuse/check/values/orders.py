@@ -162,7 +162,7 @@ def _grouped(v: Visits, r: Expr, h: Expr, knowledge: Knowledge) -> Visits | None
 
 
 def _replaced(v: Visits, a: Expr, n: Expr, digits: tuple[Expr, Expr], extents: Mapping[str, Expr | None], free: frozenset[str]) -> Visits | None:
-    """Points in which ``a//n`` and ``a % n`` are what they are in symbols that run up to some extents, in the place of those that a number is made of."""
+    """Points with other symbols, which run up to some extents, in the place of those that a number is made of: ``digits`` are ``a//n`` and ``a % n``."""
 
     def written(e: Expr) -> Expr:
         match e:
@@ -170,6 +170,10 @@ def _replaced(v: Visits, a: Expr, n: Expr, digits: tuple[Expr, Expr], extents: M
                 return digits[0]
             case Mod(a=x, b=m) if x is a and m is n:
                 return digits[1]
+            case FloorDiv(a=x, b=m) if x is a and (times := simplify(m // n)) * n is m:
+                return digits[0] // times
+            case Mod(a=x, b=m) if x is a and (times := simplify(m // n)) * n is m:
+                return digits[0] % times * n + digits[1]
             case _:
                 return rebuild(e, written)
 
