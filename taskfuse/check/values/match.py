@@ -14,13 +14,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from taskfuse.check.bounds import by_parts
 from taskfuse.check.knowledge import Element, Knowledge
 from taskfuse.check.linear import Linear
 from taskfuse.check.program import BLOCK_NAMES, BLOCKS, THREAD_NAMES, THREADS, Node, conjuncts
 from taskfuse.check.ranges import terms_of
 from taskfuse.check.values.claims import Place, flattened, swizzled
 from taskfuse.check.values.solve import Equation, Open, solved
-from taskfuse.ir.scalar import Compare, CompareOp, Const, Expr, const, eq, evaluate, ge, le, lt, ne, simplify, substitute, sym
+from taskfuse.ir.scalar import Compare, CompareOp, Const, Expr, FloorDiv, Mod, const, eq, evaluate, ge, le, lt, ne, simplify, substitute, sym
 from taskfuse.ir.types import MemoryType
 from taskfuse.kir.nodes import For
 
@@ -73,7 +74,11 @@ def proves(knowledge: Knowledge, condition: Expr) -> bool:
         case _:
             return knowledge.proves(condition)
     narrow, question = knowledge.about(form)
-    return Linear.of(narrow).nonnegative(question, 1) or knowledge.proves(condition)
+    if Linear.of(narrow).nonnegative(question, 1) or knowledge.proves(condition):
+        return True
+    terms, constant = terms_of(question)
+    divisions = any(isinstance(t, FloorDiv | Mod) and not isinstance(t.b, Const) for t, _ in terms)
+    return divisions and constant >= 0 and all(k > 0 for _, k in terms) and by_parts(question, narrow)
 
 
 def equal(knowledge: Knowledge, a: Expr, b: Expr) -> bool:
