@@ -86,12 +86,18 @@ class Joins:
         self.steps = 0
         self.first, self.last = 0, 0
         self.alike = np.arange(self.count, dtype=np.int64)
+        self.started = np.ones(self.count, np.bool_)
 
     def take(self, keys: list[Ints]) -> None:
         """Threads with equal keys take the same terms: their accumulators are one partial result, that of the first of them."""
         if keys:
             _, first, inverse = np.unique(np.stack(keys), axis=1, return_index=True, return_inverse=True)
             self.alike = first[inverse.reshape(-1)].astype(np.int64)
+
+    def start(self, conditions: Iterable[Expr]) -> None:
+        """Only threads under some conditions on them have set their accumulators."""
+        for c in conditions:
+            self.started &= np.broadcast_to(np.asarray(evaluate(c, self.threads), np.bool_), self.count)
 
     def run(self, nodes: Iterator[Node], conditions: tuple[Expr, ...], first: Node, reader: Node) -> None:
         """Execute those inside some statements that stand between a term and a reader, under conditions around all of them. Raises :class:`Open`."""
@@ -119,7 +125,7 @@ class Joins:
             sets = np.zeros((self.count, self.words), np.uint64)
             t = np.arange(self.count)
             sets[t, self.alike // 64] = np.uint64(1) << (self.alike % 64).astype(np.uint64)
-            found = self.registers[self.accumulator, index] = _Cells(sets, np.ones(self.count, np.bool_), {}, {})
+            found = self.registers[self.accumulator, index] = _Cells(sets, self.started.copy(), {}, {})
         return found
 
     # -- control --------------------------------------------------------------------------------------------------------------------
