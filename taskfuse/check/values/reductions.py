@@ -381,8 +381,8 @@ class Reductions:
         takers = {part for c in first.node.conditions for part in conjuncts(c) if part.free <= THREADS}
         atoms = {a for e in first.point for a in _thread_atoms(e)} | takers
         joins.take([np.broadcast_to(np.asarray(evaluate(a, joins.threads), np.int64), joins.count) for a in sorted(atoms, key=str)])
-        for n in [s.node for s in self._recent(first)] or [first.node]:
-            joins.start(self._who(n, first.node, known_at(want)))
+        for s in self._recent(first) or [first.place]:
+            joins.start(self._who(s, first, known_at(want)))
         joins.run(iter(nodes), block.context.conditions, first.node, want.node)
         if free:
             self._check_joined(want, joins)
@@ -394,19 +394,21 @@ class Reductions:
         return joins.result(tuple(e.value for e in want.index if isinstance(e, Const)), want.node)
 
     @staticmethod
-    def _who(start: Node, term: Node, knowledge: Knowledge) -> list[Expr]:
-        """The conditions on threads under which accumulators are set. What else is asked there is asked of the terms, too, or holds."""
-        taken = {part for c in term.conditions for part in conjuncts(c)}
+    def _who(start: Place, term: Term, knowledge: Knowledge) -> list[Expr]:
+        """The conditions on threads under which accumulators are set. What else is asked there is asked of the terms of the same accumulator, or holds."""
+        taken = {part for c in term.node.conditions for part in conjuncts(c)}
+        own = {n.stmt.var for n in start.node.loops if isinstance(n.stmt, For) and n not in term.node.loops}
+        same = {e.name: t for e, t in zip(start.index, term.place.index, strict=True) if isinstance(e, Sym) and e.name in own}
         found: list[Expr] = []
-        for c in start.conditions:
+        for c in start.node.conditions:
             for part in conjuncts(c):
                 if part.free <= THREADS:
                     found.append(part)
-                elif part not in taken and not proves(knowledge, part):
-                    raise Open(f"accumulators are set under {part} only", start)
-        for n in start.loops:
-            if isinstance(n.stmt, For) and n not in term.loops and not (n.stmt.stop.free | n.stmt.start.free).isdisjoint(THREADS):
-                raise Open(f"which accumulators a thread sets depends on its index: {n.text}", start)
+                elif substitute(part, same) not in taken and not proves(knowledge, part):
+                    raise Open(f"accumulators are set under {part} only", start.node)
+        for n in start.node.loops:
+            if isinstance(n.stmt, For) and n not in term.node.loops and not (n.stmt.stop.free | n.stmt.start.free).isdisjoint(THREADS):
+                raise Open(f"which accumulators a thread sets depends on its index: {n.text}", start.node)
         return found
 
     @staticmethod
