@@ -7,41 +7,20 @@ symbols run through has a symbol of its own for each of its digits.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import permutations
 
 import numpy as np
 from numpy.typing import NDArray
 
 from taskfuse.check.knowledge import Knowledge
-from taskfuse.check.program import Node
-from taskfuse.check.ranges import Ranges, terms_of
+from taskfuse.check.ranges import terms_of
 from taskfuse.check.values.match import equal, proves
-from taskfuse.check.values.runs import Span, below
+from taskfuse.check.values.runs import Span, Visits, below
 from taskfuse.check.values.solve import Open
 from taskfuse.ir.scalar import Const, Expr, FloorDiv, Min, Mod, children, const, le, rebuild, simplify, sym
 
 Ints = NDArray[np.int64]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Visits:
-    """What one statement visits.
-
-    Attributes:
-        point: one expression per axis.
-        spans: symbols that run.
-        conditions: under which they do, as far as these choose among points that there are.
-        rows: values that some of the symbols have together, where these are not all of their spans.
-        ranges: constant bounds of symbols whose spans are no constants.
-    """
-
-    node: Node
-    point: tuple[Expr, ...]
-    spans: Mapping[str, Span]
-    conditions: tuple[Expr, ...]
-    ranges: Ranges
-    rows: Mapping[str, Ints] | None = None
 
 
 def reach_of(column: Ints, weights: dict[str, Expr], v: Visits, knowledge: Knowledge) -> tuple[int, Expr | None]:

@@ -89,7 +89,7 @@ TERM = "acc = minimum(acc, x[i])  ~ term y[i]"
         ("acc = copy(9223372036854775807)", "acc = copy.int8(9223372036854775807:int64)", "joins the constant -1"),
         ("y[] = copy(acc)", "y[] = copy.int8(acc)", "int8"),
         (TERM, TERM + "\n      acc = minimum(acc, x[i])  ~ body y[i]", "takes minimum in int64 where a term of y is copy"),
-        (TERM, TERM.replace("term", "body"), "body"),
+        (TERM, TERM.replace("term", "body"), "takes minimum in int64 where a term of y is copy"),
         ("IF j < 3:", "IF j < 1:", "lacks the term"),  # the last iteration, which is read, takes none
         ("  acc = copy(9223372036854775807)  ~ start y", "  IF j < 1:\n    acc = copy(9223372036854775807)  ~ start y", ""),
     ],
