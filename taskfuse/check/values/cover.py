@@ -15,34 +15,15 @@ from numpy.typing import NDArray
 
 from taskfuse.check.knowledge import Knowledge
 from taskfuse.check.program import Node
-from taskfuse.check.ranges import Ranges, terms_of
+from taskfuse.check.ranges import terms_of
+from taskfuse.check.values.digits import without_digits
 from taskfuse.check.values.match import equal, proves
-from taskfuse.check.values.runs import Span, below
+from taskfuse.check.values.runs import Span, Visits, below
 from taskfuse.check.values.solve import Open
 from taskfuse.ir.scalar import Const, Expr, FloorDiv, Mod, Product, Sym, children, const, evaluate, ge, le, rebuild, simplify, substitute, sym
 
 Ints = NDArray[np.int64]
 LIMIT = 1 << 20
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Visits:
-    """What one statement visits.
-
-    Attributes:
-        point: one expression per axis.
-        spans: symbols that run.
-        conditions: under which they do, as far as these choose among points that there are.
-        rows: values that some of the symbols have together, where these are not all of their spans.
-        ranges: constant bounds of symbols whose spans are no constants.
-    """
-
-    node: Node
-    point: tuple[Expr, ...]
-    spans: Mapping[str, Span]
-    conditions: tuple[Expr, ...]
-    ranges: Ranges
-    rows: Mapping[str, Ints] | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -65,6 +46,17 @@ def covered(visits: list[Visits], extents: tuple[Expr, ...], knowledge: Knowledg
     """
     if not visits:
         raise Open("nothing is known to visit its points")
+    fewer, shorter = without_digits(visits, extents)
+    if fewer is not visits:
+        try:
+            return _all_of(fewer, shorter, knowledge)
+        except Open:
+            pass  # in the words of the points as they are
+    return _all_of(visits, extents, knowledge)
+
+
+def _all_of(visits: list[Visits], extents: tuple[Expr, ...], knowledge: Knowledge) -> bool:
+    """The same, of all points."""
     try:
         return _covered([_named(v, knowledge, every=False) for v in visits], extents, knowledge)
     except Open:

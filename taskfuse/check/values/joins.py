@@ -322,6 +322,8 @@ class Joins:
         rename = {n: sym(f"written.{n}") for n in (*BLOCKS, *THREAD_NAMES)}
         facts = self.knowledge.about(const(0))[0].facts  # of any thread and block
         for place, _, cells in reversed(written):
+            if any(isinstance(x, Const) and isinstance(y, Const) and x is not y for x, y in zip(place, wanted, strict=True)):
+                continue
             equations = [(substitute(x, rename), y) for x, y in zip(place, wanted, strict=True)]
             found, left = solved(equations, unknown, lambda e: simplify(e, facts))
             if any(x.free.isdisjoint(unknown) and not equal(self.knowledge, x, y) for x, y in left):

@@ -18,6 +18,7 @@ from taskfuse.check.knowledge import Element, Knowledge
 from taskfuse.check.linear import Linear
 from taskfuse.check.program import BLOCK_NAMES, BLOCKS, THREAD_NAMES, THREADS, Node, conjuncts
 from taskfuse.check.ranges import terms_of
+from taskfuse.check.samples import fails
 from taskfuse.check.tiles import swizzled_place
 from taskfuse.check.values.claims import Place, flattened
 from taskfuse.check.values.solve import Equation, Open, solved
@@ -72,8 +73,10 @@ def proves(knowledge: Knowledge, condition: Expr) -> bool:
         case Compare(op=CompareOp.LE, a=a, b=b):
             form = b - a
         case _:
-            return knowledge.proves(condition)
+            return not fails(*knowledge.about(condition)) and knowledge.proves(condition)
     narrow, question = knowledge.about(form)
+    if fails(narrow, ge(question, 0)):
+        return False
     return Linear.of(narrow).nonnegative(question, 1) or knowledge.proves(condition)
 
 
@@ -84,6 +87,8 @@ def equal(knowledge: Knowledge, a: Expr, b: Expr) -> bool:
     difference = a - b
     if difference is const(0) or isinstance(difference, Const):
         return difference is const(0)
+    if fails(*knowledge.about(eq(difference, 0))):
+        return False
     return simplify(difference, knowledge.facts) is const(0) or proves(knowledge, eq(a, b))
 
 
@@ -213,6 +218,8 @@ class Match:
             found = error
         if found is None or (isinstance(found, Found) and not found.under) or not self._has_table():
             return found
+        if self.plain and isinstance(found, Found) and any(c in found.under for _, c in self.conditions if c.free.isdisjoint(self.spans)):
+            return found  # a table does not decide it either, the prover may
         try:
             return self._joined({}, self.equations, [])
         except Open as error:
