@@ -20,7 +20,8 @@ from taskfuse.check.linear import Linear
 from taskfuse.check.program import BLOCK_NAMES, BLOCKS, THREAD_NAMES, THREADS, Node, conjuncts
 from taskfuse.check.ranges import terms_of
 from taskfuse.check.samples import fails
-from taskfuse.check.values.claims import Place, flattened, swizzled
+from taskfuse.check.tiles import swizzled_place
+from taskfuse.check.values.claims import Place, flattened
 from taskfuse.check.values.solve import Equation, Open, solved
 from taskfuse.ir.scalar import Compare, CompareOp, Const, Expr, FloorDiv, Mod, const, eq, evaluate, ge, le, lt, ne, simplify, substitute, sym
 from taskfuse.ir.types import MemoryType
@@ -195,7 +196,7 @@ class Match:
     def _address(self, p: Place, first: int) -> Expr:
         if p.offset is None:
             return flattened(self.storage.shape, p.index, first) * self.storage.size
-        return swizzled(flattened(self.storage.shape[: len(p.index)], p.index, first) * _bytes(self.storage, len(p.index)) + p.offset, p.swizzle)
+        return swizzled_place(flattened(self.storage.shape[: len(p.index)], p.index, first) * _bytes(self.storage, len(p.index)) + p.offset, p.swizzle)
 
     # -- the answer -----------------------------------------------------------------------------------------------------------------
 
