@@ -99,7 +99,7 @@ def _applied(state: State, stmt: Compute, lanes: Lanes, operands: list[Terms], t
 
 
 def _plain(state: State, stmt: Compute, lanes: Lanes, operands: list[Terms]) -> Terms:
-    """A computation that no definition says: of constants."""
+    """A computation that no definition says."""
     everywhere = np.arange(len(lanes))
     wrong = state.wrong(stmt, lanes.role, lanes.ids, lambda k: f"computes {stmt.op}, which no definition says")
-    return folded(state, stmt.op, stmt.dtype, operands, inherited(operands, everywhere, wrong))
+    return inherited(operands, everywhere, wrong)

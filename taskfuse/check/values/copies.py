@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from taskfuse.check.trace import Refuted
 from taskfuse.check.values.elements import value
 from taskfuse.check.values.lanes import Lanes
 from taskfuse.check.values.matching import claimed
@@ -28,6 +29,9 @@ def choose(state: State, stmt: Choose, lanes: Lanes) -> None:
         if mine.any():
             found[mine] = state.operand(case.operand, lanes if mine.all() else lanes.some(mine), stmt)
             left = left & ~mine
+    if left.any():
+        thread = int(lanes.ids[np.flatnonzero(left)[0]])
+        raise Refuted(stmt.out.buffer, "no case of its choice holds", *state.who(thread, stmt, lanes.role))
     state.write(stmt.out, lanes, found, stmt)
 
 

@@ -7,7 +7,7 @@ Workspaces in Global memory hold, besides, the partial results of all blocks alo
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -79,12 +79,18 @@ class Joins:
         self.steps = 0
         self.last = 0
         self.alike = np.arange(self.count, dtype=np.int64)
+        self.started = np.ones(self.count, np.bool_)
 
     def take(self, keys: list[Ints]) -> None:
         """Threads with equal keys take the same terms: their accumulators are one partial result, that of the first of them."""
         if keys:
             _, first, inverse = np.unique(np.stack(keys), axis=1, return_index=True, return_inverse=True)
             self.alike = first[inverse.reshape(-1)].astype(np.int64)
+
+    def start(self, conditions: Iterable[Expr]) -> None:
+        """Only threads under some conditions on them have set their accumulators."""
+        for c in conditions:
+            self.started &= np.broadcast_to(np.asarray(evaluate(c, self.threads), np.bool_), self.count)
 
     def run(self, nodes: Iterator[Node], conditions: tuple[Expr, ...], reader: Node) -> None:
         """Execute some statements and those inside them that stand in front of a reader, under conditions around all of them. Raises :class:`Open`."""
@@ -111,7 +117,7 @@ class Joins:
             sets = np.zeros((self.count, self.words), np.uint64)
             t = np.arange(self.count)
             sets[t, self.alike // 64] = np.uint64(1) << (self.alike % 64).astype(np.uint64)
-            found = self.registers[self.accumulator, index] = _Cells(sets, np.ones(self.count, np.bool_), {}, {})
+            found = self.registers[self.accumulator, index] = _Cells(sets, self.started.copy(), {}, {})
         return found
 
     # -- control --------------------------------------------------------------------------------------------------------------------

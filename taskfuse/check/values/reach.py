@@ -204,6 +204,7 @@ class Reach:
             return
         if loop is None:
             raise Open(f"no write of {want.buffer} is known to come before it in every case", want.node)
+        self._keeps(want, loop)
         outside = {n: e for n, e in around.items() if n is not loop}
         if not self._scan(want, [_Look(tuple(reversed(claims)), outside)], knowledge, past=past, may=True):
             self._backwards(want, loop, knowledge, past=past)
@@ -389,6 +390,21 @@ class Reach:
             theirs = self._accesses(other)
             if theirs and mine and not (theirs[-1].number < mine[0].number or mine[-1].number < theirs[0].number):
                 raise Open(f"{other} lies on the storage of {want.buffer}, and is used between", theirs[0])
+
+    def _keeps(self, want: Place, loop: Node) -> None:
+        """An iteration of a loop leaves what was in a buffer before it: no other buffer is written into its storage there."""
+        for other in self._shared_with(want.buffer):
+            used = next((n for n in self._accesses(other) if loop in n.path), None)
+            if used is not None:
+                raise Open(f"{other} lies on the storage of {want.buffer}, and is used in an iteration between", used)
+
+    def alone(self, buffer: str) -> None:
+        """Nothing else is written into the storage of a buffer in one iteration of the loops around its accesses, between the first one and the last."""
+        mine = self._accesses(buffer)
+        for other in self._shared_with(buffer):
+            for n in self._accesses(other):
+                if mine and mine[0].number < n.number < mine[-1].number:
+                    raise Open(f"{other} lies on the storage of {buffer}, and is used between", n)
 
     def _shared_with(self, buffer: str) -> list[str]:
         """The buffers that lie on a buffer's storage in one block: not those of blocks that take another arm."""

@@ -24,6 +24,7 @@ from taskfuse.check.values.reach import Reach
 from taskfuse.check.values.runs import Span, known_of, runs
 from taskfuse.check.values.solve import Open
 from taskfuse.ir.scalar import TRUE, Const, Expr, Facts, FloorDiv, Mod, Sym, children, const, eq, evaluate, ge, lt, not_, simplify, substitute, sym
+from taskfuse.kir import accesses
 from taskfuse.kir.nodes import Compute, Content, For, Holds, Immediate, Wgmma
 from taskfuse.kir.witness import Definition, Reduce
 
@@ -62,11 +63,14 @@ class Reductions:
         self.overhangs: set[Node] = set()
         self._starts: dict[str, list[Place]] = {}
         self._parts: dict[str, list[Node]] = {}
+        self._tensors: dict[str, dict[str, Node]] = {}
         self._known: dict[tuple[object, ...], Open | None] = {}
 
     def enter(self, node: Node, holds: Holds) -> None:
         """A statement that starts, adds to, or joins accumulators."""
         stmt = node.stmt
+        for access in accesses(stmt)[0]:
+            self._tensors.setdefault(access.buffer, {}).setdefault(holds.tensor, node)
         match holds.content:
             case Content.START:
                 place = self.instructions.written(node, holds)
@@ -88,6 +92,15 @@ class Reductions:
                 self._parts.setdefault(holds.tensor, []).append(node)
             case _:
                 raise AssertionError(stmt)
+
+    def check(self) -> None:
+        """An accumulator, or a workspace of partial results, is of one reduction and holds nothing else. Raises :class:`Open`."""
+        for buffer, others in self._tensors.items():
+            for claim in self.reach.claims.get(buffer, []):
+                raise Open(f"{buffer} holds partial results of {next(iter(others))}, and {claim.content.value}s of {claim.tensor}", claim.node)
+            self.reach.alone(buffer)
+            if len(others) > 1:
+                raise Open(f"{buffer} holds partial results of {' and of '.join(sorted(others))}", *others.values())
 
     # -- a result that is read ------------------------------------------------------------------------------------------------------
 
@@ -185,6 +198,9 @@ class Reductions:
         for n in again:  # each iteration begins anew; the last one is read
             if not n.runs() and not _is_determined(n, group[0]):
                 raise Open("nothing may be taken at all", n)
+            if not _is_determined(n, group[0]):
+                for t in group:
+                    self._in_all(n, t)
         scope = [n for n in group[0].node.loops if n in scope or n in again]
         joined = self._joined(want, group[0])
         key = (id(group[0]), tuple(scope), definition.tensor, joined is None, want.node if joined is not None else None)
@@ -198,6 +214,17 @@ class Reductions:
         error = self._known[key]
         if error is not None:
             raise error
+
+    @staticmethod
+    def _in_all(loop: Node, t: Term) -> None:
+        """A term is taken in the last iteration of a loop that begins anew, as in all others: no condition asks which one it is."""
+        stmt = loop.stmt
+        assert isinstance(stmt, For)
+        around = known_of(t.node, dict(t.points))
+        for c in t.node.conditions:
+            for part in conjuncts(c):
+                if stmt.var in part.free and not proves(around, part):
+                    raise Open(f"its terms may not be taken in the last iteration: under {part}", t.node)
 
     # -- before the first term ------------------------------------------------------------------------------------------------------
 
@@ -306,7 +333,8 @@ class Reductions:
                 extents = sizes
                 conditions = [c for c in conditions if not c.free <= THREADS]
                 visits.append(Visits(t.node, tuple(point), spans | _row_spans(row), tuple(conditions), t.node.context.ranges, row))
-            if covered(visits, tuple(extents), knowledge):
+            digits = any(not isinstance(e, Sym) for e in definition.place)  # the element says digits of an axis, which may lead behind its end
+            if covered(visits, tuple(extents), knowledge) or digits:
                 self.overhangs.update(t.node for t in group)
 
     def _held(self, t: Term, knowledge: Knowledge, joined: Joined | None) -> list[Expr]:
@@ -344,6 +372,8 @@ class Reductions:
         takers = {part for c in first.node.conditions for part in conjuncts(c) if part.free <= THREADS}
         atoms = {a for e in first.point for a in _thread_atoms(e)} | takers
         joins.take([np.broadcast_to(np.asarray(evaluate(a, joins.threads), np.int64), joins.count) for a in sorted(atoms, key=str)])
+        for n in [s.node for s in self._recent(first)] or [first.node]:
+            joins.start(self._who(n, first.node, known_at(want)))
         joins.run(iter(nodes), block.context.conditions, want.node)
         if free:
             self._check_joined(want, joins)
@@ -352,6 +382,22 @@ class Reductions:
                 raise Open("accumulators of a thread are joined in different ways", want.node)
             return results[0]
         return joins.result(tuple(e.value for e in want.index if isinstance(e, Const)))
+
+    @staticmethod
+    def _who(start: Node, term: Node, knowledge: Knowledge) -> list[Expr]:
+        """The conditions on threads under which accumulators are set. What else is asked there is asked of the terms, too, or holds."""
+        taken = {part for c in term.conditions for part in conjuncts(c)}
+        found: list[Expr] = []
+        for c in start.conditions:
+            for part in conjuncts(c):
+                if part.free <= THREADS:
+                    found.append(part)
+                elif part not in taken and not proves(knowledge, part):
+                    raise Open(f"accumulators are set under {part} only", start)
+        for n in start.loops:
+            if isinstance(n.stmt, For) and n not in term.loops and not (n.stmt.stop.free | n.stmt.start.free).isdisjoint(THREADS):
+                raise Open(f"which accumulators a thread sets depends on its index: {n.text}", start)
+        return found
 
     @staticmethod
     def _check_joined(want: Place, joins: Joins) -> None:

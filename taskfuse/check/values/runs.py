@@ -96,8 +96,11 @@ def _tightened(spans: dict[str, Span], conditions: list[Expr], root: Knowledge, 
             case [(Sym(name=name) as u, (1 | -1) as k)] if name not in without:
                 start, stop = spans[name]
                 bound = (form - u * k) * -k
-                if op is CompareOp.EQ:
-                    spans[name] = bound, bound + 1
+                if op is CompareOp.EQ:  # the only value, if it is one of them
+                    if proves(root, le(start, bound)) and (stop is None or proves(root, lt(bound, stop))):
+                        spans[name] = bound, bound + 1
+                        continue
+                    left.append(c)
                     continue
                 if k > 0 and proves(root, le(start, low := bound + (1 if op is CompareOp.LT else 0))):
                     spans[name] = low, stop

@@ -32,6 +32,13 @@ class Scans:
         else:
             self._terms.setdefault(node.stmt.out.buffer, []).append((node, holds))
 
+    def check(self) -> None:
+        """A total is of one scan and holds nothing else. Raises :class:`Open`."""
+        for buffer, terms in self._terms.items():
+            tensors = {holds.tensor for _, holds in terms}
+            if len(tensors) > 1 or self.reach.claims.get(buffer):
+                raise Open(f"{buffer} holds totals of {' and of '.join(sorted(tensors))}, and other elements", terms[0][0])
+
     def complete(self, node: Node, total: Access, holds: Holds) -> None:
         """A total that is stored is that of its element. Raises :class:`Open`."""
         definition = self.reach.definitions[holds.tensor]

@@ -86,11 +86,19 @@ class Statements:
                 if not isinstance(definition.rule, Reduce | Accumulate):
                     raise Open(f"{holds.tensor} is no reduction", node)
                 self._accumulated(w, definition.rule)
+                self._computed(w, definition.rule.dtype)
 
     def _accumulated(self, w: Written, rule: Reduce | Accumulate) -> None:
         """Partial results have the dtype of their reduction."""
         if self.dtypes[w.place.buffer] is not rule.dtype:
             raise Open(f"it accumulates in {self.dtypes[w.place.buffer]}, not in {rule.dtype}", w.node)
+
+    @staticmethod
+    def _computed(w: Written, dtype: DType) -> None:
+        """A partial result, or a result, is copied as it is: not through another dtype."""
+        stmt = w.node.stmt
+        if isinstance(stmt, Compute) and stmt.dtype is not dtype:
+            raise Open(f"it computes in {stmt.dtype}, not in {dtype}", w.node)
 
     # -- elements -------------------------------------------------------------------------------------------------------------------
 
@@ -102,10 +110,12 @@ class Statements:
             case Reduce():
                 if not (isinstance(stmt, Compute) and stmt.op is COPY and isinstance(stmt.operands[0], Access)):
                     raise Open("it is no copy of an accumulator", w.node)
+                self._computed(w, definition.rule.dtype)
                 self.reductions.complete(Place(w.node, stmt.operands[0].buffer, stmt.operands[0].index, w.holds.tensor, w.holds.index), exists)
             case Accumulate():
                 if not (isinstance(stmt, Compute) and stmt.op is COPY and isinstance(stmt.operands[0], Access)):
                     raise Open("it is no copy of a total", w.node)
+                self._computed(w, definition.rule.dtype)
                 self.scans.complete(w.node, stmt.operands[0], w.holds)
             case Apply() as rule:
                 if isinstance(stmt, Choose):
@@ -234,7 +244,7 @@ class Statements:
             if here.ranges.empty or proves(around.given(*before[:-1]), not_(case.cond)):
                 continue
             self._operand(w.node, case.operand, self._case(w.node, rule, conditions, here, {*mine}), w.holds.index, (*exists, *mine))
-        if not _one_holds(around, [c.cond for c in stmt.cases]):
+        if not _one_holds(w.node.context.knowledge, [c.cond for c in stmt.cases]):
             raise Open("in some place no case of its choice may hold", w.node)
 
     @staticmethod
@@ -320,6 +330,8 @@ class Statements:
                 raise Open(f"it computes in {stmt.dtype}, not in {rule.dtype}", node)
             case Compute(op=op, operands=operands) if w.holds.content is Content.BODY and op is rule.body:
                 yield operands
+            case _ if w.holds.content is Content.BODY:
+                raise Open("it is no body of its reduction", node)
             case Compute(op=op, out=out, operands=(*factors, acc)) if op is FMA and rule.body is MUL and rule.combine.op is ELEMENTWISE["add"] and acc == out:
                 yield tuple(factors)
             case Compute(op=op, out=out, operands=(acc, Access() as term)) if op is rule.combine.op and acc == out and rule.body is not COPY:

@@ -81,6 +81,12 @@ def _symbolic(program: Program, rings: Rings, private: PrivateRings) -> Iterator
         except Open as error:
             failed = True
             yield _open(node, error), node
+    try:
+        reductions.check()
+        scans.check()
+    except Open as error:
+        failed = True
+        yield Obligation(Layer.VALUES, "accumulators", Verdict.OUTSIDE, error.reason, _notes(error)), error.nodes[0]
     for w in written:
         try:
             if w.place.buffer in names:

@@ -1,0 +1,142 @@
+"""Accumulators and what is around them: pairs of kernels of which one computes what it says and the other, of nearly the same text, does not.
+
+Each was proved once, and contradicted by the simulator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+import taskfuse as tf
+from taskfuse import Kernel, MemoryType, parse_kernel
+from taskfuse import ParallelType as P
+from taskfuse.check import Layer, verify
+
+
+def open_values(kernel: Kernel) -> str:
+    """Why the values of a kernel are not proved; its order is."""
+    certificate = verify(kernel)
+    assert certificate.open_layers <= {Layer.VALUES, Layer.INSTANCE}, str(certificate)
+    return "; ".join(o.reason for o in certificate.failures)
+
+
+def twins(text: str, good: str, bad: str) -> tuple[Kernel, Kernel]:
+    """A kernel, and one with a piece of text in the place of another."""
+    assert text.count(good) == 1, text
+    return parse_kernel(text), parse_kernel(text.replace(good, bad))
+
+
+def rejected(text: str, good: str, bad: str, reason: str) -> None:
+    """One of the twins is proved, the other is not, and for what reason."""
+    right, wrong = twins(text, good, bad)
+    verify(right).require()
+    assert reason in open_values(wrong)
+
+
+SYMBOLIC_BLOCK = """\
+KERNEL k(x: float32[2], z: float32[K]) -> (y: float32[2])
+  DIM K min 1 max 1024
+  GRID (1, 1, 1)  BLOCK (ceildiv(K, 3), 1, 1)
+  DEFINE y: float32[2] = copy(x[i0])
+
+IF threadIdx.x == 0:
+  FOR i in 0..2:
+    y[i] = copy(x[i])  ~ value y[i]"""
+
+
+def test_a_thread_that_may_not_exist_stores_nothing() -> None:
+    rejected(SYMBOLIC_BLOCK, "threadIdx.x == 0", "threadIdx.x - 32 == 0", "is never stored")
+
+
+CHOICE = """\
+KERNEL k(x: float32[2]) -> (y: float32[2])
+  GRID (1, 1, 1)  BLOCK (1, 1, 1)
+  LOCAL t: float32[4]
+  DEFINE t: float32[2] = pick(x[1] if i0 == 0, x[0] if i0 == 1)
+  DEFINE y: float32[2] = copy(t[i0])
+
+FOR i in 0..4 UNROLL:
+  IF i < 2:
+    t[i] = stack(x[1] if i == 0, x[0] if i == 1)  ~ value t[i]
+FOR j in 0..2 UNROLL:
+  y[j] = copy(t[j])  ~ value y[j]"""
+
+
+def test_a_choice_has_a_case_wherever_it_is_executed() -> None:
+    rejected(CHOICE, "  IF i < 2:", "  IF i < 4:", "case of its choice")
+
+
+TOTAL = """\
+KERNEL k(x: int64[8]) -> (y: int64[])
+  GRID (1, 1, 1)  BLOCK (1, 1, 1)
+  LOCAL acc: int64[]
+  DEFINE y: int64[] over (8) at () = reduce minimum of copy(x[i0]) from 9223372036854775807
+
+FOR j in 0..3:
+  acc = copy(9223372036854775807)  ~ start y
+  FOR i in 0..8:
+    IF j < 3:
+      acc = minimum(acc, x[i])  ~ term y[i]
+y[] = copy(acc)  ~ value y[]"""
+TERM = "acc = minimum(acc, x[i])  ~ term y[i]"
+
+
+@pytest.mark.parametrize(
+    ("good", "bad", "reason"),
+    [
+        ("acc = copy(9223372036854775807)", "acc = copy.int8(9223372036854775807:int64)", "joins the constant -1"),
+        ("y[] = copy(acc)", "y[] = copy.int8(acc)", "int8"),
+        (TERM, TERM + "\n      acc = minimum(acc, x[i])  ~ body y[i]", "takes minimum in int64 where a term of y is copy"),
+        (TERM, TERM.replace("term", "body"), "takes minimum in int64 where a term of y is copy"),
+        ("IF j < 3:", "IF j < 1:", "lacks the term"),  # the last iteration, which is read, takes none
+        ("  acc = copy(9223372036854775807)  ~ start y", "  IF j < 1:\n    acc = copy(9223372036854775807)  ~ start y", ""),
+    ],
+)
+def test_totals(good: str, bad: str, reason: str) -> None:
+    rejected(TOTAL, good, bad, reason)
+
+
+def reduced(schedule: Callable[[tf.TensorView, tf.TensorView], None]) -> str:
+    """A sum of rows, as text with its witness."""
+    with tf.Fusion("k") as fusion:
+        x = tf.define_tensor([4, 40], name="x")
+        y = tf.sum(x, axis=1)
+        fusion.add_output(y * 2.0)
+    schedule(x, y)
+    return tf.lower(fusion).text(witness=True)
+
+
+def test_every_thread_whose_partial_result_is_joined_has_set_it() -> None:
+    def schedule(x: tf.TensorView, y: tf.TensorView) -> None:
+        y.split(1, 8).axis(2).parallelize(P.TIDx)
+
+    text = reduced(schedule)
+    start = next(line for line in text.splitlines() if "~ start" in line)
+    indent = start[: len(start) - len(start.lstrip())]
+    rejected(text, start, f"{indent}IF threadIdx.x != 1:\n  {start}", "joins nothing")
+
+
+def test_partial_results_do_not_lie_on_what_is_read_later() -> None:
+    def schedule(x: tf.TensorView, y: tf.TensorView) -> None:
+        x.cache_after().set_memory_type(MemoryType.Shared)
+        y.split(1, 8).axis(2).parallelize(P.TIDx)
+
+    text = reduced(schedule)
+    shared = [line for line in text.splitlines() if line.startswith("  SHARED")]
+    assert len(shared) == 2
+    part = next(line for line in shared if ".part" in line)
+    rejected(text, part, part.split(" @ ")[0] + " @ 0", "")
+
+
+def test_elements_behind_a_digit_of_the_axis_take_no_terms() -> None:
+    with tf.Fusion("k") as fusion:
+        x = tf.define_tensor([4, 1], name="x")
+        y = tf.sum(x * x, axis=1)
+        fusion.add_output(tf.copy(y))
+    y.split(1, 8)
+    y.rfactor([1])
+    text = tf.lower(fusion).text(witness=True)
+    guard = next(line.strip() for line in text.splitlines() if line.strip().startswith("IF i") and "< 1" in line)
+    rejected(text, guard, guard.replace("< 1", "< 8"), "")
