@@ -1,7 +1,7 @@
 """What the proof of values covers, and what the whole proof costs: examples, programs as people write them, norms, products, scans, random kernels.
 
 ``python benchmarks/values.py [--seeds N] [--write]``. Kernels of programs are those that ``tf.compile`` chooses, at the sizes of the GPU benchmarks. Needs no
-GPU. A time is processor time of the whole argument.
+GPU. A time is processor time of the whole argument; what lowering took is apart. Each kernel's line goes to stderr as it is looked at.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import datetime
 import gc
+import os
 import platform
 import sys
 import time
@@ -33,6 +34,7 @@ RESULTS = ROOT / "benchmarks" / "results" / "values.txt"
 ROWS = ((8192, 4096), (16384, 1024), (2048, 16384))
 PRODUCTS = ((4096, 4096, 4096), (128, 1408, 3456), (2048, 2048, 2048), (1024, 4096, 1024), (3456, 1408, 1920))
 Named = tuple[str, str, Kernel, Mapping[str, int]]
+SLOWEST = 12
 
 
 def chosen(corpus: str, name: str, fusion: tf.Fusion) -> Iterator[Named]:
@@ -122,22 +124,31 @@ def main() -> None:
     parser.add_argument("--write", action="store_true")
     options = parser.parse_args()
     verdicts: dict[str, Counter[str]] = {}
-    times: dict[str, list[float]] = {}
+    times: dict[str, list[tuple[float, str]]] = {}
+    lowering: Counter[str] = Counter()
     left: list[str] = []
+    start = time.process_time()
     for name, kernel_name, kernel, extents in corpus(options.seeds):
+        made = 1e3 * (time.process_time() - start)
+        lowering[name] += round(made)
         verdict, spent, reason = measure(kernel, {e.name: extents.get(e.name, max(e.min, 8)) for e in kernel.extents})
+        print(f"{name} {kernel_name}: {verdict}, {spent:.0f} ms, lowered in {made:.0f} ms", file=sys.stderr, flush=True)
         verdicts.setdefault(name, Counter())[verdict] += 1
-        times.setdefault(name, []).append(spent)
+        times.setdefault(name, []).append((spent, f"{name} {kernel_name}"))
         if reason:
             left.append(f"  {name} {kernel_name}: {reason}")
+        start = time.process_time()
     kinds = ("all extents", "all extents, one run", "at extents", "at extents, one run", "outside", "refuted")
-    lines = [f"{datetime.date.today()}, {platform.machine()}, Python {platform.python_version()}", ""]
-    lines.append(f"{'':22}" + "".join(f"{k:>22}" for k in kinds) + f"{'median ms':>11}{'p99 ms':>9}{'most ms':>9}")
-    for name, counts in verdicts.items():
-        spent = times[name]
+    busy = f", load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores"
+    lines = [f"{datetime.date.today()}, {platform.machine()}, Python {platform.python_version()}{busy}, --seeds {options.seeds}", ""]
+    lines.append(f"{'':22}" + "".join(f"{k:>22}" for k in kinds) + f"{'median ms':>11}{'p99 ms':>9}{'most ms':>9}{'lowering s':>12}")
+    for name, counts in [*verdicts.items(), ("all", sum(verdicts.values(), Counter[str]()))]:
+        spent = [t for corpus_name, of in times.items() if name in ("all", corpus_name) for t, _ in of]
         figures = f"{quantile(spent, 0.5):>11.1f}{quantile(spent, 0.99):>9.1f}{max(spent):>9.1f}"
-        lines.append(f"{name:22}" + "".join(f"{counts[k]:>22}" for k in kinds) + figures)
-    lines += ["", *left]
+        taken = lowering.total() if name == "all" else lowering[name]
+        lines.append(f"{name:22}" + "".join(f"{counts[k]:>22}" for k in kinds) + figures + f"{taken / 1e3:>12.1f}")
+    slowest = sorted((pair for of in times.values() for pair in of), reverse=True)[:SLOWEST]
+    lines += ["", "slowest: " + ", ".join(f"{which} {spent:.0f} ms" for spent, which in slowest), "", *left]
     print("\n".join(lines))
     if options.write:
         RESULTS.write_text("\n".join(lines) + "\n", encoding="utf-8")

@@ -10,6 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
+from numpy.typing import NDArray
+
 from taskfuse.check.ranges import Ranges, terms_of
 from taskfuse.ir.scalar import Const, Expr, Facts, FloorDiv, Select, le, lt, private, prove, substitute, sym
 from taskfuse.kir.nodes import For
@@ -96,16 +99,19 @@ class Knowledge:
         ranges: constant bounds.
         items: what was added to what holds in the whole kernel, in that order.
         linear: what linear arithmetic has found, for :class:`~taskfuse.check.linear.Linear`.
+        samples: values of its symbols, for :mod:`~taskfuse.check.samples`.
+        under: what the last item was added to.
     """
 
-    __slots__ = ("_facts", "_next", "_questions", "_root", "_under", "items", "linear", "ranges")
+    __slots__ = ("_facts", "_next", "_questions", "_root", "items", "linear", "ranges", "samples", "under")
 
     def __init__(self, ranges: Ranges, facts: Facts | None, items: tuple[Item, ...] = (), under: Knowledge | None = None) -> None:
         self.ranges = ranges
         self.items = items
         self.linear: Linear | None = None
+        self.samples: Mapping[str, NDArray[np.int64]] | None = None
         self._facts = facts
-        self._under = under
+        self.under = under
         self._root: Knowledge = self if under is None else under._root
         self._next: dict[Item, Knowledge] = {}
         self._questions: dict[Expr, tuple[Knowledge, Expr]] = {}
@@ -114,8 +120,8 @@ class Knowledge:
     def facts(self) -> Facts:
         """All of it, for the prover."""
         if self._facts is None:
-            assert self._under is not None
-            facts = self._under.facts
+            assert self.under is not None
+            facts = self.under.facts
             match self.items[-1]:
                 case Trip(symbol=symbol, start=start, stop=stop, implied=implied):
                     facts = facts.with_range(str(symbol), start, stop - 1).with_assumption(lt(start, stop))

@@ -24,6 +24,7 @@ from taskfuse.check.semaphores import BlockRings
 from taskfuse.check.threads import Threads
 from taskfuse.check.trace import Budget, TooLarge, samples
 from taskfuse.check.values.verify import right, wrong_value
+from taskfuse.errors import VerifyError
 from taskfuse.kir import Kernel, specialized, walk
 from taskfuse.kir.nodes import SetMaxNReg
 
@@ -44,12 +45,15 @@ def verify(kernel: Kernel, extents: Mapping[str, int] | None = None) -> Certific
     """Prove a kernel free of deadlock and race, for all extents, trip counts and interleavings; or say what stands against it.
 
     Args:
-        kernel: a kernel that obeys the rules of kernel IR (``kernel.check_ir()``). It is not changed.
+        kernel: a kernel. It is not changed. One that breaks a rule of kernel IR (``kernel.check_ir()``) is outside of the model.
         extents: prove it for these values of its extents alone: then every trip count is known.
 
     Raises:
         InputError: an extent has no value in ``extents``, or one that it cannot have.
     """
+    broken = _broken(kernel)
+    if broken is not None:
+        return Certificate(kernel.name, (broken,))
     if extents is None:
         return _certificate(kernel, (), kernel.launch_registers)
     chosen = tuple((e.name, extents[e.name]) for e in kernel.extents if e.name in extents)
@@ -58,6 +62,15 @@ def verify(kernel: Kernel, extents: Mapping[str, int] | None = None) -> Certific
     except (ZeroDivisionError, IndexError) as error:
         reason = f"an expression has no value at these extents: {error}"
         return Certificate(kernel.name, Argument([Obligation(Layer.ADDRESS, "extents", Verdict.OUTSIDE, reason)]), extents=chosen)
+
+
+def _broken(kernel: Kernel) -> Obligation | None:
+    """The rule of kernel IR that a kernel breaks. The argument takes all of them for granted, those of the witness too."""
+    try:
+        kernel.check_ir()
+    except VerifyError as error:
+        return Obligation(Layer.STRUCTURE, "rules of kernel IR", Verdict.OUTSIDE, error.message.partition("\n")[0])
+    return None
 
 
 def _certificate(kernel: Kernel, extents: tuple[tuple[str, int], ...], launched: int | None) -> Certificate:

@@ -62,6 +62,10 @@ def definition_problem(declarations: Declarations) -> tuple[int, str] | None:
             if message is not None:
                 return k, message
         above.tensors[d.tensor] = d
+    if declarations.kernel.definitions:
+        missing = next((p.name for p in declarations.kernel.outputs if p.name not in above.tensors), None)
+        if missing is not None:
+            return len(declarations.kernel.definitions) - 1, f"output '{missing}' has no definition, and others have"
     return None
 
 

@@ -123,7 +123,8 @@ FOUND = {
 }
 OPEN = {
     "budget_loop": "SETMAXNREG 128: it is not executed once by a fixed set of warpgroups",
-    "budget_symbolic": "participation: it is not executed by whole warpgroups",
+    "budget_symbolic": "rules of kernel IR: kernel 'budgets': setmaxnreg in blocks of (128, T, 1) threads: "
+    "what a launch gives each thread is unknown, let the shape be constant",
     "init_fence_after": "mbarrier full: who initializes it does not fence that for the copy engine before the barrier (FENCE mbarrier_init)",
     "init_fence_trips": "mbarrier full: who initializes it does not fence that for the copy engine before the barrier (FENCE mbarrier_init)",
     "wgmma_operands": "participation: threads of one warpgroup may give it different operands: 32*(threadIdx.x//64)",

@@ -452,6 +452,13 @@ def test_rules_of_contents_that_no_text_breaks() -> None:
     assert message(holding(Holds("s", (const(0),), Content.PART))) == ("'part' has no index, and 'part s' has 1 indices", "r = copy(x[0, 0])  ~ part s[0]")
 
 
+def test_every_output_has_a_definition_if_one_tensor_has() -> None:
+    found = kernel("PASS")
+    kept = tuple(d for d in found.definitions if d.tensor != "y")
+    assert message(replace(found, definitions=kept))[0] == "output 'y' has no definition, and others have"
+    verify_kernel(replace(found, definitions=()))
+
+
 def test_the_symbols_of_a_tile_are_no_loop_variables() -> None:
     copy = "COPY y[0, 0] <- acc[0] width 4  ~ value y[0, tile.0] tile (4)"
     broken = kernel(f"FOR tile.0 in 0..4:\n  {copy}")

@@ -15,34 +15,15 @@ from numpy.typing import NDArray
 
 from taskfuse.check.knowledge import Knowledge
 from taskfuse.check.program import Node
-from taskfuse.check.ranges import Ranges, terms_of
+from taskfuse.check.ranges import terms_of
+from taskfuse.check.values.digits import without_digits
 from taskfuse.check.values.match import equal, proves
-from taskfuse.check.values.runs import Span, below
+from taskfuse.check.values.runs import Span, Visits, below
 from taskfuse.check.values.solve import Open
 from taskfuse.ir.scalar import Const, Expr, FloorDiv, Mod, Product, Sym, children, const, evaluate, ge, le, rebuild, simplify, substitute, sym
 
 Ints = NDArray[np.int64]
 LIMIT = 1 << 20
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Visits:
-    """What one statement visits.
-
-    Attributes:
-        point: one expression per axis.
-        spans: symbols that run.
-        conditions: under which they do, as far as these choose among points that there are.
-        rows: values that some of the symbols have together, where these are not all of their spans.
-        ranges: constant bounds of symbols whose spans are no constants.
-    """
-
-    node: Node
-    point: tuple[Expr, ...]
-    spans: Mapping[str, Span]
-    conditions: tuple[Expr, ...]
-    ranges: Ranges
-    rows: Mapping[str, Ints] | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -65,6 +46,17 @@ def covered(visits: list[Visits], extents: tuple[Expr, ...], knowledge: Knowledg
     """
     if not visits:
         raise Open("nothing is known to visit its points")
+    fewer, shorter = without_digits(visits, extents)
+    if fewer is not visits:
+        try:
+            return _all_of(fewer, shorter, knowledge)
+        except Open:
+            pass  # in the words of the points as they are
+    return _all_of(visits, extents, knowledge)
+
+
+def _all_of(visits: list[Visits], extents: tuple[Expr, ...], knowledge: Knowledge) -> bool:
+    """The same, of all points."""
     try:
         return _covered([_named(v, knowledge, every=False) for v in visits], extents, knowledge)
     except Open:
@@ -223,14 +215,14 @@ def _form(v: Visits, knowledge: Knowledge, *, above: bool) -> _Form:
     moved: dict[str, Expr] = {}
     tied = _tied(v)
     few: dict[str, tuple[int, int]] = {}
-    size = 1 if v.rows is None else next(iter(v.rows.values())).size
+    size = 1 if v.rows is None else max(1, next(iter(v.rows.values())).size)
     weighed = {n for e in v.point for term, _ in terms_of(e)[0] if not term.free <= v.spans.keys() for n in term.free}
     for name in sorted(v.spans.keys() - bound, key=lambda n: (_count(v, n), n)):
         count = _count(v, name)
         lo = _first(v, name)
         if name not in tied and name not in weighed and lo is not None and size * count <= LIMIT:
             few[name] = lo, lo + count
-            size *= count
+            size *= max(count, 1)
         elif name not in tied:
             many[name] = v.spans[name]
             if v.spans[name][0] is not const(0):
@@ -325,10 +317,11 @@ def _count(v: Visits, name: str) -> int:
     return 1 << 60 if lo is None or hi is None else max(0, hi - lo)
 
 
-def _product(values: Iterable[int]) -> int:
+def _product(counts: Iterable[int]) -> int:
+    """How many rows a table has at most whose symbols have so many values: one that has none does not make up for one that has many."""
     total = 1
-    for n in values:
-        total *= n
+    for n in counts:
+        total *= max(n, 1)
     return total
 
 

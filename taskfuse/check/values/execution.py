@@ -27,7 +27,7 @@ from taskfuse.check.values.meetings import Meetings
 from taskfuse.check.values.state import State
 from taskfuse.check.values.terms import NOTHING, WRONG, Terms
 from taskfuse.ir.scalar import evaluate
-from taskfuse.kir import Kernel
+from taskfuse.kir import Kernel, accesses
 from taskfuse.kir.nodes import (
     AsyncCopy,
     Choose,
@@ -103,7 +103,7 @@ class _Execution:
         launch = Launch(kernel, symbols)
         self.meetings = Meetings(kernel, launch, symbols)
         self.state = State(kernel, launch, Elements(kernel, symbols), symbols, budget)
-        self.machine = Machine(kernel, launch, self.meetings, budget, self._execute)
+        self.machine = Machine(kernel, launch, self.meetings, budget, self._execute, self._apart)
 
     def run(self) -> None:
         """To the end. Raises :class:`Refuted`."""
@@ -138,6 +138,13 @@ class _Execution:
                 tiles.wgmma(state, stmt, lanes)
             case _:
                 pass  # commits, retires and fences order what has already happened
+
+    def _apart(self, stmt: Stmt) -> bool:
+        """True if a statement reads no storage that it writes."""
+        if not isinstance(stmt, Compute | Choose | VectorCopy | AsyncCopy):
+            return False
+        writes, reads = ({id(self.state.cells.stores[a.buffer].region) for a in side} for side in accesses(stmt))
+        return reads.isdisjoint(writes)
 
     # -- outputs ------------------------------------------------------------------------------------------------------------------------
 

@@ -17,6 +17,7 @@ from taskfuse.check.knowledge import Knowledge
 from taskfuse.check.program import BLOCKS, THREAD_NAMES, Block, Node, conjuncts
 from taskfuse.check.values.match import Storage, equal, proves
 from taskfuse.check.values.solve import Open, solved
+from taskfuse.check.values.steps import taken
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.scalar import Const, Expr, const, evaluate, simplify, substitute, sym
 from taskfuse.ir.types import MemoryType
@@ -193,16 +194,21 @@ class Joins:
                 self._write(node, stmt.out, env, mask, none)
             case Compute(op=op, operands=(Access() as a,)) if op is COPY:
                 self._write(node, stmt.out, env, mask, self._read(node, a, env, mask))
-            case Compute(op=op, out=out, operands=(a, Access() as b)) if op is self.rule.combine.op and self.storages[b.buffer].memory is MemoryType.Global:
-                if a != out:
+            case Compute(op=op, out=out, operands=(Access() as a, Access() as b)) if op is self.rule.combine.op:
+                step = taken(stmt, self.rule.combine)
+                if isinstance(step, Access) and self._is_shared_by_blocks(step):
+                    self._of_blocks(node, out, step, env, mask, {})
+                elif self._is_shared_by_blocks(b):
                     raise Open("it joins a partial result of another block with more than its own", node)
-                self._of_blocks(node, out, b, env, mask, {})
-            case Compute(op=op, operands=(Access() as a, Access() as b)) if op is self.rule.combine.op:
-                self._write(node, stmt.out, env, mask, self._sum(node, self._read(node, a, env, mask), self._read(node, b, env, mask), mask))
+                else:
+                    self._write(node, out, env, mask, self._sum(node, self._read(node, a, env, mask), self._read(node, b, env, mask), mask))
             case _:
                 raise Open("it is no step that joins partial results", node)
         if isinstance(stmt, Compute) and stmt.dtype is not self.rule.dtype:
             raise Open(f"it joins partial results in {stmt.dtype}", node)
+
+    def _is_shared_by_blocks(self, access: Access) -> bool:
+        return self.storages[access.buffer].memory is MemoryType.Global
 
     def _sum(self, node: Node, a: _Cells, b: _Cells, mask: Bools) -> _Cells:
         if a.blocks != b.blocks and a.sets[mask].any() and b.sets[mask].any():
@@ -296,8 +302,8 @@ class Joins:
         steps = [(out, a) for out, a in steps if self.storages[a.buffer].memory is MemoryType.Global]
         if not any(_names(a, loop.var) and not _names(out, loop.var) for out, a in steps):  # a loop over elements of a thread, or of none of this
             return False
-        match [n.stmt for n in inner]:
-            case [Compute(op=op, out=out, operands=(a, Access() as b))] if op is self.rule.combine.op and a == out and loop.step is const(1):
+        match [(n.stmt, taken(n.stmt, self.rule.combine)) for n in inner]:
+            case [(Compute(out=out), Access() as b)] if loop.step is const(1):
                 pass
             case _:
                 raise Open("a loop over the partial results of blocks has an unknown form", node)
@@ -316,6 +322,8 @@ class Joins:
         rename = {n: sym(f"written.{n}") for n in (*BLOCKS, *THREAD_NAMES)}
         facts = self.knowledge.about(const(0))[0].facts  # of any thread and block
         for place, _, cells in reversed(written):
+            if any(isinstance(x, Const) and isinstance(y, Const) and x is not y for x, y in zip(place, wanted, strict=True)):
+                continue
             equations = [(substitute(x, rename), y) for x, y in zip(place, wanted, strict=True)]
             found, left = solved(equations, unknown, lambda e: simplify(e, facts))
             if any(x.free.isdisjoint(unknown) and not equal(self.knowledge, x, y) for x, y in left):

@@ -182,6 +182,12 @@ class Lanes:
         stack = [Frame(f.body, f.key, f.role, f.at, f.loop, f.splits) for f in self.stack]
         return Lanes(self.launch, self.ids[where], own, stack, self.waits)
 
+    def in_iterations(self, var: str, values: Ints) -> Lanes:
+        """Each of them in each of some iterations of a loop, one iteration after another."""
+        found = self.some(np.tile(np.arange(len(self.ids)), len(values)))
+        found.own[var] = np.repeat(values, len(self.ids))
+        return found
+
     def part(self, key: tuple[int, int], where: Bools) -> Lanes:
         """Some of them, who come back: the same object for the same ``key``, with what they have now."""
         found = self._parts.get(key)

@@ -45,6 +45,9 @@ WAITING = (Barrier, Wait, Acquire)
 TOGETHER = (Shuffle, Wgmma, Mma, LdMatrix, StMatrix)
 """What whole warps execute."""
 
+WIDE = 1 << 15
+"""Threads, each in each of some iterations, that are looked at together at most, where one iteration has not more."""
+
 
 def every(found: Any) -> bool:
     """True if a condition holds for all threads: a number, or one for each."""
@@ -61,17 +64,22 @@ class Machine:
 
     Args:
         execute: what threads do at a statement that is no control flow and no synchronization.
+        apart: true of a statement that reads nothing that it may have written before: iterations that do nothing else may be executed at once.
     """
 
-    def __init__(self, kernel: Kernel, launch: Launch, meetings: Meetings, budget: Budget, execute: Callable[[Stmt, Lanes], None]) -> None:
+    def __init__(
+        self, kernel: Kernel, launch: Launch, meetings: Meetings, budget: Budget, execute: Callable[[Stmt, Lanes], None], apart: Callable[[Stmt], bool]
+    ) -> None:
         self.kernel = kernel
         self.launch = launch
         self.meetings = meetings
         self.budget = budget
         self.execute = execute
+        self.apart = apart
         self.slots: dict[str, int] = {}
         self._waits: dict[int, bool] = {}
         self._collects: dict[int, bool] = {}
+        self._alone: dict[int, bool] = {}
         for stmt in kernel.body:
             self._look(stmt)
 
@@ -147,13 +155,14 @@ class Machine:
     # -- control flow -------------------------------------------------------------------------------------------------------------------
 
     def _look(self, stmt: Stmt) -> None:
-        """Note what a statement and those inside it do: wait or move cursors; need whole warps."""
+        """Note what a statement and those inside it do: wait or move cursors; need whole warps; or are one statement whose executions are apart."""
         waits, collects = isinstance(stmt, (*WAITING, CursorInit, Advance)), isinstance(stmt, TOGETHER)
-        for body in bodies(stmt):
-            for inner in body:
-                self._look(inner)
-                waits, collects = waits or self._waits[id(inner)], collects or self._collects[id(inner)]
+        inside = [inner for body in bodies(stmt) for inner in body]
+        for inner in inside:
+            self._look(inner)
+            waits, collects = waits or self._waits[id(inner)], collects or self._collects[id(inner)]
         self._waits[id(stmt)], self._collects[id(stmt)] = waits, collects
+        self._alone[id(stmt)] = self._alone[id(inside[0])] if len(inside) == 1 else not inside and self.apart(stmt)
 
     def _advance(self, lanes: Lanes) -> list[Lanes]:
         """Threads go on until they wait, part, or come to where others may come. What is left of them."""
@@ -305,6 +314,12 @@ class Machine:
                         some.stack.pop()
             case For(var=var, body=body):
                 start, stop, step = (lanes.value(e) for e in (stmt.start, stmt.stop, stmt.step))
+                if self._alone[id(stmt)] and isinstance(start, int) and isinstance(stop, int) and isinstance(step, int) and step > 0:
+                    trips = np.arange(start, stop, step)
+                    some = max(1, WIDE // max(1, len(lanes)))
+                    for first in range(0, len(trips), some):
+                        self._list(body, lanes.in_iterations(var, trips[first : first + some]))
+                    return
                 at: Number = start
                 while True:
                     active = at < stop

@@ -18,11 +18,12 @@ from taskfuse.check.knowledge import Element, Knowledge
 from taskfuse.check.linear import Linear
 from taskfuse.check.program import BLOCK_NAMES, BLOCKS, THREAD_NAMES, THREADS, Node, conjuncts
 from taskfuse.check.ranges import terms_of
+from taskfuse.check.samples import fails
 from taskfuse.check.values.claims import Place, flattened, swizzled
 from taskfuse.check.values.solve import Equation, Open, solved
 from taskfuse.ir.scalar import Compare, CompareOp, Const, Expr, const, eq, evaluate, ge, le, lt, ne, simplify, substitute, sym
 from taskfuse.ir.types import MemoryType
-from taskfuse.kir.nodes import For
+from taskfuse.kir.nodes import Content, For
 
 Ints = NDArray[np.int64]
 LIMIT = 1 << 18
@@ -71,8 +72,10 @@ def proves(knowledge: Knowledge, condition: Expr) -> bool:
         case Compare(op=CompareOp.LE, a=a, b=b):
             form = b - a
         case _:
-            return knowledge.proves(condition)
+            return not fails(*knowledge.about(condition)) and knowledge.proves(condition)
     narrow, question = knowledge.about(form)
+    if fails(narrow, ge(question, 0)):
+        return False
     return Linear.of(narrow).nonnegative(question, 1) or knowledge.proves(condition)
 
 
@@ -83,6 +86,8 @@ def equal(knowledge: Knowledge, a: Expr, b: Expr) -> bool:
     difference = a - b
     if difference is const(0) or isinstance(difference, Const):
         return difference is const(0)
+    if fails(*knowledge.about(eq(difference, 0))):
+        return False
     return simplify(difference, knowledge.facts) is const(0) or proves(knowledge, eq(a, b))
 
 
@@ -93,10 +98,10 @@ def known_at(place: Place) -> Knowledge:
 
 
 class Match:
-    """One claim and one read of a buffer.
+    """One claim and one read of a buffer. Of a write that leaves another tensor's element, or a zero, only where it is left is asked.
 
     Args:
-        shape: of the tensor.
+        shape: of the tensor that is written.
         same: what symbols of the write are at the read: loops that both share, threads and blocks with memory of their own.
         skip: the axis that says a slot: it is known to be the same.
         knowledge: what holds at the read.
@@ -137,7 +142,8 @@ class Match:
             hardware |= dict(zip(BLOCK_NAMES, kernel.grid, strict=True))
         hardware = {name: extent for name, extent in hardware.items() if name not in same}
         self.rename: dict[str, Expr] = {**same, **{n: sym(W + n) for n in (*names, *hardware)}}
-        self.element = self._written(claim.element)
+        alike = claim.tensor == want.tensor and claim.content is not Content.ZERO and (claim.content is Content.BODY) is (want.content is Content.BODY)
+        self.elements = list(zip(self._written(claim.element), want.element, strict=True)) if alike else []  # elements of others are never the same
         self.bare = bare
         self.conditions: list[tuple[Expr | None, Expr]] = [(part, self._one(part)) for c in (*claim.node.conditions, *claim.given) for part in conjuncts(c)]
         self.spans: dict[str, tuple[Expr, Expr]] = {W + name: (const(0), extent) for name, extent in hardware.items()}
@@ -211,6 +217,8 @@ class Match:
             found = error
         if found is None or (isinstance(found, Found) and not found.under) or not self._has_table():
             return found
+        if self.plain and isinstance(found, Found) and any(c in found.under for _, c in self.conditions if c.free.isdisjoint(self.spans)):
+            return found  # a table does not decide it either, the prover may
         try:
             return self._joined({}, self.equations, [])
         except Open as error:
@@ -256,8 +264,8 @@ class Match:
 
     def _direct(self, at: dict[str, Expr], under: list[Expr]) -> Found | None:
         """Everything that matters is solved for."""
-        element = [substitute(e, at) for e in self.element]
-        free = {n for e in element for n in e.free if n in self.spans}
+        elements = [(substitute(e, at), wanted) for e, wanted in self.elements]
+        free = {n for e, _ in elements for n in e.free if n in self.spans}
         if free:
             return self._joined(at, [], under)
         conditions = self._conditions(at)
@@ -267,7 +275,7 @@ class Match:
         knowledge = self.knowledge.given(*residual) if residual else self.knowledge
         if knowledge.ranges.empty:
             return None
-        for k, (e, wanted) in enumerate(zip(element, self.want.element, strict=True)):
+        for k, (e, wanted) in enumerate(elements):
             if not self._equal(knowledge, e, wanted):
                 raise Open(f"it may find index {self._simplified(e)} where {wanted} is wanted on axis {k} of {self.want.tensor}", self.claim.node)
         return Found(tuple(residual))
@@ -341,7 +349,7 @@ class Match:
     def _joined(self, at: dict[str, Expr], equations: list[Equation], under: list[Expr]) -> Found | None:
         """The table of the write and that of the read, joined on what the equations say."""
         differences = [self._simplified(a - b) for a, b in equations]
-        elements = [self._simplified(substitute(e, at) - wanted) for e, wanted in zip(self.element, self.want.element, strict=True)]
+        elements = [self._simplified(substitute(e, at) - wanted) for e, wanted in self.elements]
         mine = {n for d in (*differences, *elements) for n in d.free if n in self.spans}
         theirs = self._near(differences, elements, mine)
         shared = self._mixed(differences, elements, mine, theirs)

@@ -285,7 +285,7 @@ class Reach:
         raise error
 
     def _match(self, claim: Place, want: Place, look: _Look, knowledge: Knowledge, among: Mapping[str, Ints] | None, *, past: bool) -> Found | None:
-        shape = self.shape(want.tensor, want.content)
+        shape = () if claim.content is Content.ZERO else self.shape(claim.tensor, claim.content)
         match = Match(claim, want, self.storages[want.buffer], shape, self._look(claim, look), look.skip, knowledge, among, past=past)
         found = match.found()
         if found is None:

@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 from taskfuse.check.knowledge import Knowledge
 from taskfuse.check.program import THREADS, Node, conjuncts
 from taskfuse.check.values.claims import Instructions, Place
-from taskfuse.check.values.cover import Visits, covered
+from taskfuse.check.values.cover import covered
 from taskfuse.check.values.joins import Joined, Joins
 from taskfuse.check.values.match import LIMIT, Found, Match, inside, known_at, proves
 from taskfuse.check.values.reach import Reach
-from taskfuse.check.values.runs import Span, known_of, runs
+from taskfuse.check.values.runs import Span, Visits, known_of, runs
 from taskfuse.check.values.solve import Open
 from taskfuse.ir.scalar import TRUE, Const, Expr, Facts, FloorDiv, Mod, Sym, children, const, eq, evaluate, ge, lt, not_, simplify, substitute, sym
 from taskfuse.kir import accesses
@@ -314,7 +314,7 @@ class Reductions:
             knowledge = knowledge.about(const(0))[0].given(*items)
         visits: list[Visits] = []
         extents: list[Expr] = [space[k] for k in axes]
-        rows = self._members(joined, group, want, knowledge) if joined is not None else [None]
+        rows = self._members(joined, group, axes, want, knowledge) if joined is not None else [None]
         for row in rows:
             visits = []
             extents = [space[k] for k in axes]
@@ -413,8 +413,8 @@ class Reductions:
             if (want.buffer, index) not in joins.registers:
                 raise Open(f"accumulator {list(index)} is read, and has not been joined", want.node)
 
-    def _members(self, joined: Joined, group: list[Term], want: Place, knowledge: Knowledge) -> list[Mapping[str, Ints] | None]:
-        """The threads whose terms threads that read have, once for each different set of them; all of one set have terms of one element."""
+    def _members(self, joined: Joined, group: list[Term], axes: list[int], want: Place, knowledge: Knowledge) -> list[Mapping[str, Ints] | None]:
+        """The threads whose terms threads that read have, once for each set of them with other terms; all of one set have terms of one element."""
         program = self.reach.program
         shape = [e.value for e in program.kernel.block if isinstance(e, Const)]
         count = shape[0] * shape[1] * shape[2]
@@ -440,14 +440,24 @@ class Reductions:
                 if (key[members] != key[t]).any():
                     raise Open(f"thread {t} has terms of another element: {a} of the threads that it joins differs", want.node)
         sets = np.unique(joined.members[readers] & takers[None, :], axis=0)
-        found: list[Mapping[str, Ints] | None] = []
+        found: dict[bytes, Mapping[str, Ints] | None] = {}
+        said = [_said(t, axes, threads) for t in group]
         for s in sets:
             members = np.flatnonzero(s)
             if not members.size:
                 raise Open("threads join partial results of threads that take no terms", want.node)
-            found.append({n: v[members] for n, v in threads.items()})
+            rows = np.concatenate([values[:, members] for values in said])
+            found.setdefault(rows[:, np.lexsort(rows)].tobytes(), {n: v[members] for n, v in threads.items()})
         del knowledge
-        return found
+        return list(found.values())
+
+
+def _said(t: Term, axes: list[int], threads: Mapping[str, Ints]) -> Ints:
+    """All of a thread that says which points of the reduced axes it takes: a row for each part of the expressions that speaks of threads, a column for each."""
+    bounds = [e for n in t.node.loops if isinstance(n.stmt, For) for e in (n.stmt.start, n.stmt.stop, n.stmt.step)]
+    atoms = sorted({a for e in (*(t.point[k] for k in axes), *t.node.conditions, *bounds) for a in _thread_atoms(e)}, key=str)
+    count = next(iter(threads.values())).size
+    return np.array([np.broadcast_to(np.asarray(evaluate(a, threads), np.int64), count) for a in atoms] or [np.zeros(count, np.int64)])
 
 
 def _row_spans(row: Mapping[str, Ints] | None) -> dict[str, Span]:

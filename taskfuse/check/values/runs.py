@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from taskfuse.check.knowledge import Element, Knowledge, Trip
 from taskfuse.check.program import THREAD_NAMES, THREADS, Node, conjuncts
-from taskfuse.check.ranges import terms_of
+from taskfuse.check.ranges import Ranges, terms_of
 from taskfuse.check.values.match import proves
 from taskfuse.check.values.solve import Open
 from taskfuse.ir.scalar import Compare, CompareOp, Const, Expr, FloorDiv, Select, Sym, const, eq, evaluate, le, lt, sym
@@ -19,6 +20,26 @@ from taskfuse.kir.nodes import For
 Ints = NDArray[np.int64]
 Span = tuple[Expr, Expr | None]
 """First value and behind the last one; ``None``: whatever a condition says, which is known to leave all that matters."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Visits:
+    """What one statement visits.
+
+    Attributes:
+        point: one expression per axis.
+        spans: symbols that run.
+        conditions: under which they do, as far as these choose among points that there are.
+        rows: values that some of the symbols have together, where these are not all of their spans.
+        ranges: constant bounds of symbols whose spans are no constants.
+    """
+
+    node: Node
+    point: tuple[Expr, ...]
+    spans: Mapping[str, Span]
+    conditions: tuple[Expr, ...]
+    ranges: Ranges
+    rows: Mapping[str, Ints] | None = None
 
 
 def runs(

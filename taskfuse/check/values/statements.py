@@ -13,8 +13,9 @@ from taskfuse.check.values.reach import Reach
 from taskfuse.check.values.reductions import Reductions
 from taskfuse.check.values.scans import Scans
 from taskfuse.check.values.solve import Open
+from taskfuse.check.values.steps import taken
 from taskfuse.dtypes import DType
-from taskfuse.ir.elementwise import ELEMENTWISE
+from taskfuse.ir.elementwise import ELEMENTWISE, Elementwise
 from taskfuse.ir.scalar import TRUE, Expr, lt, not_, substitute, sym
 from taskfuse.kir import Kernel
 from taskfuse.kir.nodes import (
@@ -123,7 +124,7 @@ class Statements:
                 elif isinstance(stmt, Compute):
                     if stmt.op is not rule.op or stmt.dtype is not rule.dtype:
                         raise Open(f"it computes {stmt.op.name} in {stmt.dtype}; {w.holds.tensor} is {rule.op.name} in {rule.dtype}", w.node)
-                    self._operands(w.node, stmt.operands, rule.operands, w.holds.index, exists)
+                    self._operands(w.node, rule.op, stmt.operands, rule.operands, w.holds.index, exists)
                 else:
                     self._copied(w, rule, exists, past=False)
             case Pick() as rule:
@@ -133,11 +134,36 @@ class Statements:
             case _:
                 raise Open("its tensor is made of parts", w.node)
 
-    def _operands(self, node: Node, operands: tuple[Operand, ...], wanted: tuple[Operand, ...], index: tuple[Expr, ...], given: Iterable[Expr]) -> None:
+    def _operands(
+        self,
+        node: Node,
+        op: Elementwise,
+        operands: tuple[Operand, ...],
+        wanted: tuple[Operand, ...],
+        index: tuple[Expr, ...],
+        given: Iterable[Expr],
+        *,
+        past: bool = False,
+    ) -> None:
+        """Operands are what the definition takes at an index: in its order, or the first two of a commutative function exchanged."""
         if len(operands) != len(wanted):
             raise Open(f"it has {len(operands)} operands in the place of {len(wanted)}", node)
+        given = tuple(given)
+        try:
+            self._each(node, operands, wanted, index, given, past=past)
+        except Open as error:
+            if not op.commutative:
+                raise
+            try:
+                self._each(node, (operands[1], operands[0], *operands[2:]), wanted, index, given, past=past)
+            except Open:
+                raise error from None
+
+    def _each(
+        self, node: Node, operands: tuple[Operand, ...], wanted: tuple[Operand, ...], index: tuple[Expr, ...], given: tuple[Expr, ...], *, past: bool
+    ) -> None:
         for have, want in zip(operands, wanted, strict=True):
-            self._operand(node, have, want, index, tuple(given))
+            self._operand(node, have, want, index, given, past=past)
 
     def _operand(self, node: Node, have: Operand, want: Operand, index: tuple[Expr, ...], given: tuple[Expr, ...], *, past: bool = False) -> None:
         """An operand is what the definition takes at an index."""
@@ -279,15 +305,14 @@ class Statements:
         point = {f"i{k}": e for k, e in enumerate(w.holds.index)}
         exists = (*inside(w.holds.index, definition.space), *inside((substitute(e, point) for e in definition.place), definition.shape))
         if isinstance(rule, Accumulate):
-            match stmt:
-                case Compute(op=op, out=out, operands=(a, b)) if op is rule.combine.op and a == out and stmt.dtype is rule.dtype:
-                    self._operand(node, b, rule.operand, w.holds.index, exists)
-                case _:
-                    raise Open("it is no step of its scan", node)
+            step = taken(stmt, rule.combine)
+            if step is None or not isinstance(stmt, Compute) or stmt.dtype is not rule.dtype:
+                raise Open("it is no step of its scan", node)
+            self._operand(node, step, rule.operand, w.holds.index, exists)
             return
         assert isinstance(rule, Reduce)
         for operands in self._bodies(w, rule):
-            self._operands(node, operands, rule.operands, w.holds.index, exists)
+            self._operands(node, rule.body, operands, rule.operands, w.holds.index, exists)
         if isinstance(stmt, Wgmma | Mma):
             for side in self._sides(node, stmt, rule, w.holds):
                 self.read(side, ())
@@ -317,8 +342,7 @@ class Statements:
                 self.read(side, (), past=True)
             return
         for operands in self._bodies(w, rule):
-            for have, want in zip(operands, rule.operands, strict=True):
-                self._operand(node, have, want, w.holds.index, kept, past=True)
+            self._operands(node, rule.body, operands, rule.operands, w.holds.index, kept, past=True)
 
     def _bodies(self, w: Written, rule: Reduce) -> Iterator[tuple[Operand, ...]]:
         """The operands of a term, as a statement has them."""
@@ -334,12 +358,14 @@ class Statements:
                 raise Open("it is no body of its reduction", node)
             case Compute(op=op, out=out, operands=(*factors, acc)) if op is FMA and rule.body is MUL and rule.combine.op is ELEMENTWISE["add"] and acc == out:
                 yield tuple(factors)
-            case Compute(op=op, out=out, operands=(acc, Access() as term)) if op is rule.combine.op and acc == out and rule.body is not COPY:
-                self.reach.found(Place(node, term.buffer, term.index, w.holds.tensor, w.holds.index, content=Content.BODY))
-            case Compute(op=op, out=out, operands=(acc, term)) if op is rule.combine.op and acc == out and rule.body is COPY:
-                yield (term,)
             case _:
-                raise Open("it takes no term of its reduction", node)
+                match taken(stmt, rule.combine):
+                    case Access() as term if rule.body is not COPY:
+                        self.reach.found(Place(node, term.buffer, term.index, w.holds.tensor, w.holds.index, content=Content.BODY))
+                    case term if term is not None and rule.body is COPY:
+                        yield (term,)
+                    case _:
+                        raise Open("it takes no term of its reduction", node)
 
     def _sides(self, node: Node, stmt: Wgmma | Mma, rule: Reduce, holds: Holds) -> Iterator[Place]:
         """The factors of a product of matrices: the one with its rows and the one with its columns."""

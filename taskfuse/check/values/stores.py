@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from taskfuse.check.program import BLOCK_NAMES, THREAD_NAMES, THREADS, Program
 from taskfuse.check.values.claims import Place
-from taskfuse.check.values.cover import Visits
 from taskfuse.check.values.match import inside
-from taskfuse.check.values.runs import Span, runs, threads_of
+from taskfuse.check.values.runs import Span, Visits, runs, threads_of
 from taskfuse.ir.scalar import Expr, const, substitute
 from taskfuse.kir.nodes import For
 

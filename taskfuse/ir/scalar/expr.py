@@ -16,6 +16,7 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import Enum
+from functools import lru_cache
 from math import gcd
 from typing import Any, ClassVar, TypeVar
 
@@ -99,6 +100,7 @@ class CompareOp(Enum):
     LE = "<="
     EQ = "=="
     NE = "!="
+    __hash__ = object.__hash__  # of the identity, as for nodes
 
 
 # The ranks decide how terms are ordered in a sum: `i0*N + i1`, `4*(x//4) + i`.
@@ -231,6 +233,9 @@ class Const(Expr):
     rank: ClassVar[int] = 14
 
 
+MEMORY = 1 << 16
+"""How many results of an operation are remembered: nodes are interned, so that operands are compared by identity."""
+
 _INTERNED: dict[tuple[object, ...], Any] = {}  # lives as long as the process, like the interpreter's interned strings
 
 
@@ -297,6 +302,7 @@ def free_symbols(e: Expr) -> frozenset[str]:
     return e.free
 
 
+@lru_cache(MEMORY)
 def const(value: int) -> Const:
     """The constant ``value``."""
     return intern(Const, int(value))
@@ -383,6 +389,7 @@ def sub(a: Expr, b: Expr) -> Expr:
     return ZERO if a is b else a if b is ZERO else _combined(a, b, -1)
 
 
+@lru_cache(MEMORY)
 def _combined(a: Expr, b: Expr, k: int) -> Expr:
     """``a + k*b``, for ``k`` other than 0."""
     terms_a, const_a = linear_parts(a)
@@ -402,6 +409,7 @@ def _combined(a: Expr, b: Expr, k: int) -> Expr:
     return _sum(tuple(sorted(merged.items(), key=_term_key) if len(merged) > 1 else merged.items()), constant)
 
 
+@lru_cache(MEMORY)
 def scale(a: Expr, k: int) -> Expr:
     """``k * a``."""
     if k == 1:
@@ -423,6 +431,7 @@ def monomial(atoms: Iterable[Expr]) -> Expr:
     return ordered[0] if len(ordered) == 1 else intern(Product, tuple(ordered))
 
 
+@lru_cache(MEMORY)
 def mul(a: Expr, b: Expr) -> Expr:
     """``a * b``, expanded."""
     if isinstance(a, Const):
@@ -482,6 +491,7 @@ def ceildiv(a: IntLike, b: IntLike) -> Expr:
     return floordiv(wrap(a) + divisor - 1, divisor)
 
 
+@lru_cache(MEMORY)
 def floordiv(a: Expr, b: Expr) -> Expr:
     """``a // b``, with whole multiples of ``b`` taken out of the quotient and common factors cancelled."""
     if isinstance(b, Const):
@@ -597,6 +607,7 @@ def _split_multiples(terms: Terms, b: Expr) -> tuple[Expr, list[tuple[Expr, int]
     return linear(quotient, constant), rest
 
 
+@lru_cache(MEMORY)
 def mod(a: Expr, b: Expr) -> Expr:
     """``a % b``, with multiples of ``b`` dropped and common factors taken out."""
     if isinstance(b, Const):

@@ -7,10 +7,12 @@ A boolean is 0 or 1; an integer used as a condition means "is not 0".
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from math import gcd
 
 from taskfuse.ir.scalar.expr import (
     FALSE,
+    MEMORY,
     ONE,
     TRUE,
     ZERO,
@@ -84,6 +86,7 @@ def ne(a: IntLike, b: IntLike) -> Expr:
     return compare(CompareOp.NE, wrap(a), wrap(b))
 
 
+@lru_cache(MEMORY)
 def compare(op: CompareOp, a: Expr, b: Expr) -> Expr:
     """``a op b``. The sides stay as written, so that a guard reads as its author wrote it; equalities are put in order, constant last."""
     terms, constant = linear_parts(sub(b, a))
@@ -112,6 +115,7 @@ def _holds(op: CompareOp, difference: int) -> bool:
             return difference != 0
 
 
+@lru_cache(MEMORY)
 def not_(a: IntLike) -> Expr:
     """The negation of a condition."""
     match as_boolean(a):

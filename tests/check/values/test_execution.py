@@ -29,7 +29,7 @@ from taskfuse.check.values.execution import Finding, Witness, execute
 from taskfuse.dtypes import DType
 from taskfuse.ir.elementwise import COMBINES, ELEMENTWISE
 from taskfuse.ir.scalar import FALSE, TRUE, Expr, and_, const, not_, parse_expr, sym
-from taskfuse.kir import Kernel, map_stmts, stmt_text, walk
+from taskfuse.kir import Kernel, map_stmts, parse_kernel, stmt_text, walk
 from taskfuse.kir.nodes import (
     Access,
     Choose,
@@ -41,6 +41,7 @@ from taskfuse.kir.nodes import (
     Holds,
     Immediate,
     Mma,
+    Operand,
     Stmt,
     TmaLoad,
     TmaStore,
@@ -475,8 +476,36 @@ def test_parts_in_the_wrong_order() -> None:
     choices = [s for s in walk(kernel) if isinstance(s, Choose)]
     assert choices
 
+    def other(operand: Operand) -> Operand:
+        assert isinstance(operand, Access)
+        return replace(operand, buffer={"x": "y", "y": "x"}[operand.buffer])
+
     def exchanged(s: Choose) -> Stmt:
-        return replace(s, cases=tuple(replace(c, operand=replace(c.operand, buffer={"x": "y", "y": "x"}[c.operand.buffer])) for c in s.cases))
+        return replace(s, cases=tuple(replace(c, operand=other(c.operand)) for c in s.cases))
 
     wrong = edited(kernel, stmt_text(choices[0], kernel), exchanged)
     assert found(wrong).reason.endswith("reads element [0] of y where element [0] of x is defined")
+
+
+CHAIN = """KERNEL chain(x: float32[4]) -> (y: float32[8])
+  GRID (1, 1, 1)  BLOCK (1, 1, 1)
+  SHARED s: float32[9] align 16
+  DEFINE t: float32[9] = copy(x[1])
+  DEFINE y: float32[8] = copy(t[i0 + 1])
+
+s[0] = copy(x[1])
+FOR i in 0..8:
+  s[i + 1] = copy(s[i])
+FOR k in 0..8:
+  y[k] = copy(s[k + 1])
+"""
+
+
+def test_iterations_that_read_what_those_before_wrote_come_one_after_another() -> None:
+    assert execute(parse_kernel(CHAIN), {}) is None
+    wrong = execute(parse_kernel(CHAIN.replace("s[i + 1] = copy(s[i])", "s[i] = copy(s[i + 1])")), {})
+    assert isinstance(wrong, Finding)
+    assert "never" in wrong.reason or "nothing" in wrong.reason
+    late = execute(parse_kernel(CHAIN.replace("FOR k in 0..8:", "s[5] = copy(x[0])\nFOR k in 0..8:")), {})
+    assert isinstance(late, Finding)
+    assert late.subject == "y[4]"

@@ -191,3 +191,28 @@ def test_partial_results_have_the_dtype_of_their_reduction() -> None:
     kernel.verify().require()
     narrow = replace(kernel, buffers=tuple(replace(b, dtype=tf.float8_e4m3) if b.name == "tv1.part" else b for b in kernel.buffers))
     assert "it accumulates in float8_e4m3, not in float32" in gaps(narrow)
+
+
+def test_operands_of_a_commutative_function_may_change_places() -> None:
+    """``a + b`` as ``b + a``, and a term in front of its accumulator; not so those of a difference."""
+
+    def exchanged(kernel: Kernel, op: str) -> Kernel:
+        def new(s: Stmt) -> Stmt:
+            return replace(s, operands=(s.operands[1], s.operands[0], *s.operands[2:])) if isinstance(s, Compute) and s.op.name == op else s
+
+        return edited(kernel, new)
+
+    with tf.Fusion("sums") as fusion:
+        x, y = (tf.define_tensor(["N", "M"], name=name) for name in "xy")
+        a, b = tf.exp(x), tf.sin(y)
+        fusion.add_output(tf.sum(a + b, axis=1))
+        fusion.add_output(a * b)
+        fusion.add_output(a - b)
+        fusion.add_output(tf.cumsum(x, 1))
+        fusion.add_output(tf.sum(x * y, axis=1))
+    fusion.inline_most()
+    kernel = tf.lower(fusion)
+    kernel.verify().require()
+    for op in ("add", "mul"):
+        exchanged(kernel, op).verify().require()
+    assert gaps(exchanged(kernel, "sub"))[0].startswith("it may find")

@@ -1,0 +1,108 @@
+"""Values of symbols at which what is known holds: a condition that fails at one of them needs no search for a proof.
+
+The search takes longest where there is nothing to find. So a question that intervals leave open is asked of some samples first. They only ever say
+"no", and of a condition that does not follow: nothing is proved by them, and no proof is lost. They are made of what is known item by item: extents
+from their declarations, threads and blocks from the launch, iterations between the bounds of their loops; rows at which a condition fails are left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from taskfuse.check.knowledge import Element, Knowledge, Trip
+from taskfuse.ir.scalar import Expr, Facts, evaluate, sym
+
+Ints = NDArray[np.int64]
+Table = Mapping[str, Ints]
+ROWS = 256
+NEAR, FAR, MOST = 8, 400, 1 << 10
+"""How far beyond its least value a symbol is looked at: one without an end, in every other row, and any."""
+
+_RANDOM = np.random.default_rng(7).random((61, ROWS))
+
+
+def fails(knowledge: Knowledge, condition: Expr) -> bool:
+    """True only if a condition does not follow from what is known."""
+    table = _table(knowledge)
+    if not condition.free <= table.keys() or not _rows(table):
+        return False
+    return not np.all(np.asarray(evaluate(condition, table)))
+
+
+def _table(knowledge: Knowledge) -> Table:
+    """Symbols that something is known of, each with as many values as the others; none if no sample is known."""
+    if knowledge.samples is None:
+        knowledge.samples = _root(knowledge.facts) if knowledge.under is None else _with(_table(knowledge.under), knowledge)
+    return knowledge.samples
+
+
+def _rows(table: Table) -> int:
+    return next(iter(table.values())).size if table else 0
+
+
+def _random(table: Table) -> NDArray[np.float64]:
+    """Numbers from 0 to 1 for one more symbol."""
+    return _RANDOM[len(table) % len(_RANDOM), : _rows(table)]
+
+
+def _with(table: Table, knowledge: Knowledge) -> Table:
+    """A table with one more item."""
+    if not _rows(table):
+        return table
+    match knowledge.items[-1]:
+        case Trip(symbol=symbol, start=start, stop=stop, implied=implied):
+            if not (start.free | stop.free) <= table.keys():
+                return {}
+            table = _drawn(table, str(symbol), _values(start, table), _values(stop, table) - 1)
+            for c in implied:
+                table = _where(table, c)
+            return table
+        case Element(symbol=symbol, span=(lo, hi)):
+            return _drawn(table, str(symbol), np.full(_rows(table), lo), np.full(_rows(table), hi))
+        case condition:
+            return _where(table, condition)
+
+
+def _values(e: Expr, table: Table) -> Ints:
+    return np.broadcast_to(np.asarray(evaluate(e, table), np.int64), _rows(table))
+
+
+def _drawn(table: Table, name: str, lo: Ints, hi: Ints) -> Table:
+    """A table with one more symbol between two bounds, where it has a value."""
+    if name in table:
+        return {}
+    values = lo + np.floor(_random(table) * (hi - lo + 1)).astype(np.int64)
+    return _chosen({**table, name: values}, lo <= hi)
+
+
+def _where(table: Table, condition: Expr) -> Table:
+    if not condition.free <= table.keys():
+        return {}
+    return _chosen(table, np.broadcast_to(np.asarray(evaluate(condition, table), np.bool_), _rows(table)))
+
+
+def _chosen(table: Table, mask: NDArray[np.bool_]) -> Table:
+    return table if mask.all() else {name: values[mask] for name, values in table.items()}
+
+
+def _root(facts: Facts) -> Table:
+    """What holds in a whole kernel."""
+    table: Table = {"": np.zeros(ROWS, np.int64)}
+    left = dict(facts.ranges)
+    while left:
+        ready = [name for name, bounds in left.items() if all(b is None or b.free <= table.keys() for b in bounds)]
+        if not ready:
+            return {}
+        for name in ready:
+            low, high = left.pop(name)
+            step = facts.multiples.get(sym(name), 1)
+            lo = np.zeros(_rows(table), np.int64) if low is None else -(-_values(low, table) // step)
+            width = np.where(np.arange(_rows(table)) % 2, FAR, NEAR) if high is None else np.minimum(_values(high, table) // step - lo, MOST)
+            table = _drawn(table, name, lo, lo + width)
+            table = {**table, name: table[name] * step}
+    for condition in facts.known:
+        table = _where(table, condition)
+    return table

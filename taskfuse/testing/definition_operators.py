@@ -1,0 +1,200 @@
+"""Fault operators on definitions: what lowering might get wrong when it writes down what a fusion means.
+
+The proof holds a kernel to its definitions, so it cannot find these; :mod:`taskfuse.testing.meaning` can.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+from taskfuse.ir.elementwise import COMBINES, ELEMENTWISE, Elementwise
+from taskfuse.ir.scalar import Expr, const, not_
+from taskfuse.kir import Kernel
+from taskfuse.kir.nodes import Access, Case, Immediate, IndexOf, Operand
+from taskfuse.kir.witness import Accumulate, Apply, Definition, Find, Pick, Reduce, Rule, Whole
+
+Change = Callable[[Kernel, Definition], Iterator[Definition]]
+
+
+@dataclass(frozen=True, slots=True)
+class DefinitionOperator:
+    """A kind of mistake in one definition."""
+
+    name: str
+    change: Change
+
+    def apply(self, kernel: Kernel) -> Iterator[Kernel]:
+        """Every kernel that has the mistake at one place."""
+        for k, d in enumerate(kernel.definitions):
+            for new in self.change(kernel, d):
+                if new != d:
+                    yield replace(kernel, definitions=(*kernel.definitions[:k], new, *kernel.definitions[k + 1 :]))
+
+
+def operands_of(rule: Rule) -> tuple[Operand, ...]:
+    """What a rule reads, in order; the parts of a whole, each at its place."""
+    match rule:
+        case Apply(operands=operands) | Reduce(operands=operands):
+            return operands
+        case Pick(cases=cases):
+            return tuple(c.operand for c in cases)
+        case Accumulate(operand=operand):
+            return (operand,)
+        case Find(source=source, values=values):
+            return (source, *values)
+        case Whole(parts=parts, places=places):
+            return tuple(Access(p, e) for p, e in zip(parts, places, strict=True))
+
+
+def with_operands(rule: Rule, operands: tuple[Operand, ...]) -> Rule:
+    """A rule that reads others, as many and of the same kinds."""
+    accesses = [o for o in operands if isinstance(o, Access)]
+    match rule:
+        case Apply() | Reduce():
+            return replace(rule, operands=operands)
+        case Pick(cases=cases):
+            return replace(rule, cases=tuple(Case(c.cond, o) for c, o in zip(cases, operands, strict=True)))
+        case Accumulate():
+            return replace(rule, operand=operands[0])
+        case Find():
+            return replace(rule, source=accesses[0], values=tuple(accesses[1:]))
+        case Whole():
+            return replace(rule, parts=tuple(a.buffer for a in accesses), places=tuple(a.index for a in accesses))
+
+
+def _each(change: Callable[[Kernel, Operand], Iterator[Operand]]) -> Change:
+    """One operand changed."""
+
+    def apply(kernel: Kernel, d: Definition) -> Iterator[Definition]:
+        operands = operands_of(d.rule)
+        for k, o in enumerate(operands):
+            for new in change(kernel, o):
+                yield replace(d, rule=with_operands(d.rule, (*operands[:k], new, *operands[k + 1 :])))
+
+    return apply
+
+
+def _index(change: Callable[[Expr, Expr], Expr]) -> Change:
+    """One index changed: a function of it and of the extent of its axis."""
+
+    def apply(kernel: Kernel, operand: Operand) -> Iterator[Operand]:
+        shapes = {d.tensor: d.shape for d in kernel.definitions} | {p.name: p.shape for p in kernel.inputs}
+        match operand:
+            case Access(buffer=name, index=index):
+                for k, (e, n) in enumerate(zip(index, shapes[name], strict=False)):
+                    yield Access(name, (*index[:k], change(e, n), *index[k + 1 :]))
+            case IndexOf(value=value):
+                yield IndexOf(change(value, const(1 << 20)))
+            case _:
+                pass
+
+    return _each(apply)
+
+
+def _exchanged(kernel: Kernel, operand: Operand) -> Iterator[Operand]:
+    if isinstance(operand, Access):
+        for k in range(len(operand.index) - 1):
+            yield Access(operand.buffer, (*operand.index[:k], operand.index[k + 1], operand.index[k], *operand.index[k + 2 :]))
+
+
+def _another(kernel: Kernel, operand: Operand) -> Iterator[Operand]:
+    """Another tensor of that dtype and rank that is defined above all."""
+    if isinstance(operand, Access):
+        mine = next((p for p in kernel.inputs if p.name == operand.buffer), None)
+        yield from (Access(p.name, operand.index) for p in kernel.inputs if mine is not None and p.dtype is mine.dtype and len(p.shape) == len(mine.shape))
+
+
+def _constants(kernel: Kernel, operand: Operand) -> Iterator[Operand]:
+    if isinstance(operand, Immediate):
+        yield replace(operand, value=not operand.value if isinstance(operand.value, bool) else operand.value + 1)
+
+
+def _swapped(kernel: Kernel, d: Definition) -> Iterator[Definition]:
+    """Two operands exchanged, where that is another function."""
+    operands = operands_of(d.rule)
+    match d.rule:
+        case Apply(op=op) | Reduce(body=op):
+            pairs = range(1 if op.commutative else 0, len(operands) - 1)
+        case Pick() | Whole():
+            pairs = range(len(operands) - 1)
+        case Accumulate() | Find():
+            return
+    for k in pairs:
+        yield replace(d, rule=with_operands(d.rule, (*operands[:k], operands[k + 1], operands[k], *operands[k + 2 :])))
+
+
+def _functions(kernel: Kernel, d: Definition) -> Iterator[Definition]:
+    match d.rule:
+        case Apply(op=op):
+            yield from (replace(d, rule=replace(d.rule, op=other)) for other in _alike(op))
+        case Reduce(body=body, combine=combine):
+            yield from (replace(d, rule=replace(d.rule, body=other)) for other in _alike(body))
+            yield from (replace(d, rule=replace(d.rule, combine=other)) for other in COMBINES.values() if other.op.rule is combine.op.rule)
+        case Accumulate(combine=combine):
+            yield from (replace(d, rule=replace(d.rule, combine=other)) for other in COMBINES.values() if other.op.rule is combine.op.rule)
+        case _:
+            pass
+
+
+def _alike(op: Elementwise) -> list[Elementwise]:
+    """The two next functions that take the same operands."""
+    alike = [other for other in ELEMENTWISE.values() if other.arity == op.arity and other.rule is op.rule]
+    k = alike.index(op)
+    return (alike[k + 1 :] + alike[:k])[:2]
+
+
+def _starts(kernel: Kernel, d: Definition) -> Iterator[Definition]:
+    if isinstance(d.rule, Reduce):
+        for new in _constants(kernel, d.rule.init):
+            assert isinstance(new, Immediate)
+            yield replace(d, rule=replace(d.rule, init=new))
+
+
+def _shorter(kernel: Kernel, d: Definition) -> Iterator[Definition]:
+    """A reduction over one point less, or over no more than one, along an axis that is summed."""
+    if isinstance(d.rule, Reduce):
+        kept = {n for e in d.place for n in e.free}
+        for k, n in enumerate(d.space):
+            if f"i{k}" not in kept:
+                for other in (n - 1, const(1)):
+                    yield replace(d, space=(*d.space[:k], other, *d.space[k + 1 :]))
+
+
+def _places(kernel: Kernel, d: Definition) -> Iterator[Definition]:
+    """Terms that go to another element."""
+    if isinstance(d.rule, Reduce):
+        for k, (e, n) in enumerate(zip(d.place, d.shape, strict=True)):
+            yield replace(d, place=(*d.place[:k], (e + 1) % n, *d.place[k + 1 :]))
+
+
+def _axes(kernel: Kernel, d: Definition) -> Iterator[Definition]:
+    if isinstance(d.rule, Accumulate):
+        yield from (replace(d, rule=replace(d.rule, axis=k)) for k in range(len(d.space)) if k != d.rule.axis)
+
+
+def _cases(kernel: Kernel, d: Definition) -> Iterator[Definition]:
+    """One condition inverted, or one case left out."""
+    if isinstance(d.rule, Pick):
+        cases = d.rule.cases
+        for k, c in enumerate(cases[:-1]):
+            yield replace(d, rule=Pick((*cases[:k], Case(not_(c.cond), c.operand), *cases[k + 1 :])))
+            yield replace(d, rule=Pick((*cases[:k], *cases[k + 1 :])))
+
+
+DEFINITION_OPERATORS: tuple[DefinitionOperator, ...] = (
+    DefinitionOperator("index shifted", _index(lambda e, n: (e + 1) % n)),
+    DefinitionOperator("index backwards", _index(lambda e, n: n - 1 - e)),
+    DefinitionOperator("axis dropped", _index(lambda e, n: const(0))),
+    DefinitionOperator("indices exchanged", _each(_exchanged)),
+    DefinitionOperator("another tensor", _each(_another)),
+    DefinitionOperator("another constant", _each(_constants)),
+    DefinitionOperator("operands swapped", _swapped),
+    DefinitionOperator("another function", _functions),
+    DefinitionOperator("another start", _starts),
+    DefinitionOperator("points left out", _shorter),
+    DefinitionOperator("terms elsewhere", _places),
+    DefinitionOperator("another axis of a scan", _axes),
+    DefinitionOperator("other cases", _cases),
+)
+"""Every operator, with the name that reports use."""

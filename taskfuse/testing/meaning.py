@@ -1,0 +1,161 @@
+"""What a kernel's definitions mean: its outputs, computed from the witness alone, element by element.
+
+Nothing here reads the fusion, the schedule or the statements. So where these outputs are those of ``fusion.evaluate``, the definitions say what the fusion
+says; and what the proof shows of a kernel, it shows of the fusion.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from taskfuse.dtypes import DType, int64
+from taskfuse.ir.scalar import Expr, evaluate
+from taskfuse.ir.values import RING, Values
+from taskfuse.kir import Kernel
+from taskfuse.kir.nodes import Access, Immediate, IndexOf, Operand, ScalarParam, ScalarValue
+from taskfuse.kir.witness import Accumulate, Apply, Definition, Find, Pick, Reduce, Whole
+
+Array = NDArray[Any]
+Ints = NDArray[np.int64]
+
+
+def meaning(kernel: Kernel, arguments: Sequence[Array | int | float], sizes: Mapping[str, int], values: Values = RING) -> tuple[Array, ...]:
+    """The outputs that the definitions of a kernel give.
+
+    Args:
+        arguments: one array per input, then one number per scalar argument, as for ``kernel.simulate``.
+        sizes: the values of its extents.
+
+    Raises:
+        IndexError: a definition reads an element that does not exist.
+    """
+    found = _Meaning(kernel, arguments, sizes, values)
+    for d in kernel.definitions:
+        found.tensors[d.tensor] = found.computed(d)
+        found.dtypes[d.tensor] = d.dtype
+    return tuple(found.tensors[p.name] for p in kernel.outputs)
+
+
+class _Meaning:
+    """The tensors that are known so far."""
+
+    def __init__(self, kernel: Kernel, arguments: Sequence[Array | int | float], sizes: Mapping[str, int], values: Values) -> None:
+        self.values = values
+        self.sizes = dict(sizes)
+        scalars = [p for p in kernel.params if isinstance(p, ScalarParam)]
+        given = list(arguments)
+        self.tensors = {p.name: values.encode(given[k], p.dtype) for k, p in enumerate(kernel.inputs)}
+        self.scalars = {p.name: values.encode(np.asarray(given[len(kernel.inputs) + k], p.dtype.numpy), p.dtype) for k, p in enumerate(scalars)}
+        self.dtypes: dict[str, DType] = {p.name: p.dtype for p in (*kernel.inputs, *scalars)}
+
+    def computed(self, d: Definition) -> Array:
+        """A tensor, from its definition."""
+        shape, space = self._extents(d.shape), self._extents(d.space)
+        point = self._points(space)
+        v, count = self.values, int(np.prod(space))
+        match d.rule:
+            case Apply(op=op, operands=operands, dtype=dtype):
+                args = [self._operand(o, point, count) for o in operands]
+                return v.apply(op, args, [self._dtype(o) for o in operands], dtype, d.dtype).reshape(shape)
+            case Pick(cases=cases):
+                found, free = np.zeros(count, v.storage(d.dtype)), np.ones(count, np.bool_)
+                for case in cases:
+                    mine = np.flatnonzero(free & np.broadcast_to(np.asarray(evaluate(case.cond, point), np.bool_), count))
+                    here = self._some(point, mine)
+                    found[mine] = v.cast(self._operand(case.operand, here, len(mine)), self._dtype(case.operand), d.dtype)
+                    free[mine] = False
+                if free.any():
+                    raise IndexError(f"no case of {d.tensor} holds")
+                return found.reshape(shape)
+            case Reduce() as rule:
+                return self._reduced(d, rule, shape, point, count)
+            case Accumulate(combine=combine, operand=operand, axis=axis, dtype=dtype):
+                terms = v.cast(self._operand(operand, point, count), self._dtype(operand), dtype).reshape(space)
+                return v.cast(v.accumulate(combine, terms, axis, dtype), dtype, d.dtype)
+            case Find() as rule:
+                return self._found(d, rule, point, count).reshape(shape)
+            case Whole(parts=parts, places=places):
+                found = np.zeros(shape, v.storage(d.dtype))
+                for part, place in zip(parts, places, strict=True):
+                    array = self.tensors[part]
+                    found[self._index(place, shape, self._points(array.shape), array.size)] = array.reshape(-1)
+                return found
+
+    def _reduced(self, d: Definition, rule: Reduce, shape: tuple[int, ...], point: dict[str, Any], count: int) -> Array:
+        """Every term goes to the element that its point belongs to. Floats are summed in float64 and rounded once."""
+        v = self.values
+        args = [self._operand(o, point, count) for o in rule.operands]
+        body = v.apply(rule.body, args, [self._dtype(o) for o in rule.operands], rule.dtype, rule.dtype)
+        storage = v.storage(rule.dtype)
+        wide = np.dtype(np.float64) if v.storage(rule.dtype).kind not in "biu" else storage
+        neutral = v.literal(rule.combine.neutral(rule.dtype), rule.dtype).astype(wide)
+        found = np.full(shape or (1,), neutral, wide)
+        place = self._index(d.place, shape, point, count) if shape else np.zeros(count, np.int64)
+        with np.errstate(all="ignore"):
+            cast(np.ufunc, rule.combine.op.function).at(found, place, np.broadcast_to(body, count).astype(wide))
+            total = found.astype(storage).reshape(shape)
+        init = v.cast(v.literal(rule.init.value, rule.init.dtype), rule.init.dtype, rule.dtype)
+        return v.cast(v.combine(rule.combine, init, total, rule.dtype), rule.dtype, d.dtype)
+
+    def _found(self, d: Definition, rule: Find, point: dict[str, Any], count: int) -> Array:
+        """An element at the integers that are found, counted from the end where negative; 0 where one is outside."""
+        inside = np.ones(count, np.bool_)
+        symbols = dict(point)
+        for k, (value, extent) in enumerate(zip(rule.values, rule.extents, strict=True)):
+            n = int(np.asarray(evaluate(extent, self.sizes)))
+            at = self._operand(value, point, count).astype(np.int64)
+            at = np.where(at < 0, at + n, at)
+            good = (at >= 0) & (at < n)
+            inside &= good
+            symbols[f"v{k}"] = np.where(good, at, 0)
+        found = np.zeros(count, self.values.storage(d.dtype))
+        mine = np.flatnonzero(inside)
+        here = self._some(symbols, mine)
+        found[mine] = self._operand(rule.source, here, len(mine))
+        return found
+
+    # -- operands and points ----------------------------------------------------------------------------------------------------------
+
+    def _extents(self, extents: tuple[Expr, ...]) -> tuple[int, ...]:
+        return tuple(int(np.asarray(evaluate(e, self.sizes))) for e in extents)
+
+    def _points(self, space: tuple[int, ...]) -> dict[str, Any]:
+        """The symbols, and every index at all points of a space, one after the other."""
+        axes = np.indices(space, np.int64).reshape(len(space), int(np.prod(space)))
+        return {**self.sizes, **{f"i{k}": axis for k, axis in enumerate(axes)}}
+
+    def _some(self, point: dict[str, Any], mine: Ints) -> dict[str, Any]:
+        """Some of the points."""
+        return {n: p if n in self.sizes else p[mine] for n, p in point.items()}
+
+    def _index(self, index: tuple[Expr, ...], shape: tuple[int, ...], point: dict[str, Any], count: int) -> tuple[Ints, ...]:
+        found = tuple(np.broadcast_to(np.asarray(evaluate(e, point), np.int64), count) for e in index)
+        for k, (at, n) in enumerate(zip(found, shape, strict=True)):
+            if at.size and (at.min() < 0 or at.max() >= n):
+                raise IndexError(f"index {at.min()} to {at.max()} of axis {k} is outside of 0..{n}")
+        return found
+
+    def _operand(self, operand: Operand, point: dict[str, Any], count: int) -> Array:
+        match operand:
+            case Access(buffer=name, index=index):
+                array = self.tensors[name]
+                return np.broadcast_to(array[self._index(index, array.shape, point, count)], count)
+            case Immediate(value=value, dtype=dtype):
+                return np.broadcast_to(self.values.literal(value, dtype), count)
+            case ScalarValue(name=name):
+                return np.broadcast_to(self.scalars[name], count)
+            case IndexOf(value=value):
+                return np.broadcast_to(np.asarray(evaluate(value, point), np.int64), count)
+
+    def _dtype(self, operand: Operand) -> DType:
+        match operand:
+            case Access(buffer=name) | ScalarValue(name=name):
+                return self.dtypes[name]
+            case Immediate(dtype=dtype):
+                return dtype
+            case IndexOf():
+                return int64

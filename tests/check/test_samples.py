@@ -1,0 +1,58 @@
+"""Samples of what is known: a condition that fails at one does not follow; one that follows fails at none."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from taskfuse.check.knowledge import Knowledge
+from taskfuse.check.program import Node, Program
+from taskfuse.check.samples import fails
+from taskfuse.ir.scalar import parse_expr, prove
+from taskfuse.kir import parse_kernel
+from taskfuse.kir.nodes import Compute
+
+TEXT = """KERNEL k(x: float32[M, N]) -> (y: float32[M, N])
+  DIM M min 1, N multiple_of 8 min 1
+  GRID (ceildiv(M, 4), 1, 1)  BLOCK (32, 4, 1)
+
+IF 4*blockIdx.x + threadIdx.y < M:
+  FOR i in 0..ceildiv(N, 32):
+    IF 32*i + threadIdx.x < N:
+      y[4*blockIdx.x + threadIdx.y, 32*i + threadIdx.x] = neg(x[4*blockIdx.x + threadIdx.y, 32*i + threadIdx.x])
+"""
+
+
+def inside() -> Knowledge:
+    (node,) = (n for n in Program.of(parse_kernel(TEXT)).leaves() if isinstance(n.stmt, Compute))
+    assert isinstance(node, Node)
+    return node.context.knowledge
+
+
+HOLD = ("32*i + threadIdx.x < N", "4*blockIdx.x < M", "N % 8 == 0", "threadIdx.y < 4", "i*32 < N", "N >= 8", "M >= 1", "4*blockIdx.x + threadIdx.y < M")
+SMALL, LARGE = st.sampled_from(["i", "threadIdx.x", "blockIdx.x"]), st.sampled_from(["M", "N", "threadIdx.y"])
+FAIL = ("32*i + 31 < N", "4*blockIdx.x + 3 < M", "N % 16 == 0", "threadIdx.y < 3", "i == 0", "N >= 16", "M >= 2", "threadIdx.x == threadIdx.y")
+
+
+@pytest.mark.parametrize("text", HOLD)
+def test_what_follows_fails_nowhere(text: str) -> None:
+    assert not fails(inside(), parse_expr(text))
+
+
+@pytest.mark.parametrize("text", FAIL)
+def test_what_does_not_follow_fails_at_a_sample(text: str) -> None:
+    assert fails(inside(), parse_expr(text))
+
+
+def test_nothing_is_said_of_what_is_not_known() -> None:
+    assert not fails(inside(), parse_expr("other < 3"))
+
+
+def test_contradictions_have_no_samples() -> None:
+    assert not fails(inside().given(parse_expr("threadIdx.x < 0")), parse_expr("M < 0"))
+
+
+@given(st.integers(-3, 3), st.integers(-33, 33), SMALL, st.integers(-9, 9), LARGE)
+@settings(max_examples=60)
+def test_what_is_proved_fails_at_no_sample(k: int, m: int, a: str, n: int, b: str) -> None:
+    knowledge, condition = inside(), parse_expr(f"{k}*{a} + {m} < {n}*{b}")
+    assert not (fails(knowledge, condition) and prove(condition, knowledge.facts))
