@@ -439,7 +439,8 @@ class Reductions:
             for a, key in zip(sorted(atoms, key=str), keys, strict=True):  # the first of those alike has their keys
                 if (key[members] != key[t]).any():
                     raise Open(f"thread {t} has terms of another element: {a} of the threads that it joins differs", want.node)
-        sets = np.unique(joined.members[readers] & takers[None, :], axis=0)
+        packed = np.packbits(joined.members[readers] & takers[None, :], axis=1)
+        sets = [np.unpackbits(np.frombuffer(row, np.uint8), count=count) for row in sorted({row.tobytes() for row in packed})]
         found: dict[bytes, Mapping[str, Ints] | None] = {}
         said = [_said(t, axes, threads) for t in group]
         for s in sets:
