@@ -144,7 +144,7 @@ def _less(a: Expr, b: Expr, context: Context) -> bool:
 
 def _nonnegative(e: Expr, context: Context) -> bool:
     knowledge, form = context.knowledge.about(e)
-    return Linear.of(knowledge).nonnegative(form) or _by_parts(form, knowledge)
+    return Linear.of(knowledge).nonnegative(form) or by_parts(form, knowledge)
 
 
 def _linear(e: Expr, context: Context, depth: int = DEPTH) -> bool:
@@ -166,15 +166,16 @@ def _enumerated(e: Expr, gap: Expr, context: Context) -> bool:
     return low is not None and low >= 0 and high is not None and high > 0
 
 
-def _by_parts(e: Expr, known: Knowledge) -> bool:
+def by_parts(e: Expr, known: Knowledge) -> bool:
+    """True only if an expression is found not to be negative: none of its terms is, and no dividend and no divisor in them."""
     lo, _ = known.ranges.of(e)
     if (lo is not None and lo >= 0) or prove(ge(e, 0), known.facts):
         return True
     match e:
         case Sum(terms, constant):
-            return constant >= 0 and all(k > 0 and _by_parts(t, known) for t, k in terms)
+            return constant >= 0 and all(k > 0 and by_parts(t, known) for t, k in terms)
         case FloorDiv(a, b):
-            return prove(ge(b, 1), known.facts) and _by_parts(a, known)
+            return prove(ge(b, 1), known.facts) and by_parts(a, known)
         case Mod(_, b):
             return prove(ge(b, 1), known.facts)
         case _:

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from taskfuse.check.program import Node
-from taskfuse.ir.scalar import Expr, const
+from taskfuse.ir.scalar import Expr, const, evaluate, sym, xor
 from taskfuse.kir import Kernel
 from taskfuse.kir.fragments import WGMMA_M
 from taskfuse.kir.nodes import Access, Descriptor, Major, TensorMapParam, TensorParam, TmaLoad, TmaStore, Wgmma
@@ -94,22 +94,41 @@ def tile_bytes(d: Descriptor, rows: int, k: int, itemsize: int) -> int:
     return int(tile_offsets(rows, k, itemsize, d.swizzle, d.lbo, d.sbo, d.major).max()) + itemsize
 
 
+def tile_offset(row: Expr, column: Expr, itemsize: int, swizzle: int, lbo: int, sbo: int, major: Major) -> Expr:
+    """Bytes from the first element of a tile of ``wgmma`` to one of its elements, before the swizzle; ``column`` is along k.
+
+    K-major: 8 rows of a span (of a core matrix of 16 bytes without a swizzle) follow each other, groups of 8 are ``sbo`` apart, core matrices along k
+    ``lbo``. MN-major: 8 columns of k of a span of rows follow each other, groups of 8 along k are ``sbo`` apart, spans ``lbo``; without a swizzle the
+    two offsets change places.
+    """
+    if major is Major.MN:
+        n, (along, across) = (swizzle or CORE) // itemsize, (lbo, sbo) if swizzle else (sbo, lbo)
+        return row % n * itemsize + row // n * along + column % ROWS * (swizzle or CORE) + column // ROWS * across
+    if swizzle:
+        return row % ROWS * swizzle + row // ROWS * sbo + column * itemsize
+    return row % ROWS * CORE + row // ROWS * sbo + column * itemsize % CORE + column * itemsize // CORE * lbo
+
+
 @cache
 def tile_offsets(rows: int, k: int, itemsize: int, swizzle: int, lbo: int, sbo: int, major: Major) -> Ints:
-    """Bytes from the first element of a tile to each, before the swizzle."""
-    row, column = np.arange(rows)[:, None], np.arange(k)[None, :] * itemsize
-    if major is Major.MN:
-        row, column = np.arange(rows)[:, None] * itemsize, np.arange(k)[None, :]
-        span, (along, across) = swizzle or CORE, (lbo, sbo) if swizzle else (sbo, lbo)
-        return row % span + row // span * along + column % ROWS * span + column // ROWS * across
-    if swizzle:
-        return row % ROWS * swizzle + row // ROWS * sbo + column
-    return row % ROWS * CORE + row // ROWS * sbo + column % CORE + column // CORE * lbo
+    """The same for all elements of a tile: ``[rows, k]``."""
+    offset = tile_offset(sym("row"), sym("column"), itemsize, swizzle, lbo, sbo, major)
+    return np.asarray(evaluate(offset, {"row": np.arange(rows)[:, None], "column": np.arange(k)[None, :]}), np.int64)
 
 
 def swizzled(places: Ints, span: int) -> Ints:
-    """Bytes under a swizzle of ``span`` bytes, counted from a multiple of its period: 16-byte chunks of a span are exchanged, by the number of their line."""
+    """Bytes under a swizzle of ``span`` bytes, counted from a multiple of its period: 16-byte chunks of a span are exchanged, by the number of their line.
+
+    128: [4:7) ^= [7:10), 64: [4:6) ^= [7:9), 32: [4] ^= [7] (PTX ISA, "Swizzling modes").
+    """
     return places ^ (places // LINE % (span // CORE) * CORE if span > 1 else 0)
+
+
+def swizzled_place(place: Expr, span: int) -> Expr:
+    """The same of an expression."""
+    if span <= 1:
+        return place
+    return place // LINE * LINE + xor(place % LINE // CORE, place // LINE % (span // CORE)) * CORE + place % CORE
 
 
 def tile_elements(d: Descriptor, rows: int, k: int, itemsize: int, start: int) -> Ints:

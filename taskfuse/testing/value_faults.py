@@ -215,7 +215,8 @@ def judged(task: tuple[str, int, int]) -> list[Mutant]:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print the kill table. Returns the exit status: 1 if a mutant was proved and is wrong."""
     parser = argparse.ArgumentParser(prog="python -m taskfuse.testing.value_faults", description="Plant mistakes in what kernels compute.")
-    parser.add_argument("programs", nargs="*", metavar="PROGRAM", help="programs that build fusions, as python -m taskfuse takes them")
+    what = "programs that build fusions, as python -m taskfuse takes them, or random cases: 'products 7'"
+    parser.add_argument("programs", nargs="*", metavar="PROGRAM", help=what)
     parser.add_argument("--cases", type=int, default=150, metavar="N", help="how many random fusions (default: 150)")
     parser.add_argument("--seed", type=int, default=0, metavar="S", help="the first seed (default: 0)")
     parser.add_argument("--mutants", type=int, default=24, metavar="K", help="most mutants per kernel (default: 24)")

@@ -12,8 +12,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from taskfuse.check.program import THREAD_NAMES, Node, linear_thread
+from taskfuse.check.tiles import tile_offset
 from taskfuse.check.values.solve import Open, solved
-from taskfuse.ir.scalar import Const, Expr, const, evaluate, simplify, substitute, sym, xor
+from taskfuse.ir.scalar import Const, Expr, const, evaluate, simplify, substitute, sym
 from taskfuse.kir import Kernel
 from taskfuse.kir.fragments import MATRIX_ROW_BYTES, MATRIX_ROWS, WGMMA_M, Fragment, matrices, mma_a, mma_accumulator, mma_b, wgmma_a, wgmma_accumulator
 from taskfuse.kir.limits import WARP, WARPGROUP
@@ -27,7 +28,6 @@ from taskfuse.kir.nodes import (
     Gather,
     Holds,
     LdMatrix,
-    Major,
     Mma,
     Shuffle,
     StMatrix,
@@ -239,15 +239,7 @@ class Instructions:
         """A tile of a matrix descriptor (PTX ISA, "Strides"): byte offsets of its elements before the swizzle."""
         size = self.sizes[d.base.buffer]
         row, term = sym(name), sym("tile.2")
-        match d.major, d.swizzle:
-            case Major.K, 0:
-                offset = row // 8 * d.sbo + row % 8 * 16 + term * size // 16 * d.lbo + term * size % 16
-            case Major.K, span:
-                offset = row // 8 * d.sbo + row % 8 * span + term * size
-            case Major.MN, 0:
-                offset = row // (16 // size) * d.sbo + row % (16 // size) * size + term // 8 * d.lbo + term % 8 * 16
-            case Major.MN, span:
-                offset = row // (span // size) * d.lbo + row % (span // size) * size + term // 8 * d.sbo + term % 8 * span
+        offset = tile_offset(row, term, size, d.swizzle, d.lbo, d.sbo, d.major)
         last = evaluate(d.offset + offset, {name: rows - 1, "tile.2": k - 1}) if isinstance(d.offset, Const) else None
         if last is None:
             raise Open("the offset of a matrix descriptor is no constant", node)
@@ -274,13 +266,6 @@ def flattened(shape: tuple[Expr, ...], index: tuple[Expr, ...], first: int) -> E
     for e, extent in list(zip(index, shape, strict=True))[first:]:
         place = place * extent + e
     return place
-
-
-def swizzled(address: Expr, span: int) -> Expr:
-    """The byte at which the engine finds an address: 128: [4:7) ^= [7:10), 64: [4:6) ^= [7:9), 32: [4] ^= [7] (PTX ISA, "Swizzling modes")."""
-    if not span:
-        return address
-    return address // 128 * 128 + xor(address % 128 // 16, address // 128 % (span // 16)) * 16 + address % 16
 
 
 def renamed(points: Points, prefix: str) -> Mapping[str, Expr]:

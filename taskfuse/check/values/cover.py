@@ -7,8 +7,8 @@ all below it together count. Where an order of tiles makes several axes of one n
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,9 +18,10 @@ from taskfuse.check.program import Node
 from taskfuse.check.ranges import terms_of
 from taskfuse.check.values.digits import without_digits
 from taskfuse.check.values.match import equal, proves
-from taskfuse.check.values.runs import Span, Visits, below
+from taskfuse.check.values.orders import merged, named, reach_of
+from taskfuse.check.values.runs import Span, Visits
 from taskfuse.check.values.solve import Open
-from taskfuse.ir.scalar import Const, Expr, FloorDiv, Mod, Product, Sym, children, const, evaluate, ge, le, rebuild, simplify, substitute, sym
+from taskfuse.ir.scalar import Const, Expr, Product, Sym, children, const, evaluate, ge, simplify, substitute, sym
 
 Ints = NDArray[np.int64]
 LIMIT = 1 << 20
@@ -46,6 +47,7 @@ def covered(visits: list[Visits], extents: tuple[Expr, ...], knowledge: Knowledg
     """
     if not visits:
         raise Open("nothing is known to visit its points")
+    visits, extents = merged(visits, extents, knowledge)
     fewer, shorter = without_digits(visits, extents)
     if fewer is not visits:
         try:
@@ -58,17 +60,17 @@ def covered(visits: list[Visits], extents: tuple[Expr, ...], knowledge: Knowledg
 def _all_of(visits: list[Visits], extents: tuple[Expr, ...], knowledge: Knowledge) -> bool:
     """The same, of all points."""
     try:
-        return _covered([_named(v, knowledge, every=False) for v in visits], extents, knowledge)
+        return _covered([named(v, knowledge, every=False) for v in visits], extents, knowledge)
     except Open:
         pass
     try:
-        return _covered([_named(v, knowledge, every=False) for v in visits], extents, knowledge, above=True)
+        return _covered([named(v, knowledge, every=False) for v in visits], extents, knowledge, above=True)
     except Open as error:
-        named = [_named(v, knowledge, every=True) for v in visits]
-        if all(a is b for a, b in zip(named, visits, strict=True)):
+        others = [named(v, knowledge, every=True) for v in visits]
+        if all(a is b for a, b in zip(others, visits, strict=True)):
             raise
         try:
-            return _covered(named, extents, knowledge)
+            return _covered(others, extents, knowledge)
         except Open:
             raise error from None
 
@@ -144,7 +146,7 @@ def _tiled(columns: list[Ints], form: _Form, v: Visits, extents: tuple[Expr, ...
     widths: list[int] = []
     ends: list[int] = []
     for k, extent in enumerate(extents):
-        width, reach = _reach(columns[k], form.weights[k], v, knowledge)
+        width, reach = reach_of(columns[k], form.weights[k], v, knowledge)
         if not isinstance(reach, Const) or not isinstance(extent, Const):
             raise Open("how large its tiles are is no constant", v.node)
         if not form.weights[k]:
@@ -166,34 +168,9 @@ def _tiled(columns: list[Ints], form: _Form, v: Visits, extents: tuple[Expr, ...
     return not there.all() or any(isinstance(e, Const) and e.value % s for e, s in zip(extents, ends, strict=True))
 
 
-def _reach(column: Ints, weights: dict[str, Expr], v: Visits, knowledge: Knowledge) -> tuple[int, Expr | None]:
-    """How many points a table has along an axis, and how far the digits above it lead; ``None``: to any end."""
-    if not weights:
-        width = int(column.max(initial=-1)) + 1
-        return width, const(width)
-    digits = sorted(weights.items(), key=lambda item: (not isinstance(item[1], Const), item[1].value if isinstance(item[1], Const) else 0, str(item[1])))
-    weight = digits[0][1]
-    if not isinstance(weight, Const) or weight.value < 1:
-        raise Open(f"a step of {weight} along an axis", v.node)
-    width = weight.value
-    reach: Expr = const(width)
-    while digits:
-        k = next((k for k, (_, w) in enumerate(digits) if equal(knowledge, w, reach)), None)
-        if k is None:
-            raise Open(f"nothing steps by {reach} along an axis", v.node)
-        name, _ = digits.pop(k)
-        start, stop = v.spans[name]
-        if stop is None:
-            if digits:
-                raise Open(f"{name} has no known end, and others step further", v.node)
-            return width, None
-        reach = simplify(reach * (stop - start), knowledge.facts)
-    return width, reach
-
-
 def _axis(column: Ints, weights: dict[str, Expr], v: Visits, extent: Expr, knowledge: Knowledge) -> tuple[int, bool]:
     """How many points a table has along an axis, and whether those of its loops may lie behind the end."""
-    width, reach = _reach(column, weights, v, knowledge)
+    width, reach = reach_of(column, weights, v, knowledge)
     if reach is None:
         return width, True
     if not weights:
@@ -351,9 +328,7 @@ def _evaluated(e: Expr, table: Mapping[str, Ints]) -> Ints:
     return np.broadcast_to(np.asarray(evaluate(e, {n: v for n, v in table.items() if n}), np.int64), _height(table))
 
 
-def _parted(
-    e: Expr, few: Iterable[str], tied: Iterable[str], many: Mapping[str, Span], node: Node
-) -> tuple[Expr, Expr, dict[str, Expr]]:
+def _parted(e: Expr, few: Iterable[str], tied: Iterable[str], many: Mapping[str, Span], node: Node) -> tuple[Expr, Expr, dict[str, Expr]]:
     """The terms that a table has, those of tiles, and the weights of symbols with many values."""
     terms, constant = terms_of(e)
     here, above = set(few), set(tied)
@@ -388,65 +363,3 @@ def _weight(term: Expr, k: int, many: Mapping[str, Span], node: Node) -> tuple[s
         case _:
             pass
     raise Open(f"{term} is no digit of a point", node)
-
-
-# -- quotient and remainder of one number ----------------------------------------------------------------------------------------------
-
-
-def _named(v: Visits, knowledge: Knowledge, *, every: bool) -> Visits:
-    """A symbol of its own for quotient and remainder of a number that runs over all its values; ``every``: by constants, too."""
-    for number in dict.fromkeys(d for e in v.point for d in _divisions(e, every=every)):
-        a, n = number
-        made = _divided(v, a, n, knowledge)
-        if made is not None:
-            v = made
-    return v
-
-
-def _divisions(e: Expr, *, every: bool) -> Iterator[tuple[Expr, Expr]]:
-    """Dividends and divisors; ``every``: constant ones, too."""
-    if isinstance(e, FloorDiv | Mod) and (every or not isinstance(e.b, Const)):
-        yield e.a, e.b
-    for c in children(e):
-        yield from _divisions(c, every=every)
-
-
-def _divided(v: Visits, a: Expr, n: Expr, knowledge: Knowledge) -> Visits | None:
-    mine = a.free & v.spans.keys()
-    if not mine or not n.free.isdisjoint(v.spans) or (v.rows is not None and mine & v.rows.keys()):
-        return None
-    q, r = sym(f"quotient.{len(v.spans)}"), sym(f"remainder.{len(v.spans)}")
-
-    def written(e: Expr) -> Expr:
-        match e:
-            case FloorDiv(a=x, b=m) if x is a and m is n:
-                return q
-            case Mod(a=x, b=m) if x is a and m is n:
-                return r
-            case _:
-                return rebuild(e, written)
-
-    point = tuple(map(written, v.point))
-    if any(not e.free.isdisjoint(mine) for e in point):
-        return None
-    ends = [(c, t) for c in v.conditions if not c.free.isdisjoint(mine) and (t := below(c, a)) is not None]
-    if any(not c.free.isdisjoint(mine) and c not in [e for e, _ in ends] for c in v.conditions):
-        return None
-    terms, constant = terms_of(a)
-    weights: dict[str, Expr] = {str(t): const(k) for t, k in terms}
-    if constant or frozenset(weights) != mine or any(v.spans[m][0] is not const(0) for m in mine):
-        return None
-    try:
-        width, reach = _reach(np.zeros(1, np.int64), weights, v, knowledge)
-    except Open:
-        return None
-    total = ends[0][1] if ends else reach
-    if width != 1 or total is None or (reach is not None and not proves(knowledge, le(total, reach))):
-        return None
-    quotient = simplify(total // n, knowledge.facts)
-    if not equal(knowledge, quotient * n, total):
-        return None
-    spans = {name: s for name, s in v.spans.items() if name not in mine} | {str(q): (const(0), quotient), str(r): (const(0), n)}
-    conditions = tuple(c for c in v.conditions if c.free.isdisjoint(mine))
-    return replace(v, point=point, spans=spans, conditions=conditions)
-

@@ -13,13 +13,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from taskfuse.check.knowledge import Knowledge
-from taskfuse.check.program import BLOCKS, THREAD_NAMES, Block, Node, conjuncts
+from taskfuse.check.knowledge import Knowledge, Trip
+from taskfuse.check.program import BLOCK_NAMES, BLOCKS, THREAD_NAMES, Block, Node, conjuncts
 from taskfuse.check.values.match import Storage, equal, proves
 from taskfuse.check.values.solve import Open, solved
 from taskfuse.check.values.steps import taken
 from taskfuse.ir.elementwise import ELEMENTWISE
-from taskfuse.ir.scalar import Const, Expr, const, evaluate, simplify, substitute, sym
+from taskfuse.ir.scalar import Const, Expr, const, evaluate, ge, lt, simplify, substitute, sym
 from taskfuse.ir.types import MemoryType
 from taskfuse.kir import held
 from taskfuse.kir.nodes import Access, Compute, Content, For, If, Immediate, Shuffle
@@ -50,12 +50,18 @@ class Joined:
 
 @dataclass(slots=True, eq=False)
 class _Cells:
-    """Sets of threads, one per thread or element; those not ``known`` have never been written. ``blocks``: of how many of these."""
+    """Sets of threads, one per thread or element; those not ``known`` have never been written.
+
+    Attributes:
+        blocks, spans: of how many blocks these are.
+        under: conditions under which they have been joined, but for those of threads alone.
+    """
 
     sets: Words
     known: Bools
     blocks: dict[str, Expr]
     spans: dict[str, tuple[Expr, Expr]]
+    under: frozenset[Expr] = frozenset()
 
 
 class Joins:
@@ -75,10 +81,11 @@ class Joins:
         self.words = (self.count + 63) // 64
         self.registers: dict[tuple[str, tuple[int, ...]], _Cells] = {}
         self.shared: dict[tuple[str, tuple[int, ...]], _Cells] = {}
-        self.workspace: dict[str, list[tuple[tuple[Expr, ...], dict[str, int], _Cells]]] = {}
+        self.workspace: dict[str, list[tuple[tuple[Expr, ...], _Cells]]] = {}
         self.assumed: dict[Expr, None] = {}
+        self.under: frozenset[Expr] = frozenset()  # conditions around the statement at hand that are not of threads alone
         self.steps = 0
-        self.last = 0
+        self.first, self.last = 0, 0
         self.alike = np.arange(self.count, dtype=np.int64)
         self.started = np.ones(self.count, np.bool_)
 
@@ -93,20 +100,21 @@ class Joins:
         for c in conditions:
             self.started &= np.broadcast_to(np.asarray(evaluate(c, self.threads), np.bool_), self.count)
 
-    def run(self, nodes: Iterator[Node], conditions: tuple[Expr, ...], reader: Node) -> None:
-        """Execute some statements and those inside them that stand in front of a reader, under conditions around all of them. Raises :class:`Open`."""
-        self.last = reader.number
-        mask = np.ones(self.count, np.bool_)
-        for c in conditions:
-            for part in conjuncts(c):
-                if part.free <= self.threads.keys():
-                    mask &= np.broadcast_to(np.asarray(evaluate(part, self.threads), np.bool_), self.count)
+    def run(self, nodes: Iterator[Node], conditions: tuple[Expr, ...], first: Node, reader: Node) -> None:
+        """Execute those inside some statements that stand between a term and a reader, under conditions around all of them. Raises :class:`Open`."""
+        self.first, self.last = first.number, reader.number
+        mask, self.under = self._mask(conditions, {})
         for node in nodes:
             self._node(node, {}, mask)
 
-    def result(self, index: tuple[int, ...]) -> Joined:
-        """What each thread has in its accumulator. Raises :class:`Open`."""
+    def result(self, index: tuple[int, ...], reader: Node, given: Iterable[Expr] = ()) -> Joined:
+        """What each thread has in its accumulator; what is ``given`` besides holds where it is read. Raises :class:`Open`."""
         cells = self._own(index)
+        trips = (Trip(sym(n), start, stop, ()) for n, (start, stop) in cells.spans.items())
+        there = self.knowledge.given(*trips, *given)
+        for part in sorted(cells.under, key=str):  # of all whose results it has: what is known of their threads is asked of ``assumed``
+            if not proves(there, part):
+                raise Open(f"partial results are joined under {part}, which is not known of all of them", reader)
         bits = np.unpackbits(cells.sets.view(np.uint8), axis=1, bitorder="little")[:, : self.count].astype(np.bool_)
         bits[~cells.known] = False
         return Joined(bits, cells.blocks, cells.spans, tuple(self.assumed))
@@ -140,8 +148,10 @@ class Joins:
             for arm in node.blocks:
                 if not any(self._is_mine(n) for n in _leaves(arm)):
                     continue
-                own = arm.context.conditions[len(node.block.context.conditions) :]
-                self._body(arm, env, mask & self._mask(own, env, node))
+                own, under = self._mask(arm.context.conditions[len(node.block.context.conditions) :], env)
+                around, self.under = self.under, self.under | under
+                self._body(arm, env, mask & own)
+                self.under = around
         elif self._is_mine(node):
             self._execute(node, env, mask)
 
@@ -151,19 +161,22 @@ class Joins:
 
     def _is_mine(self, node: Node) -> bool:
         holds = held(node.stmt)
-        return holds is not None and holds.tensor == self.tensor and holds.content is Content.PART and node.number < self.last
+        return holds is not None and holds.tensor == self.tensor and holds.content is Content.PART and self.first < node.number < self.last
 
-    def _mask(self, conditions: tuple[Expr, ...], env: Mapping[str, int], node: Node) -> Bools:
+    def _mask(self, conditions: Iterable[Expr], env: Mapping[str, int]) -> tuple[Bools, frozenset[Expr]]:
+        """The threads at which conditions on threads hold, and the other conditions."""
         found = np.ones(self.count, np.bool_)
+        others: set[Expr] = set()
         for c in conditions:
             for part in conjuncts(c):
                 part = self._at(part, env)
                 if part.free <= self.threads.keys():
                     found = found & np.broadcast_to(np.asarray(evaluate(part, self.threads), np.bool_), self.count)
-                elif not (part.free.isdisjoint(self.threads) and proves(self.knowledge, part)):
-                    self.assumed[part] = None
-        del node
-        return found
+                else:
+                    others.add(part)
+                    if not part.free.isdisjoint(self.threads):
+                        self.assumed[part] = None
+        return found, frozenset(others)
 
     @staticmethod
     def _at(e: Expr, env: Mapping[str, int]) -> Expr:
@@ -186,7 +199,7 @@ class Joins:
                 lanes = np.arange(self.count) ^ stmt.mask
                 if self.count % 32:
                     raise Open("a shuffle in a block of no whole warps", node)
-                self._write(node, stmt.out, env, mask, _Cells(value.sets[lanes], value.known[lanes], value.blocks, value.spans))
+                self._write(node, stmt.out, env, mask, _Cells(value.sets[lanes], value.known[lanes], value.blocks, value.spans, value.under))
             case Compute(op=op, operands=(Immediate() as e,)) if op is COPY:
                 if e.value != self.rule.combine.neutral(self.rule.dtype):
                     raise Open(f"partial results start with {e.value}", node)
@@ -219,7 +232,7 @@ class Joins:
             s = int(np.flatnonzero(np.unpackbits((a.sets[t] & b.sets[t]).view(np.uint8), bitorder="little"))[0])
             raise Open(f"thread {t} joins the partial result of thread {s} twice", node)
         full = a if a.sets[mask].any() else b
-        return _Cells(a.sets | b.sets, a.known & b.known, full.blocks, full.spans)
+        return _Cells(a.sets | b.sets, a.known & b.known, full.blocks, full.spans, a.under | b.under)
 
     def _index(self, access: Access, env: Mapping[str, int]) -> list[Ints] | None:
         """The index of an element, of each thread; ``None`` if it depends on more."""
@@ -255,19 +268,22 @@ class Joins:
         known = np.zeros(self.count, np.bool_)
         blocks: dict[str, Expr] = {}
         spans: dict[str, tuple[Expr, Expr]] = {}
+        under: dict[frozenset[Expr], None] = {}
         for t, row in enumerate(rows):
             cell = self.shared.get((access.buffer, row))
             if cell is not None:
                 sets[t], known[t] = cell.sets[0], True
                 blocks, spans = cell.blocks, cell.spans
-        return _Cells(sets, known, blocks, spans)
+                under[cell.under] = None
+        return _Cells(sets, known, blocks, spans, frozenset[Expr]().union(*under))
 
     def _write(self, node: Node, access: Access, env: Mapping[str, int], mask: Bools, value: _Cells) -> None:
         index = self._index(access, env)
         storage = self.storages[access.buffer]
+        under = value.under | self.under
         if storage.memory is MemoryType.Global:
             place = tuple(self._at(e, env) for e in access.index)
-            self.workspace.setdefault(access.buffer, []).append((place, dict(env), _Cells(value.sets, value.known & mask, value.blocks, value.spans)))
+            self.workspace.setdefault(access.buffer, []).append((place, _Cells(value.sets, value.known & mask, value.blocks, value.spans, under)))
             return
         if index is None:
             raise Open("where it puts partial results depends on more than threads", node)
@@ -277,10 +293,10 @@ class Joins:
             key = access.buffer, tuple(int(i[0]) for i in index)
             old = self._own(key[1]) if access.buffer == self.accumulator else self.registers.get(key)
             if old is None or mask.all():
-                self.registers[key] = _Cells(value.sets.copy(), value.known & mask, value.blocks, value.spans)
+                self.registers[key] = _Cells(value.sets.copy(), value.known & mask, value.blocks, value.spans, under)
             else:
                 sets = np.where(mask[:, None], value.sets, old.sets)
-                self.registers[key] = _Cells(sets, np.where(mask, value.known, old.known), value.blocks, value.spans)
+                self.registers[key] = _Cells(sets, np.where(mask, value.known, old.known), value.blocks, value.spans, under | old.under)
             return
         made: dict[tuple[int, ...], int] = {}
         rows = list(zip(*(i.tolist() for i in index), strict=True)) if index else [()] * self.count
@@ -289,7 +305,7 @@ class Joins:
             if before != t and (value.sets[before] != value.sets[t]).any():
                 raise Open(f"threads {before} and {t} put different partial results in one place", node)
         for row, t in made.items():
-            self.shared[access.buffer, row] = _Cells(value.sets[t : t + 1].copy(), value.known[t : t + 1].copy(), value.blocks, value.spans)
+            self.shared[access.buffer, row] = _Cells(value.sets[t : t + 1].copy(), value.known[t : t + 1].copy(), value.blocks, value.spans, under)
 
     # -- blocks ---------------------------------------------------------------------------------------------------------------------
 
@@ -307,9 +323,10 @@ class Joins:
                 pass
             case _:
                 raise Open("a loop over the partial results of blocks has an unknown form", node)
-        for c in inner[0].context.conditions[len(node.block.context.conditions) :]:
-            mask = mask & self._mask((c,), env, node)
-        self._of_blocks(node, out, b, env, mask, {loop.var: (self._at(loop.start, env), self._at(loop.stop, env))})
+        own, under = self._mask(inner[0].context.conditions[len(node.block.context.conditions) :], env)
+        around, self.under = self.under, self.under | under
+        self._of_blocks(node, out, b, env, mask & own, {loop.var: (self._at(loop.start, env), self._at(loop.stop, env))})
+        self.under = around
         return True
 
     def _of_blocks(self, node: Node, out: Access, b: Access, env: dict[str, int], mask: Bools, spans: dict[str, tuple[Expr, Expr]]) -> None:
@@ -321,7 +338,7 @@ class Joins:
         unknown = {f"written.{n}": (const(0), const(1 << 30)) for n in (*BLOCKS, *THREAD_NAMES)}
         rename = {n: sym(f"written.{n}") for n in (*BLOCKS, *THREAD_NAMES)}
         facts = self.knowledge.about(const(0))[0].facts  # of any thread and block
-        for place, _, cells in reversed(written):
+        for place, cells in reversed(written):
             if any(isinstance(x, Const) and isinstance(y, Const) and x is not y for x, y in zip(place, wanted, strict=True)):
                 continue
             equations = [(substitute(x, rename), y) for x, y in zip(place, wanted, strict=True)]
@@ -340,11 +357,21 @@ class Joins:
                     raise Open("threads put different partial results in one place", node)
             if not cells.known[mask].all():
                 raise Open("it reads partial results that nobody has written", node)
+            self._exist(node, moved, spans)
+            under = frozenset(substitute(c, moved) for c in cells.under)
             if cells.blocks:
                 moved = {**{n: substitute(e, moved) for n, e in cells.blocks.items()}, **moved}
-            self._write(node, out, env, mask, _Cells(cells.sets, cells.known, moved, {**cells.spans, **spans}))
+            self._write(node, out, env, mask, _Cells(cells.sets, cells.known, moved, {**cells.spans, **spans}, under))
             return
         raise Open("it reads partial results that nobody has written", node)
+
+    def _exist(self, node: Node, moved: Mapping[str, Expr], spans: Mapping[str, tuple[Expr, Expr]]) -> None:
+        """The blocks whose partial results are taken are blocks of the grid. Raises :class:`Open`."""
+        there = self.knowledge.given(*(Trip(sym(n), start, stop, ()) for n, (start, stop) in spans.items()))
+        grid = dict(zip(BLOCK_NAMES, node.context.kernel.grid, strict=True))
+        for name, e in moved.items():
+            if not (proves(there, ge(e, 0)) and proves(there, lt(e, grid[name]))):
+                raise Open(f"it takes partial results of blocks that there may not be: {name} = {e}", node)
 
 
 def _names(access: Access, name: str) -> bool:

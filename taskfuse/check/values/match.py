@@ -14,14 +14,16 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from taskfuse.check.bounds import by_parts
 from taskfuse.check.knowledge import Element, Knowledge
 from taskfuse.check.linear import Linear
 from taskfuse.check.program import BLOCK_NAMES, BLOCKS, THREAD_NAMES, THREADS, Node, conjuncts
 from taskfuse.check.ranges import terms_of
 from taskfuse.check.samples import fails
-from taskfuse.check.values.claims import Place, flattened, swizzled
+from taskfuse.check.tiles import swizzled_place
+from taskfuse.check.values.claims import Place, flattened
 from taskfuse.check.values.solve import Equation, Open, solved
-from taskfuse.ir.scalar import Compare, CompareOp, Const, Expr, const, eq, evaluate, ge, le, lt, ne, simplify, substitute, sym
+from taskfuse.ir.scalar import Compare, CompareOp, Const, Expr, FloorDiv, Mod, const, eq, evaluate, ge, le, lt, ne, simplify, substitute, sym
 from taskfuse.ir.types import MemoryType
 from taskfuse.kir.nodes import Content, For
 
@@ -76,7 +78,11 @@ def proves(knowledge: Knowledge, condition: Expr) -> bool:
     narrow, question = knowledge.about(form)
     if fails(narrow, ge(question, 0)):
         return False
-    return Linear.of(narrow).nonnegative(question, 1) or knowledge.proves(condition)
+    if Linear.of(narrow).nonnegative(question, 1) or knowledge.proves(condition):
+        return True
+    terms, constant = terms_of(question)
+    divisions = any(isinstance(t, FloorDiv | Mod) and not isinstance(t.b, Const) for t, _ in terms)
+    return divisions and constant >= 0 and all(k > 0 for _, k in terms) and by_parts(question, narrow)
 
 
 def equal(knowledge: Knowledge, a: Expr, b: Expr) -> bool:
@@ -190,7 +196,7 @@ class Match:
     def _address(self, p: Place, first: int) -> Expr:
         if p.offset is None:
             return flattened(self.storage.shape, p.index, first) * self.storage.size
-        return swizzled(flattened(self.storage.shape[: len(p.index)], p.index, first) * _bytes(self.storage, len(p.index)) + p.offset, p.swizzle)
+        return swizzled_place(flattened(self.storage.shape[: len(p.index)], p.index, first) * _bytes(self.storage, len(p.index)) + p.offset, p.swizzle)
 
     # -- the answer -----------------------------------------------------------------------------------------------------------------
 

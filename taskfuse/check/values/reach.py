@@ -177,14 +177,17 @@ class Reach:
             return False
         if any(_in_other_arm(c.node, want.node) for c in claims) or any(c.tensor != want.tensor or c.content is not Content.VALUE for c in claims):
             return False
-        if any(len(p.index) != len(p.element) for p in (want, *claims)):  # it lies in another way
-            return False
-        if not all(equal(knowledge, e, wanted) for e, wanted in zip(want.index, want.element, strict=True)):
-            return False
         shape = self.shape(want.tensor)
+        axes = [k for k, n in enumerate(shape) if n is not const(1)]  # of an axis with one element storage knows nothing
+        if len(axes) != len(self.storages[want.buffer].shape):
+            axes = list(range(len(shape)))
+        if any(len(p.index) != len(axes) for p in (want, *claims)):  # it lies in another way
+            return False
+        if not all(equal(knowledge, e, want.element[k]) for e, k in zip(want.index, axes, strict=True)):
+            return False
         if want.buffer not in self._whole:
             try:
-                same = all(equal(known_at(c), e, f) for c in claims for e, f in zip(c.index, c.element, strict=True))
+                same = all(equal(known_at(c), e, c.element[k]) for c in claims for e, k in zip(c.index, axes, strict=True))
                 self._whole[want.buffer] = same
                 if same:
                     covered([stores(self.program, c, shape) for c in claims], shape, self.program.root.context.knowledge)

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from taskfuse.check.knowledge import Knowledge
-from taskfuse.check.program import THREADS, Node, conjuncts
+from taskfuse.check.program import BLOCK_NAMES, THREADS, Node, conjuncts
 from taskfuse.check.values.claims import Instructions, Place
 from taskfuse.check.values.cover import covered
 from taskfuse.check.values.joins import Joined, Joins
@@ -23,7 +23,7 @@ from taskfuse.check.values.match import LIMIT, Found, Match, inside, known_at, p
 from taskfuse.check.values.reach import Reach
 from taskfuse.check.values.runs import Span, Visits, known_of, runs
 from taskfuse.check.values.solve import Open
-from taskfuse.ir.scalar import TRUE, Const, Expr, Facts, FloorDiv, Mod, Sym, children, const, eq, evaluate, ge, lt, not_, simplify, substitute, sym
+from taskfuse.ir.scalar import TRUE, Const, Expr, Facts, FloorDiv, Mod, Sym, children, const, eq, evaluate, ge, le, lt, not_, simplify, substitute, sym
 from taskfuse.kir import accesses
 from taskfuse.kir.nodes import Compute, Content, For, Holds, Immediate, Wgmma
 from taskfuse.kir.witness import Definition, Reduce
@@ -136,7 +136,7 @@ class Reductions:
             raise Open("an accumulator is read that takes no terms", want.node)
         for group in hits:
             self._group(want, group, definition, knowledge)
-        self._apart(want, groups, hits, knowledge)
+        self._apart(groups, hits)
 
     def _since(self, terms: list[Term], want: Place) -> list[Term]:
         """The terms in front of a reader, of those that are taken after the accumulator was set for the last time. Copies of a loop use it in turn."""
@@ -172,7 +172,8 @@ class Reductions:
                 return
         raise Open("its accumulator is not known to be set", want.node)
 
-    def _apart(self, want: Place, groups: Mapping[tuple[object, ...], list[Term]], hits: list[list[Term]], knowledge: Knowledge) -> None:
+    @staticmethod
+    def _apart(groups: Mapping[tuple[object, ...], list[Term]], hits: list[list[Term]]) -> None:
         """No accumulator takes terms in two groups: their registers are different ones."""
         lists = list(groups.values())
         for i, a in enumerate(lists):
@@ -180,7 +181,7 @@ class Reductions:
                 one, two = a[0].place, b[0].place
                 if not any(a is h for h in hits) and not any(b is h for h in hits):
                     continue
-                if not _disjoint(one, two, knowledge):
+                if not _disjoint(one, two):
                     raise Open("an accumulator takes terms in different places", a[0].node, b[0].node)
 
     def _match(self, claim: Place, want: Place, knowledge: Knowledge, among: Mapping[str, Ints] | None) -> Found | None:
@@ -202,7 +203,7 @@ class Reductions:
                 for t in group:
                     self._in_all(n, t)
         scope = [n for n in group[0].node.loops if n in scope or n in again]
-        joined = self._joined(want, group[0])
+        joined = self._joined(want, group)
         key = (id(group[0]), tuple(scope), definition.tensor, joined is None, want.node if joined is not None else None)
         if key not in self._known:
             try:
@@ -309,9 +310,13 @@ class Reductions:
         kept = {e.name for e in definition.place if isinstance(e, Sym)}
         axes = [k for k in range(len(space)) if f"i{k}" not in kept]
         own = _determined(group[0], scope)
-        if joined is not None:  # of whichever thread
-            items = (i for i in knowledge.items if i.free.isdisjoint(THREADS))
+        if joined is not None:  # of whichever thread and block
+            items = (i for i in knowledge.items if i.free.isdisjoint(THREADS | joined.blocks.keys()))
             knowledge = knowledge.about(const(0))[0].given(*items)
+        blocks: dict[str, Span] = {}
+        if joined is not None:
+            grid = dict(zip(BLOCK_NAMES, self.reach.program.kernel.grid, strict=True))
+            blocks = {name: (const(0), grid[name]) for name in joined.blocks}
         visits: list[Visits] = []
         extents: list[Expr] = [space[k] for k in axes]
         rows = self._members(joined, group, axes, want, knowledge) if joined is not None else [None]
@@ -321,14 +326,11 @@ class Reductions:
             for t in group:
                 loops = [n for n in t.node.loops if n not in scope and isinstance(n.stmt, For) and n.stmt.var not in own]
                 exists = inside(t.point, space)
-                spans, conditions = runs(t.node, loops, {}, {name: n for name, n in t.points}, exists, self._held(t, knowledge, joined))
+                spans, conditions = runs(t.node, loops, blocks, {name: n for name, n in t.points}, exists, self._held(t, knowledge, joined))
                 values = list(t.point)
                 if joined is not None:
+                    spans, conditions = _in_blocks(joined, spans, conditions)
                     values = [substitute(e, joined.blocks) for e in values]
-                    ends = [e for span in spans.values() for e in span if e is not None]
-                    if any(name in e.free for name in joined.blocks for e in (*ends, *conditions)):  # of the other blocks they are not known
-                        raise Open("which terms a block takes depends on its index", t.node)
-                    spans = {**spans, **joined.spans}
                 point, sizes = _residues(definition, axes, values, t.node.context.facts if joined is None else knowledge.facts)
                 extents = sizes
                 conditions = [c for c in conditions if not c.free <= THREADS]
@@ -351,8 +353,14 @@ class Reductions:
 
     # -- threads and blocks ---------------------------------------------------------------------------------------------------------
 
-    def _joined(self, want: Place, first: Term) -> Joined | None:
-        parts = [n for n in self._parts.get(want.tensor, []) if first.node.number < n.number < want.node.number]
+    def _joined(self, want: Place, group: list[Term]) -> Joined | None:
+        first = group[0]
+        every = self._parts.get(want.tensor, [])
+        start = max((s.node.number for s in self._starts.get(want.buffer, []) if s.node.number < first.node.number), default=first.node.number)
+        early = next((n for n in every if start < n.number < group[-1].node.number and _touches(n, group[-1].place)), None)
+        if early is not None:
+            raise Open("partial results are joined before the last term is taken", early, group[-1].node)
+        parts = [n for n in every if first.node.number < n.number < want.node.number]
         if not parts:
             return None
         program = self.reach.program
@@ -372,31 +380,34 @@ class Reductions:
         takers = {part for c in first.node.conditions for part in conjuncts(c) if part.free <= THREADS}
         atoms = {a for e in first.point for a in _thread_atoms(e)} | takers
         joins.take([np.broadcast_to(np.asarray(evaluate(a, joins.threads), np.int64), joins.count) for a in sorted(atoms, key=str)])
-        for n in [s.node for s in self._recent(first)] or [first.node]:
-            joins.start(self._who(n, first.node, known_at(want)))
-        joins.run(iter(nodes), block.context.conditions, want.node)
+        for s in self._recent(first) or [first.place]:
+            joins.start(self._who(s, first, known_at(want)))
+        joins.run(iter(nodes), block.context.conditions, first.node, want.node)
         if free:
             self._check_joined(want, joins)
-            results = [joins.result(index) for index in sorted(i for b, i in joins.registers if b == want.buffer)]
+            places = sorted(i for b, i in joins.registers if b == want.buffer)
+            results = [joins.result(index, want.node, (eq(e, i) for e, i in zip(want.index, index, strict=True))) for index in places]
             if not results or any((r.members != results[0].members).any() or r.blocks != results[0].blocks for r in results):
                 raise Open("accumulators of a thread are joined in different ways", want.node)
             return results[0]
-        return joins.result(tuple(e.value for e in want.index if isinstance(e, Const)))
+        return joins.result(tuple(e.value for e in want.index if isinstance(e, Const)), want.node)
 
     @staticmethod
-    def _who(start: Node, term: Node, knowledge: Knowledge) -> list[Expr]:
-        """The conditions on threads under which accumulators are set. What else is asked there is asked of the terms, too, or holds."""
-        taken = {part for c in term.conditions for part in conjuncts(c)}
+    def _who(start: Place, term: Term, knowledge: Knowledge) -> list[Expr]:
+        """The conditions on threads under which accumulators are set. What else is asked there is asked of the terms of the same accumulator, or holds."""
+        taken = {part for c in term.node.conditions for part in conjuncts(c)}
+        own = {n.stmt.var for n in start.node.loops if isinstance(n.stmt, For) and n not in term.node.loops}
+        same = {e.name: t for e, t in zip(start.index, term.place.index, strict=True) if isinstance(e, Sym) and e.name in own}
         found: list[Expr] = []
-        for c in start.conditions:
+        for c in start.node.conditions:
             for part in conjuncts(c):
                 if part.free <= THREADS:
                     found.append(part)
-                elif part not in taken and not proves(knowledge, part):
-                    raise Open(f"accumulators are set under {part} only", start)
-        for n in start.loops:
-            if isinstance(n.stmt, For) and n not in term.loops and not (n.stmt.stop.free | n.stmt.start.free).isdisjoint(THREADS):
-                raise Open(f"which accumulators a thread sets depends on its index: {n.text}", start)
+                elif substitute(part, same) not in taken and not proves(knowledge, part):
+                    raise Open(f"accumulators are set under {part} only", start.node)
+        for n in start.node.loops:
+            if isinstance(n.stmt, For) and n not in term.node.loops and not (n.stmt.stop.free | n.stmt.start.free).isdisjoint(THREADS):
+                raise Open(f"which accumulators a thread sets depends on its index: {n.text}", start.node)
         return found
 
     @staticmethod
@@ -459,6 +470,21 @@ def _said(t: Term, axes: list[int], threads: Mapping[str, Ints]) -> Ints:
     atoms = sorted({a for e in (*(t.point[k] for k in axes), *t.node.conditions, *bounds) for a in _thread_atoms(e)}, key=str)
     count = next(iter(threads.values())).size
     return np.array([np.broadcast_to(np.asarray(evaluate(a, threads), np.int64), count) for a in atoms] or [np.zeros(count, np.int64)])
+
+
+def _in_blocks(joined: Joined, spans: dict[str, Span], conditions: list[Expr]) -> tuple[dict[str, Span], list[Expr]]:
+    """Spans and conditions of terms, of each of the blocks whose partial results have been joined."""
+    for name, at in joined.blocks.items():
+        start, stop = spans[name]
+        plain = isinstance(at, Sym) and joined.spans.get(at.name) == (start, stop)
+        conditions = conditions if plain else [*conditions, le(start, sym(name)), *(() if stop is None else (lt(sym(name), stop),))]
+    found: dict[str, Span] = {}
+    for name, (start, stop) in spans.items():
+        if name not in joined.blocks:
+            end = None if stop is None else substitute(stop, joined.blocks)
+            found[name] = substitute(start, joined.blocks), end
+    made = [substitute(c, joined.blocks) for c in conditions]
+    return {**found, **joined.spans}, [c for c in made if c is not TRUE]
 
 
 def _row_spans(row: Mapping[str, Ints] | None) -> dict[str, Span]:
@@ -541,14 +567,20 @@ def _below(node: Node) -> set[Node]:
     return found
 
 
-def _disjoint(one: Place, two: Place, knowledge: Knowledge) -> bool:
+def _touches(node: Node, place: Place) -> bool:
+    """False only if a statement of the same thread does not touch the registers of an accumulator."""
+    found = [a for side in accesses(node.stmt) for a in side if a.buffer == place.buffer]
+    return any(not _disjoint(Place(node, a.buffer, a.index, place.tensor, ()), place) for a in found)
+
+
+def _disjoint(one: Place, two: Place) -> bool:
     """True if two statements of one thread touch different registers."""
     if len(one.index) != len(two.index):
         return False
     for k, (a, b) in enumerate(zip(one.index, two.index, strict=True)):
         last = k == len(one.index) - 1
         first, second = (
-            (simplify(substitute(e, {name: const(0) for name, _ in p.points}), knowledge.facts), p.points[0][1] if p.points and last else 1)
+            (substitute(e, {name: const(0) for name, _ in p.points}), p.points[0][1] if p.points and last else 1)
             for e, p in ((a, one), (b, two))
         )
         (e, m), (f, n) = first, second

@@ -5,10 +5,9 @@ Sources: PTX ISA, "Asynchronous Warpgroup Level Matrix Shared Memory Layout", "T
 
 from __future__ import annotations
 
-from functools import cache
-
 import numpy as np
 
+from taskfuse.check.tiles import swizzled, tile_offsets
 from taskfuse.check.trace import Refuted
 from taskfuse.check.values.cells import Cells, Store
 from taskfuse.check.values.lanes import Lanes
@@ -20,38 +19,7 @@ from taskfuse.dtypes import DType
 from taskfuse.ir.scalar import Expr
 from taskfuse.kir.fragments import MATRIX_ROW_BYTES, MATRIX_ROWS, WGMMA_M, Fragment, matrices, mma_a, mma_accumulator, mma_b, wgmma_a, wgmma_accumulator
 from taskfuse.kir.limits import WARP, WARPGROUP
-from taskfuse.kir.nodes import Access, Descriptor, LdMatrix, Major, Mma, StMatrix, Stmt, TensorMapParam, TmaLoad, TmaStore, Wgmma
-
-CHUNK = 16
-"""Bytes that a swizzle moves as one."""
-_BITS = {0: 0, 32: 0x10, 64: 0x30, 128: 0x70}
-
-
-def swizzled(addresses: Ints, span: int) -> Ints:
-    """Byte addresses under a swizzle: bits [4:7) ^= [7:10) for 128, [4:6) ^= [7:9) for 64, [4] ^= [7] for 32."""
-    return addresses ^ (addresses >> 3 & _BITS[span])
-
-
-@cache
-def offsets(rows: int, k: int, size: int, swizzle: int, lbo: int, sbo: int, major: Major) -> Ints:
-    """Byte offsets ``[rows, k]`` of the elements of a wgmma operand, before the swizzle.
-
-    K-major: 8 rows of a span (of a core matrix of 16 bytes without a swizzle) follow each other, groups of 8 are ``sbo`` apart, core matrices along k
-    ``lbo``. MN-major: 8 columns of k of a span of rows follow each other, groups of 8 along k are ``sbo`` apart, spans ``lbo``; without a swizzle the
-    two offsets change places.
-    """
-    r, c = np.arange(rows)[:, None], np.arange(k)[None, :]
-    span = swizzle or CHUNK
-    match major, bool(swizzle):
-        case Major.K, True:
-            return r % 8 * span + r // 8 * sbo + c * size
-        case Major.K, False:
-            return r % 8 * span + r // 8 * sbo + c * size // CHUNK * lbo + c * size % CHUNK
-        case _, swizzles:
-            along, across = (lbo, sbo) if swizzles else (sbo, lbo)
-            n = span // size
-            return r % n * size + r // n * along + c % 8 * span + c // 8 * across
-
+from taskfuse.kir.nodes import Access, Descriptor, LdMatrix, Mma, StMatrix, Stmt, TensorMapParam, TmaLoad, TmaStore, Wgmma
 
 # -- TMA ----------------------------------------------------------------------------------------------------------------------------
 
@@ -199,6 +167,6 @@ def _tile(state: State, stmt: Wgmma, d: Descriptor, rows: int, lanes: Lanes) -> 
     store = state.cells.stores[d.base.buffer]
     size = store.dtype.itemsize
     base = store.origin + state.places(d.base, lanes) * size + lanes.value(d.offset)
-    addresses = swizzled(base[:, None, None] + offsets(rows, stmt.k, size, d.swizzle, d.lbo, d.sbo, d.major), d.swizzle)
+    addresses = swizzled(base[:, None, None] + tile_offsets(rows, stmt.k, size, d.swizzle, d.lbo, d.sbo, d.major), d.swizzle)
     owners = np.broadcast_to(lanes.blocks[:, None, None], addresses.shape)
     return state.taken(store, Cells.addressed(store, owners, addresses, "a wgmma"), stmt, lanes.ids, lanes.role)

@@ -1,0 +1,190 @@
+"""Points that are digits of one number: quotient and remainder of it, and the order of tiles in groups of rows.
+
+What runs over all numbers below a product is as good as what runs over a box: two axes that are quotient and remainder of a number are one, and a number that
+symbols run through has a symbol of its own for each of its digits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from itertools import permutations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from taskfuse.check.knowledge import Knowledge
+from taskfuse.check.ranges import terms_of
+from taskfuse.check.values.match import equal, proves
+from taskfuse.check.values.runs import Span, Visits, below
+from taskfuse.check.values.solve import Open
+from taskfuse.ir.scalar import Const, Expr, FloorDiv, Min, Mod, children, const, le, rebuild, simplify, sym
+
+Ints = NDArray[np.int64]
+
+
+def reach_of(column: Ints, weights: dict[str, Expr], v: Visits, knowledge: Knowledge) -> tuple[int, Expr | None]:
+    """How many points a table has along an axis, and how far the digits above it lead; ``None``: to any end."""
+    if not weights:
+        width = int(column.max(initial=-1)) + 1
+        return width, const(width)
+    digits = sorted(weights.items(), key=lambda item: (not isinstance(item[1], Const), item[1].value if isinstance(item[1], Const) else 0, str(item[1])))
+    weight = digits[0][1]
+    if not isinstance(weight, Const) or weight.value < 1:
+        raise Open(f"a step of {weight} along an axis", v.node)
+    width = weight.value
+    reach: Expr = const(width)
+    while digits:
+        k = next((k for k, (_, w) in enumerate(digits) if equal(knowledge, w, reach)), None)
+        if k is None:
+            raise Open(f"nothing steps by {reach} along an axis", v.node)
+        name, _ = digits.pop(k)
+        start, stop = v.spans[name]
+        if stop is None:
+            if digits:
+                raise Open(f"{name} has no known end, and others step further", v.node)
+            return width, None
+        reach = simplify(reach * (stop - start), knowledge.facts)
+    return width, reach
+
+
+def merged(visits: list[Visits], extents: tuple[Expr, ...], knowledge: Knowledge) -> tuple[list[Visits], tuple[Expr, ...]]:
+    """Two axes that are quotient and remainder of one number, by the second one's extent, are one: a box of both is all numbers below its size."""
+    for i, j in permutations(range(len(extents)), 2):
+        numbers = [_number(v.point[i], v.point[j], extents[i], extents[j], knowledge) for v in visits]
+        if None in numbers:
+            continue
+        points = ([(e if k == i else x) for k, x in enumerate(v.point) if k != j] for v, e in zip(visits, numbers, strict=True) if e is not None)
+        less = tuple(simplify(n * extents[j], knowledge.facts) if k == i else n for k, n in enumerate(extents) if k != j)
+        return merged([replace(v, point=tuple(point)) for v, point in zip(visits, points, strict=True)], less, knowledge)
+    return visits, extents
+
+
+def _number(upper: Expr, lower: Expr, most: Expr, size: Expr, knowledge: Knowledge) -> Expr | None:
+    """The number of which two axes, of ``most`` and ``size`` points, are quotient and remainder by ``size``."""
+    match upper, lower:
+        case FloorDiv(a=Mod(a=a, b=m), b=n), Mod(a=b, b=k) if a is b and n is k and equal(knowledge, n, size) and equal(knowledge, m, most * size):
+            return a % m
+        case FloorDiv(a=a, b=n), Mod(a=b, b=k) if a is b and n is k and equal(knowledge, n, size):
+            return a
+        case Mod(a=FloorDiv(a=a, b=n), b=m), Mod(a=b, b=k) if a is b and n is k and equal(knowledge, n, size) and equal(knowledge, m, most):
+            return a % (n * m)
+        case _:
+            return None
+
+
+# -- a number that symbols run through ---------------------------------------------------------------------------------------------------
+
+
+def named(v: Visits, knowledge: Knowledge, *, every: bool) -> Visits:
+    """A symbol of its own for each digit of a number that runs over all its values; ``every``: of quotients by constants, too."""
+    while True:
+        for number in dict.fromkeys(d for e in v.point for d in _divisions(e, every=every)):
+            made = _grouped(v, *number, knowledge) or _divided(v, *number, knowledge)
+            if made is not None:
+                v = made
+                break
+        else:
+            return v
+
+
+def _divisions(e: Expr, *, every: bool) -> Iterator[tuple[Expr, Expr]]:
+    """Dividends and divisors; ``every``: constant ones, too."""
+    if isinstance(e, FloorDiv | Mod) and (every or not isinstance(e.b, Const)):
+        yield e.a, e.b
+    for c in children(e):
+        yield from _divisions(c, every=every)
+
+
+def _divided(v: Visits, a: Expr, n: Expr, knowledge: Knowledge) -> Visits | None:
+    """Symbols for ``a//n`` and ``a % n``: ``a`` runs over all numbers below a multiple of ``n``, or to any end."""
+    span = _span(v, a, knowledge) if n.free.isdisjoint(v.spans) else None
+    if span is None:
+        return None
+    total, quotient = span[1], None
+    if total is not None:
+        quotient = simplify(total // n, knowledge.facts)
+        if not equal(knowledge, quotient * n, total):
+            return None
+    q, r = sym(f"quotient.{len(v.spans)}"), sym(f"remainder.{len(v.spans)}")
+    return _replaced(v, a, n, (q, r), {str(q): quotient, str(r): n}, a.free)
+
+
+def _grouped(v: Visits, r: Expr, h: Expr, knowledge: Knowledge) -> Visits | None:
+    """Symbols for row and column of a tile, in the order that goes down the columns of one group of rows after another.
+
+    Tile ``w`` of ``rows*columns`` is in group ``g = w//(G*columns)``, of ``h = min(G, rows - G*g)`` rows, at place ``r = w % (G*columns)``: its row is
+    ``G*g + r % h``, its column ``r//h``. The groups in front of ``g`` have ``G*columns`` tiles each, so that ``r < h*columns`` also in the last one: quotient
+    and remainder by ``h`` are all pairs of a column and a row of the group, each once. Then so are the pairs of all groups.
+    """
+    match h:
+        case Min(args=(Const(value=height), last)) | Min(args=(last, Const(value=height))) if height > 0:
+            pass
+        case _:
+            return None
+    for group, k in terms_of(last)[0]:
+        if k != -height or not isinstance(group, FloorDiv) or group.free.isdisjoint(v.spans):
+            continue
+        rows, u, d = last + group * height, group.a, group.b
+        step = next((c for t, c in terms_of(r)[0] if t is u % d), 0)  # w = step*u + low, so w//(step*d) = u//d, w % (step*d) = step*(u % d) + low
+        low = r - u % d * step
+        least, most = v.ranges.of(low)
+        columns = simplify(d * step // height, knowledge.facts)
+        if step < 1 or least is None or most is None or not 0 <= least <= most < step or not equal(knowledge, columns * height, d * step):
+            continue
+        number = u * step + low
+        span = _span(v, number, knowledge) if rows.free.isdisjoint(v.spans) and columns.free.isdisjoint(v.spans) else None
+        if span is not None and span[1] is not None and equal(knowledge, span[1], rows * columns):
+            row, column = sym(f"row.{len(v.spans)}"), sym(f"column.{len(v.spans)}")
+            return _replaced(v, r, h, (column, row - group * height), {str(row): rows, str(column): columns}, number.free)
+    return None
+
+
+def _replaced(v: Visits, a: Expr, n: Expr, digits: tuple[Expr, Expr], extents: Mapping[str, Expr | None], free: frozenset[str]) -> Visits | None:
+    """Points with other symbols, which run up to some extents, in the place of those that a number is made of: ``digits`` are ``a//n`` and ``a % n``."""
+
+    def written(e: Expr) -> Expr:
+        match e:
+            case FloorDiv(a=x, b=m) if x is a and m is n:
+                return digits[0]
+            case Mod(a=x, b=m) if x is a and m is n:
+                return digits[1]
+            case FloorDiv(a=x, b=m) if x is a and (times := simplify(m // n)) * n is m:
+                return digits[0] // times
+            case Mod(a=x, b=m) if x is a and (times := simplify(m // n)) * n is m:
+                return digits[0] % times * n + digits[1]
+            case _:
+                return rebuild(e, written)
+
+    point = tuple(map(written, v.point))
+    mine = free & v.spans.keys()
+    if any(not e.free.isdisjoint(mine) for e in point):
+        return None
+    spans: dict[str, Span] = {name: s for name, s in v.spans.items() if name not in mine}
+    spans |= {name: (const(0), n) for name, n in extents.items()}
+    return replace(v, point=point, spans=spans, conditions=tuple(c for c in v.conditions if c.free.isdisjoint(mine)))
+
+
+def _span(v: Visits, a: Expr, knowledge: Knowledge) -> Span | None:
+    """The numbers that symbols run through, each once, whatever other symbols are; ``None`` if that is not known."""
+    mine = a.free & v.spans.keys()
+    if not mine or (v.rows is not None and mine & v.rows.keys()):
+        return None
+    bounds = [below(c, a) for c in v.conditions if not c.free.isdisjoint(mine)]
+    ends = [t for t in bounds if t is not None]
+    terms, constant = terms_of(a)
+    weights: dict[str, Expr] = {str(t): const(k) for t, k in terms}
+    if len(ends) < len(bounds) or constant or frozenset(weights) != mine or any(v.spans[m][0] is not const(0) for m in mine):
+        return None
+    try:
+        width, reach = reach_of(np.zeros(1, np.int64), weights, v, knowledge)
+    except Open:
+        return None
+    if reach is not None:
+        ends.append(reach)
+    if width != 1 or any(not t.free.isdisjoint(v.spans) for t in ends):
+        return None
+    if not ends:
+        return const(0), None
+    total = next((t for t in ends if all(proves(knowledge, le(t, other)) for other in ends)), None)
+    return None if total is None else (const(0), total)

@@ -1,0 +1,98 @@
+"""Tiles in the order of one number: each bad twin is not proved, its right twin is, for all extents."""
+
+import pytest
+
+from taskfuse.check import Layer, Verdict
+from taskfuse.check.verify import verify
+from taskfuse.kir import Kernel, parse_kernel
+
+GROUPS = """\
+KERNEL copied(x: float32[M, N]) -> (y: float32[M, N])
+  DIM M min 1, N min 1
+  GRID (3, 1, 1)  BLOCK (32, 4, 1)
+  DEFINE y: float32[M, N] = copy(x[i0, i1])
+
+FOR w in 0..{trips}:
+  IF {row} < M && {column} < N:
+    y[{row}, {column}] = copy(x[{row}, {column}])  ~ value y[{row}, {column}]
+"""
+ROWS, COLUMNS = "ceildiv(M, 4)", "ceildiv(N, 32)"
+PARTS = {
+    "trips": "ceildiv({tiles} - blockIdx.x, 3)",
+    "tiles": "{rows}*{columns}",
+    "number": "(blockIdx.x + 3*w)",
+    "rows": ROWS,
+    "columns": COLUMNS,
+    "group": "({number}//(8*{columns}))",
+    "place": "({number} % (8*{columns}))",
+    "height": "min({rows} - 8*{group}, 8)",
+    "row": "32*{group} + 4*({place} % {height}) + threadIdx.y",
+    "column": "32*({place}//{height}) + threadIdx.x",
+}
+SIZES = [{"M": 1, "N": 1}, {"M": 33, "N": 70}, {"M": 129, "N": 31}]
+
+
+def ordered(text: str = GROUPS, **changes: str) -> Kernel:
+    parts = {**PARTS, **changes}
+    while any("{" + name + "}" in text for name in parts):
+        for name, part in parts.items():
+            text = text.replace("{" + name + "}", part)
+    return parse_kernel(text)
+
+
+def gaps(kernel: Kernel) -> list[str]:
+    return [o.reason for o in kernel.verify().argument if o.layer is Layer.VALUES and o.verdict is not Verdict.PROVED]
+
+
+RIGHT = {
+    "down the columns of groups": {},
+    "groups of another height": {
+        "group": "({number}//(5*{columns}))",
+        "place": "({number} % (5*{columns}))",
+        "height": "min({rows} - 5*{group}, 5)",
+        "row": "20*{group} + 4*({place} % {height}) + threadIdx.y",
+    },
+    "along the rows of groups of columns": {
+        "group": "({number}//(8*{rows}))",
+        "place": "({number} % (8*{rows}))",
+        "height": "min({columns} - 8*{group}, 8)",
+        "row": "4*({place}//{height}) + threadIdx.y",
+        "column": "256*{group} + 32*({place} % {height}) + threadIdx.x",
+    },
+    "two tiles of a column by two blocks": {
+        "trips": "ceildiv({tiles} - blockIdx.x % 2, 2)",
+        "number": "(blockIdx.x % 2 + 2*w)",
+        "group": "(w//(4*{columns}))",
+        "place": "(blockIdx.x + 2*(w % (4*{columns})))",
+    },
+    "row by row": {"row": "4*({number}//{columns}) + threadIdx.y", "column": "32*({number} % {columns}) + threadIdx.x"},
+}
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_every_tile_is_visited_once(name: str) -> None:
+    text = GROUPS.replace("GRID (3, 1, 1)", "GRID (2, 1, 1)").replace("{trips}", "ceildiv({tiles} - blockIdx.x, 2)") if "two" in name else GROUPS
+    kernel = ordered(text, **RIGHT[name])
+    kernel.verify().require()
+    for sizes in SIZES:
+        verify(kernel, sizes).require()
+
+
+WRONG = {
+    "the last group is as high as the others": {"height": "8"},
+    "the last group is too high": {"height": "min({rows} - 8*{group} + 1, 8)"},
+    "the last group is that of columns": {"height": "min({columns} - 8*{group}, 8)"},
+    "groups are cut elsewhere": {"place": "({number} % (4*{columns}))"},
+    "groups overlap": {"group": "({number}//(9*{columns}))"},
+    "the last tile is left out": {"tiles": "({rows}*{columns} - 1)"},
+    "blocks are further apart than there are": {"number": "(blockIdx.x + 4*w)"},
+    "some blocks take the same tile": {"number": "(blockIdx.x + 2*w)"},
+    "row and column in the same place": {"column": "32*({place} % {height}) + threadIdx.x"},
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_another_order_does_not_visit_each_once(name: str) -> None:
+    found = gaps(ordered(**WRONG[name]))
+    assert found, name
+    assert not verify(ordered(**WRONG[name]), SIZES[1]).is_proved
