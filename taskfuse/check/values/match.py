@@ -26,6 +26,7 @@ from taskfuse.check.values.solve import Equation, Open, solved
 from taskfuse.ir.scalar import Compare, CompareOp, Const, Expr, FloorDiv, Mod, const, eq, evaluate, ge, le, lt, ne, simplify, substitute, sym
 from taskfuse.ir.types import MemoryType
 from taskfuse.kir.nodes import Content, For
+from taskfuse.kir.walk import own_symbols
 
 Ints = NDArray[np.int64]
 LIMIT = 1 << 18
@@ -518,7 +519,7 @@ class Match:
 
 def _own_names(node: Node, place: Place) -> set[str]:
     loops = {n.stmt.var for n in node.loops if isinstance(n.stmt, For)}
-    return loops | THREADS | BLOCKS | {name for name, _ in place.points}
+    return loops | THREADS | BLOCKS | {name for name, _ in place.points} | own_symbols(node.stmt).keys()
 
 
 def _bytes(storage: Storage, axes: int) -> int:
