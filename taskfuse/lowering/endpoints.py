@@ -43,14 +43,13 @@ from taskfuse.lowering.completion import (
     queues,
     retire_reads,
 )
-from taskfuse.lowering.places import Touch, cut_around, frame, leaves, level_blocks, loop_of
+from taskfuse.lowering.places import Touch, cut_around, frame, leaves, level_blocks, loop_of, loops_around
 from taskfuse.lowering.plan import PLoop, PNode, PStmt, PSync, statements
 from taskfuse.lowering.regions import hardware_index, linear_thread
 from taskfuse.lowering.semaphores import acquire, release
 from taskfuse.lowering.statements import Statements
 from taskfuse.lowering.transfers import fill_bytes
 from taskfuse.lowering.turns import Turns
-from taskfuse.schedule.joins import Loop
 
 ONE = const(1)
 
@@ -133,7 +132,7 @@ class Endpoints:
         batches = {} if end is ch.producer else queues(issued)
         lag = min(batches.values(), default=0)
         self._late |= {s.tv for s in issued if issues_to(s) in batches}
-        self._release(plan, ch, end, last, batches, lag, BarrierSlot(arrive, slot))
+        released = self._release(plan, ch, end, last, batches, lag, BarrierSlot(arrive, slot))
         waiting = Wait(BarrierSlot(wait, slot), sym(f"{c}.parity"))
         start = [_sync(end, waiting)]
         if end is ch.producer and ch.transfers:
@@ -154,7 +153,7 @@ class Endpoints:
             inits.append(CursorInit(_behind(end), ch.stages, 0, parity))
         if end.turns is not None:
             inits.append(CursorInit(f"{c}.turn", 1, 0, 0))
-            self._take_turns(plan, end, end.turns, touches, ch.loop)
+            self._take_turns(plan, end, end.turns, touches, start[0], released)
         frame(plan, ch.group, end.node, self.tree).insert(0, PSync(tuple(inits)))
 
     def _check_registers(self, ch: Channel, issued: list[PStmt]) -> None:
@@ -177,16 +176,17 @@ class Endpoints:
 
     def _release(
         self, plan: list[PNode], ch: Channel, end: Endpoint, last: tuple[list[PNode], int], batches: dict[Queue, int], lag: int, slot: BarrierSlot
-    ) -> None:
-        """Give a slot on: after the last use of it, or ``lag`` iterations later, and the last ones after the loop."""
+    ) -> PSync:
+        """Give a slot on: after the last use of it, or ``lag`` iterations later, and the last ones after the loop. Returns what stands there."""
         nodes, at = last
         at += 1
         for queue in batches:
             at = close_batch(nodes, at - 1, queue)
         publish = (*self._publish(ch, end), *(retire_reads(queue, lag) for queue in batches))
         if not lag:
-            nodes.insert(at, _sync(end, *publish, *self._give(ch, end, slot), Advance(end.cursor, ONE)))
-            return
+            released = _sync(end, *publish, *self._give(ch, end, slot), Advance(end.cursor, ONE))
+            nodes.insert(at, released)
+            return released
         behind = _behind(end)
         give = (*self._give(ch, end, BarrierSlot(slot.name, sym(f"{behind}.slot"))), Advance(behind, ONE))
         around = loop_of(plan, end.node, ch.loop)
@@ -198,7 +198,8 @@ class Endpoints:
                 location=ch.tensors[0].location,
             )
         block, loop = around
-        nodes.insert(at, _sync(end, *publish, If((Branch(ge(sym(loop.var), lag), give),)), Advance(end.cursor, ONE)))
+        released = _sync(end, *publish, If((Branch(ge(sym(loop.var), lag), give),)), Advance(end.cursor, ONE))
+        nodes.insert(at, released)
         after = block.index(loop) + 1
         retired: list[PNode] = [PSync((Retire(queue, 0),)) for queue in batches]
         while after < len(block) and isinstance(node := block[after], PSync) and any(isinstance(n, PSync) and n.stmts == node.stmts for n in retired):
@@ -219,6 +220,7 @@ class Endpoints:
         block[after:after] = [*retired, *drain]
         if turns is not None:
             block.insert(block.index(loop), _sync(end, Advance(behind, turns.before)))
+        return released
 
     def _expect(self, ch: Channel, slot: BarrierSlot, issued: list[PStmt]) -> tuple[Task, Expect]:
         """The bytes of one fill, and the task whose first thread announces them and starts the transfers."""
@@ -244,8 +246,21 @@ class Endpoints:
     def _reads(self, tv: TensorView) -> list[Read]:
         return [o for o in storage_operands(self.statements.fusion, self.statements.definition(tv)) if isinstance(o, Read)]
 
-    def _take_turns(self, plan: list[PNode], end: Endpoint, turns: Turns, touches: Touch, loop: Loop | None) -> None:
-        """Advance to the instance's own slots and wait for its turn; pass the turn on and advance past the others'."""
+    def _take_turns(self, plan: list[PNode], end: Endpoint, turns: Turns, touches: Touch, wait: PSync, released: PSync) -> None:
+        """Advance to the instance's own slots and wait for its turn; pass the turn on and advance past the others'.
+
+        Where the wait for a slot and its release stand in the same block as these, they stand inside: the iteration has one position, in a loop of
+        its own or in none.
+        """
+        between = next((loop for loop in loops_around(plan, end.node) if loop.depth > turns.loop.depth), None)
+        if between is not None:
+            alike = [tv for tv in between.axes if tv.schedule.ptype(turns.loop.axes[tv]) is turns.ptype]
+            other = next(tv.name for tv in alike if end.node not in self.tree.path(tv))
+            raise LoweringError(
+                what=end.node.name,
+                reason=f"its instances on {turns.ptype.value} take turns in a channel, and its code stands in a loop inside of theirs that {other} shares",
+                help=f"put {other} into the same task, or share fewer loops with it",
+            )
         c = end.cursor
         w = turns.instance
         slot = f"{c}.turn"
@@ -253,13 +268,12 @@ class Endpoints:
         parity = xor(sym(f"{slot}.parity"), select(eq(w, 0), 1, 0))
         follow = simplify((w + 1) % turns.count, self.regions.facts)
         passing = self.arrive(end, BarrierSlot(f"{c}.turns", follow))
-        at = len(last[0]) if turns.late else last[1] + 1
-        start = first[1]
-        own = end.turns is not None and turns.loop is loop  # wait and arrival of the slot stand in the same block, next to the uses
+        start = next((k for k, n in enumerate(first[0]) if n is wait), first[1])
+        at = len(last[0]) if turns.late else next((k for k, n in enumerate(last[0]) if n is released), last[1]) + 1
         give = _sync(end, *passing, Advance(slot, const(1)), Advance(c, turns.after))
         take = _sync(end, Advance(c, turns.before), Wait(BarrierSlot(f"{c}.turns", w), parity))
-        last[0].insert(at + 1 if own and not turns.late else at, give)
-        first[0].insert(start - 1 if own else start, take)
+        last[0].insert(at, give)
+        first[0].insert(start, take)
         self.held.append((take, give, end))
 
     def _give(self, ch: Channel, end: Endpoint, slot: BarrierSlot) -> tuple[Stmt, ...]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
+from taskfuse.ir.scalar import ONE
 from taskfuse.ir.tasks import Group, Node
 from taskfuse.lowering.plan import PBind, PDispatch, PLoop, PNode, PScope, PStmt, PSync, children, statements
 from taskfuse.schedule.joins import Loop
@@ -54,6 +55,24 @@ def _scopes(nodes: list[PNode], wanted: Node) -> list[PScope]:
             found += inner or [n]
         else:
             found += inner
+    return found
+
+
+def loops_around(plan: list[PNode], node: Node) -> set[Loop]:
+    """The loops of the nest that the scopes of a node stand in, but for those of one trip."""
+    scopes = set(_scopes(plan, node))
+    found: set[Loop] = set()
+
+    def visit(body: list[PNode], around: tuple[Loop, ...]) -> None:
+        for n in body:
+            here = n.members if isinstance(n, PDispatch) else [n]
+            if any(m in scopes for m in here if isinstance(m, PScope)):
+                found.update(around)
+            inside = (*around, n.loop) if isinstance(n, PLoop) and n.loop is not None and n.extent is not ONE else around
+            for block in children(n):
+                visit(block, inside)
+
+    visit(plan, ())
     return found
 
 

@@ -278,6 +278,11 @@ def _repairs(recorder: Recorder, tv: TensorView) -> Iterator[None]:
     moved = [p for p in made if p.schedule.memory is None and recorder.attempt(p, "set_memory_type", MemoryType.Shared) is not None]
     if moved:
         yield
+    threads = [a for a in tv.loop if tv.schedule.ptype(a) in THREAD_TYPES]
+    for a in threads:
+        recorder.attempt(AxisRef(tv, a), "parallelize", ParallelType.Serial)
+    if threads:
+        yield
     blocks = [(x, a) for x in fusion.tensors() for a in x.loop if x.schedule.ptype(a) in BLOCK_TYPES]
     for x, a in blocks:
         recorder.attempt(AxisRef(x, a), "parallelize", ParallelType.Serial)

@@ -6,12 +6,13 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from taskfuse.check import Verdict, verify
+from taskfuse.check import Layer, Verdict, verify
 from taskfuse.errors import TaskfuseError
 from taskfuse.ir.evaluate import evaluate, evaluate_tensors
 from taskfuse.ir.expr import Reduction, Scan, reads
@@ -45,22 +46,6 @@ class Property(Enum):
     NATIVE = "ordinary numbers give what NumPy gives"
 
 
-class CheckError(AssertionError):
-    """A property that does not hold of a case.
-
-    Attributes:
-        case: the case.
-        prop: the property.
-        reason: what happened instead.
-    """
-
-    def __init__(self, case: Case, prop: Property, reason: str) -> None:
-        self.case = case
-        self.prop = prop
-        self.reason = reason
-        super().__init__(f"{prop.value}: {reason}\n\n{case.report()}")
-
-
 class Standing(Enum):
     """What the static proof says of a kernel. AT: it is proved for the extents of its case alone."""
 
@@ -80,6 +65,34 @@ class Proof:
 
     standing: Standing | None = None
     gap: str = ""
+
+
+def proof(kernel: Kernel, sizes: Mapping[str, int]) -> Proof:
+    """What the static proof says of a kernel, for all extents or for some. Where values alone are open for all, nothing else is asked for those."""
+    for_all = verify(kernel)
+    if for_all.is_proved:
+        return Proof(Standing.PROVED)
+    here = verify(kernel, sizes) if sizes else for_all
+    values_alone = for_all.open_layers == frozenset((Layer.VALUES,))
+    open_ = [o for o in here.argument if o.verdict is not Verdict.PROVED and (o.layer is Layer.VALUES or not values_alone)]
+    lacks = next(o for o in open_ or for_all.argument if o.verdict is not Verdict.PROVED)
+    return Proof(Standing.OUTSIDE if open_ else Standing.AT, f"{lacks.layer.value}: {lacks.reason}")
+
+
+class CheckError(AssertionError):
+    """A property that does not hold of a case.
+
+    Attributes:
+        case: the case.
+        prop: the property.
+        reason: what happened instead.
+    """
+
+    def __init__(self, case: Case, prop: Property, reason: str) -> None:
+        self.case = case
+        self.prop = prop
+        self.reason = reason
+        super().__init__(f"{prop.value}: {reason}\n\n{case.report()}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,16 +210,12 @@ class _Checks:
         self._equal(prop, self._guard(prop, run), wanted, how)
 
     def _prove(self, kernel: Kernel) -> Proof:
-        certificate = self._guard(Property.PROVES, kernel.verify)
-        if certificate.is_proved:
-            return Proof(Standing.PROVED)
-        if certificate.verdict is Verdict.REFUTED:
-            raise self._fail(Property.PROVES, f"refuted: {certificate}")
-        here = self._guard(Property.PROVES, lambda: verify(kernel, self.case.sizes)) if self.case.sizes else certificate
-        if here.verdict is Verdict.REFUTED:
-            raise self._fail(Property.PROVES, f"refuted at {self.case.sizes}: {here}")
-        lacks = next(o for o in (certificate if here.is_proved else here).argument if o.verdict is not Verdict.PROVED)
-        return Proof(Standing.AT if here.is_proved else Standing.OUTSIDE, f"{lacks.layer.value}: {lacks.reason}")
+        found = self._guard(Property.PROVES, lambda: proof(kernel, self.case.sizes))
+        for sizes in () if found.standing is Standing.PROVED else (None, self.case.sizes):
+            certificate = self._guard(Property.PROVES, partial(verify, kernel, sizes))
+            if certificate.verdict is Verdict.REFUTED:
+                raise self._fail(Property.PROVES, f"refuted: {certificate}")
+        return found
 
     def _order(self, seed: int, wanted: Sequence[Array]) -> None:
         options = LoweringOptions(order_seed=seed, shared_limit=0 if seed % 2 else LoweringOptions().shared_limit)

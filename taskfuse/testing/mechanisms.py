@@ -13,8 +13,13 @@ from taskfuse.ir.tasks import Group
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import MemoryType, ParallelType
 
-CALLS = ("duplicate", "recompute", "chunk_scan", "rfactor", "cache_before", "cache_after", "cache_fork", "scatter", "take_turns", "registers")
-"""Calls that are mechanisms themselves."""
+CALLS = (
+    *("split", "merge", "reorder", "swizzle", "rasterize", "propagate", "parallelize_like", "parallelize", "fragment", "set_atom"),
+    *("duplicate", "recompute", "chunk_scan", "rfactor", "cache_before", "cache_after", "cache_fork", "scatter"),
+    *("inline_at", "inline_most", "set_memory_type", "set_allocation_domain", "circular_buffer", "in_flight"),
+    *("task", "group", "take_turns", "registers", "resident_blocks"),
+)
+"""Scheduling calls: each is a mechanism of its own, by how many cases make it."""
 
 
 def mechanisms(fusion: Fusion) -> frozenset[str]:

@@ -52,6 +52,7 @@ class CaseOptions:
         tensor_cores: share of fusions with such products whose schedules use tensor cores where these can compute them.
         batches, prologues, chains: share of products' axes of a batch that there are; of factors that are computed, or views; of products that feed another.
         orders: share of products whose tiles of the result are numbered by one work axis.
+        turns: share of products whose warpgroups take tiles of the result in turns.
         ragged: share of operands whose copies leave the places past the end of the tensor unwritten, or overhang their tiles.
         split_sums: share of products whose steps along what is summed are on other threads or blocks.
         exact: only ops whose results on small integers are exact in every float dtype that is used, so that native values compare for equality.
@@ -104,6 +105,7 @@ class CaseOptions:
     prologues: int = 0
     chains: int = 0
     orders: int = 0
+    turns: int = 0
     ragged: int = 0
     split_sums: int = 0
     exact: bool = False
@@ -213,6 +215,8 @@ PRODUCTS = CaseOptions(
     prologues=35,
     chains=10,
     orders=25,
+    turns=25,
+    ragged=20,
     split_sums=8,
     persistent=30,
     threads=1024,

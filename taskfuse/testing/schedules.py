@@ -13,12 +13,13 @@ import taskfuse as tf
 from taskfuse.ir.atoms import CP_ASYNC
 from taskfuse.ir.axes import Axis
 from taskfuse.ir.elementwise import ELEMENTWISE
-from taskfuse.ir.expr import Pointwise, Read
+from taskfuse.ir.expr import Pointwise, Read, Scan
 from taskfuse.ir.scalar import Const, Expr, const
 from taskfuse.ir.storage import has_code, storage_uses
 from taskfuse.ir.tasks import Task
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import BLOCK_TYPES, CLUSTER_TYPES, GRID_TYPES, THREAD_TYPES, MemoryType, ParallelType
+from taskfuse.lowering.scans import accumulates
 from taskfuse.testing.chooser import Chooser
 from taskfuse.testing.layouts import layout
 from taskfuse.testing.options import CaseOptions
@@ -300,7 +301,9 @@ class Scheduler:
             self.recorder.attempt(tv.axis(k), "parallelize", ptype)
 
     def _affordable(self, tv: TensorView, axis: Axis, ptype: ParallelType) -> bool:
-        """True if binding the axis launches few enough threads and blocks, for the tensor and for all tensors together; it then counts as bound."""
+        """True if the axis may be bound, and few enough threads and blocks are launched, for the tensor and for all together; it then counts as bound."""
+        if isinstance(tv.definition, Scan) and accumulates(tv.definition, axis):
+            return False
         kind = THREAD_TYPES if ptype.is_thread else GRID_TYPES
         size = self.size(axis.extent)
         bound = math.prod(self.size(a.extent) for a in tv.loop if tv.schedule.ptype(a) in kind)

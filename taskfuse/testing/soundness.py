@@ -21,7 +21,6 @@ from functools import partial
 from itertools import islice
 from pathlib import Path
 
-from taskfuse.check import Certificate, Verdict, verify
 from taskfuse.errors import TaskfuseError
 from taskfuse.ir.evaluate import evaluate
 from taskfuse.ir.values import RING
@@ -30,6 +29,7 @@ from taskfuse.sim import Scheduler
 from taskfuse.testing.agreement import pattern
 from taskfuse.testing.campaign import FOREVER, Log, look_at
 from taskfuse.testing.case import Case, seeded_case
+from taskfuse.testing.checks import Proof, Standing, proof
 from taskfuse.testing.machine import find_fault
 from taskfuse.testing.mutations import Operator
 from taskfuse.testing.operators import OPERATORS
@@ -43,6 +43,7 @@ EXTENTS = (0, 1, 2, 3, 4, 5, 7, 8, 9, 16)
 PLACES = 32
 """Of so many mutants of an operator one is taken."""
 UNCHANGED = "unchanged"
+CRASH = "the checker fails:"
 KINDS = (("order", OPERATORS), ("values", VALUE_OPERATORS))
 
 
@@ -54,8 +55,7 @@ class Row:
         seed, number: of the case, and of the kernel among its mutants, from 0.
         mix: what the case was made of.
         kind: ``kernel``, or what the mistake is in; operator: the mistake.
-        said: ``proved``, ``proved at extents`` or ``not proved``.
-        gap: the layer that lacks something at the extents of the case, and what, without names and numbers.
+        said: what the proof says of it; gap: the layer that lacks something, and what, without names and numbers.
         launches: how many were compared.
         failure: how a kernel that is proved misbehaves.
     """
@@ -125,11 +125,6 @@ def contradiction(cases: Sequence[Case], kernel: Kernel, schedulers: int, seed: 
     return launches, ""
 
 
-def gap(certificate: Certificate) -> str:
-    """What a proof lacks first, by its layer; empty if nothing."""
-    return next((f"{o.layer.value}: {pattern(o.reason)}" for o in certificate.argument if o.verdict is not Verdict.PROVED), "")
-
-
 def look(mix: Mix, mutants: int, sizes: int, schedulers: int, seed: int) -> list[Row]:
     """Proof and simulator on the kernel of a case and on its mutants."""
     chance = random.Random(seed)
@@ -139,21 +134,15 @@ def look(mix: Mix, mutants: int, sizes: int, schedulers: int, seed: int) -> list
     cases = [case, *(resized(case, chance) for _ in range(sizes - 1) if case.sizes)]
     made: list[Row] = []
     for number, (kind, operator, kernel) in enumerate(kernels(case, mutants, chance)):
-        row = Row(seed, number, mix.kind(seed).value, kind, operator, "proved")
         try:
-            at = cases
-            lacks = gap(verify(kernel))
-            if lacks and case.sizes:
-                at, lacks = [case], gap(verify(kernel, case.sizes))
-                row = replace(row, said="proved at extents")
-            if lacks:
-                made.append(replace(row, said="not proved", gap=lacks))
-                continue
+            found = proof(kernel, case.sizes)
         except Exception as error:
-            made.append(replace(row, said="not proved", gap=f"the checker fails: {type(error).__name__}: {error}".split("\n")[0]))
-            continue
-        launches, failure = contradiction(at, kernel, schedulers, seed)
-        made.append(replace(row, launches=launches, failure=failure))
+            found = Proof(Standing.OUTSIDE, f"{CRASH} {type(error).__name__}: {error}".split("\n")[0])
+        launches, failure = 0, ""
+        if found.standing is not Standing.OUTSIDE:
+            launches, failure = contradiction(cases if found.standing is Standing.PROVED else [case], kernel, schedulers, seed)
+        said = "" if found.standing is None else found.standing.value
+        made.append(Row(seed, number, mix.kind(seed).value, kind, operator, said, pattern(found.gap), launches, failure))
     return made
 
 
@@ -172,7 +161,7 @@ class Tally:
         self.rows += 1
         self.launches += row.launches
         self.said[row.mix, row.kind, row.said] += 1
-        if row.gap:
+        if row.said == Standing.OUTSIDE.value:
             self.gaps[row.kind, row.gap if row.kind == "kernel" else row.gap.partition(":")[0]] += 1
         if row.failure:
             self.failures.append(row)
@@ -182,7 +171,7 @@ class Tally:
         lines += ["", "not proved, by kind and layer; of kernels by what the proof lacks"]
         lines += [f"{n:8} {kind:8} {reason}" for (kind, reason), n in self.gaps.most_common()]
         mutants = sum(n for (_, kind, _), n in self.said.items() if kind != "kernel")
-        proved = sum(n for (_, _, said), n in self.said.items() if said != "not proved")
+        proved = sum(n for (_, _, said), n in self.said.items() if said != Standing.OUTSIDE.value)
         lines += ["", f"{self.rows} kernels, {mutants} of them mutants; {proved} are proved, and compared in {self.launches} launches"]
         return "\n".join((*lines, f"{len(self.failures)} contradictions"))
 

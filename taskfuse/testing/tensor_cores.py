@@ -7,14 +7,14 @@ operands come to it is in :mod:`taskfuse.testing.operands`, what becomes of its 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 import taskfuse as tf
 from taskfuse.ir.atoms import WGMMA_ROWS, Completion, Instruction, mma, wgmma
 from taskfuse.ir.axes import WORK, Axis
 from taskfuse.ir.fusion import Fusion
-from taskfuse.ir.scalar import Const, Expr, ge, is_multiple, prove, sym
+from taskfuse.ir.scalar import Expr, ge, is_multiple, prove, sym
 from taskfuse.ir.storage import has_code
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import BLOCK_TYPES, THREAD_TYPES, MemoryType, ParallelType
@@ -88,6 +88,7 @@ class Nest:
         ends_inside: what is summed may end inside of a tile.
         is_blocked: some of the loops are blocks.
         in_roles: the operands are loaded by a role of their own.
+        turn: the place in ``head`` of the loop whose trips the instances of the role that multiplies take in turns, and what these differ in.
     """
 
     shape: Shape
@@ -96,6 +97,7 @@ class Nest:
     ends_inside: bool
     is_blocked: bool
     in_roles: bool
+    turn: tuple[int, ParallelType] | None
 
     @property
     def threads(self) -> int:
@@ -140,15 +142,18 @@ class TensorCores:
             return  # no loop over an axis that may be empty is shared with what lacks it
         result = epilogues.cut(self.chooser, self.recorder, tv)
         contraction = self.chooser.pick(contractions(result.tv))
-        shape = self._shape(contraction)
-        ends = not is_multiple(contraction.k.extent, shape.tile[2], self.fusion.facts())
         in_roles = self.chooser.chance(self.options.groups)
+        shape = self._shape(contraction)
+        turns = in_roles and self.chooser.chance(self.options.turns)
+        if turns:
+            shape = replace(shape, warps=(1, 1), types=(Z, Z))
+        ends = not is_multiple(contraction.k.extent, shape.tile[2], self.fusion.facts())
         left, right = (
             operands.feed(self.chooser, self.recorder, f, contraction, Needs(shape.instruction, which, ends, self._overhangs(axis, shape.tile[which])))
             for which, (f, axis) in enumerate(((contraction.a, contraction.m), (contraction.b, contraction.n)))
         )
         epilogues.stage(self.chooser, self.recorder, result, contraction)
-        nest = self._tiles(contraction, shape, result, [left, right], ends, in_roles)
+        nest = self._tiles(contraction, shape, result, [left, right], ends, in_roles, turns)
         for which, f in enumerate((left, right)):
             operands.schedule(self.chooser, self.recorder, f, nest, which, self.size)
         self._contract(contraction, nest)
@@ -202,7 +207,7 @@ class TensorCores:
 
     # -- loops ----------------------------------------------------------------------------------------------------------------------
 
-    def _tiles(self, c: Contraction, shape: Shape, result: Result, feeds: list[Feed], ends: bool, in_roles: bool) -> Nest:
+    def _tiles(self, c: Contraction, shape: Shape, result: Result, feeds: list[Feed], ends: bool, in_roles: bool, turns: bool) -> Nest:
         """[head, steps, m, n, k] of the result, [head, m, n] of what follows, [head, steps, rows, k] of the operands."""
         loops = Loops(self.recorder, c.tv)
         (mo, m), (no, n), (ko, k) = (loops.split(axis, f) for axis, f in zip((c.m, c.n, c.k), shape.tile, strict=True))
@@ -217,40 +222,54 @@ class TensorCores:
             head = self._ordered(loops, head)
         if rank is not None:
             head.append(rank)
-        self._deal(loops, head, rank)
+            loops.bind(rank, CLUSTER_X)
+        turn = self._turn(loops, head, rank) if turns else None
+        self._deal(loops, head, [a for a in (rank, turn) if a is not None])
         after = [tv for tv in result.tensors if tv.loop]
         if after:
             self.recorder.call(c.tv, "propagate", after, len(head))
         before = [tv for f in feeds for tv in f.tensors]
-        self._bind_steps(loops, steps, shape)
+        if turn is None:
+            self._bind_steps(loops, steps, shape)
         if before:
             self.recorder.call(c.tv, "propagate", before, len(head) + len(steps))
         if before or after:
             self.recorder.call(tf, "parallelize_like", c.tv, [*before, *after])
+        taken = None if turn is None else (head.index(turn), Y)
+        for tv in (c.tv, *after, *(s.tv for f in feeds for s in f.registers)):
+            if taken is not None:
+                self.recorder.attempt(tv.axis(taken[0]), "parallelize", taken[1])
         blocked = any(p.is_block or p.is_cluster for p in map(c.tv.schedule.ptype, c.tv.loop))
-        return Nest(shape, head, steps, ends, blocked, in_roles)
+        return Nest(shape, head, steps, ends, blocked, in_roles, taken)
+
+    def _turn(self, loops: Loops, head: list[Axis], rank: Axis | None) -> Axis:
+        """A part of a loop over tiles that is bound to threads where tiles are multiplied, and not where they are loaded; changes ``head``."""
+        axes = [a for a in head if a is not rank]
+        several = [a for a in axes if self.size(a.extent) > 1]
+        return self._split_head(loops, head, self.chooser.pick(several or axes), (2, 2, 3))[1]
 
     def _ordered(self, loops: Loops, head: list[Axis]) -> list[Axis]:
         """The last two loops over tiles as one work axis, in some order."""
         place = len(head) - 2
-        first, second = head[-2:]
+        first, second = (a.extent for a in head[-2:])
         group = self.chooser.pick((2, 1, 3))
-        orders = [Spelled("tf.tiles.raster()", tf.tiles.raster()), Spelled(f"tf.tiles.swizzle({group})", tf.tiles.swizzle(group))]
-        if isinstance(second.extent, Const):
-            w, e = sym(WORK), second.extent
-            snake = [w // e, (w // e + w) % e] if e.value == 2 else [w // e, w % e]
-            orders.append(Spelled("[" + ", ".join(f"tf.scalar.parse({str(x)!r})" for x in snake) + "]", snake))
-        self.recorder.call(loops.tv, "rasterize", [place, place + 1], self.chooser.pick(orders[:2]))
-        assert first not in loops.tv.loop
-        return [*head[:-2], loops.tv.loop[place]]
+        w = sym(WORK)
+        orders = [
+            Spelled("tf.tiles.raster()", tf.tiles.raster()),
+            Spelled(f"tf.tiles.swizzle({group})", tf.tiles.swizzle(group)),
+            _by_hand([w % first, w // first]),
+            _by_hand([w // second, (w // second + w) % second]),
+        ]
+        for order in self.chooser.order(orders):
+            if self.recorder.attempt(loops.tv, "rasterize", [place, place + 1], order) is not None:
+                return [*head[:-2], loops.tv.loop[place]]
+        return head
 
-    def _deal(self, loops: Loops, head: list[Axis], rank: Axis | None) -> None:
-        """Loops over tiles, dealt out to blocks; changes ``head``."""
+    def _deal(self, loops: Loops, head: list[Axis], apart: Sequence[Axis]) -> None:
+        """Loops over tiles but for some, dealt out to blocks; changes ``head``."""
         free = self.chooser.order(BLOCK_TYPES) if self.chooser.chance(40) else list(BLOCK_TYPES)
-        if rank is not None:
-            loops.bind(rank, CLUSTER_X)
-        left = self.options.blocks // (2 if rank is not None else 1)
-        for axis in reversed([a for a in head if a is not rank]):
+        left = self.options.blocks // (2 if apart else 1)
+        for axis in reversed([a for a in head if a not in apart]):
             if not free or self.chooser.chance(25):
                 continue
             if self.chooser.chance(self.options.persistent or 30):
@@ -260,9 +279,9 @@ class TensorCores:
                 left //= max(self.size(axis.extent), 1)
         loops.done()
 
-    def _split_head(self, loops: Loops, head: list[Axis], axis: Axis) -> tuple[Axis, Axis]:
+    def _split_head(self, loops: Loops, head: list[Axis], axis: Axis, sizes: tuple[int, ...] = (2, 1, 3)) -> tuple[Axis, Axis]:
         place = head.index(axis)
-        parts = loops.split(axis, self.chooser.pick((2, 1, 3)))
+        parts = loops.split(axis, self.chooser.pick(sizes))
         head[place : place + 1] = parts
         return parts
 
@@ -321,7 +340,7 @@ class TensorCores:
         """Mostly, a role that loads and one that multiplies; at times one that stores, or one for each operand."""
         loads = [[t for t in f.loads if t not in self.done] for f in feeds]
         registers = [t for f in feeds for t in f.tensors if t not in f.loads]
-        stores = [t for t in result.stores] if self.chooser.chance(35) else []
+        stores = list(result.stores) if nest.turn is None and self.chooser.chance(35) else []
         rest = [t for t in result.tensors if t not in stores]
         parts = loads if self.chooser.chance(20) else [[t for part in loads for t in part]]
         first = [self.recorder.attempt(self.fusion, "task", part) for part in parts if part]
@@ -341,6 +360,8 @@ class TensorCores:
         types = [p for p in (Y, Y, Z, *along) if launched(self.fusion, THREAD_TYPES, self.size, (roles, p)) <= self.options.threads]
         if not types or self.recorder.attempt(roles, "parallelize", self.chooser.pick(types)) is None:
             return
+        if nest.turn is not None and self.chooser.chance(50):
+            self.recorder.attempt(roles, "take_turns", tv.axis(nest.turn[0]))
         late = [t.schedule.stages for part in loads for t in part]
         several = self.size(nest.steps[-1].extent) > 1 and min(late, default=1) > 1 and not registers
         if several and tv.schedule.atom is not None and tv.schedule.atom.completion is Completion.FIFO and self.chooser.chance(40):
@@ -353,3 +374,8 @@ class TensorCores:
                 self.recorder.attempt(node, "registers", *([] if self.chooser.chance(60) else [self.chooser.pick((40, 24, 96, 128))]))
         if self.chooser.chance(15):
             self.recorder.attempt(self.fusion, "resident_blocks", self.chooser.pick((1, 2)))
+
+
+def _by_hand(maps: list[Expr]) -> Spelled:
+    """An order of tiles as expressions of the work index."""
+    return Spelled("[" + ", ".join(f"tf.scalar.parse({str(e)!r})" for e in maps) + "]", maps)

@@ -11,9 +11,10 @@ import pytest
 
 import taskfuse as tf
 from examples import stream
-from taskfuse.check import Certificate, Verdict, verify
+from taskfuse.check import Verdict, verify
 from taskfuse.kir import Kernel, parse_kernel
 from taskfuse.testing import faults, soundness
+from taskfuse.testing.checks import Proof, Standing
 from taskfuse.testing.mutations import Operator
 from taskfuse.testing.operators import OPERATORS
 from taskfuse.testing.outcomes import is_valid, misbehaves
@@ -184,10 +185,10 @@ def test_soundness_in_small(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_a_proof_that_takes_anything_is_contradicted(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    def credulous(kernel: Kernel, _: object = None) -> Certificate:
-        return Certificate(kernel.name, ())
+    def credulous(_: Kernel, __: object) -> Proof:
+        return Proof(Standing.PROVED)
 
-    monkeypatch.setattr(soundness, "verify", credulous)
+    monkeypatch.setattr(soundness, "proof", credulous)
     assert soundness.main(["--cases", "4", "--seed", "4", "--mutants", "4", "--sizes", "2", "--schedulers", "2"]) == 1
     shown = capsys.readouterr().out
     assert "order, " in shown

@@ -9,7 +9,6 @@ import pytest
 
 import taskfuse as tf
 from taskfuse import ParallelType as P
-from taskfuse.check import Layer
 from taskfuse.errors import TaskfuseError
 from taskfuse.ir.tasks import Node
 from taskfuse.kir import walk
@@ -123,8 +122,3 @@ def body(kernel: tf.Kernel) -> str:
     lines = str(kernel).split("\n\n", 1)[1].splitlines()
     starts = [k for k, line in enumerate(lines) if "barriers are initialized" in line]
     return "\n".join(lines[starts[0] + 1 :] if starts else lines)
-
-
-def ordered(kernel: tf.Kernel) -> None:
-    """The order of a kernel is proved for all extents. Its values are at given ones: the caller compares results."""
-    assert kernel.verify().open_layers <= {Layer.VALUES}

@@ -9,8 +9,9 @@ from taskfuse.check import Verdict
 from taskfuse.errors import LoweringError, SimulationError
 from taskfuse.kir import walk
 from taskfuse.kir.nodes import Access, BarrierScope, Choose, Commit, CursorInit, Expect, For, If, InitBarrier, Retire
-from tests.lowering.running import agrees, bind, buffer, numbers, ordered, refused, scopes
+from tests.lowering.running import agrees, bind, buffer, numbers, refused, scopes
 from tests.lowering.test_cp_async import pipeline, two_tiles
+from tests.proofs import proved
 
 S, TX, BX = P.Serial, P.TIDx, P.BIDx
 SHARED, LOCAL = MemoryType.Shared, MemoryType.Local
@@ -160,7 +161,7 @@ def test_stores_run_ahead_with_one_barrier_per_trip(stages: int) -> None:
 def test_registers_are_loaded_ahead(stages: int) -> None:
     for rows in range(2 * stages + 2):
         kernel = agrees(summed(stages), numbers(rows, 8), schedulers=LATE[:1])
-    ordered(kernel)
+    proved(kernel, *({"N": rows} for rows in range(2 * stages + 2)))
     assert str(buffer(kernel, "tv3").shape[0]) == str(stages)
     assert not any(isinstance(s, CursorInit) for s in walk(kernel))
     kernel.ptx("sm_80")
@@ -185,7 +186,7 @@ def test_a_loop_of_a_known_number_of_trips_is_unrolled_by_it() -> None:
     loaded.inline_at(1)
     loaded.circular_buffer(2)
     kernel = agrees(fusion, numbers(5), schedulers=LATE[:1])
-    ordered(kernel)
+    proved(kernel, {"N": 1}, {"N": 5}, {"N": 11})
     assert not any(isinstance(s, For) for s in walk(kernel))
 
 
@@ -222,7 +223,7 @@ def test_copies_past_the_end_read_nothing() -> None:
     loaded.circular_buffer(4)
     for rows in (1, 3, 4):
         kernel = agrees(fusion, numbers(rows, 8), schedulers=LATE)
-    ordered(kernel)
+    proved(kernel, *({"M": rows} for rows in (1, 2, 3, 4)))
 
 
 @pytest.mark.parametrize("memory", [SHARED, LOCAL])
@@ -230,7 +231,7 @@ def test_rings_in_inner_loops(memory: MemoryType) -> None:
     fusion = nested(memory=memory)
     for trips in (0, 1, 2, 5):
         kernel = agrees(fusion, numbers(3, trips, 32), schedulers=LATE)
-    ordered(kernel)
+    proved(kernel, *({"N": trips} for trips in (0, 1, 2, 5)))
 
 
 def test_rings_in_an_unrolled_loop() -> None:

@@ -665,3 +665,42 @@ def test_roles_below_a_horizontal_group_keep_the_order_of_loops() -> None:
     kernel = agrees(fusion, numbers(4, 3))
     stops = [str(s.stop) for s in walk(kernel) if isinstance(s, For)]
     assert stops == ["4", "3", "4", "3", "4", "3", "3"]
+
+
+def scanned(inner: int, *, apart: bool) -> tf.Fusion:
+    """Instances take rows in turns; what they read is scanned in the same task, or in another one that shares all loops."""
+    with tf.Fusion("scanned") as fusion:
+        x = tf.define_tensor([tf.dim("N", min=0), 2, inner], name="x")
+        made = tf.sign(x)
+        fusion.add_output(tf.cummax(tf.sigmoid(made), 2))
+    read, out = fusion.tensors()[-2:]
+    for tv in (made, read, out):
+        tv.axis(1).parallelize(P.TIDz)
+    fusion.inline_most()
+    made.axis(1).parallelize(P.Serial)
+    made.circular_buffer(2)
+    made.set_memory_type(MemoryType.Shared)
+    use = fusion.group([fusion.task([read]), fusion.task([out])]) if apart else fusion.task([read, out])
+    fusion.group([fusion.task([made]), use]).parallelize(P.TIDz)
+    return fusion
+
+
+@pytest.mark.parametrize(("inner", "apart"), [(1, True), (1, False), (3, False)])
+def test_turns_and_slots_are_taken_from_outside_in(inner: int, apart: bool) -> None:
+    """A loop of one trip is left out, so that slot and turn are waited for in one block."""
+    fusion = scanned(inner, apart=apart)
+    for rows in (0, 1, 3):
+        kernel = agrees(fusion, numbers(rows, 2, inner))
+    kernel.verify().require()
+    text = str(kernel)
+    assert text.index("WAIT ch0.c.turns") < text.index("WAIT ch0.full")
+    assert text.index("ARRIVE ch0.empty[ch0.c.slot]") < text.index("ARRIVE ch0.c.turns")
+
+
+def test_a_role_inside_of_a_loop_of_an_instance_takes_no_turns() -> None:
+    assert (
+        refused(lambda: tf.lower(scanned(3, apart=True)), LoweringError)
+        == """\
+cannot lower t1: its instances on TIDz take turns in a channel, and its code stands in a loop inside of theirs that tv3 shares
+help: put tv3 into the same task, or share fewer loops with it"""
+    )

@@ -6,7 +6,6 @@ import pytest
 import taskfuse as tf
 from taskfuse import MemoryType
 from taskfuse import ParallelType as P
-from taskfuse.check import Layer
 from taskfuse.cuda.nvrtc import CompileOptions, compile_ptx
 from taskfuse.cuda.source import emit
 from taskfuse.cuda.variant import Form, Variant
@@ -15,6 +14,7 @@ from taskfuse.kir import walk
 from taskfuse.kir.nodes import BarrierScope, Gather
 from tests.lowering.faults import faults, is_caught
 from tests.lowering.running import Array, agrees, bind, buffer, numbers, refused, scopes
+from tests.proofs import proved, sizes_of
 
 S, TX, TY, BX = P.Serial, P.TIDx, P.TIDy, P.BIDx
 
@@ -24,10 +24,10 @@ def indices(*shape: int, extent: int, seed: int = 0) -> Array:
     return np.random.default_rng(seed).integers(-extent - 2, extent + 2, shape).astype(np.int32)
 
 
-def proved(fusion: tf.Fusion, *args: Array) -> tf.Kernel:
+def checked(fusion: tf.Fusion, *args: Array) -> tf.Kernel:
     """Simulated under every scheduler, proved, read back from its text, and machine code."""
     kernel = agrees(fusion, *args)
-    assert kernel.verify().open_layers <= {Layer.VALUES}
+    proved(kernel, sizes_of(kernel, args))
     assert tf.parse_kernel(str(kernel)) == kernel
     assert str(tf.parse_fusion(str(fusion))) == str(fusion)
     assert kernel.ptx("sm_90a")
@@ -48,7 +48,7 @@ def test_an_embedding(ptypes: tuple[P, P]) -> None:
     bind(e, *ptypes)
     bind(y, *ptypes)
     fusion.inline_most()
-    kernel = proved(fusion, numbers(5, 3), indices(7, extent=5))
+    kernel = checked(fusion, numbers(5, 3), indices(7, extent=5))
     (gather,) = gathers(kernel)
     assert [str(v.extent) for v in gather.values] == ["V"]
 
@@ -81,7 +81,7 @@ def along(ptypes: tuple[P, P], memory: MemoryType | None = None) -> tuple[tf.Fus
 )
 def test_a_table_that_is_made_has_addresses(ptypes: tuple[P, P], memory: MemoryType, scope: BarrierScope | None) -> None:
     fusion, table = along(ptypes)
-    kernel = proved(fusion, numbers(4, 8), indices(4, 8, extent=8))
+    kernel = checked(fusion, numbers(4, 8), indices(4, 8, extent=8))
     assert buffer(kernel, table.name).memory is memory
     assert set(scopes(kernel)) == ({scope} if scope else set())
 
@@ -117,7 +117,7 @@ def test_vectors() -> None:
         tv.split(1, 4)
         bind(tv, BX, TX, P.Vectorize)
     fusion.inline_most()
-    kernel = proved(fusion, numbers(5, 8), indices(7, extent=5).astype(np.int64))
+    kernel = checked(fusion, numbers(5, 8), indices(7, extent=5).astype(np.int64))
     assert [g.width for g in gathers(kernel)] == [4]
     assert "copy16" in kernel.cuda_source()
 
@@ -160,7 +160,7 @@ def test_views_of_the_table_and_of_the_result(view: object) -> None:
         found = tf.take(view(x), i.T, 0)
         fusion.add_output(tf.neg(tf.flip(found)))
     fusion.inline_most()
-    proved(fusion, numbers(12, 6), indices(2, 3, extent=12))
+    checked(fusion, numbers(12, 6), indices(2, 3, extent=12))
 
 
 def test_split_merged_and_parallel() -> None:
@@ -176,7 +176,7 @@ def test_split_merged_and_parallel() -> None:
     e.split(0, 32)
     bind(e, BX, TX)
     fusion.inline_most()
-    proved(fusion, numbers(5, 7), indices(9, extent=5))
+    checked(fusion, numbers(5, 7), indices(9, extent=5))
 
 
 def test_roles() -> None:
@@ -193,7 +193,7 @@ def test_roles() -> None:
     table.inline_at(1)
     table.circular_buffer(2)
     group.parallelize(P.TIDz)
-    kernel = proved(fusion, numbers(5, 16), indices(5, 16, extent=16))
+    kernel = checked(fusion, numbers(5, 16), indices(5, 16, extent=16))
     assert str(buffer(kernel, "tv2").shape[0]) == "2"
 
 
@@ -201,7 +201,7 @@ def test_empty_tables() -> None:
     with tf.Fusion("empty") as fusion:
         x, i = tf.define_tensor([tf.dim("V", min=0)], name="x"), tf.define_tensor(["N"], tf.int32, name="i")
         fusion.add_output(tf.take(x, i, 0))
-    kernel = proved(fusion, numbers(0), indices(3, extent=0))
+    kernel = checked(fusion, numbers(0), indices(3, extent=0))
     assert kernel.simulate(numbers(0), indices(3, extent=0))[0].tolist() == [0, 0, 0]
 
 

@@ -7,12 +7,12 @@ import numpy as np
 import numpy.typing as npt
 
 import taskfuse as tf
-from taskfuse.check import Layer
 from taskfuse.kir.nodes import Barrier, BarrierScope
 from taskfuse.kir.walk import walk
 from taskfuse.schedule.copy import copy_fusion
 from taskfuse.schedulers import RowConfig
 from tests.gpu.tolerance import accepted
+from tests.proofs import proved
 
 Array = npt.NDArray[Any]
 Shape = tuple[int | str | tf.Dim, ...]
@@ -101,7 +101,7 @@ def check(fusion: tf.Fusion, config: RowConfig | None, *sizes: Mapping[str, int]
     kind = next(k for k in (*NORMS, *SUMS) if k.__name__ == fusion.name)
     scheduler(kind)(ours, config, sizes=sizes[0] if sizes else None)
     kernel = tf.lower(ours)
-    assert kernel.verify().open_layers <= {Layer.VALUES}
+    proved(kernel)
     for values in sizes or ({},):
         args = arguments(fusion, values, seed)
         for out, wanted in zip(kernel.simulate(*args, seed=seed), accepted(fusion, args), strict=True):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import taskfuse as tf
-from taskfuse.check import Layer, verify
+from taskfuse.check import verify
 from taskfuse.errors import OutputError, TaskfuseError, UnsupportedError
 from taskfuse.handing import Handed
 from taskfuse.ir.arguments import bind_shapes
@@ -24,6 +24,7 @@ from taskfuse.testing.chooser import RandomChooser
 from taskfuse.testing.graphs import Graph
 from taskfuse.testing.options import CaseOptions
 from taskfuse.testing.program import Recorder
+from tests.proofs import proved, sizes_of
 
 RNG = np.random.default_rng(0)
 
@@ -108,7 +109,7 @@ def test_scans_run_along_their_axis() -> None:
     assert {step.schedule.scheduler for step in found.steps} <= {"scan", "fallback", "pointwise"}
     tf.schedulers.fallback(fusion)  # both, for each output
     kernel, x = tf.lower(fusion), array(5, 7)
-    assert kernel.verify().open_layers <= {Layer.VALUES}
+    proved(kernel)
     assert str(kernel).count(".acc = add(") == 4
     for a, b in zip(kernel.simulate(x), fusion.evaluate(x), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-6)
@@ -168,7 +169,7 @@ def test_a_stack_of_unrolled_registers() -> None:
         fusion.add_output(tf.stack([x, y], 1))
     tf.schedulers.pointwise(fusion, PointwiseConfig(1, 256, 1, 2))
     kernel, (a, b) = tf.lower(fusion), (array(13, 13), array(13, 13))
-    assert kernel.verify().open_layers <= {Layer.VALUES}
+    proved(kernel)
     assert np.array_equal(kernel.simulate(a, b)[0], np.stack([a, b], 1))
 
 
@@ -232,7 +233,7 @@ def test_every_form_of_a_concatenation(form: Form, shape: tuple[int | str, ...],
     (wanted,) = fusion.evaluate(x)
     schedule = tf.schedulers.cat(fusion, CatConfig(form))
     kernel = tf.lower(fusion)
-    assert kernel.verify().open_layers <= {Layer.VALUES}
+    proved(kernel, sizes_of(kernel, [x]))
     np.testing.assert_allclose(kernel.simulate(x)[0], wanted, rtol=1e-6)
     assert f"given: {form.value}" in schedule.explain()
 
@@ -462,7 +463,7 @@ def test_parts_that_others_read_stay_in_registers() -> None:
     expected = fusion.evaluate(x)
     tf.schedulers.cat(fusion, tf.schedulers.CatConfig(tf.schedulers.Form.SHARED))
     kernel = tf.lower(fusion)
-    assert kernel.verify().open_layers <= {Layer.VALUES}
+    proved(kernel)
     assert "SYNC" not in str(kernel)
     assert str(kernel).count("<- x[") == 1
     for found, wanted in zip(kernel.simulate(x), expected, strict=True):

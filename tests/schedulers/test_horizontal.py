@@ -11,20 +11,18 @@ import pytest
 import taskfuse as tf
 from examples import block_roles, founding, pipeline
 from taskfuse import ParallelType as P
-from taskfuse.check import Layer
 from taskfuse.errors import TaskfuseError
 from taskfuse.ir.types import MemoryType
 from taskfuse.kir import walk
 from taskfuse.kir.nodes import Barrier, BarrierScope
 from taskfuse.schedulers.gain import duration
 from taskfuse.testing import seeded_case
+from tests.proofs import proved, sizes_of
 from tests.schedulers.members import computed, numbers, pointwise, row_sum, softmax
 
 
-def proved(fusion: tf.Fusion) -> tf.Kernel:
-    kernel = tf.lower(fusion)
-    assert kernel.verify().open_layers <= {Layer.VALUES}
-    return kernel
+def lowered(fusion: tf.Fusion) -> tf.Kernel:
+    return proved(tf.lower(fusion))
 
 
 # -- what they compute ------------------------------------------------------------------------------------------------------------------
@@ -32,7 +30,7 @@ def proved(fusion: tf.Fusion) -> tf.Kernel:
 
 def test_members_compute_what_they_do_alone() -> None:
     members = [pointwise(), softmax(), row_sum(threads=64), softmax(2, 250, "wide", threads=128)]
-    kernel = proved(tf.horizontal(members))
+    kernel = lowered(tf.horizontal(members))
     arguments = numbers([(1000,), (1000,), (3, 100), (3, 100), (2, 250)])
     alone = [m.evaluate(*a) for m, a in zip(members, (arguments[:2], *([a] for a in arguments[2:])), strict=True)]
     for seed in range(3):
@@ -46,11 +44,12 @@ def test_members_keep_their_groups_and_roles() -> None:
     joined = tf.horizontal(members, name="everything", force=True)
     members_group = next(g for g in joined.tasks.groups() if g.name == "members")
     assert [m.name for m in members_group.members] == ["cat_1_group3", "pipeline_roles", "cat_2_group3", "block_roles_roles"]
-    kernel = proved(joined)
+    kernel = tf.lower(joined)
     rng = np.random.default_rng(0)
     cat, x, scale = rng.uniform(0.1, 1, (3, 1, 8)), rng.standard_normal((2, 70)), rng.standard_normal(70)
     gates, rows = rng.standard_normal((4, 70)), rng.standard_normal((4, 3, 70))
     arguments = [a.astype(np.float32) for a in (cat, x, scale, cat, gates, rows)]
+    proved(kernel, sizes_of(kernel, arguments))
     alone = [r for m, a in zip(members, (arguments[:1], arguments[1:3], arguments[3:4], arguments[4:]), strict=True) for r in m.evaluate(*a)]
     for out, ref in zip(kernel.simulate(*arguments), alone, strict=True):
         np.testing.assert_allclose(out, ref, rtol=3e-5, atol=1e-6)
@@ -77,7 +76,10 @@ def test_random_fusions_side_by_side(first: int) -> None:
                 continue
             for out, alone in zip(outs, (*a.kernel.simulate(*x), *b.kernel.simulate(*y)), strict=True):
                 np.testing.assert_array_equal(out, alone)
-            assert all(k.verify().open_layers <= {Layer.VALUES} for k in (a.kernel, b.kernel, kernel))
+            proved(kernel, sizes_of(kernel, [*x[:n], *y[:m], *x[n:], *y[m:]]))
+            for case in (a, b):
+                assert case.kernel is not None
+                proved(case.kernel, case.sizes)
             assert str(tf.lower(tf.parse_fusion(str(joined)))) == str(kernel)
 
 
@@ -88,7 +90,7 @@ def test_one_fusion_twice() -> None:
     assert str(member) == before
     assert [tv.name for tv in joined.inputs] == ["softmax_1_x", "softmax_2_x"]
     x, y = numbers([(3, 100), (3, 100)])
-    for out, given in zip(proved(joined).simulate(x, y + 1), (x, y + 1), strict=True):
+    for out, given in zip(lowered(joined).simulate(x, y + 1), (x, y + 1), strict=True):
         np.testing.assert_allclose(out, member.evaluate(given)[0], rtol=2e-6)
 
 
@@ -115,7 +117,7 @@ def test_fusions_without_a_schedule_are_scheduled_and_stay_as_they_are() -> None
         row_sum(3, 100, threads=64),
     ]
     before = list(map(str, members))
-    kernel = proved(tf.horizontal(members))
+    kernel = lowered(tf.horizontal(members))
     assert list(map(str, members)) == before
     arguments = [numbers([tuple(int(str(e)) for e in tv.shape) for tv in m.inputs]) for m in members]
     outs = kernel.simulate(*(a for given in arguments for a in given))
@@ -134,7 +136,7 @@ def test_their_blocks_fit_together() -> None:
 
 def test_a_common_height_where_threads_along_x_do_not_do() -> None:
     """Rows of 32 elements: eight threads have one, and a block has several rows."""
-    kernel = proved(tf.horizontal([normalized(4096, 32, "short"), normalized(512, 4096, "long")], force=True))
+    kernel = lowered(tf.horizontal([normalized(4096, 32, "short"), normalized(512, 4096, "long")], force=True))
     x, y, _ = (int(str(e)) for e in kernel.block)
     assert y > 1
     assert x * y <= 1024
@@ -146,7 +148,7 @@ def test_blocks_that_wait_for_one_another_are_left_to_themselves() -> None:
     alone, _ = tf.copy_fusion(long)
     tf.schedulers.auto(alone)
     assert tf.lower(alone).meets_blocks
-    kernel = proved(tf.horizontal([long, plain(tf.exp, [1 << 22], name="others")], force=True))
+    kernel = lowered(tf.horizontal([long, plain(tf.exp, [1 << 22], name="others")], force=True))
     assert not kernel.meets_blocks
     gain = tf.horizontal_gain([alone, plain(tf.exp, [1 << 22], name="others")])
     assert not gain.pays
@@ -188,7 +190,7 @@ def test_shared_memory_is_the_most_of_a_member_not_the_sum() -> None:
         copy.set_memory_type(MemoryType.Shared).inline_at(1)
         return fusion
 
-    kernel = proved(tf.horizontal([staged(64), staged(512), staged(256)]))
+    kernel = lowered(tf.horizontal([staged(64), staged(512), staged(256)]))
     offsets = {b.name: str(b.offset) for b in kernel.buffers if b.memory is MemoryType.Shared}
     assert len(offsets) == 3
     assert set(offsets.values()) == {"0"}
@@ -196,7 +198,7 @@ def test_shared_memory_is_the_most_of_a_member_not_the_sum() -> None:
 
 def test_members_of_different_blocks_have_the_same_barriers() -> None:
     members = [row_sum(3 + k, 100, f"sum{k}", threads=64) for k in range(18)] + [pointwise(threads=128)]
-    kernel = proved(tf.horizontal(members))
+    kernel = lowered(tf.horizontal(members))
     named = [s for s in walk(kernel) if isinstance(s, Barrier) and s.scope is BarrierScope.NAMED]
     assert len(named) == 18
     assert {str(s.id) for s in named} == {"1"}
@@ -216,7 +218,7 @@ def test_barriers_of_one_block_stay_apart() -> None:
     pair.inline_most()
     tasks = [pair.task([sums[0]], "plain"), pair.task([*(t for t in computed(pair) if t not in sums), sums[1]], "raised")]
     pair.group(tasks, "both").parallelize(P.TIDx)
-    kernel = proved(tf.horizontal([pair, row_sum(threads=64), pair]))
+    kernel = lowered(tf.horizontal([pair, row_sum(threads=64), pair]))
     named = {str(s.id) for s in walk(kernel) if isinstance(s, Barrier) and s.scope is BarrierScope.NAMED}
     assert named == {"1", "2"}
 
@@ -242,7 +244,7 @@ def test_names_never_meet() -> None:
     names = [tv.name for tv in joined.tensors()] + list(joined.dims) + [n.name for n in joined.tasks.nodes]
     assert len({*(tv.name for tv in joined.tensors()), *joined.dims}) == len(joined.tensors()) + len(joined.dims)
     assert all(re.fullmatch(r"[A-Za-z_]\w*", name) for name in names)
-    proved(joined)
+    lowered(joined)
 
 
 # -- sharing ----------------------------------------------------------------------------------------------------------------------------
@@ -259,7 +261,7 @@ def test_extents_that_values_count_in_are_renamed() -> None:
     assert list(joined.dims) == ["rows_1_N", "rows_1_M", "rows_2_N", "rows_2_M"]
     tables = numbers([(5, 4), (7, 4)])
     arguments = [tables[0], np.array([0, 4, -1], np.int32), tables[1], np.array([6, -7], np.int32)]
-    for found, wanted in zip(proved(joined).simulate(*arguments), (tables[0][[0, 4, 4]], tables[1][[6, 0]]), strict=True):
+    for found, wanted in zip(lowered(joined).simulate(*arguments), (tables[0][[0, 4, 4]], tables[1][[6, 0]]), strict=True):
         assert (found == wanted).all()
 
 
@@ -270,7 +272,7 @@ def test_a_shared_input_is_read_by_all() -> None:
     (dim,) = joined.dims.values()
     assert dim.multiple_of == 2  # what one member knows of it holds for all
     (x,) = numbers([(4, 96)])
-    for out, member in zip(proved(joined).simulate(x), members, strict=True):
+    for out, member in zip(lowered(joined).simulate(x), members, strict=True):
         np.testing.assert_allclose(out, member.evaluate(x)[0], rtol=2e-6)
 
 

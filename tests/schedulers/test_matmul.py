@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import taskfuse as tf
-from taskfuse.check import Layer
 from taskfuse.cuda.resources import Resources
 from taskfuse.schedulers import MatmulConfig, MatmulKind
+from tests.proofs import proved
 from tests.schedulers.products import SMALL, TWO, Product, fitted, operands, simulated, swapped
 
 EPILOGUES = ("", "bias", "relu", "rows bias gelu", "residual silu", "scale bias relu", "square bias", "residual rows scale square relu")
@@ -71,8 +71,8 @@ KINDS = {
 def test_kinds(kind: str) -> None:
     """Rounds that are full, ragged, of one tile; clusters of which one block has nothing. Each kernel is proved for all sizes."""
     product = Product("rows bias", out=tf.float32) if "narrow" in kind or "three" in kind else Product("square residual bias")
-    kernel = simulated(product, KINDS[kind], {"M": 130, "N": 72, "K": 72}, {"M": 1, "N": 8, "K": 8})
-    assert kernel.verify().open_layers <= {Layer.VALUES}
+    sizes = {"M": 130, "N": 72, "K": 72}, {"M": 1, "N": 8, "K": 8}
+    proved(simulated(product, KINDS[kind], *sizes), *sizes)
 
 
 @pytest.mark.parametrize("columns", [64, 128])
@@ -83,7 +83,7 @@ def test_tiles_that_divide_the_columns_are_proved_without_guards(columns: int) -
         a, b = (tf.define_tensor([rows, k], dtype=tf.bfloat16, name=name) for rows, name in (("M", "a"), (n, "b")))
         fusion.add_output(tf.matmul(a, b.T, dtype=tf.float32) + tf.define_tensor(["N"], name="bias"))
     tf.schedulers.matmul(fusion, replace(TWO, blocks=132))
-    assert tf.lower(fusion).verify().open_layers <= {Layer.VALUES}
+    proved(tf.lower(fusion), {"M": 300, "N": 2 * columns, "K": 72})
 
 
 TYPES = (
@@ -100,15 +100,15 @@ TYPES = (
 
 @pytest.mark.parametrize(("product", "kind"), TYPES, ids=lambda x: f"{x.dtype} {x.out}" if isinstance(x, Product) else x)
 def test_types(product: Product, kind: str) -> None:
-    kernel = simulated(product, KINDS[kind], {"M": 70, "N": 80, "K": 144})
-    assert kernel.verify().open_layers <= {Layer.VALUES}
+    sizes = {"M": 70, "N": 80, "K": 144}
+    proved(simulated(product, KINDS[kind], sizes), sizes)
 
 
 @pytest.mark.parametrize(("kind", "layout"), [("turns", "mn"), ("clusters", "kn"), ("clusters", "mk")])
 def test_layouts_of_kinds(kind: str, layout: str) -> None:
     """Of a factor with the other axis contiguous a slot has several boxes; clusters share each of them."""
-    kernel = simulated(Product("bias", layout=layout), replace(KINDS[kind], tile_n=128), {"M": 72, "N": 136, "K": 72})
-    assert kernel.verify().open_layers <= {Layer.VALUES}
+    sizes = {"M": 72, "N": 136, "K": 72}
+    proved(simulated(Product("bias", layout=layout), replace(KINDS[kind], tile_n=128), sizes), sizes)
 
 
 def test_every_candidate_is_a_schedule() -> None:

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 import taskfuse as tf
-from taskfuse.check import Layer
 from taskfuse.errors import UnsupportedError
 from taskfuse.schedulers import ScanConfig
 from tests.lowering.running import Array
+from tests.proofs import proved, sizes_of
 
 RNG = np.random.default_rng(0)
 Shape = list[Any]
@@ -37,7 +37,7 @@ def checked(fusion: tf.Fusion, *args: Array, config: ScanConfig | None = None) -
     exec(schedule.code, {"fusion": again})
     kernel = tf.lower(ours)
     assert str(tf.lower(again)) == str(kernel)
-    assert kernel.verify().open_layers <= {Layer.VALUES}
+    proved(kernel, sizes_of(kernel, args))
     for found, wanted in zip(kernel.simulate(*args), fusion.evaluate(*args), strict=True):
         assert np.array_equal(found.astype(np.float64), wanted.astype(np.float64))
     assert kernel.ptx("sm_90a")

@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 
 import taskfuse as tf
-from taskfuse.check import Layer
 from taskfuse.errors import UnsupportedError
 from taskfuse.ir.evaluate import evaluate
 from taskfuse.ir.values import RING
 from taskfuse.schedulers import TiledConfig
 from taskfuse.sim import simulate
+from tests.proofs import proved
 
 RNG = np.random.default_rng(0)
 T = tf.define_tensor
@@ -40,7 +40,7 @@ def check(fusion: tf.Fusion, config: TiledConfig | None = None, **sizes: int) ->
     kernel = tf.lower(fusion)
     exec(found.code, names)
     assert str(tf.lower(names["fusion"])) == str(kernel)
-    assert kernel.verify().open_layers <= {Layer.VALUES}
+    proved(kernel)
     arguments = [array(*(sizes.get(str(e)) or int(str(e)) for e in tv.shape), dtype=tv.dtype) for tv in fusion.inputs]
     assert np.array_equal(simulate(kernel, arguments, values=RING)[0], evaluate(fusion, arguments, RING)[0])
     return str(kernel)

@@ -87,7 +87,9 @@ class Statements:
                 if not isinstance(definition.rule, Reduce | Accumulate):
                     raise Open(f"{holds.tensor} is no reduction", node)
                 self._accumulated(w, definition.rule)
-                self._computed(w, definition.rule.dtype)
+                stmt = node.stmt
+                given = [o.dtype for o in stmt.operands if isinstance(o, Immediate)] if isinstance(stmt, Compute) else []
+                self._computed(w, definition.rule.dtype, *given)
 
     def _accumulated(self, w: Written, rule: Reduce | Accumulate) -> None:
         """Partial results have the dtype of their reduction."""
@@ -95,11 +97,11 @@ class Statements:
             raise Open(f"it accumulates in {self.dtypes[w.place.buffer]}, not in {rule.dtype}", w.node)
 
     @staticmethod
-    def _computed(w: Written, dtype: DType) -> None:
-        """A partial result, or a result, is copied as it is: not through another dtype."""
+    def _computed(w: Written, *dtypes: DType) -> None:
+        """A partial result is copied as it is, not through another dtype; a result may be rounded to its own, and a number to the one that it has."""
         stmt = w.node.stmt
-        if isinstance(stmt, Compute) and stmt.dtype is not dtype:
-            raise Open(f"it computes in {stmt.dtype}, not in {dtype}", w.node)
+        if isinstance(stmt, Compute) and stmt.dtype not in dtypes:
+            raise Open(f"it computes in {stmt.dtype}, not in {dtypes[0]}", w.node)
 
     # -- elements -------------------------------------------------------------------------------------------------------------------
 
@@ -111,12 +113,12 @@ class Statements:
             case Reduce():
                 if not (isinstance(stmt, Compute) and stmt.op is COPY and isinstance(stmt.operands[0], Access)):
                     raise Open("it is no copy of an accumulator", w.node)
-                self._computed(w, definition.rule.dtype)
+                self._computed(w, definition.rule.dtype, definition.dtype)
                 self.reductions.complete(Place(w.node, stmt.operands[0].buffer, stmt.operands[0].index, w.holds.tensor, w.holds.index), exists)
             case Accumulate():
                 if not (isinstance(stmt, Compute) and stmt.op is COPY and isinstance(stmt.operands[0], Access)):
                     raise Open("it is no copy of a total", w.node)
-                self._computed(w, definition.rule.dtype)
+                self._computed(w, definition.rule.dtype, definition.dtype)
                 self.scans.complete(w.node, stmt.operands[0], w.holds)
             case Apply() as rule:
                 if isinstance(stmt, Choose):
