@@ -231,7 +231,7 @@ class Statements:
             if self.indexer.memory[tv] is not MemoryType.Local:
                 known = False
             elif atom is not None:
-                known = atom.bounds is Bounds.COVER
+                known = atom.bounds is Bounds.COVER and not self.indexer.environments.reading(tv).guards
             else:
                 sources = [o.tensor for o in storage_operands(self.fusion, expr) if isinstance(o, Read)]
                 known = isinstance(expr, Pointwise) and bool(sources) and all(s in self.indexer.tree.place and self._is_total(s) for s in sources)

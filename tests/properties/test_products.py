@@ -49,6 +49,10 @@ def test_most_products_lower_with_what_they_draw_on() -> None:
         assert seen.kept[mechanism] >= 0.6 * seen.drawn[mechanism], seen.table()
 
 
+def test_registers_are_read_only_where_an_atom_under_a_guard_has_set_them() -> None:
+    check(Mix.PRODUCTS, 7024, 7025)
+
+
 @pytest.mark.parametrize("seed", [162, 203])
 def test_rows_of_fusions_that_have_no_axis(seed: int) -> None:
     check(Mix.ROWS, seed, seed + 1)
