@@ -27,9 +27,10 @@ from taskfuse.ir.types import MemoryType
 from taskfuse.kir.atom_rules import MAX_PENDING
 from taskfuse.kir.nodes import BarrierSlot, Commit, Expect, Queue, Retire, TmaLoad, Wait
 from taskfuse.lowering.channels import Channels
+from taskfuse.lowering.clusters import is_multicast
 from taskfuse.lowering.completion import has_copies_of_threads, is_transfer, queue_of
 from taskfuse.lowering.domains import refused
-from taskfuse.lowering.plan import PDispatch, PGuard, PLoop, PNode, PStmt, PSync, children, moved, selected, statements
+from taskfuse.lowering.plan import PBind, PDispatch, PGuard, PLoop, PNode, PScope, PStmt, PSync, children, moved, selected, statements
 from taskfuse.lowering.statements import Statements
 from taskfuse.lowering.transfers import fill_bytes
 from taskfuse.schedule.joins import Loop
@@ -86,6 +87,9 @@ def fill_ahead(plan: list[PNode], rings: Mapping[TensorView, Loop], st: Statemen
         if not obstacle:
             groups.setdefault((loop, local), []).append(tv)
             filled[tv] = made
+        elif is_transfer(tv) and is_multicast(tv):
+            reason = f"one copy brings it to several blocks, and none of them waits until the others have read a slot: {obstacle}"
+            raise refused(tv, reason, f"make {tv.name} a boundary of a vertical group")
         elif is_transfer(tv):
             reason = f"a bulk load completes at a barrier, and in one role that takes a ring which is filled ahead: {obstacle}"
             raise refused(tv, reason, f"make {tv.name} a boundary of a vertical group")
@@ -102,6 +106,8 @@ def fill_ahead(plan: list[PNode], rings: Mapping[TensorView, Loop], st: Statemen
 
 def _closure(tv: TensorView, nest: Loop, loop: PLoop, everything: list[PStmt], st: Statements, channels: Channels) -> tuple[set[TensorView], str]:
     """What moves with the fill of a ring: all that it is made of in the loop. And why it cannot move, if so."""
+    if is_multicast(tv):
+        return set(), "a ring inside of a role is one block's"
     uses = [use.output for use in storage_uses(st.fusion, tv)]
     late = next((u for u in uses if queue_of(u) is not None), None)
     if late is not None:
@@ -154,7 +160,8 @@ def _skew(block: list[PNode], ahead: Ahead, filled: set[TensorView], st: Stateme
     _drop(loop.body, filled)
     wait: list[PNode] = []
     if ahead.full is not None:
-        fills.insert(0, _expected(ahead, ahead.full, list(statements(fills)), st))
+        loading = _where_loads_begin(fills)
+        loading[0].insert(loading[1], _expected(ahead, ahead.full, list(statements(fills)), st))
         wait = [PSync((Wait(BarrierSlot(ahead.full, slot), sym(f"{ahead.cursor}.parity")),))]
     for s in statements(loop.body):
         rename(s, {f"{tv.name}.ring.slot": slot for tv in ahead.tensors})
@@ -165,6 +172,15 @@ def _skew(block: list[PNode], ahead: Ahead, filled: set[TensorView], st: Stateme
     loop.body[:0] = [*([PSync((Retire(Queue.COPY, min(distance - 1, MAX_PENDING)),))] if copies else []), fill, *commit, *wait]
     k = block.index(loop)
     block[k : k + 1] = [PLoop(f"{loop.var}.p", const(distance), True, [start, *commit]), loop, *([PSync((Retire(Queue.COPY, 0),))] if copies else [])]
+
+
+def _where_loads_begin(nodes: list[PNode]) -> tuple[list[PNode], int]:
+    """The innermost block of a scope that holds all bulk loads of a fill, and where the first of them stands in it: who starts them announces their bytes."""
+    loads = [k for k, n in enumerate(nodes) if any(isinstance(s.stmt, TmaLoad) for s in statements([n]))]
+    only = nodes[loads[0]]
+    if len(loads) == 1 and isinstance(only, PScope | PBind):
+        return _where_loads_begin(only.body)
+    return nodes, loads[0]
 
 
 def _expected(ahead: Ahead, full: str, fills: list[PStmt], st: Statements) -> PStmt:

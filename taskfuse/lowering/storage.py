@@ -39,6 +39,8 @@ def buffers(indexer: Indexer, st: Statements, rings: Rings, plan: list[PNode]) -
             shape = (*slots, *shape)
             if indexer.in_order(tv):
                 shape = (simplify(product(indexer.kept_axes(tv)) * (slots[0] if slots else 1), indexer.regions.facts),)
+            if memory is MemoryType.Local:
+                shape = tuple(simplify(e, indexer.regions.facts) for e in shape)
             found.append(Buffer(tv.name, tv.dtype, memory, shape, max(1, tv.dtype.bits // 8, st.alignments.get(tv.name, 1))))
         if st.has_term(tv):
             found.append(Buffer(st.term(tv), tv.dtype.compute, MemoryType.Local, (), max(1, tv.dtype.compute.bits // 8)))

@@ -53,6 +53,12 @@ def test_registers_are_read_only_where_an_atom_under_a_guard_has_set_them() -> N
     check(Mix.PRODUCTS, 7024, 7025)
 
 
+@pytest.mark.parametrize("seed", [100012, 100040, 100182, 100368])
+def test_everything_together(seed: int) -> None:
+    """An empty axis in registers; bulk loads of a task with fewer threads; semaphores at extents; loads for a cluster in one role."""
+    check(Mix.EVERYTHING, seed, seed + 1)
+
+
 @pytest.mark.parametrize("seed", [162, 203])
 def test_rows_of_fusions_that_have_no_axis(seed: int) -> None:
     check(Mix.ROWS, seed, seed + 1)
