@@ -403,8 +403,8 @@ class Reach:
 
     def alone(self, buffer: str) -> None:
         """Nothing else is written into the storage of a buffer in one iteration of the loops around its accesses, between the first one and the last."""
-        mine = self._accesses(buffer)
         for other in self._shared_with(buffer):
+            mine = self._accesses(buffer)
             for n in self._accesses(other):
                 if mine and mine[0].number < n.number < mine[-1].number:
                     raise Open(f"{other} lies on the storage of {buffer}, and is used between", n)
@@ -414,10 +414,11 @@ class Reach:
         return [o for o in self._overlaps.get(buffer, []) if not all(_in_other_blocks(a, b) for a in self._accesses(buffer) for b in self._accesses(o))]
 
     def _accesses(self, buffer: str) -> list[Node]:
-        found = self._nodes.get(buffer)
-        if found is None:
-            found = self._nodes[buffer] = [n for n in self.program.leaves() if any(a.buffer == buffer for side in accesses(n.stmt) for a in side)]
-        return found
+        if not self._nodes:
+            for n in self.program.leaves():
+                for name in dict.fromkeys(a.buffer for side in accesses(n.stmt) for a in side):
+                    self._nodes.setdefault(name, []).append(n)
+        return self._nodes.get(buffer, [])
 
 
 def _around(node: Node) -> dict[Node, Expr]:

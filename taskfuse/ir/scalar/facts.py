@@ -78,23 +78,21 @@ class Facts:
             return found
         if self.ranges.get(name) == bounds:
             return self
-        if name in self._reachable(bounds):
+        if self._depends(bounds, name):
             raise ValueError(f"the range of '{name}' depends on '{name}'")
         result = self._copy()
         result.ranges[name] = bounds
         self._derived[name, bounds] = result
         return result
 
-    def _reachable(self, bounds: tuple[Expr | None, Expr | None]) -> set[str]:
-        """Symbols that the bounds mention, directly or through ranges."""
+    def _depends(self, bounds: tuple[Expr | None, Expr | None], name: str) -> bool:
+        """True if the bounds mention a symbol, directly or through ranges."""
         seen: set[str] = set()
-        stack = [name for bound in bounds if bound is not None for name in bound.free]
-        while stack:
-            name = stack.pop()
-            if name not in seen:
-                seen.add(name)
-                stack += (other for bound in self.ranges.get(name, ()) if bound is not None for other in bound.free)
-        return seen
+        new = {other for bound in bounds if bound is not None for other in bound.free}
+        while new and name not in new:
+            seen |= new
+            new = {other for n in new for bound in self.ranges.get(n, ()) if bound is not None for other in bound.free} - seen
+        return name in new
 
     def with_multiple(self, name: str, k: int) -> Facts:
         """Facts in which the symbol ``name`` is also a multiple of ``k > 0``."""
