@@ -219,7 +219,7 @@ def _barriers(state: State) -> None:
     """
     stored = [b for b in state.buffers if b.memory is not MemoryType.Local]
     sync = Synchronizer(state.regions, state.tree.root, stored, state.channels.names(), state.rings)
-    sync.insert(state.plan, {tv.name for tv in state.fusion.outputs})
+    sync.insert(state.plan, {tv.name for tv in (*state.fusion.outputs, *(whole for whole, _ in state.indexer.placed.values()))})
     state.endpoints.check_turns(state.plan)
     stand_ins = [(name, 1, count) for name, count in sync.mbarriers]
     state.mbarriers = [*state.channels.barriers(), *state.rings.barriers(), *stand_ins]

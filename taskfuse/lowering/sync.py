@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from taskfuse.errors import LoweringError
 from taskfuse.ir.scalar import Const, Expr, bounds, const, simplify, substitute, sym
 from taskfuse.ir.tasks import Node
 from taskfuse.ir.types import GRID_TYPES, THREAD_TYPES, MemoryType, ParallelType
@@ -38,6 +39,9 @@ from taskfuse.lowering.regions import Regions, hardware_index
 from taskfuse.lowering.rings import Rings
 
 ONE = const(1)
+
+
+_BLOCKS = frozenset(p.index_name for p in GRID_TYPES)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -127,14 +131,17 @@ class Synchronizer:
         self._made: dict[str, list[tuple[tuple[_Block, PNode], ...]]] = {}
         self._pins: dict[tuple[int, ParallelType], list[tuple[int, Expr, Expr | None, Expr]]] = {}
 
-    def insert(self, plan: list[PNode], outputs: set[str]) -> None:
+    def insert(self, plan: list[PNode], apart: set[str]) -> None:
         """Insert every barrier that the plan's accesses need.
 
         Tensors are in single assignment: a statement does not conflict with itself (where a loop reuses its storage, the reads between
-        are ordered on both sides), and the statements that write one output (the parts of an assembly) write different elements.
+        are ordered on both sides), and the statements that write one tensor of ``apart`` (an output, the parts of an assembly) write different elements.
+
+        Raises:
+            LoweringError: blocks would wait for each other in a loop of which they run different numbers of trips.
         """
         self._choose_forms(plan)
-        for name in outputs:
+        for name in apart:
             self._memory.setdefault(name, MemoryType.Global)
         uses: dict[str, list[_Use]] = {}
         self._collect(self._block(plan, self.root), (), uses)
@@ -146,9 +153,10 @@ class Synchronizer:
             found = [u for n in group for u in uses[n]]
             for i, a in enumerate(found):
                 for b in found[i + 1 :]:
-                    if (a.is_write or b.is_write) and not (a.is_write and b.is_write and a.access.buffer in outputs):
+                    if (a.is_write or b.is_write) and not (a.is_write and b.is_write and a.access.buffer in apart):
                         needs += self._needs(a, b)
         self._satisfy(needs)
+        check_trips(plan)
         for block, node, use in self._batches.values():
             assert use.queue is not None
             inside, inner, is_rewritten = self._behind_registers(block, node, use)
@@ -423,6 +431,23 @@ class Synchronizer:
     def cursor_inits(self) -> list[CursorInit]:
         """The cursors of the mbarriers that stand in for named barriers."""
         return [CursorInit(c, 1, 0, 0) for c in self.cursors]
+
+
+def check_trips(nodes: list[PNode], around: tuple[PLoop, ...] = ()) -> None:
+    """No block waits for others in a loop that those may leave earlier. Raises :class:`LoweringError`."""
+    for n in nodes:
+        if isinstance(n, PSync) and any(isinstance(s, Barrier) and s.scope is BarrierScope.GRID for s in n.stmts):
+            loop = next((x for x in around if not x.extent.free.isdisjoint(_BLOCKS)), None)
+            if loop is not None:
+                made = next((s.tv for s in statements(loop.body)), None)
+                raise LoweringError(
+                    what="" if made is None else made.name,
+                    reason=f"blocks wait for each other in a loop of {loop.extent} trips, which are not the same in all of them",
+                    help="exchange these elements behind the loop, or let the extent of the work be a multiple of the blocks",
+                    location=None if made is None else made.location,
+                )
+        for block in children(n):
+            check_trips(block, (*around, n) if isinstance(n, PLoop) else around)
 
 
 def _joined(before: tuple[Stmt, ...], stmts: tuple[Stmt, ...]) -> tuple[Stmt, ...]:

@@ -5,8 +5,12 @@ import pytest
 import taskfuse as tf
 from taskfuse import MemoryType
 from taskfuse import ParallelType as P
+from taskfuse.errors import LoweringError
+from taskfuse.ir.scalar import Expr, ceildiv, const, sym
 from taskfuse.kir import walk
 from taskfuse.kir.nodes import Arrive, Barrier, BarrierScope, For, Wait
+from taskfuse.lowering.plan import PLoop, PNode, PSync
+from taskfuse.lowering.sync import check_trips
 from tests.lowering.faults import missed
 from tests.lowering.running import agrees, barriers, bind, body, numbers, scopes
 
@@ -420,3 +424,14 @@ def test_guards_stand_inside_barriers() -> None:
     assert scopes(kernel) == [BLOCK]
     assert "IF 4*i" in str(kernel)
     assert missed(kernel, fusion, numbers(10)) == []
+
+
+@pytest.mark.parametrize(("extent", "is_right"), [(ceildiv(sym("N") - sym("blockIdx.x"), 4), False), (ceildiv(sym("N"), 4), True)])
+def test_blocks_do_not_wait_for_others_in_a_loop_that_those_may_leave_earlier(extent: Expr, is_right: bool) -> None:
+    together = PSync((Barrier(BarrierScope.GRID, const(64), counter="grid0"),), True)
+    plan: list[PNode] = [PLoop("i0", extent, False, [PLoop("i1", const(3), False, [together])])]
+    if is_right:
+        check_trips(plan)
+    else:
+        with pytest.raises(LoweringError, match=r"blocks wait for each other in a loop of ceildiv\(N - blockIdx.x, 4\) trips"):
+            check_trips(plan)

@@ -63,6 +63,7 @@ class Barriers:
         self.init_fences: list[list[int]] = [[] for _ in range(threads.count)]
         self.gatherings: dict[tuple[object, ...], Gathering] = {}
         self.counters: dict[object, list[Part]] = {}
+        self.released: dict[object, tuple[int, Clock]] = {}
         self.sleepers: dict[object, list[tuple[int, int]]] = {}
         self.exited: set[int] = set()
 
@@ -262,5 +263,10 @@ class Barriers:
         if len(parts) < releases:
             self.sleepers.setdefault(key, []).append((t, releases))
             return True
-        self.threads.learn(t, self.threads.merged(parts[:releases]))
+        known = self.released.get(key)
+        if known is None or known[0] > releases:
+            known = self.released[key] = releases, self.threads.merged(parts[:releases])
+        elif known[0] < releases:  # a counter only grows: what its first releases have handed over is joined once
+            known = self.released[key] = releases, self.threads.merged(parts[known[0] : releases], more=(known[1],))
+        self.threads.learn(t, known[1])
         return False
