@@ -125,6 +125,11 @@ def deadlocks(program: Program, paths: Paths, rings: Rings, others: Sequence[tup
                     return [Obligation(Layer.ORDER, f"ring {ring.full}/{ring.empty}", Verdict.OUTSIDE, "its turn overlaps that of loops it does not share")]
                 merged.join(loop, other)  # an instance takes both turns in one iteration
             turns.setdefault(span.block, []).append((span, loop))
+    for ring in rings.rings:
+        for a, b in ring.loops:
+            if _turns_around(a, merged, turns) != _turns_around(b, merged, turns):
+                reason = "instances take turns around the loop of one of its ends, and not around that of the other"
+                return [Obligation(Layer.ORDER, f"ring {ring.full}/{ring.empty}", Verdict.OUTSIDE, reason, (a.text, b.text))]
     for spans in turns.values():
         for span, loop in spans:
             groups.setdefault(merged.of(loop), []).append(span)
@@ -156,6 +161,18 @@ def deadlocks(program: Program, paths: Paths, rings: Rings, others: Sequence[tup
             notes = tuple(f"{n.text}" + (f" in {n.role}" if n.role else "") for n, _ in cycle)
             return [Obligation(Layer.ORDER, what, Verdict.OUTSIDE, "waits form a cycle: each of these can come only after the one before it", notes)]
     return [Obligation(Layer.ORDER, "deadlock", Verdict.PROVED, "one order of all waits and arrivals has every wait after what it waits for")]
+
+
+def _turns_around(loop: Node, merged: _Merged, turns: dict[Block, list[tuple[_Span, Node]]]) -> set[Node]:
+    """The loops over instances that a loop runs in, once for each of them: loops with code, or turns.
+
+    An order of events by iterations, outermost first, is one only if ends that share a loop share what runs around it.
+    """
+    every = {merged.of(over) for spans in turns.values() for _, over in spans}
+    found = {merged.of(n) for n in loop.loops} & every
+    for n in loop.path:
+        found |= {merged.of(over) for span, over in turns.get(n.block, []) if span.low <= n.index <= span.high}
+    return found
 
 
 def _edges(ring: Ring) -> list[tuple[Node, Node]]:

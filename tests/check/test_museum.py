@@ -28,6 +28,7 @@ FOUND = {
     "fb_triton_1278": "a_s: race: nothing orders a read and a write of one element",
     "fb_triton_1040": "SYNC named 1: nothing orders an arrival after the meeting before it, so that threads of two meetings may mix",
     "two_orders": "deadlock: no thread can go on",
+    "turns_of_others": "deadlock: no thread can go on",
     "budget_barrier": "deadlock: no thread can go on",
     "budget_mbarrier": "deadlock: no thread can go on",
     "budget_named": "deadlock: no thread can go on",

@@ -53,12 +53,14 @@ class _Cells:
     """Sets of threads, one per thread or element; those not ``known`` have never been written.
 
     Attributes:
+        of: the number of the accumulator that these are of, of each; -1 for the empty set.
         blocks, spans: of how many blocks these are.
         under: conditions under which they have been joined, but for those of threads alone.
     """
 
     sets: Words
     known: Bools
+    of: Ints
     blocks: dict[str, Expr]
     spans: dict[str, tuple[Expr, Expr]]
     under: frozenset[Expr] = frozenset()
@@ -88,6 +90,7 @@ class Joins:
         self.first, self.last = 0, 0
         self.alike = np.arange(self.count, dtype=np.int64)
         self.started = np.ones(self.count, np.bool_)
+        self.numbers: dict[tuple[int, ...], int] = {}
 
     def take(self, keys: list[Ints]) -> None:
         """Threads with equal keys take the same terms: their accumulators are one partial result, that of the first of them."""
@@ -110,6 +113,8 @@ class Joins:
     def result(self, index: tuple[int, ...], reader: Node, given: Iterable[Expr] = ()) -> Joined:
         """What each thread has in its accumulator; what is ``given`` besides holds where it is read. Raises :class:`Open`."""
         cells = self._own(index)
+        if (cells.known & (cells.of >= 0) & (cells.of != self.numbers.get(index, -1))).any():
+            raise Open("an accumulator holds joined partial results of another element", reader)
         trips = (Trip(sym(n), start, stop, ()) for n, (start, stop) in cells.spans.items())
         there = self.knowledge.given(*trips, *given)
         for part in sorted(cells.under, key=str):  # of all whose results it has: what is known of their threads is asked of ``assumed``
@@ -126,7 +131,8 @@ class Joins:
             sets = np.zeros((self.count, self.words), np.uint64)
             t = np.arange(self.count)
             sets[t, self.alike // 64] = np.uint64(1) << (self.alike % 64).astype(np.uint64)
-            found = self.registers[self.accumulator, index] = _Cells(sets, self.started.copy(), {}, {})
+            of = np.full(self.count, self.numbers.setdefault(index, len(self.numbers)), np.int64)
+            found = self.registers[self.accumulator, index] = _Cells(sets, self.started.copy(), of, {}, {})
         return found
 
     # -- control --------------------------------------------------------------------------------------------------------------------
@@ -199,11 +205,11 @@ class Joins:
                 lanes = np.arange(self.count) ^ stmt.mask
                 if self.count % 32:
                     raise Open("a shuffle in a block of no whole warps", node)
-                self._write(node, stmt.out, env, mask, _Cells(value.sets[lanes], value.known[lanes], value.blocks, value.spans, value.under))
+                self._write(node, stmt.out, env, mask, _Cells(value.sets[lanes], value.known[lanes], value.of[lanes], value.blocks, value.spans, value.under))
             case Compute(op=op, operands=(Immediate() as e,)) if op is COPY:
                 if e.value != self.rule.combine.neutral(self.rule.dtype):
                     raise Open(f"partial results start with {e.value}", node)
-                none = _Cells(np.zeros((self.count, self.words), np.uint64), np.ones(self.count, np.bool_), {}, {})
+                none = _Cells(np.zeros((self.count, self.words), np.uint64), np.ones(self.count, np.bool_), np.full(self.count, -1, np.int64), {}, {})
                 self._write(node, stmt.out, env, mask, none)
             case Compute(op=op, operands=(Access() as a,)) if op is COPY:
                 self._write(node, stmt.out, env, mask, self._read(node, a, env, mask))
@@ -231,8 +237,10 @@ class Joins:
             t = int(np.flatnonzero(both)[0])
             s = int(np.flatnonzero(np.unpackbits((a.sets[t] & b.sets[t]).view(np.uint8), bitorder="little"))[0])
             raise Open(f"thread {t} joins the partial result of thread {s} twice", node)
+        if (mask & (a.of >= 0) & (b.of >= 0) & (a.of != b.of)).any():
+            raise Open("it joins partial results of different elements", node)
         full = a if a.sets[mask].any() else b
-        return _Cells(a.sets | b.sets, a.known & b.known, full.blocks, full.spans, a.under | b.under)
+        return _Cells(a.sets | b.sets, a.known & b.known, np.maximum(a.of, b.of), full.blocks, full.spans, a.under | b.under)
 
     def _index(self, access: Access, env: Mapping[str, int]) -> list[Ints] | None:
         """The index of an element, of each thread; ``None`` if it depends on more."""
@@ -266,16 +274,17 @@ class Joins:
         rows = list(zip(*(i.tolist() for i in index), strict=True)) if index else [()] * self.count
         sets = np.zeros((self.count, self.words), np.uint64)
         known = np.zeros(self.count, np.bool_)
+        of = np.full(self.count, -1, np.int64)
         blocks: dict[str, Expr] = {}
         spans: dict[str, tuple[Expr, Expr]] = {}
         under: dict[frozenset[Expr], None] = {}
         for t, row in enumerate(rows):
             cell = self.shared.get((access.buffer, row))
             if cell is not None:
-                sets[t], known[t] = cell.sets[0], True
+                sets[t], known[t], of[t] = cell.sets[0], True, cell.of[0]
                 blocks, spans = cell.blocks, cell.spans
                 under[cell.under] = None
-        return _Cells(sets, known, blocks, spans, frozenset[Expr]().union(*under))
+        return _Cells(sets, known, of, blocks, spans, frozenset[Expr]().union(*under))
 
     def _write(self, node: Node, access: Access, env: Mapping[str, int], mask: Bools, value: _Cells) -> None:
         index = self._index(access, env)
@@ -283,7 +292,7 @@ class Joins:
         under = value.under | self.under
         if storage.memory is MemoryType.Global:
             place = tuple(self._at(e, env) for e in access.index)
-            self.workspace.setdefault(access.buffer, []).append((place, _Cells(value.sets, value.known & mask, value.blocks, value.spans, under)))
+            self.workspace.setdefault(access.buffer, []).append((place, _Cells(value.sets, value.known & mask, value.of, value.blocks, value.spans, under)))
             return
         if index is None:
             raise Open("where it puts partial results depends on more than threads", node)
@@ -293,19 +302,21 @@ class Joins:
             key = access.buffer, tuple(int(i[0]) for i in index)
             old = self._own(key[1]) if access.buffer == self.accumulator else self.registers.get(key)
             if old is None or mask.all():
-                self.registers[key] = _Cells(value.sets.copy(), value.known & mask, value.blocks, value.spans, under)
+                self.registers[key] = _Cells(value.sets.copy(), value.known & mask, value.of.copy(), value.blocks, value.spans, under)
             else:
                 sets = np.where(mask[:, None], value.sets, old.sets)
-                self.registers[key] = _Cells(sets, np.where(mask, value.known, old.known), value.blocks, value.spans, under | old.under)
+                known, of = np.where(mask, value.known, old.known), np.where(mask, value.of, old.of)
+                self.registers[key] = _Cells(sets, known, of, value.blocks, value.spans, under | old.under)
             return
         made: dict[tuple[int, ...], int] = {}
         rows = list(zip(*(i.tolist() for i in index), strict=True)) if index else [()] * self.count
         for t in np.flatnonzero(mask).tolist():
             before = made.setdefault(rows[t], t)
-            if before != t and (value.sets[before] != value.sets[t]).any():
+            if before != t and ((value.sets[before] != value.sets[t]).any() or value.of[before] != value.of[t]):
                 raise Open(f"threads {before} and {t} put different partial results in one place", node)
         for row, t in made.items():
-            self.shared[access.buffer, row] = _Cells(value.sets[t : t + 1].copy(), value.known[t : t + 1].copy(), value.blocks, value.spans, under)
+            one = slice(t, t + 1)
+            self.shared[access.buffer, row] = _Cells(value.sets[one].copy(), value.known[one].copy(), value.of[one].copy(), value.blocks, value.spans, under)
 
     # -- blocks ---------------------------------------------------------------------------------------------------------------------
 
@@ -353,7 +364,7 @@ class Joins:
             missing = [n for n in THREAD_NAMES if f"written.{n}" not in found and int(self.threads[n].max()) > 0]
             if missing:
                 used = cells.known & mask
-                if (cells.sets[used] != cells.sets[used][:1]).any():
+                if (cells.sets[used] != cells.sets[used][:1]).any() or (cells.of[used] != cells.of[used][:1]).any():
                     raise Open("threads put different partial results in one place", node)
             if not cells.known[mask].all():
                 raise Open("it reads partial results that nobody has written", node)
@@ -361,7 +372,7 @@ class Joins:
             under = frozenset(substitute(c, moved) for c in cells.under)
             if cells.blocks:
                 moved = {**{n: substitute(e, moved) for n, e in cells.blocks.items()}, **moved}
-            self._write(node, out, env, mask, _Cells(cells.sets, cells.known, moved, {**cells.spans, **spans}, under))
+            self._write(node, out, env, mask, _Cells(cells.sets, cells.known, cells.of, moved, {**cells.spans, **spans}, under))
             return
         raise Open("it reads partial results that nobody has written", node)
 

@@ -334,6 +334,9 @@ class Reach:
 
     def _private(self, want: Place, skip: int, slot: tuple[PrivateRing, int], knowledge: Knowledge, *, past: bool) -> None:
         """What is read at a position that a role fills for itself is what was written at that position, in this execution of the block or an earlier one."""
+        self._clear(want)
+        for n in want.node.loops:
+            self._keeps(want, n)
         ring, ahead = slot
         at = ring.position(want.node, ahead)
         if at is None or not at.inside:

@@ -106,6 +106,7 @@ class Reductions:
 
     def complete(self, want: Place, given: Iterable[Expr] = ()) -> None:
         """The accumulators that are read hold the elements that are wanted, complete. Raises :class:`Open`."""
+        given = tuple(given)
         definition = self.reach.definitions[want.tensor]
         knowledge = known_at(want).given(*given).given(*inside(want.element, definition.shape))
         if knowledge.ranges.empty:
@@ -134,8 +135,11 @@ class Reductions:
             among = found.rest
         else:
             raise Open("an accumulator is read that takes no terms", want.node)
-        for group in hits:
-            self._group(want, group, definition, knowledge)
+        given = (*given, *inside(want.element, definition.shape))
+        joined = [self._group(want, group, definition, knowledge) for group in hits]
+        starts = {s.node: s for group in hits for s in self._recent(group[0])}
+        if starts and not any(joined):  # also those that take no term
+            self._set(sorted(starts.values(), key=lambda s: s.node.number), want, given, "it is read")
         self._apart(groups, hits)
 
     def _since(self, terms: list[Term], want: Place) -> list[Term]:
@@ -189,7 +193,8 @@ class Reductions:
         shape = self.reach.shape(want.tensor)
         return Match(claim, want, self.reach.storages[want.buffer], shape, shared, None, knowledge, among, past=False, bare=True).found()
 
-    def _group(self, want: Place, group: list[Term], definition: Definition, knowledge: Knowledge) -> None:
+    def _group(self, want: Place, group: list[Term], definition: Definition, knowledge: Knowledge) -> bool:
+        """All terms of a group of accumulators are in what is read, once. True if partial results have been joined."""
         scope = [n for n in group[0].node.loops if n in want.node.loops]
         if any([n for n in t.node.loops if n in want.node.loops] != scope for t in group):
             raise Open("its terms are taken in different loops", *(t.node for t in group[:2]))
@@ -215,6 +220,7 @@ class Reductions:
         error = self._known[key]
         if error is not None:
             raise error
+        return joined is not None
 
     @staticmethod
     def _in_all(loop: Node, t: Term) -> None:
@@ -246,7 +252,9 @@ class Reductions:
                 raise Open("an accumulator that was set before is set again by its first product", first.node)
             for s in starts:
                 self._value(s, rule, joined is not None)
-            self._set(starts, first, knowledge)
+            if any(s.node.number > first.node.number for s in starts):
+                raise Open("an accumulator is set again after its first term", first.node)
+            self._set(starts, first.place, inside(first.place.element, self.reach.shape(first.place.tensor)), "its first term")
             return
         if not flags or len(flags) != len(group):
             raise Open("nothing sets an accumulator before its first term", first.node)
@@ -279,16 +287,14 @@ class Reductions:
             case _:
                 raise Open("an accumulator does not start with a constant", start.node)
 
-    def _set(self, starts: list[Place], first: Term, knowledge: Knowledge) -> None:
-        """Every accumulator that takes a term has been set in front of it."""
-        target = replace(first.place, element=(), content=Content.START)
-        shared = {n.stmt.var: sym(n.stmt.var) for n in first.node.loops if isinstance(n.stmt, For)}
-        around = known_at(first.place).given(*inside(first.place.element, self.reach.shape(first.place.tensor)))
+    def _set(self, starts: list[Place], user: Place, given: Iterable[Expr], what: str) -> None:
+        """Every accumulator that a statement in front of which it starts uses has been set."""
+        target = replace(user, element=(), content=Content.START)
+        shared = {n.stmt.var: sym(n.stmt.var) for n in user.node.loops if isinstance(n.stmt, For)}
+        around = known_at(user).given(*given)
         among: Mapping[str, Ints] | None = None
         for s in reversed(starts):
-            if s.node.number > first.node.number:
-                raise Open("an accumulator is set again after its first term", s.node)
-            common = {n.stmt.var for n in s.node.loops if isinstance(n.stmt, For) and n in first.node.loops}
+            common = {n.stmt.var for n in s.node.loops if isinstance(n.stmt, For) and n in user.node.loops}
             same = {name: e for name, e in shared.items() if name in common}
             claim = replace(s, element=(), content=Content.START)
             found = Match(claim, target, self.reach.storages[s.buffer], (), same, None, around, among, past=False).found()
@@ -300,8 +306,7 @@ class Reductions:
             if not found.under:
                 return
             around = around.given(*(not_(c) for c in found.under[:1])) if len(found.under) == 1 else around
-        del knowledge
-        raise Open("not every accumulator is set before its first term", first.node)
+        raise Open(f"not every accumulator is set before {what}", user.node)
 
     # -- the terms ------------------------------------------------------------------------------------------------------------------
 

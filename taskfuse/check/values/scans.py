@@ -10,9 +10,12 @@ from taskfuse.check.values.claims import Instructions
 from taskfuse.check.values.match import Match, equal, inside, known_at, proves
 from taskfuse.check.values.reach import Reach
 from taskfuse.check.values.solve import Open
+from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.scalar import Expr, Sym, const, simplify, sym
 from taskfuse.kir.nodes import Access, Compute, Content, For, Holds, Immediate
 from taskfuse.kir.witness import Accumulate
+
+COPY = ELEMENTWISE["copy"]
 
 
 class Scans:
@@ -59,6 +62,8 @@ class Scans:
         if term.number > node.number:
             raise Open("it is stored in front of the step that adds its element", node)
         neutral = rule.combine.neutral(rule.dtype)
+        if start.stmt.op is not COPY:
+            raise Open("its total does not start with a constant", start)
         match start.stmt.operands:
             case (Immediate(value=value),) if value == neutral or (value != value and neutral != neutral):
                 pass

@@ -140,3 +140,63 @@ def test_elements_behind_a_digit_of_the_axis_take_no_terms() -> None:
     text = tf.lower(fusion).text(witness=True)
     guard = next(line.strip() for line in text.splitlines() if line.strip().startswith("IF i") and "< 1" in line)
     rejected(text, guard, guard.replace("< 1", "< 8"), "")
+
+
+def test_partial_results_are_joined_with_those_of_the_same_element() -> None:
+    with tf.Fusion("k") as fusion:
+        x = tf.define_tensor([8, 3, 3], name="x")
+        fusion.add_output(tf.sum(x, axis=0) * 2.0)
+    y = fusion.tensor("tv1")
+    y.split(0, 4).axis(1).parallelize(P.TIDx)
+    text = tf.lower(fusion).text(witness=True)
+    put = next(line for line in text.splitlines() if "tv1.part[" in line and "copy(tv1[" in line)
+    index = put[put.index("copy(tv1[") + 9 : put.index("])")].split(", ")
+    rejected(text, put, put.replace(f"copy(tv1[{index[0]}, {index[1]}])", f"copy(tv1[{index[1]}, {index[0]}])"), "which is of another")
+
+
+def test_an_accumulator_that_takes_no_term_is_set_where_it_is_read() -> None:
+    with tf.Fusion("k") as fusion:
+        x = tf.define_tensor([5], name="x")
+        y = tf.max(x, axis=0)
+        fusion.add_output(tf.copy(y))
+    y.split(0, 8)
+    part = y.rfactor([0])
+    part.set_memory_type(MemoryType.Shared)
+    part.axis(0).parallelize(P.TIDx)
+    text = tf.lower(fusion).text(witness=True)
+    start = next(line for line in text.splitlines() if f"~ start {part.name}" in line)
+    indent = start[: len(start) - len(start.lstrip())]
+    rejected(text, start, f"{indent}IF threadIdx.x < 5:\n  {start}", "")
+
+
+SCAN = """\
+KERNEL k(x: float32[8]) -> (y: float32[8])
+  GRID (1, 1, 1)  BLOCK (1, 1, 1)
+  LOCAL acc: float32[]
+  DEFINE y: float32[8] = scan maximum along 0 of x[i0]
+
+acc = copy(-inf)  ~ start y
+FOR i in 0..8:
+  acc = maximum(acc, x[i])  ~ term y[i]
+  y[i] = copy(acc)  ~ value y[i]"""
+
+
+@pytest.mark.parametrize(("good", "bad"), [("acc = copy(-inf)", "acc = abs(-inf)"), ("acc = copy(-inf)", "acc = copy(0.0)"), ("copy(acc)", "neg(acc)")])
+def test_scans(good: str, bad: str) -> None:
+    rejected(SCAN, good, bad, "")
+
+
+def test_rings_do_not_lie_on_each_other() -> None:
+    with tf.Fusion("k") as fusion:
+        x = tf.define_tensor([64, 4], name="x")
+        a = tf.relu(x)
+        fusion.add_output(tf.abs(a))
+    b = a.cache_after()
+    for tv in (a, b):
+        tv.set_memory_type(MemoryType.Shared)
+        tv.inline_at(1)
+        tv.circular_buffer(2)
+    text = tf.lower(fusion).text(witness=True)
+    shared = [line for line in text.splitlines() if line.startswith("  SHARED")]
+    assert len(shared) == 2
+    rejected(text, shared[1], shared[1].split(" @ ")[0] + " @ 0", "")
