@@ -13,6 +13,7 @@ from taskfuse.ir.storage import storage_operands
 from taskfuse.ir.tasks import Task
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import THREAD_TYPES, MemoryType, ParallelType
+from taskfuse.kir import walk
 from taskfuse.kir.limits import WARP
 from taskfuse.kir.nodes import (
     Advance,
@@ -70,7 +71,8 @@ class Endpoints:
         self._late: set[TensorView] = set()
 
     def check_turns(self, plan: list[PNode]) -> None:
-        """A barrier, or a warp, of several instances of a distributed channel must not wait where one of them holds the turn: the others wait for it.
+        """A barrier, a warp, or an end of another channel that is several instances of a distributed one must not wait where one of them holds the turn:
+        the others wait for it.
 
         To be asked when all barriers are in. Raises :class:`LoweringError`.
         """
@@ -93,6 +95,17 @@ class Endpoints:
                     reason=f"its instances on {turns.ptype.value} take turns in a channel, and a barrier of all of them stands where one holds the turn",
                     help="keep data within an instance there: bind the axes that exchange it to lower thread types, in whole warps",
                 )
+            waits = {s.barrier.name for n in inside if isinstance(n, PSync) for s in walk(n.stmts) if isinstance(s, Wait)}
+            for ch in self.channels.channels:
+                ends = ((ch.producer, "empty"), *((c, "full") for c in ch.consumers))
+                joint = (e for e, what in ends if f"{ch.name}.{what}" in waits and e.turns is None and e.node is end.node)
+                if ch.loop is not None and ch.loop.depth > turns.loop.depth and any(self.regions.region(e.node, turns.ptype).extent is not ONE for e in joint):
+                    raise LoweringError(
+                        what=end.node.name,
+                        reason=f"its instances on {turns.ptype.value} take turns in a channel, and where one holds the turn it waits in a loop for slots of"
+                        f" {ch.subject}, which all of them fill or empty together",
+                        help=f"inline {', '.join(tv.name for tv in ch.tensors)} at {turns.loop.depth} or less, or make the axis on {turns.ptype.value} Serial in all roles",
+                    )
 
     def insert(self, plan: list[PNode]) -> None:
         """Put waits, arrivals and cursors into the plan."""

@@ -246,6 +246,30 @@ def test_no_barrier_of_all_instances_stands_where_one_holds_the_turn() -> None:
     )
 
 
+def test_no_ring_of_all_instances_is_filled_where_one_holds_the_turn() -> None:
+    def build(shared: int) -> tf.Fusion:
+        with tf.Fusion("turn") as fusion:
+            x = tf.define_tensor([4, 3, 3], name="x")
+            a = tf.relu(x)
+            b = tf.abs(a)
+            c = tf.neg(b)
+            fusion.add_output(c)
+        for tv in (b, c):
+            tv.axis(1).parallelize(TX)
+        a.inline_at(3)
+        b.inline_at(shared)
+        inner = fusion.group([fusion.task([a], "load"), fusion.task([b], "compute")], "inner")
+        inner.parallelize(TY)
+        fusion.group([inner, fusion.task([c], "store")], "g").parallelize(TZ)
+        return fusion
+
+    agrees(build(1), numbers(4, 3, 3))
+    assert lowering(build(3)) == (
+        "cannot lower compute: its instances on TIDx take turns in a channel, and where one holds the turn it waits in a loop for slots of the ring of tv2, "
+        "which all of them fill or empty together\nhelp: inline tv2 at 1 or less, or make the axis on TIDx Serial in all roles"
+    )
+
+
 def test_no_shuffle_of_a_shared_warp_stands_where_an_instance_holds_the_turn() -> None:
     def build(columns: int) -> tf.Fusion:
         with tf.Fusion("turn") as fusion:
