@@ -100,11 +100,12 @@ class Endpoints:
                 ends = ((ch.producer, "empty"), *((c, "full") for c in ch.consumers))
                 joint = (e for e, what in ends if f"{ch.name}.{what}" in waits and e.turns is None and e.node is end.node)
                 if ch.loop is not None and ch.loop.depth > turns.loop.depth and any(self.regions.region(e.node, turns.ptype).extent is not ONE for e in joint):
+                    names = ", ".join(tv.name for tv in ch.tensors)
                     raise LoweringError(
                         what=end.node.name,
                         reason=f"its instances on {turns.ptype.value} take turns in a channel, and where one holds the turn it waits in a loop for slots of"
                         f" {ch.subject}, which all of them fill or empty together",
-                        help=f"inline {', '.join(tv.name for tv in ch.tensors)} at {turns.loop.depth} or less, or make the axis on {turns.ptype.value} Serial in all roles",
+                        help=f"inline {names} at {turns.loop.depth} or less, or make the axis on {turns.ptype.value} Serial in all roles",
                     )
 
     def insert(self, plan: list[PNode]) -> None:
