@@ -10,7 +10,7 @@ from taskfuse.check.paths import Paths
 from taskfuse.check.program import THREADS, Block, Node
 from taskfuse.check.ranges import terms_of
 from taskfuse.check.threads import Conditions
-from taskfuse.ir.scalar import Compare, CompareOp, Const, Expr, Sym, const, eq, ge, maximum, minimum, prove, substitute, sym
+from taskfuse.ir.scalar import Compare, CompareOp, Const, Expr, Sym, const, eq, ge, le, maximum, minimum, prove, substitute, sym
 from taskfuse.kir.nodes import Acquire, Advance, Arrive, ArriveAsync, Expect, For, Release, TmaLoad, Wait
 
 Item = Node | tuple[Node | Conditions, list["Item"]]
@@ -311,10 +311,24 @@ def match_trailing(waits: tuple[Part, ...], releases: tuple[Part, ...]) -> None:
                     raise NotRing("it arrives at a position before it waits for it", *arrivals[:1], wait)
             case Repeat(node=x, inner=left), Repeat(node=y, inner=right) if x is y and one.count is two.count:
                 match_trailing(left, right)
+            case Repeat(node=Node() as x, inner=(Visit(),)), Repeat(node=Node() as y, inner=(Visit(lag=0, arrivals=[_, *_]),)) if _behind(x, y):
+                pass  # at most one position, given back behind the loop
             case Choice(conditions=c, inner=left), Choice(conditions=d, inner=right) if c == d:
                 match_trailing(left, right)
             case _:
                 raise NotRing("the cursor that releases moves in other loops than the one that waits", *(n for n in (_first((one,)), _first((two,))) if n))
+
+
+def _behind(loop: Node, later: Node) -> bool:
+    """True only if a loop stands behind another in the same block, with as many iterations, at most one."""
+    if loop.block is not later.block or loop.number > later.number:
+        return False
+    match loop.stmt, later.stmt:
+        case For(start=a, stop=b, step=s), For(start=c, stop=d, step=t) if s is const(1) and t is const(1):
+            facts = loop.context.facts
+            return prove(le(b - a, 1), facts) and prove(eq(maximum(b - a, 0), maximum(d - c, 0)), facts)
+        case _:
+            return False
 
 
 def _first(form: tuple[Part, ...]) -> Node | None:

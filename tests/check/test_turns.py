@@ -1,13 +1,16 @@
 """Instances that take turns at a ring: unequal numbers of slots, releases behind the turn, and what goes wrong with them."""
 
+import re
 from functools import cache
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from examples import gemm_pingpong
 from taskfuse.check import Verdict, verify
-from taskfuse.kir import Kernel, parse_kernel
+from taskfuse.kir import Kernel, parse_kernel, specialized
+from taskfuse.lowering import lower
 from taskfuse.testing.faults import OPERATORS
 from taskfuse.testing.outcomes import is_valid, misbehaves
 
@@ -221,3 +224,13 @@ def test_the_digits_of_a_tile_are_its_number() -> None:
     parse_kernel(DEALT).verify().require()
     for digit in ("(blockIdx.x + 264*i)//256", "(blockIdx.x//8 + 33*i) % 32", "blockIdx.x % 8"):
         assert not parse_kernel(DEALT.replace(digit, "0")).verify().is_proved
+
+
+@pytest.mark.parametrize("trips", ["min(WORK, 1)", "1", "min(WORK, 1) + 1", "0"])
+def test_slots_are_given_back_behind_a_loop_of_one_position(trips: str) -> None:
+    """A product of one tile of k: the loop around the wait has one position where there is work, and none where there is none."""
+    kernel = specialized(lower(gemm_pingpong.build()), {"M": 512, "N": 512, "K": 64})
+    text = kernel.text()
+    (head,) = re.findall(r"FOR ch0\.c\.r\.k in 0\.\.min\((.*), 1\):", text)
+    mutant = parse_kernel(text.replace(f"0..min({head}, 1):", f"0..{trips.replace('WORK', head)}:"))
+    assert verify(mutant).is_proved == (trips == "min(WORK, 1)")
