@@ -280,21 +280,19 @@ def map_expressions(stmt: Stmt, f: ExprMap) -> Stmt:
         case Barrier():
             return replace(stmt, threads=f(stmt.threads), id=None if stmt.id is None else f(stmt.id))
         case InitBarrier():
-            return InitBarrier(slot(stmt.barrier), f(stmt.count))
-        case Arrive():
+            return replace(stmt, barrier=slot(stmt.barrier), count=f(stmt.count))
+        case Arrive() | ArriveAsync():
             return replace(stmt, barrier=slot(stmt.barrier))
-        case ArriveAsync():
-            return ArriveAsync(slot(stmt.barrier))
         case Expect():
-            return Expect(slot(stmt.barrier), f(stmt.bytes))
+            return replace(stmt, barrier=slot(stmt.barrier), bytes=f(stmt.bytes))
         case Wait():
-            return Wait(slot(stmt.barrier), f(stmt.parity))
+            return replace(stmt, barrier=slot(stmt.barrier), parity=f(stmt.parity))
         case Release():
-            return Release(semaphore(stmt.semaphore))
+            return replace(stmt, semaphore=semaphore(stmt.semaphore))
         case Acquire():
-            return Acquire(semaphore(stmt.semaphore), f(stmt.phases))
+            return replace(stmt, semaphore=semaphore(stmt.semaphore), phases=f(stmt.phases))
         case Advance():
-            return Advance(stmt.cursor, f(stmt.count))
+            return replace(stmt, count=f(stmt.count))
         case TmaLoad():
             return replace(stmt, out=access(stmt.out), coords=coordinates(stmt.coords), barrier=slot(stmt.barrier), holds=moved(stmt.holds))
         case TmaStore():

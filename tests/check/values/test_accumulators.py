@@ -154,6 +154,24 @@ def test_partial_results_are_joined_with_those_of_the_same_element() -> None:
     rejected(text, put, put.replace(f"copy(tv1[{index[0]}, {index[1]}])", f"copy(tv1[{index[1]}, {index[0]}])"), "which is of another")
 
 
+@pytest.mark.parametrize(
+    ("step", "reason"),
+    [
+        ("add(tv1.part[threadIdx.x], tv1.part[1])  ~ start tv1", "twice: by thread 7"),
+        ("copy(0.0)  ~ start tv1", "lacks the term at [0, 0] and 39 more"),
+        ("copy(tv1.part[1])  ~ start tv1", "lacks the term at [0, 0]"),
+        ("add(tv1.part[threadIdx.x], x[i1, threadIdx.x])  ~ term tv1[i1, threadIdx.x]", "has the term at [0, 0] twice: by thread 0 and thread 0"),
+    ],
+)
+def test_what_joins_partial_results_are_parts_and_nothing_else(step: str, reason: str) -> None:
+    def schedule(x: tf.TensorView, y: tf.TensorView) -> None:
+        y.split(1, 8).axis(2).parallelize(P.TIDx)
+
+    text = reduced(schedule)
+    last = next(line for line in text.splitlines() if "tv1.part[1])" in line)
+    rejected(text, last, f"{last}\n{last.split(' = ')[0]} = {step}", reason)
+
+
 def test_an_accumulator_that_takes_no_term_is_set_where_it_is_read() -> None:
     with tf.Fusion("k") as fusion:
         x = tf.define_tensor([5], name="x")
