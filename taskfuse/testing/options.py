@@ -255,8 +255,8 @@ POINTWISE = CaseOptions(
 class Mix(Enum):
     """Which options the cases of consecutive seeds have.
 
-    MIXED: of six, two the usual, one each PIPELINES, PERSISTENT, EXACT and WARPS. EVERYTHING: all others but FUNCTIONS in turn. SMALL: all of these whose kernels
-    can be small, in turn, with few ops, threads and elements.
+    MIXED: of six, two the usual, one each PIPELINES, PERSISTENT, EXACT and WARPS. EVERYTHING: all others but FUNCTIONS in turn. SMALL: all of these whose
+    kernels can be small, in turn, with few ops, threads and elements.
     """
 
     MIXED = "mixed"
