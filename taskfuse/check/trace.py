@@ -410,12 +410,12 @@ class Trace:
         if bad.any():
             k = int(np.argmax(bad))
             who = f"thread {int(ids[k])}" + (f" in {self._role}" if self._role else "")
-            raise Refuted(buffer, f"an access begins at byte {int(bytes_[k])} {what}", f"{who}: {stmt_text(stmt, self.kernel)}")
+            raise Refuted(buffer, f"an access begins at byte {int(bytes_[k])} {what}", f"{who}: " + stmt_text(stmt, self.kernel))
 
     def _box_in_shared(self, stmt: Stmt, access: Access, box: TensorMapParam, coords: tuple[Expr, ...], ids: Ints) -> Ints:
         """The first elements of boxes in Shared memory. Raises :class:`Refuted` if one does not fit, or does not begin where it can."""
         if 0 in self._shape(box.tensor):
-            raise Refuted(box.tensor, "a transfer of an empty tensor: it has no map", f"thread {int(ids[0])}: {stmt_text(stmt, self.kernel)}")
+            raise Refuted(box.tensor, "a transfer of an empty tensor: it has no map", f"thread {int(ids[0])}: " + stmt_text(stmt, self.kernel))
         first, size = self._elements(access, ids), self.sizes[access.buffer]
         bytes_ = int(np.prod(box.box)) * size
         whole = int(np.prod(self._shape(access.buffer))) * size
@@ -516,7 +516,7 @@ class Trace:
     def _refute(self, stmt: Stmt, thread: int | None, reason: str) -> None:
         if thread is not None:
             text = stmt_text(stmt, self.kernel)
-            raise Refuted(text.split(" ")[0], reason, f"thread {thread}{' in ' + self._role if self._role else ''}: {text}")
+            raise Refuted(text.split(" ")[0], reason, f"thread {thread}{' in ' + self._role if self._role else ''}: " + text)
 
 
 def places(kernel: Kernel, symbols: Mapping[str, int]) -> dict[str, tuple[str, int, int]]:

@@ -149,7 +149,7 @@ class Machine:
         for lanes in waiting:
             role = f" in {lanes.role}" if lanes.role else ""
             more = f" and {len(lanes) - 1} more wait" if len(lanes) > 1 else " waits"
-            notes.append(f"{self.launch.thread(int(lanes.ids[0]))}{role}{more}: {stmt_text(self._at(lanes), self.kernel)}")
+            notes.append(f"{self.launch.thread(int(lanes.ids[0]))}{role}{more}: " + stmt_text(self._at(lanes), self.kernel))
         return Refuted("deadlock", "no thread can go on", *notes)
 
     # -- control flow -------------------------------------------------------------------------------------------------------------------
