@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from taskfuse.ir.scalar import const
+from taskfuse.ir.scalar import Expr, const, lt, prove
 from taskfuse.ir.storage import storage_uses
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import MemoryType
@@ -46,6 +46,8 @@ def bulk_copy(st: Statements, tv: TensorView) -> list[PStmt]:
         share = part(st.indexer.regions, tv, st.indexer.tree.place[tv], there.index, shared.index, atoms)
     kept = tuple(a.extent for a in st.indexer.kept_axes(inside))
     shape = (const(1),) * (len(shared.index) - len(kept)) + kept
+    if not loads:
+        _check_room(st, tv, inside, shared, shape)
     try:
         box = derive(share.coords, share.place, shape, tv.dtype.itemsize, share.atoms, env.facts)
     except NoBulkCopyError as e:
@@ -65,3 +67,15 @@ def bulk_copy(st: Statements, tv: TensorView) -> list[PStmt]:
         stmt = TmaStore(name, box.coords, place, holds(tv, env))
     reads = (there,) if loads and outside.is_output else () if loads else (shared,)  # of an input nobody writes
     return [PStmt(tv, st.indexer.tree.place[tv], stmt, env.guards, env.facts, (shared,) if loads else (), reads)]
+
+
+def _check_room(st: Statements, tv: TensorView, inside: TensorView, shared: Access, shape: tuple[Expr, ...]) -> None:
+    """A bulk store reads its whole box in Shared memory, also what it clips at the end of the tensor. Raises :class:`LoweringError`."""
+    facts = st.indexer.environments.of(tv).facts
+    for k, (e, n) in enumerate(zip(shared.index, shape, strict=True)):
+        if shape[k] is not const(1) and not prove(lt(e, n), facts):
+            raise refused(
+                tv,
+                f"its box may end behind {inside.name} in Shared memory, which has {n} elements along the axis where it reads {e}",
+                f"split {inside.name} as {tv.name} is split, so that it has room for whole tiles",
+            )

@@ -216,7 +216,7 @@ class NestBuilder:
         if ptype.is_bound:
             return [PBind(self._bound_index(tv, axis, ptype), ptype, axis.extent, body)]
         environments = self.indexer.environments
-        trips = environments.work.trips(loop, axis.extent, tv)
+        trips = simplify(environments.work.trips(loop, axis.extent, tv), self.regions.facts)
         return [PLoop(environments.variables.name(loop), trips, ptype is ParallelType.Unroll, body, loop)]
 
     def _bound_index(self, tv: TensorView, axis: Axis, ptype: ParallelType) -> Expr:
