@@ -58,7 +58,7 @@ def remainder(fusion: Fusion, tv: TensorView, source: Axis, value: Expr, facts: 
             f"its atom {atom.name} clips at the end of the tensor, and its tile overhangs an axis of {source.extent} inside of it",
             "split by divisors, or split the tensor's own axis",
         )
-    if atom is not None and atom.bounds is Bounds.FILL and _is_outside(tv, source):
+    if atom is not None and atom.bounds in (Bounds.FILL, Bounds.CLIP) and _is_outside(tv, source):
         return []
     same, ranged = inside
     if source in same and prove(lt(substitute(same[source], within), source.extent), ranged):
@@ -67,10 +67,7 @@ def remainder(fusion: Fusion, tv: TensorView, source: Axis, value: Expr, facts: 
 
 
 def _is_outside(tv: TensorView, source: Axis) -> bool:
-    """True if an index past the end of ``source`` makes all of an atom's tile lie past the end of the tensor: then it reads 0.
-
-    What clips such a tile writes nothing, but would read storage that need not have it: its code is guarded.
-    """
+    """True if an index past the end of ``source`` makes all of an atom's tile lie past the end of the tensor: then it reads 0, or writes nothing."""
     outer = {t.outer: t for t in tv.schedule.transforms if isinstance(t, Split)}
     while source not in tv.logical and source in outer:
         source = outer[source].source
