@@ -138,7 +138,7 @@ def deadlocks(program: Program, paths: Paths, rings: Rings, others: Sequence[tup
             groups.setdefault(merged.of(n), []).append(_whole(n.blocks[0]))
     levels = [("the kernel", _Level([_whole(program.root)], merged, paths, turns))]
     levels += [(f"the loop over {n.stmt.var}", _Level(spans, merged, paths, turns)) for n, spans in groups.items() if isinstance(n.stmt, For)]
-    edges = [(a, b) for ring in rings.rings for a, b in _edges(ring)] + _once(program, rings) + list(others)
+    edges = [(a, b) for ring in rings.rings for a, b in _edges(ring)] + _once(rings) + list(others)
     for a, b in edges:
         placed = False
         for _, level in levels:
@@ -221,17 +221,10 @@ def _arrivals(part: Part) -> list[Node]:
     return [a for p in part.inner for a in _arrivals(p)]
 
 
-def _once(program: Program, rings: Rings) -> list[tuple[Node, Node]]:
+def _once(rings: Rings) -> list[tuple[Node, Node]]:
     """From the arrivals to the waits of barriers that complete once."""
-    nodes = [n for n in program.leaves() if isinstance(n.stmt, (Arrive, ArriveAsync, Expect, TmaLoad, Wait)) and n.stmt.barrier.name in rings.once]
-    found: list[tuple[Node, Node]] = []
-    for a in nodes:
-        for w in nodes:
-            assert isinstance(a.stmt, (Arrive, ArriveAsync, Expect, TmaLoad, Wait))
-            assert isinstance(w.stmt, (Arrive, ArriveAsync, Expect, TmaLoad, Wait))
-            if isinstance(w.stmt, Wait) and not isinstance(a.stmt, Wait) and a.stmt.barrier.name == w.stmt.barrier.name:
-                found.append((a, w))
-    return found
+    shots = rings.once.items()
+    return [(a, w) for w, k in shots if isinstance(w.stmt, Wait) for a, j in shots if j == k and not isinstance(a.stmt, Wait)]
 
 
 def initialization(program: Program, rings: Rings, paths: Paths) -> list[Obligation]:
