@@ -21,7 +21,12 @@ class Location:
     column: int | None = None
 
     def __str__(self) -> str:
-        return f"{self.file}:{self.line}" if self.column is None else f"{self.file}:{self.line}:{self.column + 1}"
+        return f"{shown_path(self.file)}:{self.place}"
+
+    @property
+    def place(self) -> str:
+        """Line and column in the file, both from 1."""
+        return str(self.line) if self.column is None else f"{self.line}:{self.column + 1}"
 
     def snippet(self) -> list[str]:
         """The lines that an error prints below its message: position, source line, caret."""
@@ -32,6 +37,15 @@ class Location:
             column = indent if self.column is None else self.column
             lines += [f"   | {text}", f"   | {' ' * column}^"]
         return lines
+
+
+def shown_path(file: str) -> str:
+    """A file's path as people read it: relative to the working directory where that is shorter."""
+    try:
+        relative = os.path.relpath(file)
+    except ValueError:  # on another drive
+        return file
+    return relative if os.path.isabs(file) and len(relative) < len(file) else file
 
 
 def _is_inside(frame: FrameType) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -13,6 +13,7 @@ from taskfuse.ir.scalar import Const, const
 from taskfuse.kir.limits import launch_registers
 from taskfuse.kir.nodes import Buffer, Counter, Dim3, Extent, Mbarrier, Param, Semaphore, Stmt, TensorParam
 from taskfuse.kir.witness import Definition
+from taskfuse.location import shown_path
 
 if TYPE_CHECKING:
     from taskfuse.check import Certificate
@@ -79,19 +80,20 @@ class Kernel:
         return tuple(p for p in self.params if isinstance(p, TensorParam) and p.is_output)
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Pickled as its text with the witness: rows of the tables of dtypes and functions are told apart by identity."""
-        return parsed, (self.text(witness=True),)
+        """Pickled as its text with all that it can have: rows of the tables of dtypes and functions are told apart by identity."""
+        return parsed, (readers().text(self, True, str),)
 
     def __str__(self) -> str:
         return self.text()
 
-    def text(self, *, witness: bool = False) -> str:
+    def text(self, *, witness: bool = False, locations: bool = False) -> str:
         """The text, which :func:`taskfuse.kir.parse_kernel` reads back.
 
         Args:
             witness: with the math that the kernel computes, and behind each statement what its results stand for (docs/kernel-ir.md, "The witness").
+            locations: with the user's line that each statement comes from, its file relative to the working directory where that is shorter.
         """
-        return readers().text(self, witness)
+        return readers().text(self, witness, shown_path if locations else None)
 
     def check_ir(self) -> None:
         """Verify the IR's rules. Raises :class:`VerifyError` with the whole kernel printed and the message under the offending statement."""
@@ -167,7 +169,7 @@ class Kernel:
 class KernelReaders(Protocol):
     """What the layers above kernel IR do with a kernel."""
 
-    def text(self, kernel: Kernel, witness: bool) -> str: ...
+    def text(self, kernel: Kernel, witness: bool, path: Callable[[str], str] | None) -> str: ...
     def parse(self, text: str) -> Kernel: ...
     def check_ir(self, kernel: Kernel) -> None: ...
     def simulate(self, kernel: Kernel, args: tuple[NDArray[Any] | float | int, ...], seed: int, options: dict[str, Any]) -> tuple[np.ndarray, ...]: ...

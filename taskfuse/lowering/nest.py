@@ -269,7 +269,7 @@ class NestBuilder:
             case Stage.FINISH:
                 loops, _ = self._own_loops(code.tv, "f")
                 queue = queue_of(code.tv)
-                done: list[PNode] = [] if queue is None else [PSync((Retire(queue, 0),))]
+                done: list[PNode] = [] if queue is None else [PSync((Retire(queue, 0),), code.tv)]
                 return done + finish(self.statements, code.tv, loops)
 
     def _own_loops(self, tv: TensorView, mark: str) -> tuple[dict[Axis, Expr], _Wrap]:

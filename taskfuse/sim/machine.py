@@ -337,7 +337,7 @@ class Machine:
         notes = [f"in {label}: {who}" if label else who]
         if stmt is not None:
             notes.insert(0, f"statement: {stmt_text(stmt, self.program.kernel)}")
-        location = getattr(stmt, "location", None)
+        location = None if stmt is None else stmt.location
         return SimulationError(kernel=self.program.kernel.name, reason=fault.reason, location=location, notes=(*notes, *fault.notes), help=fault.help)
 
     def deadlock(self) -> DeadlockError:

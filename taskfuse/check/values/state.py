@@ -261,7 +261,7 @@ class State:
 
     def who(self, thread: int, stmt: Stmt, role: str) -> tuple[str, ...]:
         """A thread, what it executes, and the user's line."""
-        location = getattr(stmt, "location", None)
+        location = stmt.location
         said = f"{self.launch.thread(thread)}{' in ' + role if role else ''}: {stmt_text(stmt, self.kernel)}"
         return (said, f"from {location}") if location is not None else (said,)
 
