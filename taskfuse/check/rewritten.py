@@ -37,8 +37,8 @@ def in_blocks(kernel: Kernel, facts: Facts, ranges: Ranges) -> tuple[Stmt, ...]:
     def written(e: Expr) -> Expr:
         if e.free.isdisjoint(known):
             return e
-        found = simplify(substitute(e, places), facts)
-        return found if _keeps(e, found, places, ranges) else e
+        found = _put(e, places, ranges)
+        return e if found is None else simplify(found, facts)
 
     return map_stmts(kernel.body, lambda s: map_expressions(s, written))
 
@@ -46,24 +46,29 @@ def in_blocks(kernel: Kernel, facts: Facts, ranges: Ranges) -> tuple[Stmt, ...]:
 def in_iteration(loop: For, value: Expr, ranges: Ranges) -> tuple[Stmt, ...] | None:
     """A loop's body in one iteration; ``None`` if its expressions cannot be written down."""
     at = {loop.var: value}
-    kept = True
+    lost = False
 
     def written(e: Expr) -> Expr:
-        nonlocal kept
-        if loop.var not in e.free:
-            return e
-        found = substitute(e, at)
-        kept = kept and _keeps(e, found, at, ranges)
-        return found
+        nonlocal lost
+        found = _put(e, at, ranges) if loop.var in e.free else e
+        lost = lost or found is None
+        return e if found is None else found
 
     body = map_stmts(loop.body, lambda s: map_expressions(s, written))
-    return body if kept else None
+    return None if lost else body
 
 
-def _keeps(e: Expr, found: Expr, values: Mapping[str, Expr], ranges: Ranges) -> bool:
-    """True only if an expression has a value only where the one has that it was written for: ``0//d`` is 0, unless ``d`` is."""
-    asked = {(substitute(part, values), low) for part, low in _partial(e)}
-    return not asked or all((least := ranges.of(part)[0]) is not None and least >= low for part, low in asked - _partial(found))
+def _put(e: Expr, values: Mapping[str, Expr], ranges: Ranges) -> Expr | None:
+    """An expression with values in it; ``None`` if that has a value where it has none: ``0//d`` is 0, unless ``d`` is."""
+    asked = _partial(e)
+    if not asked:
+        return substitute(e, values)
+    try:
+        found = substitute(e, values)
+        lost = {(substitute(part, values), low) for part, low in asked} - _partial(found)
+    except (ZeroDivisionError, IndexError):
+        return None
+    return found if all((least := ranges.of(part)[0]) is not None and least >= low for part, low in lost) else None
 
 
 @cache
