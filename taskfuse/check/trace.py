@@ -14,10 +14,10 @@ from taskfuse.check.defined import Demand, demands, of_statement
 from taskfuse.check.fences import Fences, operands
 from taskfuse.check.program import BLOCK_NAMES, CLUSTER_NAMES, THREAD_NAMES, together
 from taskfuse.check.tiles import LINE, ROWS, Storage, tile_elements
+from taskfuse.ir.fragments import MATRIX_ROW_BYTES, MATRIX_ROWS, matrices
 from taskfuse.ir.scalar import TRUE, ZERO, Const, Expr, compile_expr, evaluate
 from taskfuse.ir.types import MemoryType
 from taskfuse.kir import Kernel, stmt_text
-from taskfuse.kir.fragments import MATRIX_ROW_BYTES, MATRIX_ROWS, WGMMA_M, matrices, wgmma_a, wgmma_accumulator
 from taskfuse.kir.limits import MAX_THREADS, WARP, WARPGROUP
 from taskfuse.kir.nodes import (
     Access,
@@ -347,7 +347,7 @@ class Trace:
                 )
             case Wgmma(a=a, b=b):
                 self._fenced(stmt, ids)
-                tiles = [(d.base.buffer, self._tiles(stmt, d, rows, ids)) for d, rows in ((a, WGMMA_M), (b, stmt.n)) if isinstance(d, Descriptor)]
+                tiles = [(d.base.buffer, self._tiles(stmt, d, rows, ids)) for d, rows in ((a, stmt.row.m), (b, stmt.n)) if isinstance(d, Descriptor)]
                 self._emit(stmt, ids, [Queue.WGMMA] * len(ids), [[(buffer, elements[k]) for buffer, elements in tiles] for k in range(len(ids))])
             case Commit(queue=queue) | Retire(queue=queue):
                 if queue is Queue.WGMMA and isinstance(stmt, Retire):
@@ -493,11 +493,9 @@ class Trace:
         """Raises :class:`Refuted` if a thread has not fenced its registers of a wgmma, or another wgmma has them."""
         self._refute(stmt, self._fences.missing(ids), "no FENCE wgmma stands before it")
         held: list[tuple[str, Ints, int, object]] = []
-        for access, what, count in (
-            (stmt.acc, "accumulators", wgmma_accumulator(stmt.n).count),
-            (stmt.a, "operand registers", wgmma_a(stmt.dtype.itemsize).count),
-        ):
-            if isinstance(access, Access):
+        for access, what, fragment in ((stmt.acc, "accumulators", stmt.accumulators), (stmt.a, "operand registers", stmt.row.a_registers)):
+            if isinstance(access, Access) and fragment is not None:
+                count = fragment.count
                 first = self._elements(access, ids)
                 # one shape adds up in equal accumulators; operands are only read
                 how: object = (stmt.n, stmt.k, tuple(first.tolist())) if access is stmt.acc else what

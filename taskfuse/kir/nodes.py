@@ -13,6 +13,8 @@ from enum import Enum
 
 from taskfuse.dtypes import DType
 from taskfuse.ir.elementwise import Elementwise
+from taskfuse.ir.fragments import Fragment
+from taskfuse.ir.matrix_instructions import Family, MatrixInstruction, find
 from taskfuse.ir.scalar import TRUE, Expr
 from taskfuse.ir.types import MemoryType, ParallelType
 from taskfuse.location import Location
@@ -561,7 +563,7 @@ class WgmmaFence(Located):
 class Wgmma(Located):
     """``acc += A @ B^T`` by one warpgroup, asynchronously: A is m64 x k, B is n x k; operands are read when the engine gets to it.
 
-    Fragments (of accumulators, and of A in registers) are those of :mod:`taskfuse.kir.fragments`. Products of float32 operands are tf32.
+    Fragments (of accumulators, and of A in registers) are those of :mod:`taskfuse.ir.matrix_instructions`. Products of float32 operands are tf32.
 
     Attributes:
         acc: first of the n/2 accumulator registers of each thread: float32, or int32 for integer operands.
@@ -586,10 +588,27 @@ class Wgmma(Located):
         if self.b_dtype is self.dtype:
             object.__setattr__(self, "b_dtype", None)
 
+    @property
+    def factors(self) -> tuple[DType, DType]:
+        """The element types of A and B."""
+        return self.dtype, self.b_dtype or self.dtype
+
+    @property
+    def row(self) -> MatrixInstruction:
+        """Its row in the table of matrix instructions, which a kernel that its verifier accepts has."""
+        found = find(Family.WGMMA, *self.factors, self.k)
+        assert found is not None
+        return found
+
+    @property
+    def accumulators(self) -> Fragment:
+        """How the sums lie in registers."""
+        return self.row.accumulator(self.n)
+
 
 @dataclass(frozen=True, slots=True)
 class Mma(Located):
-    """``mma.sync``: ``acc += A @ B`` by one warp; A is m16 x k, B is k x n8, all in registers (fragments: :mod:`taskfuse.kir.fragments`).
+    """``mma.sync``: ``acc += A @ B`` by one warp; A is m16 x k, B is k x n8, all in registers (fragments: :mod:`taskfuse.ir.matrix_instructions`).
 
     Products of float32 operands are tf32.
 
@@ -612,6 +631,28 @@ class Mma(Located):
         if self.b_dtype is self.dtype:
             object.__setattr__(self, "b_dtype", None)
 
+    @property
+    def n(self) -> int:
+        """Columns of B and of the sums."""
+        return self.row.shape.widths[0]
+
+    @property
+    def factors(self) -> tuple[DType, DType]:
+        """The element types of A and B."""
+        return self.dtype, self.b_dtype or self.dtype
+
+    @property
+    def row(self) -> MatrixInstruction:
+        """Its row in the table of matrix instructions, which a kernel that its verifier accepts has."""
+        found = find(Family.MMA, *self.factors, self.k)
+        assert found is not None
+        return found
+
+    @property
+    def accumulators(self) -> Fragment:
+        """How the sums lie in registers."""
+        return self.row.accumulator(self.n)
+
 
 @dataclass(frozen=True, slots=True)
 class LdMatrix(Located):
@@ -619,7 +660,7 @@ class LdMatrix(Located):
 
     Lane l gives the address ``source`` of row l%8 of matrix l/8; where there are fewer than 4 matrices, the addresses of the last lanes are
     not used. A lane gets 32 bits of each matrix: of row l/4, or of column l/4 if ``transpose`` (16-bit elements only). Its registers
-    are ``out``, those of one matrix after those of another (:func:`taskfuse.kir.fragments.matrices`).
+    are ``out``, those of one matrix after those of another (:func:`taskfuse.ir.fragments.matrices`).
 
     Attributes:
         matrices: 1, 2 or 4.
