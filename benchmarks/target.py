@@ -1,6 +1,6 @@
 """The figures of a target (``taskfuse/target.py``) that this machine's GPU has.
 
-``python benchmarks/target.py [--write]``. Each figure is a median over launches in a CUDA graph; the clock is that of the multiprocessors while
+``python benchmarks/target.py [--write]``. Times are medians over CUDA graphs; the clock is that of the multiprocessors while
 they multiply, counted by a kernel that spins for a number of cycles beside a timer.
 """
 
@@ -9,28 +9,14 @@ from __future__ import annotations
 import statistics
 
 import torch
-from reporting import CALLS, captured, parser, publish
+from reporting import in_turn, parser, publish
 
 import taskfuse as tf
 from taskfuse.cuda.present import present
 
-ROUNDS = 21
 ELEMENTS = 1 << 29  # of 2 bytes: far more than the second-level cache
 RESIDENT = 1 << 22  # 8 MB in, 8 MB out: they stay there
 SPIN = 2_000_000  # cycles
-
-
-def median_us(graph: torch.cuda.CUDAGraph) -> float:
-    """Microseconds of one call."""
-    found: list[float] = []
-    for _ in range(ROUNDS):
-        start, stop = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        start.record()
-        graph.replay()
-        stop.record()
-        stop.synchronize()
-        found.append(1e3 * start.elapsed_time(stop) / CALLS)
-    return statistics.median(found)
 
 
 def pointwise(elements: int) -> tf.Fusion:
@@ -45,7 +31,7 @@ def moved_us(elements: int) -> float:
     x = torch.rand(elements, device="cuda").to(torch.bfloat16)
     y = torch.full_like(x, float("nan"))
     run = tf.compile(pointwise(elements), backend="cuda")
-    us = median_us(captured(lambda: run(x, out=y)))
+    (us,) = in_turn([lambda: run(x, out=y)])
     assert torch.equal(y, x + 1)
     return us
 
