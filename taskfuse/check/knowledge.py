@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from taskfuse.check.ranges import Ranges, terms_of
+from taskfuse.check.tables import Tables
 from taskfuse.ir.scalar import Const, Expr, Facts, FloorDiv, Select, le, lt, private, prove, substitute, sym
 from taskfuse.kir.nodes import For
 
@@ -100,10 +101,11 @@ class Knowledge:
         items: what was added to what holds in the whole kernel, in that order.
         linear: what linear arithmetic has found, for :class:`~taskfuse.check.linear.Linear`.
         samples: values of its symbols, for :mod:`~taskfuse.check.samples`.
+        tables: those that were made for questions, here and wherever more is known.
         under: what the last item was added to.
     """
 
-    __slots__ = ("_facts", "_next", "_questions", "_root", "items", "linear", "ranges", "samples", "under")
+    __slots__ = ("_facts", "_next", "_questions", "_root", "items", "linear", "ranges", "samples", "tables", "under")
 
     def __init__(self, ranges: Ranges, facts: Facts | None, items: tuple[Item, ...] = (), under: Knowledge | None = None) -> None:
         self.ranges = ranges
@@ -113,6 +115,7 @@ class Knowledge:
         self._facts = facts
         self.under = under
         self._root: Knowledge = self if under is None else under._root
+        self.tables: Tables = Tables() if under is None else under.tables
         self._next: dict[Item, Knowledge] = {}
         self._questions: dict[Expr, tuple[Knowledge, Expr]] = {}
 

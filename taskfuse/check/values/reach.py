@@ -12,7 +12,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from taskfuse.check.accesses import overlapping
 from taskfuse.check.forms import Visit
@@ -20,18 +19,18 @@ from taskfuse.check.knowledge import Knowledge
 from taskfuse.check.private import PrivateRing, PrivateRings
 from taskfuse.check.program import BLOCKS, THREADS, Node, Program
 from taskfuse.check.rings import Rings
+from taskfuse.check.tables import Table
 from taskfuse.check.values.claims import Instructions, Place
 from taskfuse.check.values.cover import covered
 from taskfuse.check.values.match import Found, Match, Storage, W, equal, inside, known_at
 from taskfuse.check.values.solve import Open
 from taskfuse.check.values.stores import stores
-from taskfuse.ir.scalar import Const, Expr, Sym, and_, const, eq, evaluate, ge, not_, substitute, sym
+from taskfuse.ir.scalar import Const, Expr, Sym, and_, const, eq, ge, not_, substitute, sym
 from taskfuse.ir.types import BLOCK_TYPES, CLUSTER_TYPES, MemoryType
 from taskfuse.kir import accesses
 from taskfuse.kir.nodes import Content, For, Holds, TensorParam, TmaLoad
 from taskfuse.kir.witness import Definition, Whole
 
-Ints = NDArray[np.int64]
 ROWS = 1 << 21
 TRIPS = 9
 """How many iterations back a write is looked for, less one."""
@@ -165,8 +164,8 @@ class Reach:
             size *= ROWS + 1 if lo is None or hi is None else hi - lo + 1
         if size > ROWS:
             return False
-        grids = np.meshgrid(*(np.arange(lo or 0, (hi or 0) + 1) for lo, hi in spans.values()), indexing="ij")
-        return not np.any(np.asarray(evaluate(difference, dict(zip(spans, grids, strict=True)))))
+        table = Table([{n: np.arange(lo or 0, (hi or 0) + 1)} for n, (lo, hi) in spans.items()])
+        return not np.any(table.grid(difference))
 
     def _stored_before(self, want: Place, knowledge: Knowledge) -> bool:
         """True if a workspace in Global memory that lies as its tensor does has been stored whole, once, by statements that are over."""
@@ -239,7 +238,7 @@ class Reach:
         return same
 
     def _scan(
-        self, want: Place, looks: list[_Look], knowledge: Knowledge, *, past: bool, among: Mapping[str, Ints] | None = None, may: bool = False
+        self, want: Place, looks: list[_Look], knowledge: Knowledge, *, past: bool, among: Table | None = None, may: bool = False
     ) -> bool:
         """True if one of some writes, looked at from the last one on, is found in every case. The others that may be found have the same element.
 
@@ -269,7 +268,7 @@ class Reach:
         return False
 
     def _last(
-        self, claim: Place, want: Place, look: _Look, knowledge: Knowledge, among: Mapping[str, Ints] | None, error: Open, *, past: bool
+        self, claim: Place, want: Place, look: _Look, knowledge: Knowledge, among: Table | None, error: Open, *, past: bool
     ) -> Found:
         """What the last iterations of loops that are over have left, if they write all of it."""
         loops = dict(look.loops)
@@ -287,7 +286,7 @@ class Reach:
                 return found
         raise error
 
-    def _match(self, claim: Place, want: Place, look: _Look, knowledge: Knowledge, among: Mapping[str, Ints] | None, *, past: bool) -> Found | None:
+    def _match(self, claim: Place, want: Place, look: _Look, knowledge: Knowledge, among: Table | None, *, past: bool) -> Found | None:
         shape = () if claim.content is Content.ZERO else self.shape(claim.tensor, claim.content)
         match = Match(claim, want, self.storages[want.buffer], shape, self._look(claim, look), look.skip, knowledge, among, past=past)
         found = match.found()
