@@ -8,8 +8,9 @@ what else an index and an element depend on must cancel.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 from taskfuse.check.bounds import by_parts
 from taskfuse.check.knowledge import Element, Knowledge
@@ -21,7 +22,7 @@ from taskfuse.check.tables import Ints, Join, Table
 from taskfuse.check.tiles import swizzled_place
 from taskfuse.check.values.claims import Place, flattened
 from taskfuse.check.values.solve import Equation, Open, solved
-from taskfuse.ir.scalar import Compare, CompareOp, Const, Expr, FloorDiv, Mod, const, eq, ge, le, lt, ne, simplify, substitute, sym
+from taskfuse.ir.scalar import Compare, CompareOp, Const, Expr, Facts, FloorDiv, Mod, const, eq, ge, le, lt, ne, simplify, substitute, sym
 from taskfuse.ir.types import MemoryType
 from taskfuse.kir.nodes import Content, For
 from taskfuse.kir.walk import own_symbols
@@ -76,6 +77,9 @@ def proves(knowledge: Knowledge, condition: Expr) -> bool:
             form = b - a
         case _:
             return not fails(*knowledge.about(condition)) and knowledge.proves(condition)
+    narrow, question = knowledge.closely(form)
+    if Linear.of(narrow).nonnegative(question, 1):
+        return True
     narrow, question = knowledge.about(form)
     if fails(narrow, ge(question, 0)):
         return False
@@ -104,12 +108,63 @@ def known_at(place: Place) -> Knowledge:
     return place.node.context.knowledge.given(*spans, *place.given)
 
 
+class Writing:
+    """A claim in symbols of its own: those of its threads, loops and points have other names than those of a read, but for what is the same there.
+
+    Attributes:
+        element, index, offset: as those of the claim.
+        conditions: those around it as they stand, ``None`` for steps of loops, and in these symbols.
+        spans: first values of the symbols, and behind the last ones.
+
+    Args:
+        memory: of the buffer that is written.
+        same: what symbols of the write are at the read: loops that both share, threads and blocks with memory of their own.
+    """
+
+    def __init__(self, claim: Place, memory: MemoryType, same: Mapping[str, Expr]) -> None:
+        self.claim = claim
+        kernel = claim.node.context.kernel
+        loops = [n.stmt for n in claim.node.loops if isinstance(n.stmt, For) and n.stmt.var not in same]
+        names = [*(loop.var for loop in loops), *(name for name, _ in claim.points)]
+        hardware: dict[str, Expr] = {}
+        if memory is not MemoryType.Local:
+            hardware |= dict(zip(THREAD_NAMES, kernel.block, strict=True))
+        if memory is MemoryType.Global:
+            hardware |= dict(zip(BLOCK_NAMES, kernel.grid, strict=True))
+        hardware = {name: extent for name, extent in hardware.items() if name not in same}
+        self._rename: dict[str, Expr] = {**same, **{n: sym(W + n) for n in (*names, *hardware)}}
+        self.element = tuple(map(self.named, claim.element))
+        self.index = tuple(map(self.named, claim.index))
+        self.conditions: list[tuple[Expr | None, Expr]] = [(part, self.named(part)) for c in (*claim.node.conditions, *claim.given) for part in conjuncts(c)]
+        self.spans: dict[str, tuple[Expr, Expr]] = {W + name: (const(0), extent) for name, extent in hardware.items()}
+        for loop in loops:
+            start, stop = self.named(loop.start), self.named(loop.stop)
+            self.spans[W + loop.var] = start, stop
+            if loop.step is not const(1):
+                step = eq((sym(W + loop.var) - start) % self.named(loop.step), 0)
+                self.conditions.append((None, step))
+        for name, n in claim.points:
+            self.spans[W + name] = const(0), const(n)
+
+    def named(self, e: Expr) -> Expr:
+        """An expression of the claim in these symbols."""
+        return e if e.free.isdisjoint(self._rename) else substitute(e, self._rename)
+
+    def who(self) -> Iterator[Equation]:
+        """What conditions say of its symbols alone."""
+        for _, c in self.conditions:
+            match c:
+                case Compare(op=CompareOp.EQ, a=a, b=b) if not (a - b).free.isdisjoint(self.spans) and (a - b).free <= self.spans.keys():
+                    yield a - b, const(0)
+                case _:
+                    pass
+
+
 class Match:
     """One claim and one read of a buffer. Of a write that leaves another tensor's element, or a zero, only where it is left is asked.
 
     Args:
         shape: of the tensor that is written.
-        same: what symbols of the write are at the read: loops that both share, threads and blocks with memory of their own.
         skip: the axis that says a slot: it is known to be the same.
         knowledge: what holds at the read.
         among: the points of the read that are left; ``None``: all.
@@ -119,11 +174,10 @@ class Match:
 
     def __init__(
         self,
-        claim: Place,
+        writing: Writing,
         want: Place,
         storage: Storage,
         shape: tuple[Expr, ...],
-        same: Mapping[str, Expr],
         skip: int | None,
         knowledge: Knowledge,
         among: Table | None,
@@ -131,68 +185,42 @@ class Match:
         past: bool,
         bare: bool = False,
     ) -> None:
-        self.claim = claim
+        self.writing = writing
+        self.claim = claim = writing.claim
         self.want = want
         self.knowledge = knowledge
         self.storage = storage
         self.shape = shape
         self.among = among
         self.past = past
-        self.plain = True
-        kernel = claim.node.context.kernel
-        loops = [n.stmt for n in claim.node.loops if isinstance(n.stmt, For) and n.stmt.var not in same]
-        names = [*(loop.var for loop in loops), *(name for name, _ in claim.points)]
-        hardware: dict[str, Expr] = {}
-        if storage.memory is not MemoryType.Local:
-            hardware |= dict(zip(THREAD_NAMES, kernel.block, strict=True))
-        if storage.memory is MemoryType.Global:
-            hardware |= dict(zip(BLOCK_NAMES, kernel.grid, strict=True))
-        hardware = {name: extent for name, extent in hardware.items() if name not in same}
-        self.rename: dict[str, Expr] = {**same, **{n: sym(W + n) for n in (*names, *hardware)}}
-        alike = claim.tensor == want.tensor and claim.content is not Content.ZERO and (claim.content is Content.BODY) is (want.content is Content.BODY)
-        self.elements = list(zip(self._written(claim.element), want.element, strict=True)) if alike else []  # elements of others are never the same
         self.bare = bare
-        self.conditions: list[tuple[Expr | None, Expr]] = [(part, self._one(part)) for c in (*claim.node.conditions, *claim.given) for part in conjuncts(c)]
-        self.spans: dict[str, tuple[Expr, Expr]] = {W + name: (const(0), extent) for name, extent in hardware.items()}
-        for loop in loops:
-            start, stop = self._one(loop.start), self._one(loop.stop)
-            self.spans[W + loop.var] = start, stop
-            if loop.step is not const(1):
-                step = eq((sym(W + loop.var) - start) % self._one(loop.step), 0)
-                self.conditions.append((None, step))
-        for name, n in claim.points:
-            self.spans[W + name] = const(0), const(n)
-        self.facts = knowledge.facts
+        self.plain = True
+        self.conditions, self.spans = writing.conditions, writing.spans
+        alike = claim.tensor == want.tensor and claim.content is not Content.ZERO and (claim.content is Content.BODY) is (want.content is Content.BODY)
+        self.elements = list(zip(writing.element, want.element, strict=True)) if alike else []  # elements of others are never the same
+        self.equations = [*self._equations(skip), *writing.who()]
+
+    @cached_property
+    def facts(self) -> Facts:
+        """What holds at the read and of the symbols of the write."""
+        facts = self.knowledge.facts
         for n, (a, b) in self.spans.items():
             if isinstance(a, Const) and isinstance(b, Const):
-                self.facts = self.facts.with_range(n, a, b - 1)
-        for n, count in want.points:
-            self.facts = self.facts.with_range(n, 0, count - 1)
-        self.equations = self._equations(skip)
-
-    def _one(self, e: Expr) -> Expr:
-        return substitute(e, self.rename) if not e.free.isdisjoint(self.rename) else e
-
-    def _written(self, es: Iterable[Expr]) -> tuple[Expr, ...]:
-        return tuple(map(self._one, es))
+                facts = facts.with_range(n, a, b - 1)
+        for n, count in self.want.points:
+            facts = facts.with_range(n, 0, count - 1)
+        return facts
 
     def _equations(self, skip: int | None) -> list[Equation]:
         """Index by index; behind the axes that both name, address by address."""
         one, two = self.claim, self.want
         if one.offset is None and two.offset is None:
-            pairs = list(zip(self._written(one.index), two.index, strict=True))
+            pairs = list(zip(self.writing.index, two.index, strict=True))
         else:
             first = min(len(p.index) for p in (one, two) if p.offset is not None)
-            pairs = list(zip(self._written(one.index[:first]), two.index[:first], strict=True))
-            pairs.append((self._one(self._address(one, first)), self._address(two, first)))
-        found = [(a, b) for k, (a, b) in enumerate(pairs) if k != skip]
-        for _, c in self.conditions:  # who wrote it
-            match c:
-                case Compare(op=CompareOp.EQ, a=a, b=b) if not (a - b).free.isdisjoint(self.spans) and (a - b).free <= self.spans.keys():
-                    found.append((a - b, const(0)))
-                case _:
-                    pass
-        return found
+            pairs = list(zip(self.writing.index[:first], two.index[:first], strict=True))
+            pairs.append((self.writing.named(self._address(one, first)), self._address(two, first)))
+        return [(a, b) for k, (a, b) in enumerate(pairs) if k != skip]
 
     def _address(self, p: Place, first: int) -> Expr:
         if p.offset is None:
@@ -211,6 +239,8 @@ class Match:
             outcome = self._tried()
             if not isinstance(outcome, Open) and (outcome is None or not outcome.under):
                 return outcome
+            if self.plain and isinstance(outcome, Found) and all(proves(self.knowledge, c) for c in outcome.under):
+                return Found()
         if isinstance(outcome, Open):
             raise outcome
         return outcome

@@ -22,7 +22,7 @@ from taskfuse.check.rings import Rings
 from taskfuse.check.tables import Table
 from taskfuse.check.values.claims import Instructions, Place
 from taskfuse.check.values.cover import covered
-from taskfuse.check.values.match import Found, Match, Storage, W, equal, inside, known_at
+from taskfuse.check.values.match import Found, Match, Storage, W, Writing, equal, inside, known_at
 from taskfuse.check.values.solve import Open
 from taskfuse.check.values.stores import stores
 from taskfuse.ir.scalar import Const, Expr, Sym, and_, const, eq, ge, not_, substitute, sym
@@ -71,6 +71,7 @@ class Reach:
         self.producers = {r.producer.cursor + ".slot": r for r in rings.rings}
         self.hits: list[Place] = []
         self._whole: dict[str, bool] = {}
+        self._writings: dict[tuple[object, ...], Writing] = {}
         self._nodes: dict[str, list[Node]] = {}
         self._overlaps: dict[str, list[str]] = {}
         for a, b in overlapping(program):
@@ -237,9 +238,7 @@ class Reach:
                     same[block.index_name] = b // extent * extent + sym(f"{W}{b}.issuer")
         return same
 
-    def _scan(
-        self, want: Place, looks: list[_Look], knowledge: Knowledge, *, past: bool, among: Table | None = None, may: bool = False
-    ) -> bool:
+    def _scan(self, want: Place, looks: list[_Look], knowledge: Knowledge, *, past: bool, among: Table | None = None, may: bool = False) -> bool:
         """True if one of some writes, looked at from the last one on, is found in every case. The others that may be found have the same element.
 
         Args:
@@ -267,9 +266,7 @@ class Reach:
                     return True
         return False
 
-    def _last(
-        self, claim: Place, want: Place, look: _Look, knowledge: Knowledge, among: Table | None, error: Open, *, past: bool
-    ) -> Found:
+    def _last(self, claim: Place, want: Place, look: _Look, knowledge: Knowledge, among: Table | None, error: Open, *, past: bool) -> Found:
         """What the last iterations of loops that are over have left, if they write all of it."""
         loops = dict(look.loops)
         for n in claim.node.loops:
@@ -288,8 +285,13 @@ class Reach:
 
     def _match(self, claim: Place, want: Place, look: _Look, knowledge: Knowledge, among: Table | None, *, past: bool) -> Found | None:
         shape = () if claim.content is Content.ZERO else self.shape(claim.tensor, claim.content)
-        match = Match(claim, want, self.storages[want.buffer], shape, self._look(claim, look), look.skip, knowledge, among, past=past)
-        found = match.found()
+        storage = self.storages[want.buffer]
+        same = self._look(claim, look)
+        key = claim, *same.items()
+        writing = self._writings.get(key)
+        if writing is None:
+            writing = self._writings[key] = Writing(claim, storage.memory, same)
+        found = Match(writing, want, storage, shape, look.skip, knowledge, among, past=past).found()
         if found is None:
             return None
         if look.skip is None and self.storages[want.buffer].memory is not MemoryType.Local and _in_other_arm(claim.node, want.node):
@@ -458,4 +460,3 @@ def _encloses(visit: Visit, node: Node) -> bool:
         return False
     place = next((n for n in node.path if n.block is visit.advance.block), None)
     return place is not None and visit.wait.number < node.number < visit.advance.number
-

@@ -20,7 +20,7 @@ from taskfuse.check.tables import Table
 from taskfuse.check.values.claims import Instructions, Place
 from taskfuse.check.values.cover import covered
 from taskfuse.check.values.joins import Joined, Joins
-from taskfuse.check.values.match import LIMIT, Found, Match, inside, known_at, proves
+from taskfuse.check.values.match import LIMIT, Found, Match, Writing, inside, known_at, proves
 from taskfuse.check.values.reach import Reach
 from taskfuse.check.values.runs import Span, Visits, known_of, runs
 from taskfuse.check.values.solve import Open
@@ -172,7 +172,7 @@ class Reductions:
             self._value(s, rule, parts=False)
             same = {n.stmt.var: sym(n.stmt.var) for n in s.node.loops if isinstance(n.stmt, For) and n in want.node.loops}
             claim, target = replace(s, element=(), content=Content.START), replace(want, element=(), content=Content.START)
-            found = Match(claim, target, self.reach.storages[s.buffer], (), same, None, knowledge, None, past=False).found()
+            found = self._writes(claim, target, same, knowledge, None)
             if found is not None and not found.under and found.rest is None:
                 return
         raise Open("its accumulator is not known to be set", want.node)
@@ -192,7 +192,13 @@ class Reductions:
     def _match(self, claim: Place, want: Place, knowledge: Knowledge, among: Table | None) -> Found | None:
         shared = {n.stmt.var: sym(n.stmt.var) for n in claim.node.loops if isinstance(n.stmt, For) and n in want.node.loops}
         shape = self.reach.shape(want.tensor)
-        return Match(claim, want, self.reach.storages[want.buffer], shape, shared, None, knowledge, among, past=False, bare=True).found()
+        storage = self.reach.storages[want.buffer]
+        return Match(Writing(claim, storage.memory, shared), want, storage, shape, None, knowledge, among, past=False, bare=True).found()
+
+    def _writes(self, claim: Place, want: Place, same: Mapping[str, Expr], knowledge: Knowledge, among: Table | None) -> Found | None:
+        """Whether a start sets the accumulators that are used."""
+        storage = self.reach.storages[claim.buffer]
+        return Match(Writing(claim, storage.memory, same), want, storage, (), None, knowledge, among, past=False).found()
 
     def _group(self, want: Place, group: list[Term], definition: Definition, knowledge: Knowledge) -> bool:
         """All terms of a group of accumulators are in what is read, once. True if partial results have been joined."""
@@ -298,7 +304,7 @@ class Reductions:
             common = {n.stmt.var for n in s.node.loops if isinstance(n.stmt, For) and n in user.node.loops}
             same = {name: e for name, e in shared.items() if name in common}
             claim = replace(s, element=(), content=Content.START)
-            found = Match(claim, target, self.reach.storages[s.buffer], (), same, None, around, among, past=False).found()
+            found = self._writes(claim, target, same, around, among)
             if found is None:
                 continue
             if found.rest is not None:
