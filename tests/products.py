@@ -1,7 +1,7 @@
 """Kernels of one product of matrices, for every form of the tensor-core instructions: read by the tests of every reader of kernel IR.
 
 Each multiplies ``a [rows, k]`` by ``b [columns, k]`` transposed. Operands come to Shared memory by plain stores, fragments to and from
-registers as :mod:`taskfuse.kir.fragments` says.
+registers as :mod:`taskfuse.ir.matrix_instructions` says.
 """
 
 from __future__ import annotations
@@ -13,12 +13,49 @@ import numpy as np
 import numpy.typing as npt
 
 from taskfuse.dtypes import DType, bfloat16, float8_e4m3, float8_e5m2, float16, float32, int8, uint8
+from taskfuse.ir.fragments import Fragment
+from taskfuse.ir.matrix_instructions import Family, MatrixInstruction, accumulator_dtype, find
 from taskfuse.ir.scalar import Expr, sym, xor
-from taskfuse.kir import Kernel, fragments, parse_kernel
-from taskfuse.kir.products import accumulator_dtype
+from taskfuse.kir import Kernel, parse_kernel
 
 THREAD, REGISTER = sym("threadIdx.x"), sym("v")
+K_BYTES = 32  # of an operand along k
 CHUNK = 16  # bytes that a swizzle moves as one
+
+
+TYPES = {1: int8, 2: bfloat16, 4: float32}
+
+
+def row_of(family: Family, itemsize: int) -> MatrixInstruction:
+    """An instruction on elements of a size."""
+    found = find(family, TYPES[itemsize], TYPES[itemsize], K_BYTES // itemsize)
+    assert found is not None
+    return found
+
+
+def wgmma_accumulator(n: int) -> Fragment:
+    return row_of(Family.WGMMA, 2).accumulator(n)
+
+
+def mma_accumulator() -> Fragment:
+    return row_of(Family.MMA, 2).accumulator(8)
+
+
+def held(fragment: Fragment | None) -> Fragment:
+    assert fragment is not None
+    return fragment
+
+
+def wgmma_a(itemsize: int) -> Fragment:
+    return held(row_of(Family.WGMMA, itemsize).a_registers)
+
+
+def mma_a(itemsize: int) -> Fragment:
+    return held(row_of(Family.MMA, itemsize).a_registers)
+
+
+def mma_b(itemsize: int) -> Fragment:
+    return held(row_of(Family.MMA, itemsize).b_registers)
 
 
 @dataclass(frozen=True)
@@ -84,13 +121,13 @@ class Product:
 
     @property
     def k(self) -> int:
-        return fragments.K_BYTES // self.dtype.itemsize
+        return K_BYTES // self.dtype.itemsize
 
     def kernel(self) -> Kernel:
         """The kernel, for one warpgroup."""
         size, k, n, steps = self.dtype.itemsize, self.k, self.n, self.steps
         acc = accumulator_dtype(self.dtype, self.b_dtype)
-        accumulator, a_fragment = fragments.wgmma_accumulator(n), fragments.wgmma_a(size)
+        accumulator, a_fragment = wgmma_accumulator(n), wgmma_a(size)
         kinds = ["tf32" if d is float32 else d.name for d in (self.dtype, self.b_dtype)]
         kind = kinds[0] if self.dtype is self.b_dtype else ".".join(kinds)
         declarations = [f"LOCAL acc: {acc}[{accumulator.count}]"]
@@ -129,7 +166,7 @@ class Product:
 
 def _tile(name: str, layout: Layout, rows: int, dtype: DType, steps: int, declarations: list[str], body: list[str]) -> str:
     """Bring an operand to Shared memory; gives its descriptor in step ``t``."""
-    k, tile = fragments.K_BYTES // dtype.itemsize, layout.size(rows, dtype.itemsize)
+    k, tile = K_BYTES // dtype.itemsize, layout.size(rows, dtype.itemsize)
     r, c = sym("r"), sym("c")
     declarations.append(f"SHARED {name}_s: {dtype}[{steps}, {tile}] align 1024")
     body += [
@@ -199,14 +236,14 @@ class WarpProduct:
 
     @property
     def k(self) -> int:
-        return fragments.K_BYTES // self.dtype.itemsize
+        return K_BYTES // self.dtype.itemsize
 
     def kernel(self) -> Kernel:
         """The kernel."""
         size, k, steps = self.dtype.itemsize, self.k, self.steps
         half = k // 2
         acc = accumulator_dtype(self.dtype, self.b_dtype)
-        accumulator, a_fragment, b_fragment = fragments.mma_accumulator(), fragments.mma_a(size), fragments.mma_b(size)
+        accumulator, a_fragment, b_fragment = mma_accumulator(), mma_a(size), mma_b(size)
         kinds = ["tf32" if d is float32 else d.name for d in (self.dtype, self.b_dtype)]
         lane = THREAD
         row, column = accumulator.position(lane, REGISTER)

@@ -12,9 +12,9 @@ from enum import Enum
 
 from taskfuse.check.program import THREAD_NAMES, Context, Node, Program, chosen, conjuncts, linear_thread
 from taskfuse.check.tiles import tile_bytes
+from taskfuse.ir.fragments import MATRIX_ROW_BYTES, MATRIX_ROWS
 from taskfuse.ir.scalar import Const, Expr, const, le, lt, private, prove, simplify, substitute, sym
 from taskfuse.ir.types import MemoryType
-from taskfuse.kir.fragments import MATRIX_ROW_BYTES, MATRIX_ROWS, WGMMA_M
 from taskfuse.kir.limits import WARP
 from taskfuse.kir.nodes import (
     Access,
@@ -255,8 +255,8 @@ class Uses:
             case TmaStore(map=name, coords=coords, source=source):
                 self._add(node, source.buffer, self._box(source, self.maps[name], context), False, Engine.STORE, context)
                 self._tensor_box(node, self.maps[name], coords, Engine.STORE, write=True)
-            case Wgmma(a=a, b=b, n=n, k=k):
-                for descriptor, rows in ((a, WGMMA_M), (b, n)):
+            case Wgmma(a=a, b=b, n=n, k=k, row=row):
+                for descriptor, rows in ((a, row.m), (b, n)):
                     if isinstance(descriptor, Access):  # registers: taskfuse.check.registers
                         continue
                     self._add(node, descriptor.base.buffer, self._tile(node, descriptor, rows, k), False, Engine.TENSOR, context)

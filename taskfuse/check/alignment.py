@@ -19,10 +19,10 @@ from taskfuse.check.enumeration import extremes
 from taskfuse.check.program import Context, Node, Program
 from taskfuse.check.ranges import terms_of
 from taskfuse.check.tiles import CORE, LINE, ROWS, Storage, blocks
+from taskfuse.ir.fragments import MATRIX_ROW_BYTES
 from taskfuse.ir.scalar import ONE, Expr, const, is_multiple, private, substitute
 from taskfuse.ir.types import MemoryType
 from taskfuse.kir import Kernel, walk
-from taskfuse.kir.fragments import K_BYTES, MATRIX_ROW_BYTES, WGMMA_M
 from taskfuse.kir.nodes import Access, AsyncCopy, Buffer, Descriptor, For, Gather, LdMatrix, Major, StMatrix, Stmt, TmaLoad, TmaStore, VectorCopy, Wgmma
 
 TENSORS = "tensors begin, and their rows follow each other, at multiples of the bytes that vectors and tensor maps move: the launch checks it"
@@ -90,8 +90,8 @@ def needs(node: Node, storage: Storage) -> Iterator[Need]:
             for block in blocks(node, storage):
                 yield Need(block.access, block.start, max(LINE, ROWS * box.swizzle), "a box of a bulk copy")
             yield Need(Access(box.tensor, coords), coords[-1] * storage.sizes[box.tensor], COORDINATE_BYTES, "the last coordinate of a bulk copy")
-        case Wgmma(a=a, b=b, n=n, k=k):
-            for d, rows in ((a, WGMMA_M), (b, n)):
+        case Wgmma(a=a, b=b, n=n, k=k, row=row):
+            for d, rows in ((a, row.m), (b, n)):
                 if isinstance(d, Descriptor):
                     yield from of_tile(d, rows, k, storage.byte(d.base) + d.offset, storage.sizes[d.base.buffer])
         case _:
@@ -104,7 +104,7 @@ def of_tile(d: Descriptor, rows: int, k: int, start: Expr, itemsize: int) -> Ite
         yield Need(d.base, start, CORE, "a tile of wgmma")
         return
     # along k, a tile of K-major rows may begin within the first of the eight rows of a period
-    inner = d.swizzle - K_BYTES + 1 if d.major is Major.K else 1
+    inner = d.swizzle - k * itemsize + 1 if d.major is Major.K else 1
     yield Need(d.base, start, ROWS * d.swizzle, f"a tile of wgmma under a swizzle of {d.swizzle} bytes", inner)
     if inner > 1:
         yield Need(d.base, start, CORE, "a tile of wgmma")

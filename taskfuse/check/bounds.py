@@ -10,10 +10,27 @@ from taskfuse.check.knowledge import Knowledge
 from taskfuse.check.linear import DEPTH, Linear
 from taskfuse.check.program import Context, Node, Program, chosen, conjuncts
 from taskfuse.check.tiles import Block, Storage, blocks, row_major
+from taskfuse.ir import fragments
 from taskfuse.ir.scalar import Const, Expr, FloorDiv, Mod, Product, Sum, const, ge, is_multiple, lt, prove, sym
 from taskfuse.ir.types import MemoryType
-from taskfuse.kir import Kernel, fragments
-from taskfuse.kir.nodes import Access, AsyncCopy, Choose, Compute, Gather, LdMatrix, Mma, Shuffle, StMatrix, TensorParam, TmaLoad, TmaStore, VectorCopy, Wgmma
+from taskfuse.kir import Kernel
+from taskfuse.kir.nodes import (
+    Access,
+    AsyncCopy,
+    Choose,
+    Compute,
+    Descriptor,
+    Gather,
+    LdMatrix,
+    Mma,
+    Shuffle,
+    StMatrix,
+    TensorParam,
+    TmaLoad,
+    TmaStore,
+    VectorCopy,
+    Wgmma,
+)
 from taskfuse.kir.walk import own_symbols
 
 
@@ -211,14 +228,13 @@ def touched(node: Node) -> Iterator[tuple[Access, int, Context]]:
             yield rows, fragments.MATRIX_ROW_BYTES // size, context
         case TmaLoad(out=access) | TmaStore(source=access):
             yield access, 1, context
-        case Wgmma(n=n, acc=acc, a=a, b=b, dtype=dtype):
-            yield acc, fragments.wgmma_accumulator(n).count, context
-            yield (a, fragments.wgmma_a(dtype.itemsize).count, context) if isinstance(a, Access) else (a.base, 1, context)
-            yield b.base, 1, context
-        case Mma(acc=acc, a=a, b=b, dtype=dtype):
-            yield acc, fragments.mma_accumulator().count, context
-            yield a, fragments.mma_a(dtype.itemsize).count, context
-            yield b, fragments.mma_b(dtype.itemsize).count, context
+        case Wgmma() | Mma():
+            row = node.stmt.row
+            for operand, fragment in ((node.stmt.acc, node.stmt.accumulators), (node.stmt.a, row.a_registers), (node.stmt.b, row.b_registers)):
+                if isinstance(operand, Descriptor):
+                    yield operand.base, 1, context
+                elif fragment is not None:
+                    yield operand, fragment.count, context
         case Shuffle(out=out, source=source):
             yield source, 1, context
             yield out, 1, context

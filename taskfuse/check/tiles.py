@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 from taskfuse.check.program import Node
 from taskfuse.ir.scalar import Expr, const, evaluate, sym, xor
 from taskfuse.kir import Kernel
-from taskfuse.kir.fragments import WGMMA_M
 from taskfuse.kir.nodes import Access, Descriptor, Major, TensorMapParam, TensorParam, TmaLoad, TmaStore, Wgmma
 
 Ints = NDArray[np.int64]
@@ -80,8 +79,8 @@ def blocks(node: Node, storage: Storage) -> Iterator[Block]:
             box = storage.maps[name]
             size = math.prod(box.box) * storage.sizes[access.buffer]
             yield Block(access, storage.byte(access), size, max(box.swizzle, 1), "box")
-        case Wgmma(a=a, b=b, n=n, k=k):
-            for d, rows in ((a, WGMMA_M), (b, n)):
+        case Wgmma(a=a, b=b, n=n, k=k, row=row):
+            for d, rows in ((a, row.m), (b, n)):
                 if isinstance(d, Descriptor):
                     size = tile_bytes(d, rows, k, storage.sizes[d.base.buffer])
                     yield Block(d.base, storage.byte(d.base) + d.offset, size, max(d.swizzle, 1), "tile")

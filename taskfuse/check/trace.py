@@ -14,10 +14,10 @@ from taskfuse.check.defined import Demand, demands, of_statement
 from taskfuse.check.fences import Fences, operands
 from taskfuse.check.program import BLOCK_NAMES, CLUSTER_NAMES, THREAD_NAMES, together
 from taskfuse.check.tiles import LINE, ROWS, Storage, tile_elements
+from taskfuse.ir.fragments import MATRIX_ROW_BYTES, MATRIX_ROWS, matrices
 from taskfuse.ir.scalar import TRUE, ZERO, Const, Expr, compile_expr, evaluate
 from taskfuse.ir.types import MemoryType
 from taskfuse.kir import Kernel, stmt_text
-from taskfuse.kir.fragments import MATRIX_ROW_BYTES, MATRIX_ROWS, WGMMA_M, matrices, wgmma_a, wgmma_accumulator
 from taskfuse.kir.limits import MAX_THREADS, WARP, WARPGROUP
 from taskfuse.kir.nodes import (
     Access,
@@ -59,6 +59,7 @@ from taskfuse.kir.nodes import (
     Wgmma,
     WgmmaFence,
 )
+from taskfuse.location import Quote
 
 Ints = NDArray[np.int64]
 Clock = NDArray[np.int32]
@@ -76,6 +77,12 @@ class Refuted(Exception):
         self.subject = subject
         self.reason = reason
         self.notes = notes
+
+    def quoting(self, statement: Quote) -> Refuted:
+        """The same, with the statement that was executed, unless a note quotes one."""
+        if not any(isinstance(n, Quote) for n in self.notes):
+            self.notes = (*self.notes, statement)
+        return self
 
 
 class TooLarge(Exception):
@@ -187,46 +194,49 @@ class Trace:
             if not len(ids):
                 return
             self.budget.spend(0)
-            match stmt:
-                case Bind():
-                    self._run(stmt.body, ids)
-                case If(branches=branches):
-                    left = ids
-                    for arm in branches:
-                        holds = self._value(arm.cond, left).astype(np.bool_)
-                        before, self._role = self._role, arm.label or self._role
-                        self._run(arm.body, left[holds])
-                        self._role = before
-                        left = left[~holds]
-                case For(var=var):
-                    self._demands(stmt, ids)
-                    at, stop, step = (self._value(e, ids) for e in (stmt.start, stmt.stop, stmt.step))
-                    outer = self.env.get(var)
-                    while True:
-                        active = at < stop
-                        if not active.any():
-                            break
-                        values = np.zeros(self.threads, np.int64)
-                        values[ids] = at
-                        same = at[active][0] if (at[active] == at[active][0]).all() else None
-                        self.env[var] = values if same is None else int(same)
-                        self._run(stmt.body, ids[active])
-                        at = np.where(active, at + step, at)
-                    if outer is not None:
-                        self.env[var] = outer
-                case CursorInit(name=name, slots=slots, slot=slot, parity=parity):
-                    self._slots[name] = slots
-                    for part, value in (("slot", slot), ("parity", parity), ("phase", 0)):
-                        self._state(f"{name}.{part}")[ids] = value
-                case Advance(cursor=name, count=count):
-                    self._demands(stmt, ids)
-                    slots, slot, parity = self._slots[name], self._state(f"{name}.slot"), self._state(f"{name}.parity")
-                    at = slot[ids] + self._value(count, ids)
-                    parity[ids] ^= (at // slots) & 1
-                    self._state(f"{name}.phase")[ids] += at // slots
-                    slot[ids] = at % slots
-                case _:
-                    self._leaf(stmt, ids)
+            try:
+                match stmt:
+                    case Bind():
+                        self._run(stmt.body, ids)
+                    case If(branches=branches):
+                        left = ids
+                        for arm in branches:
+                            holds = self._value(arm.cond, left).astype(np.bool_)
+                            before, self._role = self._role, arm.label or self._role
+                            self._run(arm.body, left[holds])
+                            self._role = before
+                            left = left[~holds]
+                    case For(var=var):
+                        self._demands(stmt, ids)
+                        at, stop, step = (self._value(e, ids) for e in (stmt.start, stmt.stop, stmt.step))
+                        outer = self.env.get(var)
+                        while True:
+                            active = at < stop
+                            if not active.any():
+                                break
+                            values = np.zeros(self.threads, np.int64)
+                            values[ids] = at
+                            same = at[active][0] if (at[active] == at[active][0]).all() else None
+                            self.env[var] = values if same is None else int(same)
+                            self._run(stmt.body, ids[active])
+                            at = np.where(active, at + step, at)
+                        if outer is not None:
+                            self.env[var] = outer
+                    case CursorInit(name=name, slots=slots, slot=slot, parity=parity):
+                        self._slots[name] = slots
+                        for part, value in (("slot", slot), ("parity", parity), ("phase", 0)):
+                            self._state(f"{name}.{part}")[ids] = value
+                    case Advance(cursor=name, count=count):
+                        self._demands(stmt, ids)
+                        slots, slot, parity = self._slots[name], self._state(f"{name}.slot"), self._state(f"{name}.parity")
+                        at = slot[ids] + self._value(count, ids)
+                        parity[ids] ^= (at // slots) & 1
+                        self._state(f"{name}.phase")[ids] += at // slots
+                        slot[ids] = at % slots
+                    case _:
+                        self._leaf(stmt, ids)
+            except Refuted as found:
+                raise found.quoting(stmt_text(stmt, self.kernel)) from None
 
     def _demands(self, stmt: Stmt, ids: Ints) -> None:
         for d in of_statement(stmt, self._barriers):
@@ -347,7 +357,7 @@ class Trace:
                 )
             case Wgmma(a=a, b=b):
                 self._fenced(stmt, ids)
-                tiles = [(d.base.buffer, self._tiles(stmt, d, rows, ids)) for d, rows in ((a, WGMMA_M), (b, stmt.n)) if isinstance(d, Descriptor)]
+                tiles = [(d.base.buffer, self._tiles(stmt, d, rows, ids)) for d, rows in ((a, stmt.row.m), (b, stmt.n)) if isinstance(d, Descriptor)]
                 self._emit(stmt, ids, [Queue.WGMMA] * len(ids), [[(buffer, elements[k]) for buffer, elements in tiles] for k in range(len(ids))])
             case Commit(queue=queue) | Retire(queue=queue):
                 if queue is Queue.WGMMA and isinstance(stmt, Retire):
@@ -410,12 +420,12 @@ class Trace:
         if bad.any():
             k = int(np.argmax(bad))
             who = f"thread {int(ids[k])}" + (f" in {self._role}" if self._role else "")
-            raise Refuted(buffer, f"an access begins at byte {int(bytes_[k])} {what}", f"{who}: {stmt_text(stmt, self.kernel)}")
+            raise Refuted(buffer, f"an access begins at byte {int(bytes_[k])} {what}", f"{who}: " + stmt_text(stmt, self.kernel))
 
     def _box_in_shared(self, stmt: Stmt, access: Access, box: TensorMapParam, coords: tuple[Expr, ...], ids: Ints) -> Ints:
         """The first elements of boxes in Shared memory. Raises :class:`Refuted` if one does not fit, or does not begin where it can."""
         if 0 in self._shape(box.tensor):
-            raise Refuted(box.tensor, "a transfer of an empty tensor: it has no map", f"thread {int(ids[0])}: {stmt_text(stmt, self.kernel)}")
+            raise Refuted(box.tensor, "a transfer of an empty tensor: it has no map", f"thread {int(ids[0])}: " + stmt_text(stmt, self.kernel))
         first, size = self._elements(access, ids), self.sizes[access.buffer]
         bytes_ = int(np.prod(box.box)) * size
         whole = int(np.prod(self._shape(access.buffer))) * size
@@ -493,11 +503,9 @@ class Trace:
         """Raises :class:`Refuted` if a thread has not fenced its registers of a wgmma, or another wgmma has them."""
         self._refute(stmt, self._fences.missing(ids), "no FENCE wgmma stands before it")
         held: list[tuple[str, Ints, int, object]] = []
-        for access, what, count in (
-            (stmt.acc, "accumulators", wgmma_accumulator(stmt.n).count),
-            (stmt.a, "operand registers", wgmma_a(stmt.dtype.itemsize).count),
-        ):
-            if isinstance(access, Access):
+        for access, what, fragment in ((stmt.acc, "accumulators", stmt.accumulators), (stmt.a, "operand registers", stmt.row.a_registers)):
+            if isinstance(access, Access) and fragment is not None:
+                count = fragment.count
                 first = self._elements(access, ids)
                 # one shape adds up in equal accumulators; operands are only read
                 how: object = (stmt.n, stmt.k, tuple(first.tolist())) if access is stmt.acc else what
@@ -516,7 +524,7 @@ class Trace:
     def _refute(self, stmt: Stmt, thread: int | None, reason: str) -> None:
         if thread is not None:
             text = stmt_text(stmt, self.kernel)
-            raise Refuted(text.split(" ")[0], reason, f"thread {thread}{' in ' + self._role if self._role else ''}: {text}")
+            raise Refuted(text.split(" ")[0], reason, f"thread {thread}{' in ' + self._role if self._role else ''}: " + text)
 
 
 def places(kernel: Kernel, symbols: Mapping[str, int]) -> dict[str, tuple[str, int, int]]:

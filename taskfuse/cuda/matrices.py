@@ -10,12 +10,11 @@ from __future__ import annotations
 from taskfuse.cuda.c_types import c_type
 from taskfuse.cuda.instructions import SHARED_ADDRESS
 from taskfuse.cuda.text import Helper
-from taskfuse.dtypes import DType, bfloat16, float8_e4m3, float8_e5m2, float16, float32, int8, int32, uint8
-from taskfuse.kir.fragments import mma_a, mma_accumulator, mma_b, wgmma_a, wgmma_accumulator
+from taskfuse.dtypes import DType, int32
+from taskfuse.ir.fragments import Fragment
+from taskfuse.ir.matrix_instructions import PTX_TYPES
 from taskfuse.kir.nodes import Descriptor, LdMatrix, Major, Mma, StMatrix, Wgmma
-from taskfuse.kir.products import accumulator_dtype
 
-_PTX_TYPES = {bfloat16: "bf16", float16: "f16", float32: "tf32", float8_e4m3: "e4m3", float8_e5m2: "e5m2", int8: "s8", uint8: "u8", int32: "s32"}
 _SWIZZLES = {0: 0, 128: 1, 64: 2, 32: 3}
 
 WORD = Helper(
@@ -102,12 +101,6 @@ def layout_bits(d: Descriptor) -> int:
     return _SWIZZLES[d.swizzle] << 62 | (d.sbo >> 4 & 0x3FFF) << 32 | (d.lbo >> 4 & 0x3FFF) << 16
 
 
-def _accumulator(a: DType, b: DType) -> DType:
-    found = accumulator_dtype(a, b)
-    assert found is not None, "the verifier refuses products that do not exist"
-    return found
-
-
 def _slots(first: int, count: int) -> str:
     """Operands of an assembler statement: ``{%4, %5}``."""
     return f"{{{', '.join(f'%{first + i}' for i in range(count))}}}"
@@ -117,41 +110,43 @@ def _constraints(kind: str, values: list[str]) -> str:
     return ", ".join(f'"{kind}"({value})' for value in values)
 
 
-def _words(name: str, dtype: DType, count: int) -> list[str]:
-    """The 32-bit registers of a fragment of ``count`` elements."""
+def _words(name: str, dtype: DType, fragment: Fragment | None) -> list[str]:
+    """The 32-bit registers of a fragment; none of an operand that is in no registers."""
     packed = 4 // dtype.itemsize
-    return [f"word({name} + {packed * i})" for i in range(count // packed)]
+    return [] if fragment is None else [f"word({name} + {packed * i})" for i in range(fragment.count // packed)]
+
+
+def _kinds(a: DType, b: DType) -> str:
+    return PTX_TYPES[a] if a is b else f"{PTX_TYPES[a]}_{PTX_TYPES[b]}"
 
 
 def wgmma(stmt: Wgmma) -> Helper:
     """``d (+)= A @ B^T``, m64 x n x k; A is a descriptor or the registers of its fragment, B a descriptor."""
-    n, k, a, b = stmt.n, stmt.k, stmt.dtype, stmt.b_dtype or stmt.dtype
-    acc = _accumulator(a, b)
+    n, row = stmt.n, stmt.row
+    a, acc = row.a, row.sums
     majors = [d.major for d in (stmt.a, stmt.b) if isinstance(d, Descriptor)]
     in_registers = len(majors) == 1
-    words = _words("a", a, wgmma_a(a.itemsize).count) if in_registers else []
-    count = wgmma_accumulator(n).count
-    kinds = _PTX_TYPES[a] if a is b else f"{_PTX_TYPES[a]}_{_PTX_TYPES[b]}"
+    words = _words("a", a, row.a_registers if in_registers else None)
+    count = stmt.accumulators.count
     layout = "".join("t" if m is Major.MN else "n" for m in majors)
-    name = f"wgmma_m64n{n}k{k}_{kinds}" + ("_rs" if in_registers else "") + (f"_{layout}" if "t" in layout else "")
+    name = f"wgmma_m{row.m}n{n}k{row.k}_{_kinds(a, row.b)}" + ("_rs" if in_registers else "") + (f"_{layout}" if "t" in layout else "")
 
     at = count + max(len(words), 1)  # of B's descriptor
     operand = _slots(count, len(words)) if in_registers else f"%{count}"
     tail = "p" if acc is int32 else "p, 1, 1"
-    if a.itemsize == 2:
+    if row.transposes:
         tail += "".join(f", {int(m is Major.MN)}" for m in majors)
     outputs = _constraints("+r" if acc is int32 else "+f", [f"d[{i}]" for i in range(count)])
     inputs = _constraints("r", words) if in_registers else '"l"(a)'
     parameter = f"const {c_type(a)}* a" if in_registers else "unsigned long long a"
-    shape = f"m64n{n}k{k}.{'s32' if acc is int32 else 'f32'}.{_PTX_TYPES[a]}.{_PTX_TYPES[b]}"
     return Helper(
         name,
         f"__device__ __forceinline__ void {name}({c_type(acc)}* d, {parameter}, unsigned long long b, int accumulate) {{\n"
         f'  asm volatile("{{ .reg .pred p; setp.ne.b32 p, %{at + 1}, 0; "\n'
-        f'               "wgmma.mma_async.sync.aligned.{shape} {_slots(0, count)}, {operand}, %{at}, {tail}; }}"\n'
+        f'               "{row.ptx(n)} {_slots(0, count)}, {operand}, %{at}, {tail}; }}"\n'
         f'               : {outputs}\n               : {inputs}, "l"(b), "r"(accumulate) : "memory");\n}}',
         (WORD,) if in_registers else (),
-        90,
+        row.arch,
     )
 
 
@@ -160,21 +155,20 @@ def wgmma(stmt: Wgmma) -> Helper:
 
 def mma(stmt: Mma) -> Helper:
     """``d += A @ B``, m16 x n8 x k, all in registers."""
-    k, a, b = stmt.k, stmt.dtype, stmt.b_dtype or stmt.dtype
-    acc = _accumulator(a, b)
-    count = mma_accumulator().count
-    left, right = _words("a", a, mma_a(a.itemsize).count), _words("b", b, mma_b(b.itemsize).count)
-    kinds = _PTX_TYPES[a] if a is b else f"{_PTX_TYPES[a]}_{_PTX_TYPES[b]}"
-    name, out = f"mma_m16n8k{k}_{kinds}", "s32" if acc is int32 else "f32"
+    n, row = stmt.n, stmt.row
+    a, b, acc = row.a, row.b, row.sums
+    count = stmt.accumulators.count
+    left, right = _words("a", a, row.a_registers), _words("b", b, row.b_registers)
+    name = f"mma_m{row.m}n{n}k{row.k}_{_kinds(a, b)}"
     slots = f"{_slots(0, count)}, {_slots(count, len(left))}, {_slots(count + len(left), len(right))}, {_slots(0, count)}"
     return Helper(
         name,
         f"__device__ __forceinline__ void {name}({c_type(acc)}* d, const {c_type(a)}* a, const {c_type(b)}* b) {{\n"
-        f'  asm volatile("mma.sync.aligned.m16n8k{k}.row.col.{out}.{_PTX_TYPES[a]}.{_PTX_TYPES[b]}.{out} {slots};"\n'
+        f'  asm volatile("{row.ptx(n)} {slots};"\n'
         f"               : {_constraints('+r' if acc is int32 else '+f', [f'd[{i}]' for i in range(count)])}\n"
         f"               : {_constraints('r', left)}, {_constraints('r', right)});\n}}",
         (WORD,),
-        89 if a.is_float and a.bits == 8 else 80,
+        row.arch,
     )
 
 

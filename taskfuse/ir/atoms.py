@@ -13,6 +13,7 @@ from typing import TypeGuard
 
 from taskfuse.ir.elementwise import COMBINES, ELEMENTWISE, Combine, Elementwise
 from taskfuse.ir.expr import MathExpr, Reduction
+from taskfuse.ir.matrix_instructions import Family, exists, shapes, spans
 from taskfuse.ir.types import ParallelType
 
 
@@ -87,6 +88,7 @@ class Atom:
         copies_only: the definition must be a plain copy.
         is_async: it reads and writes Shared memory through the asynchronous proxy.
         tile: the extents of the covered axes, if the instruction fixes them.
+        family: the matrix instructions that it is one of (:mod:`taskfuse.ir.matrix_instructions`).
         contraction: what it computes; ``None``: an elementwise function. Its last axis is a reduction axis.
         spreads: its result lies in the registers of its lanes as tensor cores hold a matrix: the last two axes of the allocation domain are
             spread over TIDx (:func:`taskfuse.schedule.layouts.fragment`).
@@ -114,6 +116,7 @@ class Atom:
     sets_first: bool = False
     min_bytes: int = 1
     multicast: bool = False
+    family: Family | None = None
 
 
 _P = ParallelType
@@ -134,8 +137,9 @@ STMATRIX_X4 = Atom("stmatrix_x4", Instruction.STMATRIX, (2, 2), _P.Mma, 32, 512,
 LDMATRIX_X4 = Atom("ldmatrix_x4", Instruction.LDMATRIX, (2, 2), _P.Mma, 32, 512, True, Completion.IMMEDIATE, Bounds.COVER, True, tile=(16, 16), spreads=True)
 
 SUM_OF_PRODUCTS = Contraction(COMBINES["add"], ELEMENTWISE["mul"])
-WGMMA_ROWS = 64
-MMA_ROWS, MMA_COLUMNS = 16, 8
+(_WGMMA,), (_MMA, *_) = shapes(Family.WGMMA), shapes(Family.MMA)
+WGMMA_ROWS = _WGMMA.m
+MMA_ROWS, MMA_COLUMNS = _MMA.m, _MMA.widths[0]
 
 
 def wgmma(m: int, n: int, k: int) -> Atom:
@@ -144,19 +148,19 @@ def wgmma(m: int, n: int, k: int) -> Atom:
     Args:
         m: 64.
         n: 8 to 256, a multiple of 8.
-        k: 32 bytes of an operand's dtype.
+        k: as many bytes of an operand's dtype as the table has.
 
     Raises:
         ValueError: there is no such instruction.
     """
-    if m != WGMMA_ROWS or n not in range(8, 257, 8) or k not in (8, 16, 32):
-        raise ValueError(f"there is no wgmma m{m}n{n}k{k}: m is {WGMMA_ROWS}, n a multiple of 8 up to 256, k 32 bytes")
+    if not exists(Family.WGMMA, m, n, k):
+        raise ValueError(f"there is no wgmma m{m}n{n}k{k}: m is {WGMMA_ROWS}, n a multiple of 8 up to 256, k {spans(shapes(Family.WGMMA))}")
     return Atom(
         f"wgmma_m{m}n{n}k{k}",
         Instruction.WGMMA,
         (3, 3),
         _P.Mma,
-        128,
+        _WGMMA.threads,
         1 << 22,
         False,
         Completion.FIFO,
@@ -168,6 +172,7 @@ def wgmma(m: int, n: int, k: int) -> Atom:
         spreads=True,
         gathers=True,
         sets_first=True,
+        family=Family.WGMMA,
     )
 
 
@@ -177,19 +182,19 @@ def mma(m: int, n: int, k: int) -> Atom:
     Args:
         m: 16.
         n: 8.
-        k: 32 bytes of an operand's dtype.
+        k: as many bytes of an operand's dtype as the table has.
 
     Raises:
         ValueError: there is no such instruction.
     """
-    if (m, n) != (MMA_ROWS, MMA_COLUMNS) or k not in (8, 16, 32):
-        raise ValueError(f"there is no mma m{m}n{n}k{k}: m is {MMA_ROWS}, n is {MMA_COLUMNS}, k 32 bytes")
+    if not exists(Family.MMA, m, n, k):
+        raise ValueError(f"there is no mma m{m}n{n}k{k}: m is {MMA_ROWS}, n is {MMA_COLUMNS}, k {spans(shapes(Family.MMA))}")
     return Atom(
         f"mma_m{m}n{n}k{k}",
         Instruction.MMA,
         (3, 3),
         _P.Mma,
-        32,
+        _MMA.threads,
         1 << 20,
         False,
         Completion.IMMEDIATE,
@@ -199,6 +204,7 @@ def mma(m: int, n: int, k: int) -> Atom:
         contraction=SUM_OF_PRODUCTS,
         spreads=True,
         gathers=True,
+        family=Family.MMA,
     )
 
 

@@ -1,7 +1,8 @@
 """The table of elementwise functions and the table of reductions' combining functions.
 
-A function of taskfuse is a row here: its arity, how dtypes go in and out, what it computes in NumPy, and what it computes on the words of
-the integer ring (``taskfuse.ir.ring``). Readers of the IR look rows up and never ask which function it is.
+A function of taskfuse is a row here: its operands, how dtypes go in and out, what it computes in NumPy and how that is written in C++, what its
+documentation says, and what else somebody asks about it. Readers look rows up and never ask which function it is; ``tf.exp`` and its like
+(:mod:`taskfuse.ops.pointwise`), the page docs/ops.md and the lists of the random tests are made from them, so that a new function is a new row.
 
 Floats below 32 bits are computed in float32 and rounded once to the result's dtype (:attr:`DType.compute`).
 """
@@ -12,13 +13,28 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 import numpy as np
 import numpy.typing as npt
 
 from taskfuse.dtypes import DType, bool_, result_type
 from taskfuse.ir.ring import mix
+from taskfuse.ir.spelling import (
+    AND,
+    OR,
+    XOR,
+    Spelling,
+    anywhere,
+    arithmetic,
+    bitwise,
+    extremum,
+    floats,
+    infix,
+    library,
+    numbers,
+    rounding,
+)
 
 Array = npt.NDArray[Any]
 Function = Callable[..., Array]
@@ -57,19 +73,40 @@ class Elementwise:
 
     Attributes:
         name: public name, NumPy's where NumPy has it.
-        arity: number of operands.
+        operands: names of the operands.
         rule: how it treats dtypes.
         function: the NumPy implementation, on arrays of the compute dtype.
-        ring: the implementation on words of the integer ring; ``None``: a hash of the words, keyed by the name.
+        cpp: how it is written in C++.
+        doc: one sentence for its documentation.
+        ring: the implementation on words of the integer ring (``taskfuse.ir.ring``); ``None``: a hash of the words, keyed by the name.
         commutative: true if the first two operands may change places.
+        ulps: how many units in the last place float32 and float64 may be off on a GPU, from the correctly rounded result; ``None``: exact. Functions
+            of CUDA's library: CUDA C++ Programming Guide, "Mathematical Functions"; others from the errors of their steps.
+        torch: the names that torch has for it; ``None``: this one alone.
+        numpy: NumPy's name, if that of ``function`` is not it.
     """
 
     name: str
-    arity: int
+    operands: tuple[str, ...]
     rule: DTypeRule
     function: Function
+    cpp: Spelling
+    doc: str
     ring: Function | None = None
     commutative: bool = False
+    ulps: tuple[float, float] | None = None
+    torch: str | None = None
+    numpy: str | None = None
+
+    @property
+    def arity(self) -> int:
+        """The number of operands."""
+        return len(self.operands)
+
+    @property
+    def numpy_name(self) -> str:
+        """What NumPy calls it; empty if it lacks it."""
+        return self.numpy or (self.function.__name__ if isinstance(self.function, np.ufunc) else "")
 
     def compute_dtype(self, operands: Sequence[DType], out: DType) -> DType:
         """The dtype that operands are cast to before ``function`` computes (a SELECT's first operand is cast to bool instead).
@@ -92,6 +129,16 @@ class Elementwise:
         return self.name
 
 
+class _Facts(TypedDict, total=False):
+    """The columns that most rows leave out."""
+
+    ring: Function | None
+    commutative: bool
+    ulps: tuple[float, float] | None
+    torch: str | None
+    numpy: str | None
+
+
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Combine:
     """One row: an associative and commutative function that reductions combine with.
@@ -100,11 +147,13 @@ class Combine:
         name: name of the row, that of ``op``.
         op: the function.
         neutral: the neutral element for a dtype.
+        idempotent: true if an element may be taken twice.
     """
 
     name: str
     op: Elementwise
     neutral: Callable[[DType], int | float | bool]
+    idempotent: bool = False
 
     def __repr__(self) -> str:
         return self.name
@@ -223,97 +272,283 @@ def _ring_true(x: Array) -> Array:
 
 # -- the tables -----------------------------------------------------------------------------------------------------------------------
 
-_SAME, _NUMERIC, _FLOAT, _BOOL = DTypeRule.SAME, DTypeRule.NUMERIC, DTypeRule.FLOAT, DTypeRule.BOOL
+_SAME, _NUMERIC, _FLOAT, _DIVIDE, _BOOL = DTypeRule.SAME, DTypeRule.NUMERIC, DTypeRule.FLOAT, DTypeRule.DIVIDE, DTypeRule.BOOL
 _LOGICAL, _BITWISE, _SHIFT = DTypeRule.LOGICAL, DTypeRule.BITWISE, DTypeRule.SHIFT
+
+
+def _unary(name: str, rule: DTypeRule, function: Function, cpp: Spelling, doc: str, **facts: Unpack[_Facts]) -> Elementwise:
+    return Elementwise(name, ("x",), rule, function, cpp, doc, **facts)
+
+
+def _binary(name: str, rule: DTypeRule, function: Function, cpp: Spelling, doc: str, **facts: Unpack[_Facts]) -> Elementwise:
+    return Elementwise(name, ("a", "b"), rule, function, cpp, doc, **facts)
+
+
+_CLAMP = numbers(
+    "minimum_or_nan(maximum_or_nan({0}, {1}), {2})",
+    "double_minimum_or_nan(double_maximum_or_nan({0}, {1}), {2})",
+    "lesser<{T}>(greater<{T}>({0}, {1}), {2})",
+    boolean="((bool)(({0} | {1}) & {2}))",
+)
 
 _ROWS = (
     # moving values
-    Elementwise("copy", 1, _SAME, _copy, _copy),
-    Elementwise("cast", 1, DTypeRule.CAST, _copy, _copy),
+    _unary("copy", _SAME, _copy, anywhere("{0}", moves=True), "``x`` in storage of its own.", ring=_copy, torch="clone", numpy="copy"),
+    _unary(
+        "cast",
+        DTypeRule.CAST,
+        _copy,
+        anywhere("{0}", moves=True),
+        "``x`` converted to ``dtype``.",
+        ring=_copy,
+        torch="to _to_copy type convert_element_type",
+        numpy="astype",
+    ),
     # sign and rounding
-    Elementwise("neg", 1, _NUMERIC, np.negative, np.negative),
-    Elementwise("abs", 1, _SAME, np.absolute),
-    Elementwise("sign", 1, _NUMERIC, np.sign),
-    Elementwise("floor", 1, _NUMERIC, _floor),
-    Elementwise("ceil", 1, _NUMERIC, _ceil),
-    Elementwise("round", 1, _NUMERIC, _round),
-    Elementwise("trunc", 1, _NUMERIC, _trunc),
+    _unary("neg", _NUMERIC, np.negative, numbers("(-{0})", "(-{0})", "(({T})(0 - ({U}){0}))"), "-x. Not for bool.", ring=np.negative, torch="neg negative"),
+    _unary("abs", _SAME, np.absolute, numbers("fabsf({0})", "fabs({0})", "absolute<{T}, {U}>({0})", "{0}", "{0}"), "The absolute value.", torch="abs absolute"),
+    _unary(
+        "sign",
+        _NUMERIC,
+        np.sign,
+        numbers("sign<{T}>({0})", "sign<{T}>({0})", "sign<{T}>({0})", "(({T})({0} != 0))"),
+        "-1, 0 or 1; NaN stays. Not for bool.",
+        torch="sign sgn",
+    ),
+    _unary("floor", _NUMERIC, _floor, rounding("floor"), "The greatest integer not above, in the dtype of ``x``. Not for bool.", numpy="floor"),
+    _unary("ceil", _NUMERIC, _ceil, rounding("ceil"), "The least integer not below, in the dtype of ``x``. Not for bool.", numpy="ceil"),
+    _unary(
+        "round",
+        _NUMERIC,
+        _round,
+        rounding("rint"),
+        "The nearest integer, halves to even, in the dtype of ``x``. Not for bool.",
+        torch="round special_round",
+        numpy="round",
+    ),
+    _unary("trunc", _NUMERIC, _trunc, rounding("trunc"), "The integer part, in the dtype of ``x``. Not for bool.", torch="trunc fix", numpy="trunc"),
     # powers, exponentials, logarithms
-    Elementwise("square", 1, _NUMERIC, np.square, np.square),
-    Elementwise("sqrt", 1, _FLOAT, np.sqrt),
-    Elementwise("rsqrt", 1, _FLOAT, _rsqrt),
-    Elementwise("reciprocal", 1, _FLOAT, np.reciprocal),
-    Elementwise("exp", 1, _FLOAT, np.exp),
-    Elementwise("exp2", 1, _FLOAT, np.exp2),
-    Elementwise("expm1", 1, _FLOAT, np.expm1),
-    Elementwise("log", 1, _FLOAT, np.log),
-    Elementwise("log2", 1, _FLOAT, np.log2),
-    Elementwise("log10", 1, _FLOAT, np.log10),
-    Elementwise("log1p", 1, _FLOAT, np.log1p),
+    _unary(
+        "square",
+        _NUMERIC,
+        np.square,
+        numbers("square<{T}, {U}>({0})", "square<{T}, {U}>({0})", "square<{T}, {U}>({0})"),
+        "x * x. Not for bool.",
+        ring=np.square,
+    ),
+    _unary("sqrt", _FLOAT, np.sqrt, library("sqrt"), "The square root."),
+    _unary("rsqrt", _FLOAT, _rsqrt, library("rsqrt"), "1 / sqrt(x).", ulps=(2, 1)),
+    _unary("reciprocal", _FLOAT, np.reciprocal, floats("(1.0f / {0})", "(1.0 / {0})", "__fdividef(1.0f, {0})"), "1 / x, a float."),
+    _unary("exp", _FLOAT, np.exp, library("exp", fast="__expf({0})"), "e to the power x.", ulps=(2, 1)),
+    _unary("exp2", _FLOAT, np.exp2, library("exp2"), "2 to the power x.", ulps=(2, 1), torch="exp2 special_exp2"),
+    _unary("expm1", _FLOAT, np.expm1, library("expm1"), "exp(x) - 1, exact near 0.", ulps=(1, 1), torch="expm1 special_expm1"),
+    _unary("log", _FLOAT, np.log, library("log", fast="__logf({0})"), "The natural logarithm.", ulps=(1, 1)),
+    _unary("log2", _FLOAT, np.log2, library("log2", fast="__log2f({0})"), "The logarithm to base 2.", ulps=(1, 1)),
+    _unary("log10", _FLOAT, np.log10, library("log10", fast="__log10f({0})"), "The logarithm to base 10.", ulps=(2, 1)),
+    _unary("log1p", _FLOAT, np.log1p, library("log1p"), "log(1 + x), exact near 0.", ulps=(1, 1), torch="log1p special_log1p"),
     # trigonometric and hyperbolic functions (radians)
-    Elementwise("sin", 1, _FLOAT, np.sin),
-    Elementwise("cos", 1, _FLOAT, np.cos),
-    Elementwise("tan", 1, _FLOAT, np.tan),
-    Elementwise("asin", 1, _FLOAT, np.arcsin),
-    Elementwise("acos", 1, _FLOAT, np.arccos),
-    Elementwise("atan", 1, _FLOAT, np.arctan),
-    Elementwise("sinh", 1, _FLOAT, np.sinh),
-    Elementwise("cosh", 1, _FLOAT, np.cosh),
-    Elementwise("tanh", 1, _FLOAT, np.tanh),
-    Elementwise("asinh", 1, _FLOAT, np.arcsinh),
-    Elementwise("acosh", 1, _FLOAT, np.arccosh),
-    Elementwise("atanh", 1, _FLOAT, np.arctanh),
+    _unary("sin", _FLOAT, np.sin, library("sin", fast="__sinf({0})"), "The sine, in radians.", ulps=(2, 2)),
+    _unary("cos", _FLOAT, np.cos, library("cos", fast="__cosf({0})"), "The cosine, in radians.", ulps=(2, 2)),
+    _unary("tan", _FLOAT, np.tan, library("tan", fast="__tanf({0})"), "The tangent, in radians.", ulps=(4, 2)),
+    _unary("asin", _FLOAT, np.arcsin, library("asin"), "The inverse sine, in [-pi/2, pi/2].", ulps=(2, 2), torch="asin arcsin"),
+    _unary("acos", _FLOAT, np.arccos, library("acos"), "The inverse cosine, in [0, pi].", ulps=(2, 2), torch="acos arccos"),
+    _unary("atan", _FLOAT, np.arctan, library("atan"), "The inverse tangent, in [-pi/2, pi/2].", ulps=(2, 2), torch="atan arctan"),
+    _unary("sinh", _FLOAT, np.sinh, library("sinh"), "The hyperbolic sine.", ulps=(3, 2)),
+    _unary("cosh", _FLOAT, np.cosh, library("cosh"), "The hyperbolic cosine.", ulps=(2, 1)),
+    _unary("tanh", _FLOAT, np.tanh, library("tanh", fast="fast_tanh({0})"), "The hyperbolic tangent.", ulps=(2, 1)),
+    _unary("asinh", _FLOAT, np.arcsinh, library("asinh"), "The inverse hyperbolic sine.", ulps=(3, 3), torch="asinh arcsinh"),
+    _unary("acosh", _FLOAT, np.arccosh, library("acosh"), "The inverse hyperbolic cosine, nonnegative.", ulps=(4, 3), torch="acosh arccosh"),
+    _unary("atanh", _FLOAT, np.arctanh, library("atanh"), "The inverse hyperbolic tangent.", ulps=(3, 2), torch="atanh arctanh"),
     # error function and activations
-    Elementwise("erf", 1, _FLOAT, _erf),
-    Elementwise("erfc", 1, _FLOAT, _erfc),
-    Elementwise("sigmoid", 1, _FLOAT, _sigmoid),
-    Elementwise("relu", 1, _NUMERIC, _relu),
-    Elementwise("gelu", 1, _FLOAT, _gelu),
-    Elementwise("gelu_tanh", 1, _FLOAT, _gelu_tanh),
-    Elementwise("silu", 1, _FLOAT, _silu),
+    _unary("erf", _FLOAT, _erf, library("erf"), "The error function.", ulps=(2, 2), torch="erf special_erf"),
+    _unary("erfc", _FLOAT, _erfc, library("erfc"), "1 - erf(x), exact for large x.", ulps=(4, 5), torch="erfc special_erfc"),
+    _unary(
+        "sigmoid",
+        _FLOAT,
+        _sigmoid,
+        floats("sigmoid({0})", "double_sigmoid({0})", "fast_sigmoid({0})"),
+        "1 / (1 + exp(-x)).",
+        ulps=(5, 4),
+        torch="sigmoid special_expit expit",
+    ),
+    _unary(
+        "relu",
+        _NUMERIC,
+        _relu,
+        numbers("maximum_or_nan({0}, 0.0f)", "double_maximum_or_nan({0}, 0.0)", "greater<{T}>({0}, 0)", "{0}"),
+        "max(x, 0); NaN stays. Not for bool.",
+    ),
+    _unary(
+        "gelu",
+        _FLOAT,
+        _gelu,
+        floats("gelu({0})", "double_gelu({0})"),
+        'x * Phi(x) with the normal distribution function Phi (Hendrycks and Gimpel, "Gaussian Error Linear Units").',
+        ulps=(80, 200),
+    ),
+    _unary(
+        "gelu_tanh",
+        _FLOAT,
+        _gelu_tanh,
+        floats("gelu_tanh({0})", "double_gelu_tanh({0})", "fast_gelu_tanh({0})"),
+        "The tanh approximation of gelu: 0.5x(1 + tanh(sqrt(2/pi)(x + 0.044715x^3))).",
+        ulps=(512, 4096),
+        torch="",
+    ),
+    _unary("silu", _FLOAT, _silu, floats("silu({0})", "double_silu({0})", "fast_silu({0})"), "x * sigmoid(x).", ulps=(64, 400)),
     # predicates
-    Elementwise("isnan", 1, _BOOL, np.isnan, _ring_false),
-    Elementwise("isinf", 1, _BOOL, np.isinf, _ring_false),
-    Elementwise("isfinite", 1, _BOOL, np.isfinite, _ring_true),
-    Elementwise("logical_not", 1, _LOGICAL, np.logical_not),
-    Elementwise("bitwise_not", 1, _BITWISE, np.bitwise_not),
+    _unary("isnan", _BOOL, np.isnan, numbers("isnan({0})", "isnan({0})", "false", "false", "false"), "True where x is NaN.", ring=_ring_false),
+    _unary("isinf", _BOOL, np.isinf, numbers("isinf({0})", "isinf({0})", "false", "false", "false"), "True where x is infinite.", ring=_ring_false),
+    _unary(
+        "isfinite",
+        _BOOL,
+        np.isfinite,
+        numbers("isfinite({0})", "isfinite({0})", "true", "true", "true"),
+        "True where x is neither infinite nor NaN.",
+        ring=_ring_true,
+    ),
+    _unary("logical_not", _LOGICAL, np.logical_not, anywhere("(!{0})"), "True where x is 0."),
+    _unary(
+        "bitwise_not",
+        _BITWISE,
+        np.bitwise_not,
+        Spelling(signed="(({T})~{0})", unsigned="(({T})~{0})", boolean="(!{0})"),
+        "Every bit flipped; for bool the negation. For bool and integers.",
+    ),
     # arithmetic
-    Elementwise("add", 2, _SAME, np.add, np.add, commutative=True),
-    Elementwise("sub", 2, _NUMERIC, np.subtract, np.subtract),
-    Elementwise("mul", 2, _SAME, np.multiply, np.multiply, commutative=True),
-    Elementwise("div", 2, DTypeRule.DIVIDE, np.true_divide, _ring_div),
-    Elementwise("floor_divide", 2, _NUMERIC, np.floor_divide),
-    Elementwise("remainder", 2, _NUMERIC, np.remainder),
-    Elementwise("fmod", 2, _NUMERIC, np.fmod),
-    Elementwise("pow", 2, _NUMERIC, _pow),
-    Elementwise("maximum", 2, _SAME, np.maximum, np.maximum, commutative=True),
-    Elementwise("minimum", 2, _SAME, np.minimum, np.minimum, commutative=True),
-    Elementwise("fmax", 2, _SAME, np.fmax, np.maximum, commutative=True),
-    Elementwise("fmin", 2, _SAME, np.fmin, np.minimum, commutative=True),
-    Elementwise("atan2", 2, _FLOAT, np.arctan2),
-    Elementwise("hypot", 2, _FLOAT, np.hypot),
-    Elementwise("copysign", 2, _FLOAT, np.copysign),
+    _binary("add", _SAME, np.add, arithmetic("+", boolean=OR), "a + b; for bool the disjunction.", ring=np.add, commutative=True),
+    _binary("sub", _NUMERIC, np.subtract, arithmetic("-", boolean=None), "a - b. Not for bool.", ring=np.subtract, torch="sub subtract"),
+    _binary(
+        "mul", _SAME, np.multiply, arithmetic("*", boolean=AND), "a * b; for bool the conjunction.", ring=np.multiply, commutative=True, torch="mul multiply"
+    ),
+    _binary(
+        "div",
+        _DIVIDE,
+        np.true_divide,
+        floats("({0} / {1})", "({0} / {1})", "__fdividef({0}, {1})"),
+        "a / b, a float; integers become float64.",
+        ring=_ring_div,
+        torch="div divide true_divide",
+    ),
+    _binary(
+        "floor_divide",
+        _NUMERIC,
+        np.floor_divide,
+        numbers(
+            "float_floored_quotient<{T}>({0}, {1})",
+            "float_floored_quotient<{T}>({0}, {1})",
+            "signed_floored_quotient<{T}, {U}>({0}, {1})",
+            "unsigned_quotient<{T}>({0}, {1})",
+        ),
+        "floor(a / b), in the promoted dtype; an integer divided by 0 is 0. Not for bool.",
+    ),
+    _binary(
+        "remainder",
+        _NUMERIC,
+        np.remainder,
+        numbers(
+            "float_floored_remainder<{T}>({0}, {1})",
+            "float_floored_remainder<{T}>({0}, {1})",
+            "signed_floored_remainder<{T}>({0}, {1})",
+            "unsigned_remainder<{T}>({0}, {1})",
+        ),
+        "a - floor(a / b) * b: the sign of ``b``. Not for bool.",
+    ),
+    _binary(
+        "fmod",
+        _NUMERIC,
+        np.fmod,
+        numbers("fmodf({0}, {1})", "fmod({0}, {1})", "signed_remainder<{T}>({0}, {1})", "unsigned_remainder<{T}>({0}, {1})"),
+        "a - trunc(a / b) * b: the sign of ``a``. Not for bool.",
+    ),
+    _binary(
+        "pow",
+        _NUMERIC,
+        _pow,
+        numbers("powf({0}, {1})", "pow({0}, {1})", "signed_power<{T}, {U}>({0}, {1})", "unsigned_power<{T}, {U}>({0}, {1})", fast="fast_power({0}, {1})"),
+        "a to the power b; negative powers of integers are truncated. Not for bool.",
+        ulps=(4, 2),
+        numpy="power",
+    ),
+    _binary(
+        "maximum",
+        _SAME,
+        np.maximum,
+        extremum("maximum_or_nan", "double_maximum_or_nan", "greater", OR),
+        "The greater; NaN if either is.",
+        ring=np.maximum,
+        commutative=True,
+    ),
+    _binary(
+        "minimum",
+        _SAME,
+        np.minimum,
+        extremum("minimum_or_nan", "double_minimum_or_nan", "lesser", AND),
+        "The less; NaN if either is.",
+        ring=np.minimum,
+        commutative=True,
+    ),
+    _binary("fmax", _SAME, np.fmax, extremum("fmaxf", "fmax", "greater", OR), "The greater; the other if one is NaN.", ring=np.maximum, commutative=True),
+    _binary("fmin", _SAME, np.fmin, extremum("fminf", "fmin", "lesser", AND), "The less; the other if one is NaN.", ring=np.minimum, commutative=True),
+    _binary("atan2", _FLOAT, np.arctan2, library("atan2", 2), "The angle of the point (b, a), in radians, in [-pi, pi].", ulps=(3, 2), torch="atan2 arctan2"),
+    _binary("hypot", _FLOAT, np.hypot, library("hypot", 2), "sqrt(a*a + b*b) without overflow on the way.", ulps=(3, 2)),
+    _binary("copysign", _FLOAT, np.copysign, library("copysign", 2), "The magnitude of ``a`` with the sign of ``b``."),
     # comparisons
-    Elementwise("eq", 2, _BOOL, np.equal, np.equal, commutative=True),
-    Elementwise("ne", 2, _BOOL, np.not_equal, np.not_equal, commutative=True),
-    Elementwise("lt", 2, _BOOL, np.less, np.less),
-    Elementwise("le", 2, _BOOL, np.less_equal, np.less_equal),
-    Elementwise("gt", 2, _BOOL, np.greater, np.greater),
-    Elementwise("ge", 2, _BOOL, np.greater_equal, np.greater_equal),
+    _binary("eq", _BOOL, np.equal, infix("=="), "a == b, bool.", ring=np.equal, commutative=True),
+    _binary("ne", _BOOL, np.not_equal, infix("!="), "a != b, bool.", ring=np.not_equal, commutative=True, torch="ne not_equal"),
+    _binary("lt", _BOOL, np.less, infix("<"), "a < b, bool.", ring=np.less, torch="lt less"),
+    _binary("le", _BOOL, np.less_equal, infix("<="), "a <= b, bool.", ring=np.less_equal, torch="le less_equal"),
+    _binary("gt", _BOOL, np.greater, infix(">"), "a > b, bool.", ring=np.greater, torch="gt greater"),
+    _binary("ge", _BOOL, np.greater_equal, infix(">="), "a >= b, bool.", ring=np.greater_equal, torch="ge greater_equal"),
     # logic and bits
-    Elementwise("logical_and", 2, _LOGICAL, np.logical_and, commutative=True),
-    Elementwise("logical_or", 2, _LOGICAL, np.logical_or, commutative=True),
-    Elementwise("logical_xor", 2, _LOGICAL, np.logical_xor, commutative=True),
-    Elementwise("bitwise_and", 2, _BITWISE, np.bitwise_and, commutative=True),
-    Elementwise("bitwise_or", 2, _BITWISE, np.bitwise_or, commutative=True),
-    Elementwise("bitwise_xor", 2, _BITWISE, np.bitwise_xor, commutative=True),
-    Elementwise("left_shift", 2, _SHIFT, np.left_shift),
-    Elementwise("right_shift", 2, _SHIFT, np.right_shift),
+    _binary("logical_and", _LOGICAL, np.logical_and, infix("&&", AND), "True where both are not 0.", commutative=True),
+    _binary("logical_or", _LOGICAL, np.logical_or, infix("||", OR), "True where one is not 0.", commutative=True),
+    _binary("logical_xor", _LOGICAL, np.logical_xor, anywhere("(!{0} != !{1})", XOR), "True where exactly one is not 0.", commutative=True),
+    _binary("bitwise_and", _BITWISE, np.bitwise_and, bitwise("&"), "The bits set in both. For bool and integers.", commutative=True),
+    _binary("bitwise_or", _BITWISE, np.bitwise_or, bitwise("|"), "The bits set in either. For bool and integers.", commutative=True),
+    _binary("bitwise_xor", _BITWISE, np.bitwise_xor, bitwise("^"), "The bits set in exactly one. For bool and integers.", commutative=True),
+    _binary(
+        "left_shift",
+        _SHIFT,
+        np.left_shift,
+        Spelling(signed="shifted_left<{T}, {U}>({0}, {1})", unsigned="shifted_left<{T}, {U}>({0}, {1})"),
+        "a * 2^b modulo the range. For integers; ``b`` in [0, bits).",
+        torch="bitwise_left_shift",
+    ),
+    _binary(
+        "right_shift",
+        _SHIFT,
+        np.right_shift,
+        Spelling(signed="signed_shifted_right<{T}, {U}>({0}, {1})", unsigned="unsigned_shifted_right<{T}>({0}, {1})"),
+        "floor(a / 2^b). For integers; ``b`` in [0, bits).",
+        torch="bitwise_right_shift",
+    ),
     # three operands
-    Elementwise("where", 3, DTypeRule.SELECT, np.where, np.where),
-    Elementwise("clamp", 3, _SAME, _clamp, _clamp),
-    Elementwise("lerp", 3, _FLOAT, _lerp, _ring_lerp),
-    Elementwise("fma", 3, _NUMERIC, _fma, _ring_fma),
+    Elementwise(
+        "where",
+        ("condition", "a", "b"),
+        DTypeRule.SELECT,
+        np.where,
+        anywhere("({0} ? {1} : {2})", moves=True),
+        "``a`` where ``condition`` is not 0, else ``b``.",
+        ring=np.where,
+        numpy="where",
+    ),
+    Elementwise("clamp", ("x", "min", "max"), _SAME, _clamp, _CLAMP, "``minimum(maximum(x, min), max)``.", ring=_clamp, torch="clamp clip", numpy="clip"),
+    Elementwise(
+        "lerp", ("a", "b", "t"), _FLOAT, _lerp, floats("lerp<{T}>({0}, {1}, {2})", "lerp<{T}>({0}, {1}, {2})"), "``a + t * (b - a)``, a float.", ring=_ring_lerp
+    ),
+    Elementwise(
+        "fma",
+        ("a", "b", "c"),
+        _NUMERIC,
+        _fma,
+        numbers("fmaf({0}, {1}, {2})", "fma({0}, {1}, {2})", "(({T})(({U}){0} * ({U}){1} + ({U}){2}))"),
+        "``a * b + c`` with one rounding where the dtype's instruction has it. Not for bool.",
+        ring=_ring_fma,
+        ulps=(0, 0),
+        torch="",
+    ),
 )
 
 ELEMENTWISE: dict[str, Elementwise] = {row.name: row for row in _ROWS}
@@ -325,8 +560,8 @@ def _all_bits(dtype: DType) -> int | bool:
     return -1 if dtype.min_value < 0 else int(dtype.max_value)
 
 
-def _combine(name: str, neutral: Callable[[DType], int | float | bool]) -> Combine:
-    return Combine(name, ELEMENTWISE[name], neutral)
+def _combine(name: str, neutral: Callable[[DType], int | float | bool], idempotent: bool = False) -> Combine:
+    return Combine(name, ELEMENTWISE[name], neutral, idempotent)
 
 
 def _zero(dtype: DType) -> int | float | bool:
@@ -342,12 +577,12 @@ COMBINES: dict[str, Combine] = {
     for c in (
         _combine("add", _zero),
         _combine("mul", _one),
-        _combine("maximum", lambda dtype: dtype.lowest),
-        _combine("minimum", lambda dtype: dtype.highest),
-        _combine("logical_and", _one),
-        _combine("logical_or", _zero),
-        _combine("bitwise_and", _all_bits),
-        _combine("bitwise_or", _zero),
+        _combine("maximum", lambda dtype: dtype.lowest, idempotent=True),
+        _combine("minimum", lambda dtype: dtype.highest, idempotent=True),
+        _combine("logical_and", _one, idempotent=True),
+        _combine("logical_or", _zero, idempotent=True),
+        _combine("bitwise_and", _all_bits, idempotent=True),
+        _combine("bitwise_or", _zero, idempotent=True),
         _combine("bitwise_xor", _zero),
     )
 }

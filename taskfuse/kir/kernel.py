@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -13,6 +13,7 @@ from taskfuse.ir.scalar import Const, const
 from taskfuse.kir.limits import launch_registers
 from taskfuse.kir.nodes import Buffer, Counter, Dim3, Extent, Mbarrier, Param, Semaphore, Stmt, TensorParam
 from taskfuse.kir.witness import Definition
+from taskfuse.location import shown_path
 
 if TYPE_CHECKING:
     from taskfuse.check import Certificate
@@ -81,19 +82,20 @@ class Kernel:
         return tuple(p for p in self.params if isinstance(p, TensorParam) and p.is_output)
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Pickled as its text with the witness: rows of the tables of dtypes and functions are told apart by identity."""
-        return parsed, (self.text(witness=True),)
+        """Pickled as its text with all that it can have: rows of the tables of dtypes and functions are told apart by identity."""
+        return parsed, (readers().text(self, True, str),)
 
     def __str__(self) -> str:
         return self.text()
 
-    def text(self, *, witness: bool = False) -> str:
+    def text(self, *, witness: bool = False, locations: bool = False) -> str:
         """The text, which :func:`taskfuse.kir.parse_kernel` reads back.
 
         Args:
             witness: with the math that the kernel computes, and behind each statement what its results stand for (docs/kernel-ir.md, "The witness").
+            locations: with the user's line that each statement comes from, its file relative to the working directory where that is shorter.
         """
-        return readers().text(self, witness)
+        return readers().text(self, witness, shown_path if locations else None)
 
     def check_ir(self) -> None:
         """Verify the IR's rules. Raises :class:`VerifyError` with the whole kernel printed and the message under the offending statement."""
@@ -119,15 +121,16 @@ class Kernel:
         """The channels between roles: slots, bytes, arrival counts, who fills and who reads; see :func:`taskfuse.kir.channels.channels`."""
         return readers().channels(self)
 
-    def cuda_source(self, variant: Variant | None = None, fast_math: bool = False, debug: bool = False) -> str:
+    def cuda_source(self, variant: Variant | None = None, fast_math: bool = False, debug: bool = False, locations: bool = False) -> str:
         """CUDA C++.
 
         Args:
             variant: what the text assumes of the arguments; ``None``: that they are row-major without gaps and aligned, and need 32-bit integers.
             fast_math: approximate functions.
             debug: waits are bounded, and report.
+            locations: comments that say which line of the user's each statement comes from.
         """
-        return readers().cuda().source(self, variant, fast_math, debug).text
+        return readers().cuda().source(self, variant, fast_math, debug, locations).text
 
     def ptx(self, arch: str = "sm_90a", variant: Variant | None = None, fast_math: bool = False, debug: bool = False) -> str:
         """PTX for ``arch``, from NVRTC; the rest as for :meth:`cuda_source`. Needs no GPU.
@@ -169,7 +172,7 @@ class Kernel:
 class KernelReaders(Protocol):
     """What the layers above kernel IR do with a kernel."""
 
-    def text(self, kernel: Kernel, witness: bool) -> str: ...
+    def text(self, kernel: Kernel, witness: bool, path: Callable[[str], str] | None) -> str: ...
     def parse(self, text: str) -> Kernel: ...
     def check_ir(self, kernel: Kernel) -> None: ...
     def simulate(self, kernel: Kernel, args: tuple[NDArray[Any] | float | int, ...], seed: int, options: dict[str, Any]) -> tuple[np.ndarray, ...]: ...
@@ -183,7 +186,7 @@ class KernelReaders(Protocol):
 class CudaReader(Protocol):
     """What the CUDA backend does with a kernel without launching it."""
 
-    def source(self, kernel: Kernel, variant: Variant | None, fast_math: bool, debug: bool) -> Source: ...
+    def source(self, kernel: Kernel, variant: Variant | None, fast_math: bool, debug: bool, locations: bool) -> Source: ...
     def ptx(self, kernel: Kernel, arch: str, variant: Variant | None, fast_math: bool, debug: bool) -> str: ...
     def cubin(self, kernel: Kernel, arch: str, variant: Variant | None, fast_math: bool, debug: bool) -> bytes: ...
     def sass(self, kernel: Kernel, arch: str, variant: Variant | None, fast_math: bool, debug: bool) -> str: ...

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from taskfuse.dtypes import DType
+from taskfuse.ir.fragments import MATRIX_COUNTS, Fragment, matrices
+from taskfuse.ir.matrix_instructions import Family, find, rows, shapes, spans
 from taskfuse.ir.scalar import Const
 from taskfuse.ir.types import MemoryType
 from taskfuse.kir.declaration_rules import SWIZZLES
-from taskfuse.kir.fragments import K_BYTES, MATRIX_COUNTS, matrices, mma_a, mma_accumulator, mma_b, wgmma_a, wgmma_accumulator
 from taskfuse.kir.nodes import Access, Buffer, Descriptor, LdMatrix, Major, Mma, StMatrix, Wgmma
-from taskfuse.kir.products import accumulator_dtype, wgmma_widths
 from taskfuse.kir.scope import Declarations, Scope
 from taskfuse.kir.statement_rules import StatementRule, Subject
 from taskfuse.kir.walk import walk
@@ -35,11 +35,13 @@ def fits_alignment(d: Declarations, name: str, needed: int, what: str) -> str | 
     return None
 
 
-def _registers(d: Declarations, first: Access, dtype: DType | None, count: int, what: str) -> str | None:
-    """A message unless ``first`` begins ``count`` registers of ``dtype``, as far as constants tell."""
+def _registers(d: Declarations, first: Access, dtype: DType | None, fragment: Fragment | None, what: str) -> str | None:
+    """A message unless ``first`` begins the registers of a fragment of ``dtype``, as far as constants tell."""
+    if fragment is None:
+        return f"the {what} '{first.buffer}' is in registers, where no instruction takes it from"
     if d.memory(first.buffer) is not MemoryType.Local or d.dtype(first.buffer) is not dtype or len(first.index) != 1:
         return f"the {what} '{first.buffer}' is not a Local {dtype} array of one axis"
-    size, start = d.shape(first.buffer)[-1], first.index[-1]
+    size, start, count = d.shape(first.buffer)[-1], first.index[-1], fragment.count
     if isinstance(size, Const) and isinstance(start, Const) and start.value + count > size.value:
         return f"registers {start} to {start.value + count - 1} of '{first.buffer}', which has {size}"
     return None
@@ -49,13 +51,14 @@ def products_exist(subject: Subject, scope: Scope) -> str | None:
     """PTX ISA, "wgmma.mma_async", "mma": the operand types, and the shapes for them."""
     match subject:
         case Wgmma() | Mma():
-            name = "wgmma" if isinstance(subject, Wgmma) else "mma"
-            a, b, k = subject.dtype, subject.b_dtype or subject.dtype, subject.k
-            if accumulator_dtype(a, b) is None:
-                return f"{name} does not multiply {a}" + ("" if a is b else f" by {b}")
-            if isinstance(subject, Wgmma) and subject.n not in wgmma_widths(a):
+            family = Family.WGMMA if isinstance(subject, Wgmma) else Family.MMA
+            (a, b), k = subject.factors, subject.k
+            found = rows(family, a, b)
+            if not found:
+                return f"{family.value} does not multiply {a}" + ("" if a is b else f" by {b}")
+            if isinstance(subject, Wgmma) and all(subject.n not in row.widths for row in found):
                 return f"wgmma has no n of {subject.n}: multiples of 8 from 8 to 256 exist" + ("" if a.is_float else f"; for {a}, of 16 above 32")
-            return f"{name} has no k of {k} for {a}: k spans {K_BYTES} bytes" if k * a.itemsize != K_BYTES else None
+            return f"{family.value} has no k of {k} for {a}: k spans {spans(shapes(family))}" if find(family, a, b, k) is None else None
         case _:
             return None
 
@@ -64,9 +67,7 @@ def products_accumulate_in_registers(subject: Subject, scope: Scope) -> str | No
     """The accumulators are consecutive registers of the type in which such products are summed."""
     match subject:
         case Wgmma() | Mma():
-            dtype = accumulator_dtype(subject.dtype, subject.b_dtype or subject.dtype)
-            count = (wgmma_accumulator(subject.n) if isinstance(subject, Wgmma) else mma_accumulator()).count
-            return _registers(scope.declarations, subject.acc, dtype, count, "accumulator")
+            return _registers(scope.declarations, subject.acc, subject.row.sums, subject.accumulators, "accumulator")
         case _:
             return None
 
@@ -75,12 +76,11 @@ def operands_are_tiles_or_fragments(subject: Subject, scope: Scope) -> str | Non
     """Operands are tiles in Shared memory that a matrix descriptor can express, or fragments in registers of their own."""
     d = scope.declarations
     match subject:
-        case Wgmma(a=a, b=b, dtype=dtype, b_dtype=b_dtype):
-            first = _fragment_problem(d, subject, a) if isinstance(a, Access) else _tile_problem(d, a, dtype)
-            return first or _tile_problem(d, b, b_dtype or dtype)
-        case Mma(a=a, b=b, dtype=dtype, b_dtype=b_dtype):
-            size = dtype.itemsize
-            return _registers(d, a, dtype, mma_a(size).count, "mma operand") or _registers(d, b, b_dtype or dtype, mma_b(size).count, "mma operand")
+        case Wgmma(a=a, b=b, factors=(left, right)):
+            first = _fragment_problem(d, subject, a) if isinstance(a, Access) else _tile_problem(d, a, left)
+            return first or _tile_problem(d, b, right)
+        case Mma(a=a, b=b, factors=(left, right), row=row):
+            return _registers(d, a, left, row.a_registers, "mma operand") or _registers(d, b, right, row.b_registers, "mma operand")
         case _:
             return None
 
@@ -88,7 +88,7 @@ def operands_are_tiles_or_fragments(subject: Subject, scope: Scope) -> str | Non
 def _fragment_problem(d: Declarations, stmt: Wgmma, a: Access) -> str | None:
     if any(isinstance(s, Wgmma) and s.acc.buffer == a.buffer for s in walk(d.kernel)):
         return f"the wgmma operand '{a.buffer}' is also an accumulator of wgmma"
-    return _registers(d, a, stmt.dtype, wgmma_a(stmt.dtype.itemsize).count, "wgmma operand")
+    return _registers(d, a, stmt.dtype, stmt.row.a_registers, "wgmma operand")
 
 
 def _tile_problem(d: Declarations, tile: Descriptor, dtype: DType) -> str | None:
@@ -129,7 +129,7 @@ def matrices_move_without_conversion(subject: Subject, scope: Scope) -> str | No
         return f"{name} transposes 16-bit elements, not {here}"
     if subject.matrices not in MATRIX_COUNTS:
         return f"{name} moves 1, 2 or 4 matrices, not {subject.matrices}"
-    return _registers(d, registers, here, matrices(subject.matrices, here.itemsize).count, "fragment")
+    return _registers(d, registers, here, matrices(subject.matrices, here.itemsize), "fragment")
 
 
 MATRIX_RULES: tuple[StatementRule, ...] = (

@@ -13,6 +13,8 @@ from enum import Enum
 
 from taskfuse.dtypes import DType
 from taskfuse.ir.elementwise import Elementwise
+from taskfuse.ir.fragments import Fragment
+from taskfuse.ir.matrix_instructions import Family, MatrixInstruction, find
 from taskfuse.ir.scalar import TRUE, Expr
 from taskfuse.ir.types import MemoryType, ParallelType
 from taskfuse.location import Location
@@ -253,7 +255,17 @@ class Holds:
 
 
 @dataclass(frozen=True, slots=True)
-class For:
+class Located:
+    """What every statement has: the user's line that it comes from, which errors about it name (docs/kernel-ir.md, "Locations").
+
+    It is no part of what a statement is: neither equality nor hash nor ``repr`` sees it, and text has it on request alone.
+    """
+
+    location: Location | None = field(default=None, compare=False, repr=False, kw_only=True)
+
+
+@dataclass(frozen=True, slots=True)
+class For(Located):
     """``for var = start; var < stop; var += step``. ``unroll``: the body is copied, so that ``var`` is a constant in it."""
 
     var: str
@@ -262,18 +274,16 @@ class For:
     step: Expr
     unroll: bool
     body: tuple[Stmt, ...]
-    location: Location | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
-class Bind:
+class Bind(Located):
     """A loop without code: ``index`` (of a block or thread type) runs over ``extent`` values at the same time. It guards nothing."""
 
     index: Expr
     ptype: ParallelType
     extent: Expr
     body: tuple[Stmt, ...]
-    location: Location | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,23 +296,21 @@ class Branch:
 
 
 @dataclass(frozen=True, slots=True)
-class If:
+class If(Located):
     """An if / else-if chain; at most the first arm whose condition holds runs. ``note``: what it dispatches; printed above it."""
 
     branches: tuple[Branch, ...]
     note: str = field(default="", compare=False)
-    location: Location | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
-class Compute:
+class Compute(Located):
     """``out = op(operands)``: operands are converted to ``dtype``, the op runs in it, the result is converted to ``out``'s dtype."""
 
     out: Access
     op: Elementwise
     operands: tuple[Operand, ...]
     dtype: DType
-    location: Location | None = field(default=None, compare=False)
     holds: Holds | None = field(default=None, compare=False)
 
 
@@ -315,13 +323,12 @@ class Case:
 
 
 @dataclass(frozen=True, slots=True)
-class Choose:
+class Choose(Located):
     """``out`` = the operand of the first case whose condition holds (no other operand is read); one always does. ``label`` is its printed name."""
 
     out: Access
     label: str
     cases: tuple[Case, ...]
-    location: Location | None = field(default=None, compare=False)
     holds: Holds | None = field(default=None, compare=False)
 
 
@@ -335,7 +342,7 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True)
-class Gather:
+class Gather(Located):
     """``width`` elements, consecutive along the last index of both sides, copied from an index that values say.
 
     The symbols mean something in ``source`` alone. Where one of them is outside of its ``[0, extent)``, zeros are written and ``source`` is not
@@ -346,23 +353,21 @@ class Gather:
     source: Access
     values: tuple[Found, ...]
     width: int = 1
-    location: Location | None = field(default=None, compare=False)
     holds: Holds | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
-class VectorCopy:
+class VectorCopy(Located):
     """``width`` elements, consecutive along the last index of both sides, copied by one instruction; both addresses aligned to its size."""
 
     out: Access
     source: Access
     width: int
-    location: Location | None = field(default=None, compare=False)
     holds: Holds | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
-class AsyncCopy:
+class AsyncCopy(Located):
     """``width`` elements from Global to Shared memory (``cp.async``), done at any later time, in the generic proxy (PTX ISA, "cp.async").
 
     The copy is done before the executing thread's retire of its batch (:attr:`Queue.COPY`), and before the arrival that the thread's next
@@ -378,7 +383,6 @@ class AsyncCopy:
     source: Access
     width: int
     valid: Expr = TRUE
-    location: Location | None = field(default=None, compare=False)
     holds: Holds | None = field(default=None, compare=False)
 
 
@@ -393,7 +397,7 @@ class BarrierScope(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Barrier:
+class Barrier(Located):
     """All participants arrive before any goes on; orders their memory accesses.
 
     Attributes:
@@ -411,7 +415,7 @@ class Barrier:
 
 
 @dataclass(frozen=True, slots=True)
-class InitBarrier:
+class InitBarrier(Located):
     """``mbarrier.init``: phase 0, ``count`` pending arrivals."""
 
     barrier: BarrierSlot
@@ -419,12 +423,12 @@ class InitBarrier:
 
 
 @dataclass(frozen=True, slots=True)
-class FenceInit:
+class FenceInit(Located):
     """Makes initialized mbarriers visible to the asynchronous proxy (``fence.mbarrier_init``)."""
 
 
 @dataclass(frozen=True, slots=True)
-class Arrive:
+class Arrive(Located):
     """``mbarrier.arrive`` (release): each executing thread counts once.
 
     Attributes:
@@ -437,7 +441,7 @@ class Arrive:
 
 
 @dataclass(frozen=True, slots=True)
-class ArriveAsync:
+class ArriveAsync(Located):
     """``cp.async.mbarrier.arrive.noinc``: each executing thread counts once, as soon as all :class:`AsyncCopy` that it has issued are done.
 
     It hands over what the copies wrote, and nothing that the thread itself stored.
@@ -447,7 +451,7 @@ class ArriveAsync:
 
 
 @dataclass(frozen=True, slots=True)
-class Expect:
+class Expect(Located):
     """``mbarrier.arrive.expect_tx``: each executing thread adds ``bytes`` to the pending bytes, then counts as one arrival."""
 
     barrier: BarrierSlot
@@ -455,7 +459,7 @@ class Expect:
 
 
 @dataclass(frozen=True, slots=True)
-class Wait:
+class Wait(Located):
     """``mbarrier.try_wait.parity`` in a loop (acquire): goes on once the barrier's current phase parity differs from ``parity``."""
 
     barrier: BarrierSlot
@@ -463,14 +467,14 @@ class Wait:
 
 
 @dataclass(frozen=True, slots=True)
-class Release:
+class Release(Located):
     """``red.release.gpu.add`` of 1: each executing thread counts once, after what it did before."""
 
     semaphore: SemaphoreSlot
 
 
 @dataclass(frozen=True, slots=True)
-class Acquire:
+class Acquire(Located):
     """``ld.acquire.gpu`` in a loop: each executing thread goes on once ``phases`` phases of the semaphore are complete."""
 
     semaphore: SemaphoreSlot
@@ -478,7 +482,7 @@ class Acquire:
 
 
 @dataclass(frozen=True, slots=True)
-class CursorInit:
+class CursorInit(Located):
     """A ring cursor, a per-thread state: symbols ``name.slot``, ``name.parity`` and ``name.phase`` (wraps so far) from here on."""
 
     name: str
@@ -488,7 +492,7 @@ class CursorInit:
 
 
 @dataclass(frozen=True, slots=True)
-class Advance:
+class Advance(Located):
     """Move a cursor ``count`` slots on; at every wrap the parity flips, and the phase grows by one."""
 
     cursor: str
@@ -496,7 +500,7 @@ class Advance:
 
 
 @dataclass(frozen=True, slots=True)
-class TmaLoad:
+class TmaLoad(Located):
     """Copy a box from Global to Shared, issued by each executing thread, done by the copy engine at any later time.
 
     The box at ``coords`` (outermost axis first; elements outside the tensor read 0) is written row-major at ``out`` under the map's
@@ -517,7 +521,7 @@ class TmaLoad:
 
 
 @dataclass(frozen=True, slots=True)
-class TmaStore:
+class TmaStore(Located):
     """Copy a box from Shared to Global (clipped), done by the copy engine at any time before the issuing thread's matching retire."""
 
     map: str
@@ -535,14 +539,14 @@ class Queue(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Commit:
+class Commit(Located):
     """Close the batch of operations issued to ``queue`` since the last commit."""
 
     queue: Queue
 
 
 @dataclass(frozen=True, slots=True)
-class Retire:
+class Retire(Located):
     """Wait until at most ``pending`` batches are unfinished; ``read_only``: until their sources have been read."""
 
     queue: Queue
@@ -551,15 +555,15 @@ class Retire:
 
 
 @dataclass(frozen=True, slots=True)
-class WgmmaFence:
+class WgmmaFence(Located):
     """``wgmma.fence``: orders register accesses before the following wgmma."""
 
 
 @dataclass(frozen=True, slots=True)
-class Wgmma:
+class Wgmma(Located):
     """``acc += A @ B^T`` by one warpgroup, asynchronously: A is m64 x k, B is n x k; operands are read when the engine gets to it.
 
-    Fragments (of accumulators, and of A in registers) are those of :mod:`taskfuse.kir.fragments`. Products of float32 operands are tf32.
+    Fragments (of accumulators, and of A in registers) are those of :mod:`taskfuse.ir.matrix_instructions`. Products of float32 operands are tf32.
 
     Attributes:
         acc: first of the n/2 accumulator registers of each thread: float32, or int32 for integer operands.
@@ -584,10 +588,27 @@ class Wgmma:
         if self.b_dtype is self.dtype:
             object.__setattr__(self, "b_dtype", None)
 
+    @property
+    def factors(self) -> tuple[DType, DType]:
+        """The element types of A and B."""
+        return self.dtype, self.b_dtype or self.dtype
+
+    @property
+    def row(self) -> MatrixInstruction:
+        """Its row in the table of matrix instructions, which a kernel that its verifier accepts has."""
+        found = find(Family.WGMMA, *self.factors, self.k)
+        assert found is not None
+        return found
+
+    @property
+    def accumulators(self) -> Fragment:
+        """How the sums lie in registers."""
+        return self.row.accumulator(self.n)
+
 
 @dataclass(frozen=True, slots=True)
-class Mma:
-    """``mma.sync``: ``acc += A @ B`` by one warp; A is m16 x k, B is k x n8, all in registers (fragments: :mod:`taskfuse.kir.fragments`).
+class Mma(Located):
+    """``mma.sync``: ``acc += A @ B`` by one warp; A is m16 x k, B is k x n8, all in registers (fragments: :mod:`taskfuse.ir.matrix_instructions`).
 
     Products of float32 operands are tf32.
 
@@ -604,21 +625,42 @@ class Mma:
     b: Access
     dtype: DType
     b_dtype: DType | None = None
-    location: Location | None = field(default=None, compare=False)
     holds: Holds | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         if self.b_dtype is self.dtype:
             object.__setattr__(self, "b_dtype", None)
 
+    @property
+    def n(self) -> int:
+        """Columns of B and of the sums."""
+        return self.row.shape.widths[0]
+
+    @property
+    def factors(self) -> tuple[DType, DType]:
+        """The element types of A and B."""
+        return self.dtype, self.b_dtype or self.dtype
+
+    @property
+    def row(self) -> MatrixInstruction:
+        """Its row in the table of matrix instructions, which a kernel that its verifier accepts has."""
+        found = find(Family.MMA, *self.factors, self.k)
+        assert found is not None
+        return found
+
+    @property
+    def accumulators(self) -> Fragment:
+        """How the sums lie in registers."""
+        return self.row.accumulator(self.n)
+
 
 @dataclass(frozen=True, slots=True)
-class LdMatrix:
+class LdMatrix(Located):
     """``ldmatrix``: a warp loads matrices of 8 rows of 16 bytes from Shared memory into registers.
 
     Lane l gives the address ``source`` of row l%8 of matrix l/8; where there are fewer than 4 matrices, the addresses of the last lanes are
     not used. A lane gets 32 bits of each matrix: of row l/4, or of column l/4 if ``transpose`` (16-bit elements only). Its registers
-    are ``out``, those of one matrix after those of another (:func:`taskfuse.kir.fragments.matrices`).
+    are ``out``, those of one matrix after those of another (:func:`taskfuse.ir.fragments.matrices`).
 
     Attributes:
         matrices: 1, 2 or 4.
@@ -628,12 +670,11 @@ class LdMatrix:
     source: Access
     matrices: int = 4
     transpose: bool = False
-    location: Location | None = field(default=None, compare=False)
     holds: Holds | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
-class StMatrix:
+class StMatrix(Located):
     """``stmatrix``: a warp stores matrices of 8 rows of 16 bytes from registers to Shared memory; the inverse of :class:`LdMatrix`.
 
     Lane l gives the address ``out`` of row l%8 of matrix l/8. For 16-bit elements, it holds of row l/4 (of column l/4 if ``transpose``)
@@ -651,7 +692,7 @@ class StMatrix:
 
 
 @dataclass(frozen=True, slots=True)
-class Shuffle:
+class Shuffle(Located):
     """``shfl.sync.bfly``: ``out`` = what the lane whose number is ``lane ^ mask`` holds in ``source``; all 32 lanes of a warp execute it together.
 
     Attributes:
@@ -662,12 +703,11 @@ class Shuffle:
     out: Access
     source: Access
     mask: int
-    location: Location | None = field(default=None, compare=False)
     holds: Holds | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
-class FenceProxyAsync:
+class FenceProxyAsync(Located):
     """``fence.proxy.async``: orders this thread's accesses to Shared or Global memory before later ones through the asynchronous proxy.
 
     Attributes:
@@ -678,7 +718,7 @@ class FenceProxyAsync:
 
 
 @dataclass(frozen=True, slots=True)
-class SetMaxNReg:
+class SetMaxNReg(Located):
     """``setmaxnreg``: this warpgroup's register budget per thread from here on. More than it had: once others have given so many back."""
 
     registers: int

@@ -19,8 +19,11 @@ from taskfuse.kir.words import Keyword
 T = TypeVar("T")
 
 
-def parse_kernel(text: str) -> Kernel:
+def parse_kernel(text: str, file: str | None = None) -> Kernel:
     """The kernel that ``text`` denotes. Comments are dropped, except labels of branches and notes of barriers.
+
+    Args:
+        file: what the text was read from: a statement that names no line comes from its own.
 
     Raises:
         ParseError: the text is not in the grammar, or names an op, dtype, buffer, mbarrier, tensor map, scalar, counter, semaphore
@@ -38,7 +41,7 @@ def parse_kernel(text: str) -> Kernel:
     while parser.declares(Keyword.DEFINE):
         witness.definition()
         reader.end_line()
-    body = StatementParser(reader, names, witness).block(parser.column)
+    body = StatementParser(reader, names, witness, file).block(parser.column)
     if reader.token.text:
         raise reader.token.error("the indentation matches no enclosing block")
     return Kernel(

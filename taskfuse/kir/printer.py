@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import json
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from taskfuse.dtypes import DType, float32
@@ -59,27 +60,30 @@ from taskfuse.kir.nodes import (
 from taskfuse.kir.operand_printer import OperandPrinter, listed
 from taskfuse.kir.walk import Body, held
 from taskfuse.kir.witness_printer import definition_text, holds_text
-from taskfuse.kir.words import ACROSS, HOLDS, TF32
+from taskfuse.kir.words import ACROSS, FROM, HOLDS, TF32
+from taskfuse.location import Quote
 
 INDENT = "  "
 MEMORY_KEYWORDS = {MemoryType.Local: "LOCAL", MemoryType.Shared: "SHARED", MemoryType.Global: "GLOBAL"}
 WARP_SIZE = const(32)
 
 
-def to_text(kernel: Kernel, *, witness: bool = False) -> str:
+def to_text(kernel: Kernel, *, witness: bool = False, path: Callable[[str], str] | None = None) -> str:
     """The text of a kernel, without a final newline. Every kernel can be printed, also one that its verifier refuses.
 
     Args:
         witness: with the definitions of its tensors, and behind each statement what its results stand for.
+        path: how to write a file's path; with it, each statement has the user's line that it comes from.
     """
-    return "\n".join(layout(kernel, witness=witness).lines)
+    return "\n".join(layout(kernel, witness=witness, path=path).lines)
 
 
-def stmt_text(stmt: Stmt, kernel: Kernel) -> str:
+def stmt_text(stmt: Stmt, kernel: Kernel) -> Quote:
     """The first line of a statement, as it stands in the text of ``kernel`` (without indentation and comment)."""
     printer = _Printer(kernel)
     printer.stmt(stmt, 0)
-    return next(line for line in printer.lines if not line.startswith("# ")).split("  # ")[0]
+    text = next(line for line in printer.lines if not line.startswith("# ")).split("  # ")[0]
+    return Quote(text, stmt.location)
 
 
 def body_lines(body: Body, kernel: Kernel) -> list[str]:
@@ -106,9 +110,9 @@ class Layout:
     definitions: list[int] = field(default_factory=lambda: [])
 
 
-def layout(kernel: Kernel, *, witness: bool = False) -> Layout:
+def layout(kernel: Kernel, *, witness: bool = False, path: Callable[[str], str] | None = None) -> Layout:
     """Print a kernel and remember where each statement and declaration is."""
-    printer = _Printer(kernel, witness=witness)
+    printer = _Printer(kernel, witness=witness, path=path)
     printer.header()
     printer.body(kernel.body, 0)
     return Layout(printer.lines, printer.statements, printer.declarations, printer.definitions)
@@ -120,10 +124,11 @@ def block_threads(block: Dim3) -> Expr:
 
 
 class _Printer(OperandPrinter):
-    def __init__(self, kernel: Kernel, *, witness: bool = False) -> None:
+    def __init__(self, kernel: Kernel, *, witness: bool = False, path: Callable[[str], str] | None = None) -> None:
         super().__init__(frozenset(b.name for b in kernel.buffers if b.memory is MemoryType.Local))
         self.kernel = kernel
         self.witness = witness
+        self.path = path
         self.lines: list[str] = []
         self.statements: list[int] = []
         self.declarations: dict[str, int] = {}
@@ -188,29 +193,37 @@ class _Printer(OperandPrinter):
         else:
             self.lines.append(f"{INDENT * (depth + 1)}PASS")
 
+    def place(self, stmt: Stmt) -> str:
+        """What a statement's line says of the line that it comes from. No ``#`` in it, which begins a comment."""
+        if self.path is None or stmt.location is None:
+            return ""
+        file = json.dumps(self.path(stmt.location.file)).replace("#", "\\u0023")
+        return f"  {FROM} {file}:{stmt.location.place}"
+
     def stmt(self, stmt: Stmt, depth: int) -> None:
         self.statements.append(len(self.lines))
+        place = self.place(stmt)
         match stmt:
             case For():
                 step = "" if stmt.step is const(1) else f" step {stmt.step}"
                 unroll = " UNROLL" if stmt.unroll else ""
-                self.nested(f"FOR {stmt.var} in {stmt.start}..{stmt.stop}{step}{unroll}:", stmt.body, depth)
+                self.nested(f"FOR {stmt.var} in {stmt.start}..{stmt.stop}{step}{unroll}:{place}", stmt.body, depth)
             case Bind():
-                self.nested(f"FOR {stmt.index} in {stmt.ptype.value}{{{stmt.extent}}}:", stmt.body, depth)
+                self.nested(f"FOR {stmt.index} in {stmt.ptype.value}{{{stmt.extent}}}:{place}", stmt.body, depth)
             case If():
                 if stmt.note:
                     self.lines.append(f"{INDENT * depth}# {stmt.note}")
                 for i, branch in enumerate(stmt.branches):
                     self.statements.append(len(self.lines))
                     otherwise = 0 < i == len(stmt.branches) - 1 and branch.cond is TRUE
-                    head = "ELSE:" if otherwise else f"{'ELSE ' if i else ''}IF {branch.cond}:"
+                    head = "ELSE:" if otherwise else f"{'ELSE ' if i else ''}IF {branch.cond}:{'' if i else place}"
                     self.nested(head if branch.label is None else f"{head}  # {branch.label}", branch.body, depth)
             case Barrier():
-                text = self.barrier(stmt)
+                text = self.barrier(stmt) + place
                 self.lines.append(INDENT * depth + (f"{text}  # {stmt.note}" if stmt.note else text))
             case _:
                 holds = held(stmt) if self.witness else None
-                self.lines.append(INDENT * depth + self.simple(stmt) + ("" if holds is None else f"  {HOLDS} {holds_text(holds)}"))
+                self.lines.append(INDENT * depth + self.simple(stmt) + ("" if holds is None else f"  {HOLDS} {holds_text(holds)}") + place)
 
     def barrier(self, stmt: Barrier) -> str:
         match stmt.scope:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import json
 import math
 from collections.abc import Callable, Iterable
 from typing import TypeVar
@@ -40,6 +41,17 @@ class Reader(TokenReader):
         """Take an integer with its sign."""
         sign = -1 if self.take("-") else 1
         return sign * super().integer()
+
+    def string(self, what: str) -> str:
+        """Take a text in quotes, written as in JSON."""
+        if self.token.kind is not TokenKind.STRING:
+            raise self.fail(f"{what} in quotes")
+        try:
+            text = str(json.loads(self.token.text))
+        except ValueError:
+            raise self.token.error(f"{self.token} is no text") from None
+        self.advance()
+        return text
 
     def number(self, word: str) -> int:
         """Take a word and an integer: ``width 4``."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 class KirReaders:
     """Text, verifier and channels; no simulator, no CUDA."""
 
-    def text(self, kernel: Kernel, witness: bool) -> str:
+    def text(self, kernel: Kernel, witness: bool, path: Callable[[str], str] | None) -> str:
         """:func:`taskfuse.kir.to_text`."""
-        return to_text(kernel, witness=witness)
+        return to_text(kernel, witness=witness, path=path)
 
     def parse(self, text: str) -> Kernel:
         """:func:`taskfuse.kir.parse_kernel`."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
-from taskfuse.ir.scalar import TRUE, Expr, Sym, TokenKind, const
+from taskfuse.ir.scalar import TRUE, Expr, Sym, Token, TokenKind, const
 from taskfuse.ir.types import MemoryType, ParallelType
 from taskfuse.kir.matrix_parser import MatrixParser
 from taskfuse.kir.nodes import (
@@ -46,7 +47,8 @@ from taskfuse.kir.operand_parser import Names, operation
 from taskfuse.kir.printer import WARP_SIZE
 from taskfuse.kir.reader import Reader, known
 from taskfuse.kir.witness_parser import WitnessParser
-from taskfuse.kir.words import ACROSS, HOLDS, Keyword
+from taskfuse.kir.words import ACROSS, FROM, HOLDS, Keyword
+from taskfuse.location import Location
 
 INDEX_TYPES = {p.value: p for p in ParallelType}
 SCOPES = {s.value: s for s in BarrierScope}
@@ -65,9 +67,10 @@ ADVANCE = ".advance"
 class StatementParser(MatrixParser):
     """Recursive descent over the lines; one method per statement."""
 
-    def __init__(self, reader: Reader, names: Names, witness: WitnessParser) -> None:
+    def __init__(self, reader: Reader, names: Names, witness: WitnessParser, file: str | None = None) -> None:
         super().__init__(reader, names)
         self.witness = witness
+        self.file = file
         self.statements: dict[Keyword, Callable[[], Stmt]] = {
             Keyword.COPY: self.copy,
             Keyword.GATHER: self.gather,
@@ -132,12 +135,23 @@ class StatementParser(MatrixParser):
                 raise token.error(f"{keyword.value} begins no statement")
         if reader.at(HOLDS):
             stmt = self.witness.held(stmt)
+        location = self.location(token)
         reader.end_line()
-        return stmt
+        return stmt if location is None else replace(stmt, location=location)
+
+    def location(self, start: Token) -> Location | None:
+        """Where a statement says that it comes from; else where its own text begins, if that is known."""
+        reader = self.reader
+        if not reader.take(FROM):
+            return None if self.file is None else Location(self.file, start.line, start.column - 1)
+        file = reader.string("a file")
+        reader.expect(":")
+        line = reader.integer()
+        return Location(file, line, reader.integer() - 1 if reader.take(":") else None)
 
     def loop(self, column: int) -> For | Bind:
         reader = self.reader
-        reader.advance()
+        word = reader.advance()
         start = reader.token
         index = reader.expression()
         reader.expect("in")
@@ -147,8 +161,8 @@ class StatementParser(MatrixParser):
             reader.advance()
             extent = reader.expression()
             reader.expect("}")
-            self.head()
-            return Bind(index, ptype, extent, self.nested(column))
+            location, _ = self.head(word)
+            return Bind(index, ptype, extent, self.nested(column), location=location)
         if not isinstance(index, Sym):
             raise start.error(f"the loop variable {index} is not a name")
         first = reader.expression()
@@ -156,51 +170,54 @@ class StatementParser(MatrixParser):
         stop = reader.expression()
         step = reader.expression() if reader.take("step") else const(1)
         unroll = reader.take(Keyword.UNROLL.value)
-        self.head()
-        return For(index.name, first, stop, step, unroll, self.nested(column))
+        location, _ = self.head(word)
+        return For(index.name, first, stop, step, unroll, self.nested(column), location=location)
 
-    def head(self) -> str | None:
-        """The end of a line that has a block below it; gives its comment."""
+    def head(self, start: Token) -> tuple[Location | None, str | None]:
+        """The end of a line that has a block below it; gives where it comes from, and its comment."""
         self.reader.expect(":")
-        return self.reader.end_line()
+        return self.location(start), self.reader.end_line()
 
     def branches(self, column: int) -> If:
         reader = self.reader
         found: list[Branch] = []
+        places: list[Location | None] = []
         while True:
-            cond = TRUE
+            start, cond = reader.token, TRUE
             if reader.take(Keyword.IF.value):
                 cond, is_last = reader.expression(), False
             else:
                 is_last = True
-            label = self.head()
+            place, label = self.head(start)
+            places.append(place)
             found.append(Branch(cond, self.nested(column), label))
             if is_last or reader.token.column != column or not reader.take(Keyword.ELSE.value):
-                return If(tuple(found))
+                return If(tuple(found), location=places[0])
 
     def sync(self) -> Barrier:
         reader = self.reader
-        reader.advance()
+        start = reader.advance()
         token = reader.word("the scope of a barrier")
         scope = known(token, token.text, SCOPES, "barrier scope")
         number, counter = None, None
         match scope:
             case BarrierScope.BLOCK:
-                threads = self.names.threads if reader.at_line_end() else reader.expression()
+                threads = self.names.threads if reader.at_line_end() or reader.at(FROM) else reader.expression()
             case BarrierScope.WARP:
-                threads = WARP_SIZE if reader.at_line_end() else reader.expression()
+                threads = WARP_SIZE if reader.at_line_end() or reader.at(FROM) else reader.expression()
             case BarrierScope.NAMED:
                 number = reader.expression()
                 reader.expect(",")
                 threads = reader.expression()
             case BarrierScope.CLUSTER:
-                threads = self.names.cluster_threads if reader.at_line_end() else reader.expression()
+                threads = self.names.cluster_threads if reader.at_line_end() or reader.at(FROM) else reader.expression()
             case BarrierScope.GRID:
                 token = reader.word("a counter")
                 counter = known(token, token.text, self.names.counters, "counter").name
                 reader.expect(",")
                 threads = reader.expression()
-        return Barrier(scope, threads, number, counter, reader.end_line() or "")
+        location = self.location(start)
+        return Barrier(scope, threads, number, counter, reader.end_line() or "", location=location)
 
     # -- assignments ----------------------------------------------------------------------------------------------------------------
 

@@ -54,6 +54,7 @@ from taskfuse.kir.nodes import (
     WgmmaFence,
 )
 from taskfuse.kir.witness import Accumulate, Apply, Definition, Find, Pick, Reduce, Rule, Whole
+from taskfuse.location import Location
 
 Body = tuple[Stmt, ...]
 Accesses = tuple[Access, ...]
@@ -100,16 +101,24 @@ def with_bodies(stmt: Stmt, new: tuple[Body, ...]) -> Stmt:
 
 def map_stmts(body: Body, f: Callable[[Stmt], Stmt | Body]) -> Body:
     """Replace every statement by ``f(statement)``, innermost first: ``f`` sees a statement whose own bodies are already rewritten and gives
-    a statement or a list of statements (empty: delete it). The same object if nothing changes."""
+    a statement or a list of statements (empty: delete it). New ones come from the line of the statement that they replace, unless they have
+    a line. The same object if nothing changes."""
     out: list[Stmt] = []
     for stmt in body:
         inner = bodies(stmt)
         made = f(with_bodies(stmt, tuple(map_stmts(b, f) for b in inner)) if inner else stmt)
         if isinstance(made, tuple):
-            out.extend(made)
+            out.extend(_placed(s, stmt.location) for s in made)
         else:
-            out.append(made)
+            out.append(_placed(made, stmt.location))
     return body if len(out) == len(body) and all(a is b for a, b in zip(out, body, strict=True)) else tuple(out)
+
+
+def _placed(stmt: Stmt, location: Location | None) -> Stmt:
+    """``stmt``; if it has no line, from one, and so those inside it that have none."""
+    if location is None or stmt.location is not None:
+        return stmt
+    return with_bodies(replace(stmt, location=location), tuple(tuple(_placed(s, location) for s in b) for b in bodies(stmt)))
 
 
 def accesses(stmt: Stmt) -> tuple[Accesses, Accesses]:
@@ -280,21 +289,19 @@ def map_expressions(stmt: Stmt, f: ExprMap) -> Stmt:
         case Barrier():
             return replace(stmt, threads=f(stmt.threads), id=None if stmt.id is None else f(stmt.id))
         case InitBarrier():
-            return InitBarrier(slot(stmt.barrier), f(stmt.count))
-        case Arrive():
+            return replace(stmt, barrier=slot(stmt.barrier), count=f(stmt.count))
+        case Arrive() | ArriveAsync():
             return replace(stmt, barrier=slot(stmt.barrier))
-        case ArriveAsync():
-            return ArriveAsync(slot(stmt.barrier))
         case Expect():
-            return Expect(slot(stmt.barrier), f(stmt.bytes))
+            return replace(stmt, barrier=slot(stmt.barrier), bytes=f(stmt.bytes))
         case Wait():
-            return Wait(slot(stmt.barrier), f(stmt.parity))
+            return replace(stmt, barrier=slot(stmt.barrier), parity=f(stmt.parity))
         case Release():
-            return Release(semaphore(stmt.semaphore))
+            return replace(stmt, semaphore=semaphore(stmt.semaphore))
         case Acquire():
-            return Acquire(semaphore(stmt.semaphore), f(stmt.phases))
+            return replace(stmt, semaphore=semaphore(stmt.semaphore), phases=f(stmt.phases))
         case Advance():
-            return Advance(stmt.cursor, f(stmt.count))
+            return replace(stmt, count=f(stmt.count))
         case TmaLoad():
             return replace(stmt, out=access(stmt.out), coords=coordinates(stmt.coords), barrier=slot(stmt.barrier), holds=moved(stmt.holds))
         case TmaStore():

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 
 from taskfuse.dtypes import uint64
 from taskfuse.ir.axes import is_map_symbol, iteration_point, value_symbol
+from taskfuse.ir.fragments import MATRIX_ROW_BYTES, MATRIX_ROWS
 from taskfuse.ir.scalar import Expr, is_boolean
 from taskfuse.kir.declaration_rules import NO_NAME
-from taskfuse.kir.fragments import MATRIX_ROW_BYTES, MATRIX_ROWS, MMA_M, MMA_N, WGMMA_M
 from taskfuse.kir.nodes import (
     Access,
     AsyncCopy,
@@ -324,10 +324,8 @@ def _tile(stmt: Stmt, scope: Scope) -> tuple[int, ...] | None:
     match stmt:
         case Gather(width=width) | VectorCopy(width=width) | AsyncCopy(width=width):
             return () if width == 1 else (width,)
-        case Wgmma(n=n, k=k):
-            return WGMMA_M, n, k
-        case Mma(k=k):
-            return MMA_M, MMA_N, k
+        case Wgmma(row=row, n=n, k=k) | Mma(row=row, n=n, k=k):
+            return row.m, n, k
         case LdMatrix(source=source, matrices=count) | StMatrix(source=source, matrices=count):
             dtype = scope.declarations.dtype(source.buffer)
             return None if dtype is None else (MATRIX_ROWS * count, MATRIX_ROW_BYTES // dtype.itemsize)

@@ -64,6 +64,8 @@ KEYWORDS: dict[str, Keyword] = {k.value: k for k in Keyword}
 RULE_WORDS: dict[str, RuleWord] = {w.value: w for w in RuleWord}
 ACROSS = "across"
 """Before the cluster types across which an arrival, or a copy, reaches other blocks."""
+FROM = "@"
+"""Before the file and line that a statement comes from."""
 HOLDS = "~"
 """Between a statement and what its results stand for."""
 VALUES: dict[str, float | bool] = {"true": True, "false": False, "inf": float("inf"), "nan": float("nan")}

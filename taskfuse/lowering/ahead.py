@@ -145,6 +145,7 @@ def _closure(tv: TensorView, nest: Loop, loop: PLoop, everything: list[PStmt], s
 def _skew(block: list[PNode], ahead: Ahead, filled: set[TensorView], st: Statements) -> None:
     """Take the fills out of a loop's iterations: put them some trips earlier, and those of the first trips before the loop."""
     loop, stages, distance = ahead.loop, ahead.stages, ahead.stages - 1
+    of = ahead.tensors[0]
     var, first, slot = sym(loop.var), sym(f"{loop.var}.p"), sym(ahead.slot)
 
     def at(trip: Expr, slot: Expr) -> dict[str, Expr]:
@@ -162,16 +163,16 @@ def _skew(block: list[PNode], ahead: Ahead, filled: set[TensorView], st: Stateme
     if ahead.full is not None:
         loading = _where_loads_begin(fills)
         loading[0].insert(loading[1], _expected(ahead, ahead.full, list(statements(fills)), st))
-        wait = [PSync((Wait(BarrierSlot(ahead.full, slot), sym(f"{ahead.cursor}.parity")),))]
+        wait = [PSync((Wait(BarrierSlot(ahead.full, slot), sym(f"{ahead.cursor}.parity")),), of)]
     for s in statements(loop.body):
         rename(s, {f"{tv.name}.ring.slot": slot for tv in ahead.tensors})
     fill = PGuard(lt(var + distance, loop.extent), moved(fills, at(var + distance, (slot + distance) % stages), later))
     start = PGuard(lt(first, loop.extent), moved(fills, at(first, first if ahead.in_registers else (slot + first) % stages), before))
     copies = any(has_copies_of_threads(tv) for tv in ahead.tensors)
-    commit: tuple[PNode, ...] = (PSync((Commit(Queue.COPY),)),) if copies else ()
-    loop.body[:0] = [*([PSync((Retire(Queue.COPY, min(distance - 1, MAX_PENDING)),))] if copies else []), fill, *commit, *wait]
+    commit: tuple[PNode, ...] = (PSync((Commit(Queue.COPY),), of),) if copies else ()
+    loop.body[:0] = [*([PSync((Retire(Queue.COPY, min(distance - 1, MAX_PENDING)),), of)] if copies else []), fill, *commit, *wait]
     k = block.index(loop)
-    block[k : k + 1] = [PLoop(f"{loop.var}.p", const(distance), True, [start, *commit]), loop, *([PSync((Retire(Queue.COPY, 0),))] if copies else [])]
+    block[k : k + 1] = [PLoop(f"{loop.var}.p", const(distance), True, [start, *commit]), loop, *([PSync((Retire(Queue.COPY, 0),), of)] if copies else [])]
 
 
 def _where_loads_begin(nodes: list[PNode]) -> tuple[list[PNode], int]:

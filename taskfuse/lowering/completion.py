@@ -67,8 +67,8 @@ def retire_reads(queue: Queue, pending: int) -> Retire:
     return Retire(queue, pending, read_only=queue in _FINISH_READING)
 
 
-def open_batch(nodes: list[PNode], at: int, queue: Queue) -> int:
-    """Open a batch before the node at ``at``. Returns the new place of that node."""
+def open_batch(nodes: list[PNode], at: int, queue: Queue, of: TensorView) -> int:
+    """Open a batch of ``of`` before the node at ``at``. Returns the new place of that node."""
     before = _BEFORE[queue]
     waits = at
     while waits > 0 and isinstance(node := nodes[waits - 1], PSync):
@@ -77,15 +77,15 @@ def open_batch(nodes: list[PNode], at: int, queue: Queue) -> int:
             return at
     if not before:
         return at
-    nodes.insert(at, PSync(before))
+    nodes.insert(at, PSync(before, of))
     return at + 1
 
 
-def close_batch(nodes: list[PNode], at: int, queue: Queue) -> int:
-    """Close the batch that the node at ``at`` ends, unless that is done. Returns the place after what closes it."""
+def close_batch(nodes: list[PNode], at: int, queue: Queue, of: TensorView) -> int:
+    """Close the batch of ``of`` that the node at ``at`` ends, unless that is done. Returns the place after what closes it."""
     follow = nodes[at + 1] if at + 1 < len(nodes) else None
     if not (isinstance(follow, PSync) and follow.stmts == (Commit(queue),)):
-        nodes.insert(at + 1, PSync((Commit(queue),)))
+        nodes.insert(at + 1, PSync((Commit(queue),), of))
     return at + 2
 
 
@@ -111,6 +111,6 @@ def drain_at_exit(plan: list[PNode], stmt: PStmt, queue: Queue) -> None:
     if queue is not Queue.BULK:
         return
     frame = frame_of(plan, stmt)
-    drain = PSync((Retire(queue, 0),))
+    drain = PSync((Retire(queue, 0),), stmt.tv)
     if not (frame and isinstance(last := frame[-1], PSync) and last.stmts == drain.stmts):
         frame.append(drain)

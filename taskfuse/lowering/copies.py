@@ -36,7 +36,7 @@ def retire_copies(plan: list[PNode], indexer: Indexer, channels: Channels, ahead
         block, k = place
         if _is_retire(block, k + 1):
             continue
-        block.insert(k + 1, PSync(RETIRE_COPIES))
+        block.insert(k + 1, PSync(RETIRE_COPIES, copy.tv))
         if _is_retire(block, k - 1) and not _touches(block, k):
             del block[k - 1]
 

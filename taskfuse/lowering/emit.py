@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.scalar import Expr, Facts, and_, const, eq, prove, simplify, substitute
 from taskfuse.ir.types import INDEX_TYPES, THREAD_TYPES
-from taskfuse.kir import Kernel, map_expressions, walk
+from taskfuse.kir import Kernel, barrier_slots, map_expressions, walk
 from taskfuse.kir.clusters import cluster_blocks, needs_cluster
 from taskfuse.kir.nodes import (
+    Advance,
     Barrier,
     BarrierScope,
     BarrierSlot,
@@ -15,6 +18,7 @@ from taskfuse.kir.nodes import (
     Branch,
     Buffer,
     Counter,
+    CursorInit,
     Extent,
     FenceInit,
     For,
@@ -28,7 +32,9 @@ from taskfuse.kir.nodes import (
     TensorMapParam,
     TensorParam,
 )
+from taskfuse.location import Location
 from taskfuse.lowering.clusters import cluster_shape, grid_shape, in_grid
+from taskfuse.lowering.lines import Lines, located
 from taskfuse.lowering.plan import PBind, PDispatch, PGuard, PLoop, PNode, PScope, PStmt, PSync, base_name
 from taskfuse.lowering.regions import Regions, hardware_index
 
@@ -39,6 +45,7 @@ class Emitter:
     def __init__(self, fusion: Fusion, regions: Regions) -> None:
         self.fusion = fusion
         self.regions = regions
+        self.lines = Lines(fusion)
 
     def body(self, nodes: list[PNode], facts: Facts) -> tuple[Stmt, ...]:
         """Kernel-IR statements of a block."""
@@ -68,29 +75,29 @@ class Emitter:
         stmts: list[Stmt] = []
         for s in run:
             at = self._place(s)
-            stmts.append(map_expressions(s.stmt, lambda e, at=at: substitute(e, at)))
+            stmts.append(replace(map_expressions(s.stmt, lambda e, at=at: substitute(e, at)), location=self.lines.of_node(s)))
         guards = [g for g in self._guards(run[0]) if not prove(g, facts)]
-        return [If((Branch(and_(*guards), tuple(stmts)),))] if guards else stmts
+        return [If((Branch(and_(*guards), tuple(stmts)),), location=stmts[0].location)] if guards else stmts
 
     def _node(self, n: PNode, facts: Facts) -> list[Stmt]:
         match n:
             case PLoop():
                 inner = facts.with_range(n.var, 0, n.extent - 1)
-                return [For(n.var, const(0), n.extent, const(1), n.unroll, self.body(n.body, inner))]
+                return [For(n.var, const(0), n.extent, const(1), n.unroll, self.body(n.body, inner), location=self.lines.of_node(n))]
             case PBind():
-                return [Bind(n.index, n.ptype, n.extent, self.body(n.body, facts))]
+                return [Bind(n.index, n.ptype, n.extent, self.body(n.body, facts), location=self.lines.of_node(n))]
             case PGuard(cond=cond, body=body):
                 inside = self.body(body, facts.with_assumption(cond))
-                return list(inside) if prove(cond, facts) else [If((Branch(cond, inside),))]
+                return list(inside) if prove(cond, facts) else [If((Branch(cond, inside),), location=self.lines.of_node(n))]
             case PScope():
                 cond = and_(*n.conds)
                 body = self.body(n.body, facts.with_assumption(cond))
-                return [If((Branch(cond, body, n.node.name),))] if n.conds else list(body)
+                return [If((Branch(cond, body, n.node.name),), location=self.lines.of_node(n))] if n.conds else list(body)
             case PDispatch():
                 arms = [Branch(and_(*m.conds), self.body(m.body, facts.with_assumption(and_(*m.conds))), m.node.name) for m in n.members]
-                return [If(tuple(arms), n.note)]
+                return [If(tuple(arms), n.note, location=self.lines.of_node(n))]
             case PSync():
-                return list(n.stmts)
+                return list(located(n.stmts, self.lines.of_node(n)))
             case PStmt():
                 return self._statements([n], facts)
 
@@ -101,24 +108,33 @@ class Emitter:
         mbarriers: list[tuple[str, int, Expr]],
         counters: list[str],
         semaphores: list[Semaphore],
-        cursors: tuple[Stmt, ...],
+        cursors: tuple[CursorInit, ...],
         maps: tuple[TensorMapParam, ...],
     ) -> Kernel:
         """The whole kernel: arguments, launch shape, initialization of mbarriers, body."""
         fusion, regions = self.fusion, self.regions
         cluster = cluster_shape(regions)
         body = self.body(plan, regions.facts)
-        remote = any(map(needs_cluster, walk(body)))
+        lines: dict[str, Location | None] = {}  # of an mbarrier, or of a cursor that counts everywhere: that of the first statement that names it
+        for s in walk(body):
+            for name in (s.cursor,) if isinstance(s, Advance) else (b.name for b in barrier_slots(s)):
+                lines.setdefault(name, s.location)
+        far = next(filter(needs_cluster, walk(body)), None)
+        remote = far is not None
         everyone = simplify(regions.threads * cluster_blocks(cluster), regions.facts)
-        tail = (Barrier(BarrierScope.CLUSTER, everyone, note="no block exits while others reach it"),) if remote else ()
+        tail = (Barrier(BarrierScope.CLUSTER, everyone, note="no block exits while others reach it", location=far.location),) if far is not None else ()
         head: list[Stmt] = []
         if mbarriers:
             first = and_(*(eq(hardware_index(p), 0) for p in THREAD_TYPES if regions.launch[p] is not const(1)))
-            inits: tuple[Stmt, ...] = tuple(InitBarrier(BarrierSlot(name, const(slot)), count) for name, slots, count in mbarriers for slot in range(slots))
+            inits: tuple[Stmt, ...] = tuple(
+                InitBarrier(BarrierSlot(name, const(slot)), count, location=lines.get(name)) for name, slots, count in mbarriers for slot in range(slots)
+            )
+            start = inits[0].location
             if maps:
-                inits = (*inits, FenceInit())
+                inits = (*inits, FenceInit(location=start))
             scope, threads = (BarrierScope.CLUSTER, everyone) if remote else (BarrierScope.BLOCK, regions.threads)
-            head += [If((Branch(first, inits),)), Barrier(scope, threads, note="barriers are initialized")]
+            head += [If((Branch(first, inits),), location=start), Barrier(scope, threads, note="barriers are initialized", location=start)]
+        head += (replace(c, location=lines.get(c.name)) for c in cursors)
         params: list[Param] = [TensorParam(tv.name, tv.dtype, tv.shape, False) for tv in fusion.inputs]
         params += [ScalarParam(s.name, s.dtype) for s in fusion.scalars]
         params += [TensorParam(tv.name, tv.dtype, tv.shape, True) for tv in fusion.outputs]
@@ -134,7 +150,7 @@ class Emitter:
             buffers=tuple(buffers),
             mbarriers=tuple(Mbarrier(name, slots) for name, slots, _ in mbarriers),
             counters=tuple(Counter(c) for c in counters),
-            body=in_grid((*head, *cursors, *body, *tail), cluster),
+            body=in_grid((*head, *body, *tail), cluster),
             cluster=cluster,
             semaphores=tuple(semaphores),
             residents=fusion.residents,

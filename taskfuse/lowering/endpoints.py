@@ -138,37 +138,38 @@ class Endpoints:
         first, last = cut_around(level_blocks(plan, end.node, level), touches, end.turns is not None)
         issued = [s for blocks in level_blocks(plan, end.node, level) for n in blocks for s in statements([n]) if touches(s)]
         if ch.is_between_blocks:
-            copied = [PSync(RETIRE_COPIES)] if end is not ch.producer and any(has_copies_of_threads(s.tv) for s in issued) else []
-            last[0][last[1] + 1 : last[1] + 1] = [*copied, *release(self.regions, ch, end), PSync((Advance(c, const(1)),))]
+            copied = [PSync(RETIRE_COPIES, ch.tensors[0])] if end is not ch.producer and any(has_copies_of_threads(s.tv) for s in issued) else []
+            last[0][last[1] + 1 : last[1] + 1] = [*copied, *release(self.regions, ch, end), PSync((Advance(c, const(1)),), ch.tensors[0])]
             first[0][first[1] : first[1]] = acquire(self.regions, ch, end)
-            frame(plan, ch.group, end.node, self.tree).insert(0, PSync((CursorInit(c, ch.stages, 0, parity),)))
+            frame(plan, ch.group, end.node, self.tree).insert(0, PSync((CursorInit(c, ch.stages, 0, parity),), ch.tensors[0]))
             return
         batches = {} if end is ch.producer else queues(issued)
         lag = min(batches.values(), default=0)
         self._late |= {s.tv for s in issued if issues_to(s) in batches}
-        released = self._release(plan, ch, end, last, batches, lag, BarrierSlot(arrive, slot))
+        released = self._release(plan, ch, end, last, issued, batches, lag, BarrierSlot(arrive, slot))
         waiting = Wait(BarrierSlot(wait, slot), sym(f"{c}.parity"))
-        start = [_sync(end, waiting)]
+        start = [_sync(ch, end, waiting)]
         if end is ch.producer and ch.transfers:
             starter, expect = self._expect(ch, BarrierSlot(arrive, slot), issued)
             where = [eq(hardware_index(p), self.regions.region(starter, p).start) for p in THREAD_TYPES if self.regions.region(end.node, p).extent is not ONE]
             # Where the engine alone fills slots, the others do not arrive, so they must not wait either: nothing would keep them within a phase of the ring.
             together = (expect,) if ch.is_filled_by_threads else (waiting, expect)
-            announced = PSync((If((Branch(and_(*where), together),)),) if where else together)
+            announced = PSync((If((Branch(and_(*where), together),)),) if where else together, ch.tensors[0])
             start = [*start, announced] if ch.is_filled_by_threads else [announced]
         first[0][first[1] : first[1]] = start
         for queue in batches:
             self._check_registers(ch, [s for s in issued if issues_to(s) is queue])
             users = [k for k, n in enumerate(first[0]) if any(issues_to(s) is queue for s in statements([n]))]
-            open_batch(first[0], users[0], queue)
-            drain_at_exit(plan, issued[0], queue)
+            issuer = _issuer(issued, queue)
+            open_batch(first[0], users[0], queue, issuer.tv)
+            drain_at_exit(plan, issuer, queue)
         inits = [CursorInit(c, ch.stages, 0, parity)]
         if lag:
             inits.append(CursorInit(_behind(end), ch.stages, 0, parity))
         if end.turns is not None:
             inits.append(CursorInit(f"{c}.turn", 1, 0, 0))
-            self._take_turns(plan, end, end.turns, touches, start[0], released)
-        frame(plan, ch.group, end.node, self.tree).insert(0, PSync(tuple(inits)))
+            self._take_turns(plan, ch, end, end.turns, touches, start[0], released)
+        frame(plan, ch.group, end.node, self.tree).insert(0, PSync(tuple(inits), ch.tensors[0]))
 
     def _check_registers(self, ch: Channel, issued: list[PStmt]) -> None:
         """Operands in registers of a batch are written again only after the batch is retired. Raises :class:`LoweringError`."""
@@ -189,16 +190,24 @@ class Endpoints:
                     )
 
     def _release(
-        self, plan: list[PNode], ch: Channel, end: Endpoint, last: tuple[list[PNode], int], batches: dict[Queue, int], lag: int, slot: BarrierSlot
+        self,
+        plan: list[PNode],
+        ch: Channel,
+        end: Endpoint,
+        last: tuple[list[PNode], int],
+        issued: list[PStmt],
+        batches: dict[Queue, int],
+        lag: int,
+        slot: BarrierSlot,
     ) -> PSync:
         """Give a slot on: after the last use of it, or ``lag`` iterations later, and the last ones after the loop. Returns what stands there."""
         nodes, at = last
         at += 1
         for queue in batches:
-            at = close_batch(nodes, at - 1, queue)
+            at = close_batch(nodes, at - 1, queue, _issuer(issued, queue).tv)
         publish = (*self._publish(ch, end), *(retire_reads(queue, lag) for queue in batches))
         if not lag:
-            released = _sync(end, *publish, *self._give(ch, end, slot), Advance(end.cursor, ONE))
+            released = _sync(ch, end, *publish, *self._give(ch, end, slot), Advance(end.cursor, ONE))
             nodes.insert(at, released)
             return released
         behind = _behind(end)
@@ -212,15 +221,15 @@ class Endpoints:
                 location=ch.tensors[0].location,
             )
         block, loop = around
-        released = _sync(end, *publish, If((Branch(ge(sym(loop.var), lag), give),)), Advance(end.cursor, ONE))
+        released = _sync(ch, end, *publish, If((Branch(ge(sym(loop.var), lag), give),)), Advance(end.cursor, ONE))
         nodes.insert(at, released)
         after = block.index(loop) + 1
-        retired: list[PNode] = [PSync((Retire(queue, 0),)) for queue in batches]
+        retired: list[PNode] = [PSync((Retire(queue, 0),), ch.tensors[0]) for queue in batches]
         while after < len(block) and isinstance(node := block[after], PSync) and any(isinstance(n, PSync) and n.stmts == node.stmts for n in retired):
             retired = [n for n in retired if not (isinstance(n, PSync) and n.stmts == node.stmts)]
             after += 1
         trips = simplify(minimum(loop.extent, lag), self.regions.facts)
-        drain: list[PNode] = [_sync(end, *give)] if trips is ONE else [PLoop(f"{behind}.k", trips, False, [_sync(end, *give)])]
+        drain: list[PNode] = [_sync(ch, end, *give)] if trips is ONE else [PLoop(f"{behind}.k", trips, False, [_sync(ch, end, *give)])]
         turns = end.turns
         if turns is not None:
             if turns.depth > 1:
@@ -230,10 +239,10 @@ class Endpoints:
                     help="in_flight(0), or one loop inside of the distributing one",
                     location=ch.tensors[0].location,
                 )
-            drain.append(_sync(end, Advance(behind, turns.after)))
+            drain.append(_sync(ch, end, Advance(behind, turns.after)))
         block[after:after] = [*retired, *drain]
         if turns is not None:
-            block.insert(block.index(loop), _sync(end, Advance(behind, turns.before)))
+            block.insert(block.index(loop), _sync(ch, end, Advance(behind, turns.before)))
         return released
 
     def _expect(self, ch: Channel, slot: BarrierSlot, issued: list[PStmt]) -> tuple[Task, Expect]:
@@ -260,7 +269,7 @@ class Endpoints:
     def _reads(self, tv: TensorView) -> list[Read]:
         return [o for o in storage_operands(self.statements.fusion, self.statements.definition(tv)) if isinstance(o, Read)]
 
-    def _take_turns(self, plan: list[PNode], end: Endpoint, turns: Turns, touches: Touch, wait: PSync, released: PSync) -> None:
+    def _take_turns(self, plan: list[PNode], ch: Channel, end: Endpoint, turns: Turns, touches: Touch, wait: PSync, released: PSync) -> None:
         """Advance to the instance's own slots and wait for its turn; pass the turn on and advance past the others'.
 
         Where the wait for a slot and its release stand in the same block as these, they stand inside: the iteration has one position, in a loop of
@@ -284,8 +293,8 @@ class Endpoints:
         passing = self.arrive(end, BarrierSlot(f"{c}.turns", follow))
         start = next((k for k, n in enumerate(first[0]) if n is wait), first[1])
         at = len(last[0]) if turns.late else next((k for k, n in enumerate(last[0]) if n is released), last[1]) + 1
-        give = _sync(end, *passing, Advance(slot, const(1)), Advance(c, turns.after))
-        take = _sync(end, Advance(c, turns.before), Wait(BarrierSlot(f"{c}.turns", w), parity))
+        give = _sync(ch, end, *passing, Advance(slot, const(1)), Advance(c, turns.after))
+        take = _sync(ch, end, Advance(c, turns.before), Wait(BarrierSlot(f"{c}.turns", w), parity))
         last[0].insert(at, give)
         first[0].insert(start, take)
         self.held.append((take, give, end))
@@ -304,6 +313,11 @@ class Endpoints:
         return (Barrier(BarrierScope.WARP, const(WARP), note="before one lane arrives for the warp"), If((Branch(eq(lane, 0), (Arrive(slot, across),)),)))
 
 
+def _issuer(issued: list[PStmt], queue: Queue) -> PStmt:
+    """The first of some statements that is committed to a queue."""
+    return next(s for s in issued if issues_to(s) is queue)
+
+
 def _count(n: int, what: str) -> str:
     return f"{n} {what}" if n == 1 else f"{n} {what}s"
 
@@ -313,7 +327,7 @@ def _behind(end: Endpoint) -> str:
     return f"{end.cursor}.r"
 
 
-def _sync(end: Endpoint, *stmts: Stmt) -> PSync:
-    """Statements of an endpoint, executed by the threads of its instances."""
+def _sync(ch: Channel, end: Endpoint, *stmts: Stmt) -> PSync:
+    """Statements of an endpoint of a channel, executed by the threads of its instances."""
     guard = None if end.turns is None else end.turns.guard
-    return PSync(stmts if guard is None else (If((Branch(guard, stmts),)),))
+    return PSync(stmts if guard is None else (If((Branch(guard, stmts),)),), ch.tensors[0])

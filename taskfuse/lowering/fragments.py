@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from taskfuse.ir.atoms import Instruction
 from taskfuse.ir.axes import Axis
 from taskfuse.ir.expr import Read
+from taskfuse.ir.fragments import Digit, Fragment, four_matrices
+from taskfuse.ir.matrix_instructions import accumulator, in_registers
 from taskfuse.ir.scalar import Expr, const, sym
 from taskfuse.ir.tensor import TensorView
-from taskfuse.kir.fragments import Digit, Fragment, mma_a, mma_accumulator, mma_b, wgmma_a, wgmma_accumulator
 from taskfuse.lowering.domains import ancestors
 
 ATOM = "v"
-_HALF_WORD = 2
 
 
 def atom_symbols(tv: TensorView) -> dict[Axis, str]:
@@ -64,18 +63,14 @@ def operand(tv: TensorView, read: Read) -> Held | None:
     if atom is None or not atom.gathers:
         return None
     names = list(atom_symbols(tv).values())
-    size = read.tensor.dtype.itemsize
-    match atom.instruction, factor(tv, read) if atom.contraction is not None else None:
-        case Instruction.STMATRIX, _:
-            return Held(mma_a(_HALF_WORD), names[0], names[1])
-        case Instruction.WGMMA, 0:
-            return Held(wgmma_a(size), names[0], names[2])
-        case Instruction.MMA, 0:
-            return Held(mma_a(size), names[0], names[2])
-        case Instruction.MMA, 1:
-            return Held(mma_b(size), names[2], names[1])
-        case _:
-            return None
+    if atom.contraction is None:
+        return Held(four_matrices(), names[0], names[1])
+    assert atom.family is not None
+    assert atom.tile is not None
+    m, n, k = atom.tile
+    side = factor(tv, read)
+    fragment = None if side is None else in_registers(atom.family, (m, n, k), read.tensor.dtype)[side]
+    return None if fragment is None else Held(fragment, *((names[0], names[2]) if side == 0 else (names[2], names[1])))
 
 
 def result(tv: TensorView) -> Held:
@@ -84,10 +79,5 @@ def result(tv: TensorView) -> Held:
     assert atom is not None
     assert atom.tile is not None
     names = list(atom_symbols(tv).values())
-    match atom.instruction:
-        case Instruction.WGMMA:
-            return Held(wgmma_accumulator(atom.tile[1]), names[0], names[1])
-        case Instruction.MMA:
-            return Held(mma_accumulator(), names[0], names[1])
-        case _:
-            return Held(mma_a(_HALF_WORD), names[0], names[1])
+    fragment = four_matrices() if atom.family is None else accumulator(atom.family, atom.tile[0], atom.tile[1])
+    return Held(fragment, names[0], names[1])

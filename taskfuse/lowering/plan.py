@@ -93,17 +93,20 @@ class PSync:
     """Statements of synchronization, executed by the whole enclosing scope.
 
     Attributes:
+        of: the tensor whose data it orders or whose ring it moves, or the task or group that it belongs to: it comes from that one's line.
         node: a barrier of the threads of this node's region in one block, whose form the sync pass has yet to choose.
         note: why it is there.
     """
 
     stmts: tuple[Stmt, ...]
+    of: Origin
     is_barrier: bool = False
     types: frozenset[ParallelType] = field(default_factory=frozenset["ParallelType"])
     node: Node | None = None
     note: str = ""
 
 
+Origin = TensorView | Node
 PNode = PLoop | PBind | PScope | PGuard | PDispatch | PStmt | PSync
 
 

@@ -65,7 +65,7 @@ class _Join:
         return axis.extent is const(1) and prove(le(region.extent, product(digits(self.tv, p))), self.env.facts)
 
     def _compute(self, out: Access, op: Elementwise, operands: tuple[Operand, ...], env: Environment, guards: tuple[Expr, ...]) -> PStmt:
-        stmt = Compute(out, op, operands, self.tv.dtype.compute, self.expr.location)
+        stmt = Compute(out, op, operands, self.tv.dtype.compute)
         return self.statements.statement(self.tv, stmt, env, guards, Content.PART)
 
     def _digit(self, p: ParallelType, axis: Axis) -> tuple[Expr, Expr, Expr]:
@@ -90,7 +90,7 @@ class _Join:
             nodes.append(self._compute(lane, COPY, (self.neutral,), everyone, ()))
             nodes.append(self._compute(lane, COPY, (acc,), env, env.guards))
         for mask in warps.masks:
-            nodes.append(self.statements.statement(self.tv, Shuffle(peer, mine, mask, self.expr.location), everyone, (), Content.PART))
+            nodes.append(self.statements.statement(self.tv, Shuffle(peer, mine, mask), everyone, (), Content.PART))
             nodes.append(self._compute(mine, op, (mine, peer), everyone, ()))
         if not warps.is_local:
             slot, leads = self._slot(warps)

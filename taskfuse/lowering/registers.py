@@ -86,7 +86,7 @@ class Registers:
         chosen = self._choose(at_launch)
         given = [(scope, count, n) for scope, n in self._roles if (count := scope.node.budget or chosen.get(scope.node)) is not None]
         for scope, count, _ in given:
-            scope.body.insert(0, PSync((SetMaxNReg(count),)))
+            scope.body.insert(0, PSync((SetMaxNReg(count),), scope.node))
         total = sum(count * n for _, count, n in given) + at_launch * (groups - sum(n for _, _, n in given))
         if total > at_launch * groups:
             raise LoweringError(

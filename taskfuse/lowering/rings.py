@@ -79,19 +79,21 @@ class Rings:
         """Put the cursors into the plan: they start with the kernel and advance at the end of each iteration."""
         for ahead in self.ahead:
             if not ahead.in_registers:
-                ahead.loop.body.append(PSync((Advance(ahead.cursor, const(1)),)))
-                plan.insert(0, PSync((CursorInit(ahead.cursor, ahead.stages, 0, 0),)))
-        for name, (loop, stages) in self.loops.items():
-            cursor = f"{name}.ring"
-            _advance(plan, loop, name, PSync((Advance(cursor, const(1)),)))
-            plan.insert(0, PSync((CursorInit(cursor, stages, 0, 0),)))
+                ahead.loop.body.append(PSync((Advance(ahead.cursor, const(1)),), ahead.tensors[0]))
+                plan.insert(0, PSync((CursorInit(ahead.cursor, ahead.stages, 0, 0),), ahead.tensors[0]))
+        ahead = {tv for a in self.ahead for tv in a.tensors}
+        for tv, loop in self._ring.items():
+            if tv not in ahead:
+                cursor = f"{tv.name}.ring"
+                _advance(plan, loop, tv, PSync((Advance(cursor, const(1)),), tv))
+                plan.insert(0, PSync((CursorInit(cursor, tv.schedule.stages, 0, 0),), tv))
 
 
-def _advance(nodes: list[PNode], loop: Loop, name: str, step: PSync) -> None:
+def _advance(nodes: list[PNode], loop: Loop, tv: TensorView, step: PSync) -> None:
     for n in nodes:
         if isinstance(n, PLoop) and n.loop is loop:
-            if any(s.tv.name == name for s in statements(n.body)):
+            if any(s.tv is tv for s in statements(n.body)):
                 n.body.append(step)
         else:
             for block in children(n):
-                _advance(block, loop, name, step)
+                _advance(block, loop, tv, step)

@@ -41,13 +41,13 @@ def acquire(regions: Regions, ch: Channel, end: Endpoint) -> list[PSync]:
     """Wait until the slot of the endpoint's cursor is empty (producer) or full (consumer)."""
     phase = sym(f"{end.cursor}.phase")
     name, phases = (f"{ch.name}.empty", phase) if end is ch.producer else (f"{ch.name}.full", phase + 1)
-    return [_elected(regions, end, Acquire(_slot(regions, ch, end, name), phases)), *_meeting(regions, end, "what one thread has acquired, all have")]
+    return [_elected(regions, ch, end, Acquire(_slot(regions, ch, end, name), phases)), *_meeting(regions, ch, end, "what one thread has acquired, all have")]
 
 
 def release(regions: Regions, ch: Channel, end: Endpoint) -> list[PSync]:
     """Hand the slot of the endpoint's cursor over (producer) or back (consumer)."""
     name = f"{ch.name}.full" if end is ch.producer else f"{ch.name}.empty"
-    return [*_meeting(regions, end, "before one thread releases for the block"), _elected(regions, end, Release(_slot(regions, ch, end, name)))]
+    return [*_meeting(regions, ch, end, "before one thread releases for the block"), _elected(regions, ch, end, Release(_slot(regions, ch, end, name)))]
 
 
 def _slot(regions: Regions, ch: Channel, end: Endpoint, name: str) -> SemaphoreSlot:
@@ -55,12 +55,12 @@ def _slot(regions: Regions, ch: Channel, end: Endpoint, name: str) -> SemaphoreS
     return SemaphoreSlot(name, (*own, sym(f"{end.cursor}.slot")))
 
 
-def _elected(regions: Regions, end: Endpoint, stmt: Stmt) -> PSync:
+def _elected(regions: Regions, ch: Channel, end: Endpoint, stmt: Stmt) -> PSync:
     """A statement of the first thread of an endpoint's region."""
     first = [eq(hardware_index(p), regions.region(end.node, p).start) for p in THREAD_TYPES if regions.region(end.node, p).extent is not const(1)]
-    return PSync((If((Branch(and_(*first), (stmt,)),)),) if first else (stmt,))
+    return PSync((If((Branch(and_(*first), (stmt,)),)),) if first else (stmt,), ch.tensors[0])
 
 
-def _meeting(regions: Regions, end: Endpoint, note: str) -> list[PSync]:
+def _meeting(regions: Regions, ch: Channel, end: Endpoint, note: str) -> list[PSync]:
     """All threads of an endpoint's region in one block meet; the sync pass chooses how."""
-    return [] if regions.count(end.node) is const(1) else [PSync((), True, frozenset(THREAD_TYPES), end.node, note)]
+    return [] if regions.count(end.node) is const(1) else [PSync((), ch.tensors[0], True, frozenset(THREAD_TYPES), end.node, note)]

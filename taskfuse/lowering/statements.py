@@ -145,12 +145,12 @@ class Statements:
         dtype = tv.dtype.compute
         if self.has_term(tv):
             term = Access(self.term(tv), ())
-            stmts: list[Stmt] = [Compute(term, expr.body, tuple(operands), dtype, expr.location)]
-            stmts.append(Compute(out, expr.combine.op, (out, term), dtype, expr.location))
+            stmts: list[Stmt] = [Compute(term, expr.body, tuple(operands), dtype)]
+            stmts.append(Compute(out, expr.combine.op, (out, term), dtype))
         elif expr.body is COPY:
-            stmts = [Compute(out, expr.combine.op, (out, operands[0]), dtype, expr.location)]
+            stmts = [Compute(out, expr.combine.op, (out, operands[0]), dtype)]
         else:
-            stmts = [Compute(out, ELEMENTWISE["fma"], (*operands, out), dtype, expr.location)]
+            stmts = [Compute(out, ELEMENTWISE["fma"], (*operands, out), dtype)]
         contents = (Content.BODY, Content.TERM)[-len(stmts) :]
         return [self.statement(tv, stmt, env, guards, content) for stmt, content in zip(stmts, contents, strict=True)]
 
@@ -159,8 +159,8 @@ class Statements:
         env = self.indexer.environments.of(tv)
         ((operand,), _) = self.operands(tv, env)
         total = Access(self.accumulator(tv), tuple(env.values[a] for a in carried_axes(expr)))
-        step = Compute(total, expr.combine.op, (total, operand), tv.dtype.compute, expr.location)
-        store = Compute(self.indexer.write(tv, env), COPY, (total,), tv.dtype, expr.location)
+        step = Compute(total, expr.combine.op, (total, operand), tv.dtype.compute)
+        store = Compute(self.indexer.write(tv, env), COPY, (total,), tv.dtype)
         return [self.statement(tv, step, env, env.guards, Content.TERM), self.statement(tv, store, env, env.guards)]
 
     def plain(self, tv: TensorView) -> list[PStmt]:
@@ -172,11 +172,11 @@ class Statements:
         match expr:
             case Select():
                 cases = tuple(Case(c, o if c is not FALSE else self._never(tv, o)) for c, o in zip(valid, operands, strict=True))
-                stmt = Choose(out, expr.label, cases, expr.location)
+                stmt = Choose(out, expr.label, cases)
             case Pointwise():
-                stmt = Compute(out, expr.op, tuple(operands), self._compute_dtype(tv), expr.location)
+                stmt = Compute(out, expr.op, tuple(operands), self._compute_dtype(tv))
             case View():
-                stmt = Compute(out, COPY, tuple(operands), tv.dtype, expr.location)
+                stmt = Compute(out, COPY, tuple(operands), tv.dtype)
             case Gather():
                 stmt = self.gather(tv, expr, out, operands)
             case Assemble() | Reduction() | Scan():
@@ -184,10 +184,10 @@ class Statements:
         valid, wide = self.past_the_end(tv, env)
         if valid is not TRUE:
             cases = Case(valid, operands[0]), Case(TRUE, Immediate(0 if not tv.dtype.is_bool else False, tv.dtype))
-            return [self.statement(tv, Choose(self.indexer.write(tv, wide), "pad", cases, expr.location), wide, wide.guards)]
+            return [self.statement(tv, Choose(self.indexer.write(tv, wide), "pad", cases), wide, wide.guards)]
         made = [self.statement(tv, stmt, env, env.guards)]
         if env.guards and not self._is_total(tv) and self._is_gathered(tv):
-            fill = Compute(out, COPY, (Immediate(0 if not tv.dtype.is_bool else False, tv.dtype),), tv.dtype, expr.location)
+            fill = Compute(out, COPY, (Immediate(0 if not tv.dtype.is_bool else False, tv.dtype),), tv.dtype)
             made.insert(0, self.statement(tv, fill, env, (), Content.ZERO))
         return made
 
@@ -214,7 +214,7 @@ class Statements:
         source, *values = (o for o in operands if isinstance(o, Access))
         symbols = self.indexer.environments.value_symbols(tv)
         found = (kir.Found(str(symbols[k]), value, extent) for k, (value, extent) in enumerate(zip(values, expr.extents, strict=True)))
-        return kir.Gather(out, source, tuple(found), width, expr.location)
+        return kir.Gather(out, source, tuple(found), width)
 
     def _is_gathered(self, tv: TensorView) -> bool:
         """True if an atom reads all registers of ``tv``, also those of elements that do not exist."""
@@ -261,7 +261,7 @@ class Statements:
             neutral = Immediate(expr.combine.neutral(tv.dtype.compute), tv.dtype.compute)
             total = Access(self.accumulator(tv), tuple(loops[a] for a in carried_axes(expr)))
             everywhere = Environment({}, self.indexer.regions.facts, ())
-            return [self.statement(tv, Compute(total, COPY, (neutral,), tv.dtype.compute, expr.location), everywhere, (), Content.START)]
+            return [self.statement(tv, Compute(total, COPY, (neutral,), tv.dtype.compute), everywhere, (), Content.START)]
         if not self.fills(tv):
             return []
         assert isinstance(expr, Reduction)
@@ -270,10 +270,10 @@ class Statements:
         value = (Immediate(expr.init.value, expr.init.dtype),)
         first = self.first_accumulator(tv, env)
         if tv.schedule.atom is None or not tv.schedule.atom.spreads:
-            return [self.statement(tv, Compute(first, COPY, value, tv.dtype, expr.location), env, env.guards, Content.START)]
+            return [self.statement(tv, Compute(first, COPY, value, tv.dtype), env, env.guards, Content.START)]
         (place,) = first.index
         every = Access(first.buffer, (simplify(place + register(tv), env.facts),))
-        start = self.statement(tv, Compute(every, COPY, value, tv.dtype, expr.location), env, env.guards, Content.START)
+        start = self.statement(tv, Compute(every, COPY, value, tv.dtype), env, env.guards, Content.START)
         return [PLoop(str(register(tv)), const(registers(tv)), True, [start])]
 
     def first_accumulator(self, tv: TensorView, env: Environment) -> Access:
@@ -286,7 +286,7 @@ class Statements:
         """The result of a reduction stored from its accumulator, at the first index of what replicates it."""
         env = self.indexer.environments.variant(tv, loops, self.indexer.memory[tv], outside=True)
         source = Access(self.accumulator(tv), tuple(env.values[a] for a in self.indexer.kept_axes(tv, MemoryType.Local)))
-        return self.statement(tv, Compute(self.indexer.write(tv, env), COPY, (source,), tv.dtype, self.definition(tv).location), env, env.guards)
+        return self.statement(tv, Compute(self.indexer.write(tv, env), COPY, (source,), tv.dtype), env, env.guards)
 
     def _never(self, tv: TensorView, operand: Operand) -> Operand:
         """An operand that no iteration reads, at an index that exists: it stays, since the ends of a channel are where the math reads."""

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from taskfuse.errors import LoweringError
 from taskfuse.ir.scalar import Const, Expr, bounds, const, simplify, substitute, sym
 from taskfuse.ir.tasks import Node
+from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import GRID_TYPES, THREAD_TYPES, MemoryType, ParallelType
 from taskfuse.kir.limits import MAX_NAMED, WARP
 from taskfuse.kir.nodes import (
@@ -34,7 +35,7 @@ from taskfuse.kir.nodes import (
     Wait,
 )
 from taskfuse.lowering.completion import close_batch, drain_at_exit, is_transfer, issues_to, open_batch, retire_reads
-from taskfuse.lowering.plan import PDispatch, PGuard, PLoop, PNode, PScope, PStmt, PSync, base_name, children, is_base, statements
+from taskfuse.lowering.plan import Origin, PDispatch, PGuard, PLoop, PNode, PScope, PStmt, PSync, base_name, children, is_base, statements
 from taskfuse.lowering.regions import Regions, hardware_index
 from taskfuse.lowering.rings import Rings
 
@@ -61,7 +62,7 @@ class _Need:
         block: where their paths part; ``early`` and ``late`` are the nodes in it that hold them. No ``early``: anywhere in the block before ``late``.
         around: from ``early`` in one iteration of the loop around the block to ``late`` in the next.
         types: whose indices must meet; empty: none.
-        buffer: why.
+        buffer, of: why: the storage, and the tensor that is written there.
         before: what is done before the barrier.
     """
 
@@ -71,6 +72,7 @@ class _Need:
     around: bool
     types: frozenset[ParallelType]
     buffer: str
+    of: TensorView
     before: tuple[Stmt, ...] = ()
 
 
@@ -160,10 +162,10 @@ class Synchronizer:
         for block, node, use in self._batches.values():
             assert use.queue is not None
             inside, inner, is_rewritten = self._behind_registers(block, node, use)
-            at = open_batch(inside.nodes, inside.nodes.index(inner), use.queue)
-            after = close_batch(inside.nodes, at, use.queue)
+            at = open_batch(inside.nodes, inside.nodes.index(inner), use.queue, use.stmt.tv)
+            after = close_batch(inside.nodes, at, use.queue, use.stmt.tv)
             if is_rewritten:
-                inside.nodes.insert(after, PSync((Retire(use.queue, 0),)))
+                inside.nodes.insert(after, PSync((Retire(use.queue, 0),), use.stmt.tv))
             drain_at_exit(plan, use.stmt, use.queue)
 
     def _behind_registers(self, block: _Block, node: PNode, use: _Use) -> tuple[_Block, PNode, bool]:
@@ -187,7 +189,7 @@ class Synchronizer:
         """The form of each barrier that is in the plan already."""
         for n in nodes:
             if isinstance(n, PSync) and n.node is not None:
-                n.stmts = self._meeting(n.node, n.note).stmts
+                n.stmts = self._meeting(n.node, n.of, n.note).stmts
             for block in children(n):
                 self._choose_forms(block)
 
@@ -251,19 +253,20 @@ class Synchronizer:
                 inside, node = next((step for step in reversed(use.path[at:]) if _is_retired(*step, use.queue)), use.path[at])
                 self._batches.setdefault((id(inside), id(node), use.queue), (inside, node, use))
         loop = next((n for _, n in reversed(a.path[:at]) if isinstance(n, PLoop)), None)
+        of = (a if a.is_write else b).stmt.tv
         found: list[_Need] = []
         if not same:
             ordered = block.nodes.index(first) < block.nodes.index(second)
             (x, early), (y, late) = ((a, first), (b, second)) if ordered else ((b, second), (a, first))
-            found.append(_Need(block, early, late, False, types, a.access.buffer, self._before(x, y, 0)))
+            found.append(_Need(block, early, late, False, types, a.access.buffer, of, self._before(x, y, 0)))
             if loop is not None:
                 reuses = self._reuses_slot(a, b, loop)
                 pending = 0 if reuses else self._rings[a.access.buffer][1] - 1
                 before = self._before(y, x, pending)
                 if reuses or (y.queue is not None and x.is_write):
-                    found.append(_Need(block, late, early, True, types, a.access.buffer, before))
+                    found.append(_Need(block, late, early, True, types, a.access.buffer, of, before))
         elif loop is not None and self._reuses_slot(a, b, loop):
-            found.append(_Need(block, first, first, True, types, a.access.buffer))
+            found.append(_Need(block, first, first, True, types, a.access.buffer, of))
         return found
 
     def _of_ring(self, a: _Use, b: _Use) -> list[_Need]:
@@ -280,7 +283,7 @@ class Synchronizer:
         types = self._crossing(a, b, block.node)
         k = block.nodes.index(fill)
         retire = block.nodes[k - 1] if k > 0 and isinstance(s := block.nodes[k - 1], PSync) and any(isinstance(x, Retire) for x in s.stmts) else None
-        return [_Need(block, retire, fill, False, types, buffer)] if types else []
+        return [_Need(block, retire, fill, False, types, buffer, (a if a.is_write else b).stmt.tv)] if types else []
 
     def _crossing(self, a: _Use, b: _Use, node: Node) -> frozenset[ParallelType]:
         memory = self._memory[a.access.buffer]
@@ -353,11 +356,11 @@ class Synchronizer:
             between = nodes[i + 1 : j] if not need.around else nodes[i + 1 :] + nodes[:j]
             ready = next((n for n in between if isinstance(n, PSync) and n.is_barrier and need.types <= n.types), None)
             if ready is None:
-                ready = self._barrier(need.block.node, need.types, need.buffer) if need.types else PSync((), True)
+                ready = self._barrier(need.block.node, need.types, need.buffer, need.of) if need.types else PSync((), need.of, True)
                 nodes.insert(len(nodes) if need.around and j == 0 else j, ready)
             ready.stmts = _joined(need.before, ready.stmts)
 
-    def _barrier(self, node: Node, types: frozenset[ParallelType], buffer: str) -> PSync:
+    def _barrier(self, node: Node, types: frozenset[ParallelType], buffer: str, of: Origin) -> PSync:
         """A barrier of all threads of a node's region (and of its blocks, if data crosses them)."""
         note = f"{buffer} crosses {', '.join(sorted(p.value for p in types))} in {node.name}"
         threads = self.regions.count(node)
@@ -368,21 +371,21 @@ class Synchronizer:
                 counter = self._counter[node] = f"grid{len(self.counters)}"
                 self.counters.append(counter)
             total = simplify(threads * self.regions.count(node, GRID_TYPES), self.regions.facts)
-            return PSync((Barrier(BarrierScope.GRID, total, counter=counter, note=note),), True, all_threads | frozenset(GRID_TYPES))
-        return self._slice(node, types, note) or self._meeting(node, note)
+            return PSync((Barrier(BarrierScope.GRID, total, counter=counter, note=note),), of, True, all_threads | frozenset(GRID_TYPES))
+        return self._slice(node, types, of, note) or self._meeting(node, of, note)
 
-    def _meeting(self, node: Node, note: str) -> PSync:
+    def _meeting(self, node: Node, of: Origin, note: str) -> PSync:
         """A barrier of all threads of a node's region in one block."""
         threads, all_threads = self.regions.count(node), frozenset(THREAD_TYPES)
         if self.regions.is_whole_block(node):
-            return PSync((Barrier(BarrierScope.BLOCK, self.regions.threads, note=note),), True, all_threads)
+            return PSync((Barrier(BarrierScope.BLOCK, self.regions.threads, note=note),), of, True, all_threads)
         if self.regions.is_aligned(node) and isinstance(threads, Const):
             if threads.value == WARP:
-                return PSync((Barrier(BarrierScope.WARP, threads, note=note),), True, all_threads)
+                return PSync((Barrier(BarrierScope.WARP, threads, note=note),), of, True, all_threads)
             id = self._ids(node, all_threads, 1)
             if id is not None:
-                return PSync((Barrier(BarrierScope.NAMED, threads, id=const(id), note=note),), True, all_threads)
-        return self._mbarrier(node, threads, all_threads)
+                return PSync((Barrier(BarrierScope.NAMED, threads, id=const(id), note=note),), of, True, all_threads)
+        return self._mbarrier(node, of, threads, all_threads)
 
     def _ids(self, node: Node, types: frozenset[ParallelType], count: int) -> int | None:
         """The first of ``count`` consecutive named barriers for a node, or ``None`` if too few are left beside those of the same blocks."""
@@ -396,7 +399,7 @@ class Synchronizer:
         self._named[(node, types)] = (first, last)
         return first
 
-    def _slice(self, node: Node, types: frozenset[ParallelType], note: str) -> PSync | None:
+    def _slice(self, node: Node, types: frozenset[ParallelType], of: Origin, note: str) -> PSync | None:
         """The barrier of one slice of a node's region, if data stays within it and the slice is made of whole warps."""
         high = max(THREAD_TYPES.index(p) for p in types)
         inner, outer = THREAD_TYPES[: high + 1], THREAD_TYPES[high + 1 :]
@@ -407,7 +410,7 @@ class Synchronizer:
             return None
         covered = frozenset(inner)
         if width.value == WARP:
-            return PSync((Barrier(BarrierScope.WARP, width, note=note),), True, covered)
+            return PSync((Barrier(BarrierScope.WARP, width, note=note),), of, True, covered)
         id = self._ids(node, covered, slices.value)
         if id is None:
             return None
@@ -415,9 +418,9 @@ class Synchronizer:
         for p in reversed(outer):
             region = self.regions.region(node, p)
             index = index * region.extent + (hardware_index(p) - region.start if region.extent is not ONE else 0)
-        return PSync((Barrier(BarrierScope.NAMED, width, id=simplify(index + id, self.regions.facts), note=note),), True, covered)
+        return PSync((Barrier(BarrierScope.NAMED, width, id=simplify(index + id, self.regions.facts), note=note),), of, True, covered)
 
-    def _mbarrier(self, node: Node, threads: Expr, types: frozenset[ParallelType]) -> PSync:
+    def _mbarrier(self, node: Node, of: Origin, threads: Expr, types: frozenset[ParallelType]) -> PSync:
         """The form for any thread set: everybody arrives at an mbarrier and waits for the phase."""
         name = self._stand_in.get(node)
         if name is None:
@@ -426,7 +429,7 @@ class Synchronizer:
             self.cursors.append(f"{name}.c")
         slot = BarrierSlot(name, const(0))
         cursor = f"{name}.c"
-        return PSync((Arrive(slot), Wait(slot, sym(f"{cursor}.parity")), Advance(cursor, ONE)), True, types)
+        return PSync((Arrive(slot), Wait(slot, sym(f"{cursor}.parity")), Advance(cursor, ONE)), of, True, types)
 
     def cursor_inits(self) -> list[CursorInit]:
         """The cursors of the mbarriers that stand in for named barriers."""

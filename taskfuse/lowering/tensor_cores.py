@@ -61,7 +61,7 @@ def mma(st: Statements, tv: TensorView) -> list[PStmt]:
             raise refused(tv, reason, f"{read.tensor.name}.cache_after() with tf.atoms.LDMATRIX_X4")
     (a, a_place), (b, b_place) = factors
     registers = (_registers(tv, a, a_place, env), _registers(tv, b, b_place, env))
-    stmt = Mma(atom.tile[2], _first(tv, acc, env), *registers, a.tensor.dtype, b.tensor.dtype, st.definition(tv).location, holds(tv, env, Content.TERM))
+    stmt = Mma(atom.tile[2], _first(tv, acc, env), *registers, a.tensor.dtype, b.tensor.dtype, holds(tv, env, Content.TERM))
     return [PStmt(tv, st.indexer.tree.place[tv], stmt, env.guards, env.facts, (acc,), (a_place, b_place, acc))]
 
 

@@ -32,7 +32,7 @@ def vector_copy(st: Statements, tv: TensorView) -> list[PStmt]:
         first = [_first(o, env.facts) if isinstance(o, Access) else o for o in operands]
         _check_same(tv, operands[1:])
         return [st.statement(tv, st.gather(tv, expr, _first(out, env.facts), first, width), env, env.guards)]
-    return [st.statement(tv, VectorCopy(_first(out, env.facts), _first(source, env.facts), width, expr.location), env, env.guards)]
+    return [st.statement(tv, VectorCopy(_first(out, env.facts), _first(source, env.facts), width), env, env.guards)]
 
 
 def _check_same(tv: TensorView, values: list[Operand]) -> None:
@@ -63,7 +63,7 @@ def async_copy(st: Statements, tv: TensorView) -> list[PStmt]:
     at = {ATOM: const(0)}
     env = replace(env, tails=tuple(substitute(g, at) for g in env.tails), guards=tuple(substitute(g, at) for g in env.guards))
     valid, env = st.past_the_end(tv, env)
-    stmt = AsyncCopy(_first(st.indexer.write(tv, env), env.facts), _first(source, env.facts), width.value, valid, st.definition(tv).location)
+    stmt = AsyncCopy(_first(st.indexer.write(tv, env), env.facts), _first(source, env.facts), width.value, valid)
     return [st.statement(tv, stmt, env, env.guards)]
 
 

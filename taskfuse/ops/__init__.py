@@ -1,241 +1,43 @@
 """Ops: functions that add expressions to a fusion. NumPy names, broadcasting and promotion.
 
-Importing this package plugs the Python operators into tensors.
+Each module says which of its names are public. Importing this package plugs the Python operators into tensors.
 """
 
 from taskfuse.ir.calls import bind_operators
-from taskfuse.ops.argreduce import argmax, argmin
-from taskfuse.ops.composite import layer_norm, log_softmax, rms_norm, softmax
-from taskfuse.ops.create import arange, define_scalar, define_tensor, dim, full, full_like, iota, ones, ones_like, zeros, zeros_like
-from taskfuse.ops.einsum import einsum
-from taskfuse.ops.gather import gather, one_hot, take, take_along_axis
-from taskfuse.ops.indexing import slice
-from taskfuse.ops.linalg import matmul
-from taskfuse.ops.missing import argsort, bincount, dropout, index_add, nonzero, rand, randn, scatter, scatter_add, searchsorted, sort, topk, unique
+from taskfuse.ops import argreduce, composite, create, elementwise, indexing, linalg, missing, pointwise, reduce, scan, select, views
+from taskfuse.ops import einsum as products
+from taskfuse.ops import gather as gathers
+from taskfuse.ops.argreduce import *
+from taskfuse.ops.composite import *
+from taskfuse.ops.create import *
+from taskfuse.ops.einsum import *
+from taskfuse.ops.elementwise import *
+from taskfuse.ops.gather import *
+from taskfuse.ops.indexing import *
+from taskfuse.ops.linalg import *
+from taskfuse.ops.missing import *
 from taskfuse.ops.operators import Operators
-from taskfuse.ops.pointwise import (
-    abs,
-    acos,
-    acosh,
-    add,
-    asin,
-    asinh,
-    atan,
-    atan2,
-    atanh,
-    bitwise_and,
-    bitwise_not,
-    bitwise_or,
-    bitwise_xor,
-    cast,
-    ceil,
-    clamp,
-    copy,
-    copysign,
-    cos,
-    cosh,
-    div,
-    eq,
-    erf,
-    erfc,
-    exp,
-    exp2,
-    expm1,
-    floor,
-    floor_divide,
-    fma,
-    fmax,
-    fmin,
-    fmod,
-    ge,
-    gelu,
-    gelu_tanh,
-    gt,
-    hypot,
-    isfinite,
-    isinf,
-    isnan,
-    le,
-    left_shift,
-    lerp,
-    log,
-    log1p,
-    log2,
-    log10,
-    logical_and,
-    logical_not,
-    logical_or,
-    logical_xor,
-    lt,
-    maximum,
-    minimum,
-    mul,
-    ne,
-    neg,
-    pow,
-    reciprocal,
-    relu,
-    remainder,
-    right_shift,
-    round,
-    rsqrt,
-    sigmoid,
-    sign,
-    silu,
-    sin,
-    sinh,
-    sqrt,
-    square,
-    sub,
-    tan,
-    tanh,
-    trunc,
-    where,
-)
-from taskfuse.ops.reduce import all, any, max, mean, min, prod, std, sum, var
-from taskfuse.ops.scan import cummax, cummin, cumprod, cumsum
-from taskfuse.ops.select import CatForm, cat, pad, stack
-from taskfuse.ops.views import broadcast_to, expand_dims, flip, permute, reshape, squeeze, transpose
+from taskfuse.ops.pointwise import *
+from taskfuse.ops.reduce import *
+from taskfuse.ops.scan import *
+from taskfuse.ops.select import *
+from taskfuse.ops.table import supports
+from taskfuse.ops.views import *
 
-__all__ = [
-    "CatForm",
-    "abs",
-    "acos",
-    "acosh",
-    "add",
-    "all",
-    "any",
-    "arange",
-    "argmax",
-    "argmin",
-    "argsort",
-    "asin",
-    "asinh",
-    "atan",
-    "atan2",
-    "atanh",
-    "bincount",
-    "bitwise_and",
-    "bitwise_not",
-    "bitwise_or",
-    "bitwise_xor",
-    "broadcast_to",
-    "cast",
-    "cat",
-    "ceil",
-    "clamp",
-    "copy",
-    "copysign",
-    "cos",
-    "cosh",
-    "cummax",
-    "cummin",
-    "cumprod",
-    "cumsum",
-    "define_scalar",
-    "define_tensor",
-    "dim",
-    "div",
-    "dropout",
-    "einsum",
-    "eq",
-    "erf",
-    "erfc",
-    "exp",
-    "exp2",
-    "expand_dims",
-    "expm1",
-    "flip",
-    "floor",
-    "floor_divide",
-    "fma",
-    "fmax",
-    "fmin",
-    "fmod",
-    "full",
-    "full_like",
-    "gather",
-    "ge",
-    "gelu",
-    "gelu_tanh",
-    "gt",
-    "hypot",
-    "index_add",
-    "iota",
-    "isfinite",
-    "isinf",
-    "isnan",
-    "layer_norm",
-    "le",
-    "left_shift",
-    "lerp",
-    "log",
-    "log1p",
-    "log2",
-    "log10",
-    "log_softmax",
-    "logical_and",
-    "logical_not",
-    "logical_or",
-    "logical_xor",
-    "lt",
-    "matmul",
-    "max",
-    "maximum",
-    "mean",
-    "min",
-    "minimum",
-    "mul",
-    "ne",
-    "neg",
-    "nonzero",
-    "one_hot",
-    "ones",
-    "ones_like",
-    "pad",
-    "permute",
-    "pow",
-    "prod",
-    "rand",
-    "randn",
-    "reciprocal",
-    "relu",
-    "remainder",
-    "reshape",
-    "right_shift",
-    "rms_norm",
-    "round",
-    "rsqrt",
-    "scatter",
-    "scatter_add",
-    "searchsorted",
-    "sigmoid",
-    "sign",
-    "silu",
-    "sin",
-    "sinh",
-    "slice",
-    "softmax",
-    "sort",
-    "sqrt",
-    "square",
-    "squeeze",
-    "stack",
-    "std",
-    "sub",
-    "sum",
-    "take",
-    "take_along_axis",
-    "tan",
-    "tanh",
-    "topk",
-    "transpose",
-    "trunc",
-    "unique",
-    "var",
-    "where",
-    "zeros",
-    "zeros_like",
-]
+__all__: list[str] = ["supports"]
+__all__ += argreduce.__all__
+__all__ += composite.__all__
+__all__ += create.__all__
+__all__ += products.__all__
+__all__ += elementwise.__all__
+__all__ += gathers.__all__
+__all__ += indexing.__all__
+__all__ += linalg.__all__
+__all__ += missing.__all__
+__all__ += pointwise.__all__
+__all__ += reduce.__all__
+__all__ += scan.__all__
+__all__ += select.__all__
+__all__ += views.__all__
 
 bind_operators(Operators())

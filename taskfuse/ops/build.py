@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import SupportsIndex
 
-from taskfuse.dtypes import DType, bool_, float16, float32, float64, result_type
+from taskfuse.dtypes import DType, bool_, float16, float32, float64, int64, result_type, uint64
 from taskfuse.errors import DTypeError, FusionError, ShapeError
 from taskfuse.ir.axes import axis, iteration_symbol
 from taskfuse.ir.elementwise import ELEMENTWISE, DTypeRule, Elementwise
@@ -105,10 +105,16 @@ def float_of(dtype: DType) -> DType:
     return float16 if dtype.bits == 8 else float32 if dtype.bits == 16 else float64
 
 
-def operand_dtype(op: Elementwise, operands: Sequence[Value]) -> DType:
-    """The dtype that the operands of ``op`` are promoted to (the selector of a SELECT left out). Raises :class:`DTypeError`."""
-    promoted = result_type(*(x.dtype if isinstance(x, TensorView | Scalar) else x for x in operands))
-    shown = ", ".join(typed(x) for x in operands)
+def total_dtype(dtype: DType) -> DType:
+    """The dtype that sums and products of elements have: int64 or uint64 for bool and integers."""
+    if dtype.is_float or dtype.bits == 64:
+        return dtype
+    return uint64 if dtype.is_integer and dtype.min_value == 0 else int64
+
+
+def promoted_dtype(op: Elementwise, operands: Sequence[DType | int | float | bool]) -> DType:
+    """The dtype that operands of ``op`` are promoted to (the selector of a SELECT left out)."""
+    promoted = result_type(*operands)
     match op.rule:
         case DTypeRule.FLOAT:
             return float_of(promoted)
@@ -116,14 +122,31 @@ def operand_dtype(op: Elementwise, operands: Sequence[Value]) -> DType:
             return promoted if promoted.is_float else float64
         case DTypeRule.LOGICAL:
             return bool_
-        case DTypeRule.NUMERIC if promoted.is_bool:
-            raise dtype_error(op.name, f"bool operands have no arithmetic: {shown}", "cast to an integer or float dtype first")
-        case DTypeRule.BITWISE if promoted.is_float:
-            raise dtype_error(op.name, f"needs bool or integer operands: {shown}", "cast to an integer dtype first")
-        case DTypeRule.SHIFT if not promoted.is_integer:
-            raise dtype_error(op.name, f"needs integer operands: {shown}", "cast to an integer dtype first")
         case _:
             return promoted
+
+
+def refusal(op: Elementwise, dtype: DType) -> tuple[str, str] | None:
+    """Why ``op`` does not take operands promoted to ``dtype``, and what to do; ``None`` if it does."""
+    match op.rule:
+        case DTypeRule.NUMERIC if dtype.is_bool:
+            return "bool operands have no arithmetic", "cast to an integer or float dtype first"
+        case DTypeRule.BITWISE if dtype.is_float:
+            return "needs bool or integer operands", "cast to an integer dtype first"
+        case DTypeRule.SHIFT if not dtype.is_integer:
+            return "needs integer operands", "cast to an integer dtype first"
+        case _:
+            return None
+
+
+def operand_dtype(op: Elementwise, operands: Sequence[Value]) -> DType:
+    """:func:`promoted_dtype` of values. Raises :class:`DTypeError`."""
+    promoted = promoted_dtype(op, [x.dtype if isinstance(x, TensorView | Scalar) else x for x in operands])
+    refused = refusal(op, promoted)
+    if refused is not None:
+        reason, help = refused
+        raise dtype_error(op.name, f"{reason}: {', '.join(typed(x) for x in operands)}", help)
+    return promoted
 
 
 def result_dtype(op: Elementwise, dtype: DType) -> DType:

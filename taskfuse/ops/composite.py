@@ -12,8 +12,11 @@ from taskfuse.ir.elementwise import COMBINES
 from taskfuse.ir.scalar import ONE, Expr
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ops.build import cast_tensor, check_tensor, common_fusion, described, normalize_axes, shape_error
-from taskfuse.ops.pointwise import add, exp, log, mul, reciprocal, rsqrt, sub
+from taskfuse.ops.elementwise import add, exp, log, mul, reciprocal, rsqrt, sub
 from taskfuse.ops.reduce import centered, mean_square, reduce_axes
+from taskfuse.ops.table import Kind, floating, op
+
+__all__ = ["layer_norm", "log_softmax", "rms_norm", "softmax"]
 
 _ADD, _MAXIMUM = COMBINES["add"], COMBINES["maximum"]
 
@@ -24,6 +27,7 @@ def _wide(x: TensorView) -> tuple[TensorView, DType]:
     return cast_tensor(x, dtype.compute), dtype
 
 
+@op(Kind.COMPOSITE, floating, torch="softmax _softmax special_softmax", numpy="")
 def softmax(x: TensorView, axis: int | Sequence[int] = -1) -> TensorView:
     """exp(x) by the reciprocal of its sum along ``axis``, shifted by the maximum. A float. Raises :class:`ShapeError` for an axis out of range."""
     check_tensor("softmax", x)
@@ -34,6 +38,7 @@ def softmax(x: TensorView, axis: int | Sequence[int] = -1) -> TensorView:
         return cast_tensor(mul(e, reciprocal(reduce_axes(e, axes, _ADD, e.dtype, keepdims=True))), dtype)
 
 
+@op(Kind.COMPOSITE, floating, torch="log_softmax _log_softmax special_log_softmax", numpy="")
 def log_softmax(x: TensorView, axis: int | Sequence[int] = -1) -> TensorView:
     """The logarithm of :func:`softmax`, without its underflow."""
     check_tensor("log_softmax", x)
@@ -45,6 +50,7 @@ def log_softmax(x: TensorView, axis: int | Sequence[int] = -1) -> TensorView:
         return cast_tensor(sub(shifted, log(total)), dtype)
 
 
+@op(Kind.COMPOSITE, floating, numpy="")
 def layer_norm(
     x: TensorView, weight: TensorView | None = None, bias: TensorView | None = None, axis: int | Sequence[int] = -1, eps: float = 1e-5
 ) -> TensorView:
@@ -60,6 +66,7 @@ def layer_norm(
         return cast_tensor(_affine(scaled, weight, bias), dtype)
 
 
+@op(Kind.COMPOSITE, floating, numpy="")
 def rms_norm(x: TensorView, weight: TensorView | None = None, axis: int | Sequence[int] = -1, eps: float = 1e-5) -> TensorView:
     """``x / sqrt(mean(x * x) + eps) * weight`` over ``axis`` (Zhang and Sennrich, "Root Mean Square Layer Normalization").
 

@@ -16,11 +16,16 @@ from taskfuse.ir.scalar import Expr, FloorDiv, IntLike, Mod, children, free_symb
 from taskfuse.ir.tensor import Scalar, TensorView
 from taskfuse.location import caller
 from taskfuse.ops.build import Shape, check_tensor, define_pointwise, dtype_error, literal, normalize_axis, shape_error
-from taskfuse.ops.pointwise import add, cast, mul
+from taskfuse.ops.elementwise import add, mul
+from taskfuse.ops.pointwise import cast
+from taskfuse.ops.table import Kind, always, op, same
+
+__all__ = ["arange", "define_scalar", "define_tensor", "dim", "full", "full_like", "iota", "ones", "ones_like", "zeros", "zeros_like"]
 
 Extent = IntLike | str | Dim
 
 
+@op(Kind.CREATION, always(int64), torch="", numpy="")
 def dim(name: str, multiple_of: int = 1, min: int = 1, max: int | None = None) -> Dim:
     """Facts about the symbolic extent ``name``, to be used in shapes; they are checked when arguments are bound.
 
@@ -96,6 +101,7 @@ def _divisors(e: Expr) -> Iterator[Expr]:
         yield from _divisors(child)
 
 
+@op(Kind.CREATION, same, torch="", numpy="")
 def define_tensor(shape: Sequence[Extent] | Extent, dtype: DTypeLike = float32, name: str | None = None) -> TensorView:
     """An input of the current fusion.
 
@@ -115,6 +121,7 @@ def define_tensor(shape: Sequence[Extent] | Extent, dtype: DTypeLike = float32, 
     return fusion.add_input(fusion.new_tensor(axes, wanted, name=name, location=caller()))
 
 
+@op(Kind.CREATION, same, torch="", numpy="")
 def define_scalar(dtype: DTypeLike = float32, name: str | None = None) -> Scalar:
     """A run-time scalar of the current fusion: an argument of every call, after the tensors.
 
@@ -128,6 +135,7 @@ def _shape(op: str, fusion: Fusion, shape: Sequence[Extent] | Extent) -> Shape:
     return tuple(extent(op, fusion, e) for e in given)
 
 
+@op(Kind.CREATION, same)
 def full(shape: Sequence[Extent] | Extent, value: bool | int | float | Scalar, dtype: DTypeLike | None = None) -> TensorView:
     """A tensor of the current fusion with one value everywhere.
 
@@ -155,32 +163,38 @@ def _full(op: str, fusion: Fusion, shape: Shape, value: bool | int | float | Sca
     return define_pointwise(fusion, ELEMENTWISE["copy"], shape, (literal(op, value, wanted),), wanted)
 
 
+@op(Kind.CREATION, same)
 def zeros(shape: Sequence[Extent] | Extent, dtype: DTypeLike = float32) -> TensorView:
     """A tensor of zeros."""
     return full(shape, False, dtype)
 
 
+@op(Kind.CREATION, same)
 def ones(shape: Sequence[Extent] | Extent, dtype: DTypeLike = float32) -> TensorView:
     """A tensor of ones."""
     return full(shape, True, dtype)
 
 
+@op(Kind.CREATION, same)
 def full_like(x: TensorView, value: bool | int | float | Scalar, dtype: DTypeLike | None = None) -> TensorView:
     """A tensor with the shape of ``x``, and its dtype unless given, with one value everywhere."""
     check_tensor("full_like", x)
     return _full("full_like", x.fusion, x.shape, value, x.dtype if dtype is None else dtype)
 
 
+@op(Kind.CREATION, same)
 def zeros_like(x: TensorView, dtype: DTypeLike | None = None) -> TensorView:
     """A tensor of zeros with the shape of ``x``."""
     return full_like(x, False, dtype)
 
 
+@op(Kind.CREATION, same)
 def ones_like(x: TensorView, dtype: DTypeLike | None = None) -> TensorView:
     """A tensor of ones with the shape of ``x``."""
     return full_like(x, True, dtype)
 
 
+@op(Kind.CREATION, same, torch="", numpy="")
 def iota(shape: Sequence[Extent] | Extent, axis: int = 0, dtype: DTypeLike = int64) -> TensorView:
     """A tensor whose elements are their own index along ``axis``. Raises :class:`ShapeError` if the axis is out of range."""
     fusion = Fusion.current()
@@ -193,6 +207,7 @@ def _index_values(fusion: Fusion, shape: Shape, index: Expr, dtype: DType) -> Te
     return define_pointwise(fusion, ELEMENTWISE["copy" if dtype is int64 else "cast"], shape, (IndexValue(index),), dtype)
 
 
+@op(Kind.CREATION, same)
 def arange(start: IntLike | float, stop: IntLike | float | None = None, step: int | float = 1, dtype: DTypeLike | None = None) -> TensorView:
     """``start, start + step, ...`` up to ``stop``, which is left out; ``arange(n)`` is ``0, ..., n - 1``.
 

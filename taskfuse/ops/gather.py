@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from taskfuse.dtypes import DTypeLike, as_dtype, bool_, float32, uint64
+from taskfuse.dtypes import DType, DTypeLike, as_dtype, bool_, float32, uint64
 from taskfuse.ir.axes import axis as new_axis
 from taskfuse.ir.axes import iteration_symbol, value_symbol
 from taskfuse.ir.elementwise import ELEMENTWISE
@@ -18,7 +18,10 @@ from taskfuse.ir.tensor import TensorView
 from taskfuse.location import caller
 from taskfuse.ops.build import Shape, cast_tensor, check_tensor, common_fusion, define_pointwise, described, dtype_error, normalize_axis, shape_error, typed
 from taskfuse.ops.create import extent
+from taskfuse.ops.table import Kind, indexed, op
 from taskfuse.ops.views import reshape
+
+__all__ = ["gather", "one_hot", "take", "take_along_axis"]
 
 
 def check_indices(op: str, indices: TensorView) -> TensorView:
@@ -44,6 +47,7 @@ def define_gather(x: TensorView, shape: Sequence[Expr], index: Sequence[Expr], v
     return x.fusion.define(Gather(out, operands, tuple(extent for _, extent in values), location))
 
 
+@op(Kind.GATHER, indexed, torch="take index_select")
 def take(x: TensorView, indices: TensorView, axis: int | None = None) -> TensorView:
     """The elements of ``x`` along ``axis`` (of all its elements in row-major order if ``None``) at ``indices``, as ``np.take``.
 
@@ -71,6 +75,7 @@ def take(x: TensorView, indices: TensorView, axis: int | None = None) -> TensorV
         return define_gather(table, shape, index, [(read_shifted(indices, indices.shape, place), table.shape[place])])
 
 
+@op(Kind.GATHER, indexed, torch="take_along_dim")
 def take_along_axis(x: TensorView, indices: TensorView, axis: int = -1) -> TensorView:
     """``x`` at ``indices`` along ``axis``, each at its own place in the other dimensions, as ``np.take_along_axis``: for what ``argmax`` gives.
 
@@ -95,6 +100,7 @@ def take_along_axis(x: TensorView, indices: TensorView, axis: int = -1) -> Tenso
     return define_gather(x, shape, index, [(read_shifted(indices, tuple(shape), 0), x.shape[place])])
 
 
+@op(Kind.GATHER, indexed, numpy="")
 def gather(x: TensorView, dim: int, indices: TensorView) -> TensorView:
     """``x`` at ``indices`` along ``dim``, each at its own place in the other dimensions, as ``torch.gather``.
 
@@ -113,6 +119,11 @@ def gather(x: TensorView, dim: int, indices: TensorView) -> TensorView:
     return define_gather(x, indices.shape, index, [(read_shifted(indices, indices.shape, 0), x.shape[place])])
 
 
+def _row(dtypes: Sequence[DType]) -> DType | None:
+    return float32 if dtypes[0].is_integer and dtypes[0] is not uint64 else None
+
+
+@op(Kind.GATHER, _row, numpy="")
 def one_hot(indices: TensorView, count: IntLike | str, dtype: DTypeLike = float32) -> TensorView:
     """Rows of zeros with a one at each index: ``[..., count]``, as ``torch.nn.functional.one_hot``. Indices outside of [0, count) have no one.
 

@@ -13,7 +13,10 @@ from taskfuse.ir.scalar import ONE, Expr, Facts, IntLike, and_, ge, le, lt, maxi
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ops.build import broadcast_shape, check_tensor, common_fusion, described, dtype_error, shape_error
 from taskfuse.ops.gather import check_indices, define_gather, read_shifted
+from taskfuse.ops.table import Kind, op, same
 from taskfuse.ops.views import view
+
+__all__ = ["slice"]
 
 _HELP = "index with integers, slices, None, Ellipsis and tensors of integers"
 
@@ -27,6 +30,7 @@ class _Range:
     length: Expr
 
 
+@op(Kind.VIEW, same, torch="slice", numpy="")
 def slice(
     x: TensorView,
     starts: Sequence[IntLike | None],

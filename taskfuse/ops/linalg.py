@@ -13,8 +13,12 @@ from taskfuse.ir.scalar import ONE, ZERO, Expr
 from taskfuse.ir.tensor import TensorView
 from taskfuse.location import caller
 from taskfuse.ops.build import Shape, cast_tensor, check_tensor, common_fusion, described, dtype_error, shape_error, typed
+from taskfuse.ops.table import Kind, op, promoted
+
+__all__ = ["matmul"]
 
 
+@op(Kind.PRODUCT, promoted, torch="matmul mm bmm mv dot")
 def matmul(a: TensorView, b: TensorView, dtype: DTypeLike | None = None) -> TensorView:
     """The matrix product of ``a [..., M, K]`` and ``b [..., K, N]``, as in NumPy: leading dimensions broadcast, a 1-d operand is a vector.
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import NoReturn
+from taskfuse.ops.table import missing
 
-from taskfuse.errors import UnsupportedError
-from taskfuse.location import caller
+__all__ = ["argsort", "bincount", "dropout", "index_add", "nonzero", "rand", "randn", "scatter", "scatter_add", "searchsorted", "sort", "topk", "unique"]
 
 _WRITES = "which element it writes depends on data, so that threads may write the same one"
 _ORDER = "elements would move between all threads in an order that depends on data"
@@ -16,27 +14,16 @@ _ADD = "multiply by tf.one_hot of the indices; or call the framework behind the 
 _NUMBERS = "make the numbers with the framework, and pass them as an input"
 
 
-def _missing(name: str, reason: str, help: str) -> Callable[..., NoReturn]:
-    def call(*args: object, **kwargs: object) -> NoReturn:
-        raise UnsupportedError(what=f"tf.{name}", reason=reason, help=help, location=caller())
-
-    call.__name__ = call.__qualname__ = name
-    call.__doc__ = f"Not there: {reason}."
-    return call
-
-
-scatter = _missing("scatter", _WRITES, "read with tf.take at the inverse indices; or call the framework behind the kernel")
-scatter_add = _missing("scatter_add", _WRITES, _ADD)
-index_add = _missing("index_add", _WRITES, _ADD)
-bincount = _missing("bincount", _WRITES, "sum tf.one_hot of the values")
-sort = _missing("sort", _ORDER, "call the framework before the kernel")
-argsort = _missing("argsort", _ORDER, "call the framework before the kernel")
-topk = _missing("topk", _ORDER, "tf.max and tf.argmax give the first; call the framework for more")
-searchsorted = _missing("searchsorted", _ORDER, "count the bounds that are less: tf.sum of tf.lt")
-nonzero = _missing("nonzero", _SHAPE, "keep the mask, and choose with tf.where")
-unique = _missing("unique", _SHAPE, "call the framework before the kernel")
-rand = _missing("rand", _RANDOM, _NUMBERS)
-randn = _missing("randn", _RANDOM, _NUMBERS)
-dropout = _missing("dropout", _RANDOM, "pass a mask as an input, and choose with tf.where")
-
-MISSING = (scatter, scatter_add, index_add, bincount, sort, argsort, topk, searchsorted, nonzero, unique, rand, randn, dropout)
+scatter = missing("scatter", _WRITES, "read with tf.take at the inverse indices; or call the framework behind the kernel")
+scatter_add = missing("scatter_add", _WRITES, _ADD)
+index_add = missing("index_add", _WRITES, _ADD)
+bincount = missing("bincount", _WRITES, "sum tf.one_hot of the values")
+sort = missing("sort", _ORDER, "call the framework before the kernel")
+argsort = missing("argsort", _ORDER, "call the framework before the kernel")
+topk = missing("topk", _ORDER, "tf.max and tf.argmax give the first; call the framework for more")
+searchsorted = missing("searchsorted", _ORDER, "count the bounds that are less: tf.sum of tf.lt")
+nonzero = missing("nonzero", _SHAPE, "keep the mask, and choose with tf.where")
+unique = missing("unique", _SHAPE, "call the framework before the kernel")
+rand = missing("rand", _RANDOM, _NUMBERS)
+randn = missing("randn", _RANDOM, _NUMBERS)
+dropout = missing("dropout", _RANDOM, "pass a mask as an input, and choose with tf.where")

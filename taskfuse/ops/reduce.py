@@ -8,16 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from taskfuse.dtypes import DType, DTypeLike, as_dtype, bool_, float64, int64, uint64
+from taskfuse.dtypes import DType, DTypeLike, as_dtype, bool_, float64
 from taskfuse.ir.axes import AxisKind, axis, iteration_symbol
 from taskfuse.ir.elementwise import COMBINES, ELEMENTWISE, Combine, Elementwise
 from taskfuse.ir.expr import Literal, Read, Reduction
 from taskfuse.ir.scalar import ONE, Expr, maximum
 from taskfuse.ir.tensor import TensorView
 from taskfuse.location import caller
-from taskfuse.ops.build import cast_tensor, check_tensor, define_pointwise, divide_by_count, normalize_axes, shape_error
-from taskfuse.ops.pointwise import sqrt, sub
+from taskfuse.ops.build import cast_tensor, check_tensor, define_pointwise, divide_by_count, normalize_axes, shape_error, total_dtype
+from taskfuse.ops.elementwise import sqrt, sub
+from taskfuse.ops.table import Kind, always, floating, op, same, total
 from taskfuse.ops.views import expand_dims
+
+__all__ = ["all", "any", "max", "mean", "min", "prod", "std", "sum", "var"]
 
 Axes = int | Sequence[int] | None
 _COPY = ELEMENTWISE["copy"]
@@ -38,11 +41,7 @@ def reduce_axes(x: TensorView, axes: Sequence[int], combine: Combine, dtype: DTy
 
 def accumulated_dtype(x: TensorView, dtype: DTypeLike | None) -> DType:
     """The dtype of a sum or product of elements: the given one, or that of ``x``, int64 or uint64 for bool and integers."""
-    if dtype is not None:
-        return as_dtype(dtype)
-    if x.dtype.is_float or x.dtype.bits == 64:
-        return x.dtype
-    return uint64 if x.dtype.is_integer and x.dtype.min_value == 0 else int64
+    return total_dtype(x.dtype) if dtype is None else as_dtype(dtype)
 
 
 def _accumulate(op: str, combine: str, x: TensorView, axis: Axes, keepdims: bool, dtype: DTypeLike | None) -> TensorView:
@@ -53,11 +52,13 @@ def _accumulate(op: str, combine: str, x: TensorView, axis: Axes, keepdims: bool
         return cast_tensor(reduce_axes(x, axes, COMBINES[combine], wanted.compute, keepdims), wanted)
 
 
+@op(Kind.REDUCTION, total)
 def sum(x: TensorView, axis: Axes = None, keepdims: bool = False, dtype: DTypeLike | None = None) -> TensorView:
     """The sum over ``axis`` (all axes if ``None``), in ``dtype``: by default that of ``x``, int64 or uint64 for bool and integers."""
     return _accumulate("sum", "add", x, axis, keepdims, dtype)
 
 
+@op(Kind.REDUCTION, total)
 def prod(x: TensorView, axis: Axes = None, keepdims: bool = False, dtype: DTypeLike | None = None) -> TensorView:
     """The product over ``axis``; dtypes as in :func:`sum`."""
     return _accumulate("prod", "mul", x, axis, keepdims, dtype)
@@ -70,11 +71,13 @@ def _extreme(op: str, combine: str, x: TensorView, axis: Axes, keepdims: bool) -
         return reduce_axes(x, axes, COMBINES[combine], x.dtype, keepdims)
 
 
+@op(Kind.REDUCTION, same, torch="max amax")
 def max(x: TensorView, axis: Axes = None, keepdims: bool = False) -> TensorView:
     """The maximum over ``axis``, NaN if one is; the lowest value of the dtype over no elements."""
     return _extreme("max", "maximum", x, axis, keepdims)
 
 
+@op(Kind.REDUCTION, same, torch="min amin")
 def min(x: TensorView, axis: Axes = None, keepdims: bool = False) -> TensorView:
     """The minimum over ``axis``, NaN if one is; the highest value of the dtype over no elements."""
     return _extreme("min", "minimum", x, axis, keepdims)
@@ -87,11 +90,13 @@ def _truth(op: str, combine: str, x: TensorView, axis: Axes, keepdims: bool) -> 
         return reduce_axes(x, axes, COMBINES[combine], bool_, keepdims)
 
 
+@op(Kind.REDUCTION, always(bool_))
 def any(x: TensorView, axis: Axes = None, keepdims: bool = False) -> TensorView:
     """True where an element over ``axis`` is not 0."""
     return _truth("any", "logical_or", x, axis, keepdims)
 
 
+@op(Kind.REDUCTION, always(bool_))
 def all(x: TensorView, axis: Axes = None, keepdims: bool = False) -> TensorView:
     """True where every element over ``axis`` is not 0."""
     return _truth("all", "logical_and", x, axis, keepdims)
@@ -125,6 +130,7 @@ def mean_square(x: TensorView, axes: Sequence[int], keepdims: bool, correction: 
     return divide_by_count(total, maximum(count(x, axes) - correction, 0) if correction else count(x, axes))
 
 
+@op(Kind.REDUCTION, floating)
 def mean(x: TensorView, axis: Axes = None, keepdims: bool = False) -> TensorView:
     """The arithmetic mean over ``axis``, a float: float64 for bool and integers. Over no elements it is NaN."""
     check_tensor("mean", x)
@@ -133,6 +139,7 @@ def mean(x: TensorView, axis: Axes = None, keepdims: bool = False) -> TensorView
         return cast_tensor(mean_axes(x, axes, keepdims), _float_dtype(x))
 
 
+@op(Kind.REDUCTION, floating)
 def var(x: TensorView, axis: Axes = None, keepdims: bool = False, correction: int = 0) -> TensorView:
     """The variance over ``axis``: the sum of squared distances from the mean, divided by the number of elements less ``correction``.
 
@@ -143,6 +150,7 @@ def var(x: TensorView, axis: Axes = None, keepdims: bool = False, correction: in
         return cast_tensor(mean_square(centered(x, axes), axes, keepdims, correction), _float_dtype(x))
 
 
+@op(Kind.REDUCTION, floating)
 def std(x: TensorView, axis: Axes = None, keepdims: bool = False, correction: int = 0) -> TensorView:
     """The square root of :func:`var`."""
     axes = _check_var("std", x, axis, correction)

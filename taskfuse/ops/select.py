@@ -29,6 +29,9 @@ from taskfuse.ops.build import (
     normalize_axis,
     shape_error,
 )
+from taskfuse.ops.table import Kind, op, promoted, same
+
+__all__ = ["CatForm", "cat", "pad", "stack"]
 
 
 class CatForm(Enum):
@@ -52,6 +55,7 @@ def _parts(op: str, tensors: Sequence[TensorView]) -> tuple[Fusion, DType]:
     return common_fusion(op, tensors), result_type(*(tv.dtype for tv in tensors))
 
 
+@op(Kind.ASSEMBLY, promoted, torch="cat concat concatenate", numpy="concatenate")
 def cat(tensors: Sequence[TensorView], dim: int = 0, form: CatForm | str = CatForm.GATHER) -> TensorView:
     """``tensors`` one after another along ``dim``; all other extents are equal.
 
@@ -87,6 +91,7 @@ def cat(tensors: Sequence[TensorView], dim: int = 0, form: CatForm | str = CatFo
                 return _assemble(fusion, shape, parts, places, dtype)
 
 
+@op(Kind.ASSEMBLY, promoted)
 def stack(tensors: Sequence[TensorView], dim: int = 0, form: CatForm | str = CatForm.GATHER) -> TensorView:
     """``tensors`` of one shape along a new dimension ``dim``; forms as in :func:`cat`.
 
@@ -113,6 +118,7 @@ def stack(tensors: Sequence[TensorView], dim: int = 0, form: CatForm | str = Cat
                 return _assemble(fusion, shape, parts, places, dtype)
 
 
+@op(Kind.ASSEMBLY, same, torch="pad constant_pad_nd")
 def pad(x: TensorView, widths: Sequence[tuple[IntLike, IntLike]], value: bool | int | float = 0) -> TensorView:
     """``x`` with ``widths[d] = (before, after)`` elements of ``value`` around it in each dimension.
 

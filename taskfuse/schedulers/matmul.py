@@ -7,7 +7,7 @@ from math import prod
 
 from taskfuse.dtypes import DType, float32
 from taskfuse.ir.fusion import Fusion
-from taskfuse.kir.products import accumulator_dtype
+from taskfuse.ir.matrix_instructions import accumulator_dtype
 from taskfuse.schedulers.config import MatmulConfig
 from taskfuse.schedulers.contraction import Product, find
 from taskfuse.schedulers.cost import Estimate, Problem, estimate, rank

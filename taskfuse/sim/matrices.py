@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from taskfuse.ir import fragments
 from taskfuse.ir.elementwise import ELEMENTWISE
-from taskfuse.kir import fragments
 from taskfuse.kir.limits import WARP
 from taskfuse.kir.nodes import LdMatrix, Mma, StMatrix
 from taskfuse.sim.agent import Agent, Signal
@@ -96,10 +96,11 @@ def ldmatrix(program: Program, stmt: LdMatrix) -> Instruction:
 
 def mma(program: Program, stmt: Mma) -> Instruction:
     """``mma.sync`` by every warp of the agent."""
-    values, size = program.values, stmt.dtype.itemsize
-    dtype = program.dtypes[stmt.acc.buffer]
+    values, dtype, row = program.values, program.dtypes[stmt.acc.buffer], stmt.row
+    assert row.a_registers is not None
+    assert row.b_registers is not None
     sites = [program.site(access) for access in (stmt.acc, stmt.a, stmt.b)]
-    parts = (fragments.mma_accumulator(), fragments.mma_a(size), fragments.mma_b(size))
+    parts = (stmt.accumulators, row.a_registers, row.b_registers)
 
     def run(agent: Agent) -> None:
         check_warps(agent, "mma")
@@ -107,7 +108,7 @@ def mma(program: Program, stmt: Mma) -> Instruction:
         acc, a, b = (Registers.of(memory, site, agent.lanes, agent.env, f, "mma") for site, f in zip(sites, parts, strict=True))
         for operand in (acc, a, b):
             operand.check_free()
-        factors = factor(values, a.matrices(), stmt.dtype, dtype), factor(values, b.matrices(), stmt.b_dtype or stmt.dtype, dtype)
+        factors = factor(values, a.matrices(), row.a, dtype), factor(values, b.matrices(), row.b, dtype)
         acc.put(values.apply(_ADD, (acc.matrices(), values.matmul(*factors, dtype)), (dtype, dtype), dtype, dtype))
         acc.note_write(agent.lanes)
 

@@ -9,8 +9,8 @@ import numpy.typing as npt
 
 from taskfuse.dtypes import DType, float32
 from taskfuse.ir.elementwise import Array
+from taskfuse.ir.fragments import Fragment
 from taskfuse.ir.values import NATIVE, Values
-from taskfuse.kir.fragments import Fragment
 from taskfuse.kir.limits import WARP
 from taskfuse.sim.fault import Fault
 from taskfuse.sim.lanes import Env, Lanes

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from taskfuse.dtypes import DType
 from taskfuse.ir.elementwise import ELEMENTWISE, Array
-from taskfuse.kir.fragments import WGMMA_M, wgmma_a, wgmma_accumulator
+from taskfuse.ir.fragments import Fragment
 from taskfuse.kir.limits import WARP, WARPGROUP
 from taskfuse.kir.nodes import Access, Descriptor, Queue, Wgmma
 from taskfuse.sim.agent import Agent, Signal
@@ -103,7 +103,8 @@ class WgmmaOperation:
         engines, values, stmt = self.block.engines, self.program.values, self.stmt
         dtype = self.accumulators.region.dtype
         a = self.a.matrix() if isinstance(self.a, Tile) else self.a.matrices()[0]
-        factors = factor(values, a, stmt.dtype, dtype), factor(values, self.b.matrix(), stmt.b_dtype or stmt.dtype, dtype).T
+        left, right = stmt.factors
+        factors = factor(values, a, left, dtype), factor(values, self.b.matrix(), right, dtype).T
         result = values.matmul(*factors, dtype)
         if self.accumulate:
             result = values.apply(_ADD, (self.accumulators.matrices()[0], result), (dtype, dtype), dtype, dtype)
@@ -135,11 +136,13 @@ def _tile(agent: Agent, descriptor: Descriptor, site: Site, offset: Code, shape:
     return Tile(engines, region, addresses, engines.claim(region, addresses))
 
 
-def _operand(program: Program, operand: Descriptor | Access, rows: int, k: int, dtype: DType) -> Callable[[Agent, Lanes], Tile | Registers]:
+def _operand(
+    program: Program, operand: Descriptor | Access, fragment: Fragment | None, rows: int, k: int, dtype: DType
+) -> Callable[[Agent, Lanes], Tile | Registers]:
     """How a warpgroup's operand is found when a wgmma is issued."""
     if isinstance(operand, Access):
         held = program.site(operand)
-        fragment = wgmma_a(dtype.itemsize)
+        assert fragment is not None
         return lambda agent, lanes: Registers.of(agent.block.memory, held, lanes, agent.env, fragment, "wgmma")
     site, offset = program.site(operand.base), program.expr(operand.offset)
     return lambda agent, lanes: _tile(agent, operand, site, offset, (rows, k), dtype, lanes)
@@ -147,9 +150,10 @@ def _operand(program: Program, operand: Descriptor | Access, rows: int, k: int, 
 
 def multiply(program: Program, stmt: Wgmma) -> Instruction:
     """``wgmma.mma_async`` by every warpgroup of the agent."""
-    acc, accumulate, fragment = program.site(stmt.acc), program.expr(stmt.accumulate), wgmma_accumulator(stmt.n)
-    find_a = _operand(program, stmt.a, WGMMA_M, stmt.k, stmt.dtype)
-    find_b = _operand(program, stmt.b, stmt.n, stmt.k, stmt.b_dtype or stmt.dtype)
+    row = stmt.row
+    acc, accumulate, fragment = program.site(stmt.acc), program.expr(stmt.accumulate), stmt.accumulators
+    find_a = _operand(program, stmt.a, row.a_registers, row.m, row.k, row.a)
+    find_b = _operand(program, stmt.b, row.b_registers, stmt.n, row.k, row.b)
 
     def run(agent: Agent) -> Signal:
         block, memory, env = agent.block, agent.block.memory, agent.env

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from taskfuse.dtypes import DType, float32
-from taskfuse.ir.elementwise import Elementwise
+from taskfuse.ir.elementwise import ELEMENTWISE, Elementwise
 
 Array = npt.NDArray[Any]
 Wide = npt.NDArray[Any]
@@ -24,42 +24,8 @@ Wide = npt.NDArray[Any]
 # NumPy's finfo, extended to the dtypes of ml_dtypes; its type is only partly known
 _finfo = cast("Callable[[np.dtype[np.generic]], Any]", ml_dtypes.finfo)
 
-# The greatest error in ulp of float32 and float64 unless math is fast. Functions of CUDA's library: CUDA C++ Programming Guide,
-# "Mathematical Functions", tables of maximum ulp errors. Ours (sigmoid, silu, gelu, gelu_tanh): from the errors of their steps. Far below 0
-# the factor of x is subnormal, and x multiplies its error: by up to 104 (float32) or 746 (float64) in silu, 14 or 38 in gelu; the
-# exponential of gelu_tanh multiplies the rounding error of its argument as well.
-BOUNDS: dict[str, tuple[float, float]] = {
-    "rsqrt": (2, 1),
-    "exp": (2, 1),
-    "exp2": (2, 1),
-    "expm1": (1, 1),
-    "log": (1, 1),
-    "log2": (1, 1),
-    "log10": (2, 1),
-    "log1p": (1, 1),
-    "sin": (2, 2),
-    "cos": (2, 2),
-    "tan": (4, 2),
-    "asin": (2, 2),
-    "acos": (2, 2),
-    "atan": (2, 2),
-    "sinh": (3, 2),
-    "cosh": (2, 1),
-    "tanh": (2, 1),
-    "asinh": (3, 3),
-    "acosh": (4, 3),
-    "atanh": (3, 2),
-    "erf": (2, 2),
-    "erfc": (4, 5),
-    "sigmoid": (5, 4),
-    "silu": (64, 400),
-    "gelu": (80, 200),
-    "gelu_tanh": (512, 4096),
-    "pow": (4, 2),
-    "atan2": (3, 2),
-    "hypot": (3, 2),
-    "fma": (0, 0),
-}
+BOUNDS: dict[str, tuple[float, float]] = {op.name: op.ulps for op in ELEMENTWISE.values() if op.ulps is not None}
+"""The greatest error in ulp of float32 and float64 unless math is fast."""
 
 
 def bound(name: str, dtype: DType) -> float:

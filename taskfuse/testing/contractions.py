@@ -11,10 +11,10 @@ from taskfuse.ir.atoms import SUM_OF_PRODUCTS
 from taskfuse.ir.axes import Axis, iteration_position
 from taskfuse.ir.expr import MathExpr, Pointwise, Read, Reduction
 from taskfuse.ir.fusion import Fusion
+from taskfuse.ir.matrix_instructions import accumulator_dtype
 from taskfuse.ir.scalar import TRUE
 from taskfuse.ir.storage import storage_operands, storage_reads, storage_uses
 from taskfuse.ir.tensor import TensorView
-from taskfuse.kir.products import accumulator_dtype
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,13 +11,16 @@ from collections.abc import Callable, Sequence
 
 import taskfuse as tf
 from taskfuse.dtypes import DType, bool_, float32, int32
+from taskfuse.ir.elementwise import ELEMENTWISE, DTypeRule
 from taskfuse.ir.fusion import Dim
 from taskfuse.ir.scalar import ONE, Const, Expr, evaluate
 from taskfuse.ir.tensor import Scalar, TensorView
+from taskfuse.ops.table import OPS, Kind
 from taskfuse.testing.chooser import Chooser
 from taskfuse.testing.options import CaseOptions
 from taskfuse.testing.program import Recorder, Spelled
 
+# The usual few. What a seed draws depends on their order; those that options.functions asks for are all of the tables.
 UNARY = ("neg", "exp", "sin", "abs", "relu", "square", "tanh", "sigmoid", "sqrt", "copy", "gelu", "floor", "erf", "isnan", "logical_not", "sign")
 UNARY_EXACT = ("neg", "abs", "relu", "copy", "sign", "logical_not", "floor", "isfinite")
 BINARY = ("add", "mul", "sub", "maximum", "minimum", "div", "pow", "lt", "eq", "logical_and", "hypot", "remainder", "ge", "copysign")
@@ -28,6 +31,13 @@ POSITIONS = ("argmax", "argmin")
 SCANS = ("cumsum", "cumprod", "cummax", "cummin")
 SCANS_EXACT = ("cumsum", "cummax", "cummin")
 COMPOSITES = ("softmax", "layer_norm", "rms_norm", "log_softmax")
+
+EVERY_UNARY, EVERY_BINARY, EVERY_TERNARY = (
+    tuple(row.name for row in ELEMENTWISE.values() if row.arity == arity and row.rule is not DTypeRule.CAST) for arity in (1, 2, 3)
+)
+EVERY_REDUCTION, EVERY_SCAN, EVERY_COMPOSITE = (
+    tuple(row.name for row in OPS.values() if row.kind is kind and row.name not in POSITIONS) for kind in (Kind.REDUCTION, Kind.SCAN, Kind.COMPOSITE)
+)
 
 Dimension = str | int
 
@@ -121,6 +131,9 @@ class Graph:
         rest = max(100 - sum(n for _, n in shares), 20)
         return [f for f, n in ((self._unary, rest // 2), (self._binary, rest - rest // 2), *shares) for _ in range(n)]
 
+    def _op(self, usual: Sequence[str], exact: Sequence[str], every: Sequence[str]) -> str:
+        return self.chooser.pick(every if self.options.functions else exact if self.options.exact else usual)
+
     def _operand(self) -> TensorView:
         """A tensor, often one that nothing reads yet."""
         unused = [tv for tv in self.tensors if not tv.uses]
@@ -163,7 +176,7 @@ class Graph:
         return self.recorder.attempt(tf, op, *args, **keywords)
 
     def _unary(self) -> TensorView | None:
-        return self._try(self.chooser.pick(UNARY_EXACT if self.options.exact else UNARY), self._operand())
+        return self._try(self._op(UNARY, UNARY_EXACT, EVERY_UNARY), self._operand())
 
     def _partner(self, x: TensorView) -> TensorView | None:
         """A tensor that broadcasts with ``x``."""
@@ -180,7 +193,7 @@ class Graph:
         return self._fits(*extents, *self.shape(longer)[: abs(x.ndim - y.ndim)])
 
     def _binary(self) -> TensorView | None:
-        op = self.chooser.pick(BINARY_EXACT if self.options.exact else BINARY)
+        op = self._op(BINARY, BINARY_EXACT, EVERY_BINARY)
         x = self._operand()
         y = self._partner(x)
         if y is None and self.chooser.chance(30):
@@ -198,7 +211,7 @@ class Graph:
         z = self._partner(y)
         if z is None or not self._broadcasts(x, z):
             z = x
-        return self._try(self.chooser.pick(("where", "fma", "where")), x, y, z)
+        return self._try(self._op(("where", "fma", "where"), ("where", "fma", "where"), EVERY_TERNARY), x, y, z)
 
     def _cast(self) -> TensorView | None:
         x = self._operand()
@@ -306,7 +319,7 @@ class Graph:
         x = self._operand()
         if x.ndim == 0:
             return None
-        op = self.chooser.pick(REDUCTIONS_EXACT if self.options.exact else REDUCTIONS)
+        op = self._op(REDUCTIONS, REDUCTIONS_EXACT, EVERY_REDUCTION)
         return self._try(op, x, self._axes(x), keepdims=self.chooser.chance(35))
 
     def _position(self) -> TensorView | None:
@@ -330,7 +343,7 @@ class Graph:
         x = self._operand()
         if x.ndim == 0:
             return None
-        op = self.chooser.pick(SCANS_EXACT if self.options.exact else SCANS)
+        op = self._op(SCANS, SCANS_EXACT, EVERY_SCAN)
         return self._try(op, x, None if self.chooser.chance(20) else self.chooser.integer(0, x.ndim - 1))
 
     def _gather(self) -> TensorView | None:
@@ -351,7 +364,7 @@ class Graph:
         x = self._operand()
         if x.ndim == 0 or x.dtype is bool_:
             return None
-        return self._try(self.chooser.pick(COMPOSITES), x, axis=self.chooser.integer(0, x.ndim - 1))
+        return self._try(self._op(COMPOSITES, (), EVERY_COMPOSITE), x, axis=self.chooser.integer(0, x.ndim - 1))
 
     def _matmul(self) -> TensorView | None:
         x = self._operand()

@@ -56,6 +56,7 @@ class CaseOptions:
         ragged: share of operands whose copies leave the places past the end of the tensor unwritten, or overhang their tiles.
         split_sums: share of products whose steps along what is summed are on other threads or blocks.
         exact: only ops whose results on small integers are exact in every float dtype that is used, so that native values compare for equality.
+        functions: every function of the tables of ops, instead of the usual few.
     """
 
     ops: int = 9
@@ -109,6 +110,7 @@ class CaseOptions:
     ragged: int = 0
     split_sums: int = 0
     exact: bool = False
+    functions: bool = False
 
 
 USUAL = CaseOptions()
@@ -253,8 +255,8 @@ POINTWISE = CaseOptions(
 class Mix(Enum):
     """Which options the cases of consecutive seeds have.
 
-    MIXED: of six, two the usual, one each PIPELINES, PERSISTENT, EXACT and WARPS. EVERYTHING: all others in turn. SMALL: all of these whose kernels
-    can be small, in turn, with few ops, threads and elements.
+    MIXED: of six, two the usual, one each PIPELINES, PERSISTENT, EXACT and WARPS. EVERYTHING: all others but FUNCTIONS in turn. SMALL: all of these whose
+    kernels can be small, in turn, with few ops, threads and elements.
     """
 
     MIXED = "mixed"
@@ -273,6 +275,7 @@ class Mix(Enum):
     POINTWISE = "pointwise"
     SMALL = "small"
     EVERYTHING = "everything"
+    FUNCTIONS = "functions"
 
     def options(self, seed: int) -> CaseOptions:
         """The options of a seed."""
@@ -299,9 +302,10 @@ OPTIONS = {
     Mix.REWRITES: REWRITES,
     Mix.LARGE: LARGE,
     Mix.POINTWISE: POINTWISE,
+    Mix.FUNCTIONS: replace(USUAL, functions=True),
 }
 TURNS = {
     Mix.MIXED: (Mix.USUAL, Mix.PIPELINES, Mix.PERSISTENT, Mix.USUAL, Mix.EXACT, Mix.WARPS),
     Mix.SMALL: (Mix.USUAL, Mix.PIPELINES, Mix.AHEAD, Mix.PERSISTENT, Mix.BLOCKS, Mix.ROWS, Mix.REWRITES, Mix.EXACT),
-    Mix.EVERYTHING: tuple(OPTIONS),
+    Mix.EVERYTHING: tuple(mix for mix in OPTIONS if mix is not Mix.FUNCTIONS),
 }

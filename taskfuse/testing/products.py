@@ -13,9 +13,8 @@ from collections.abc import Sequence
 import taskfuse as tf
 from taskfuse.dtypes import DType, bfloat16, float8_e4m3, float8_e5m2, float16, float32, int8, int32, uint8
 from taskfuse.ir.fusion import Dim
+from taskfuse.ir.matrix_instructions import Family, accumulator_dtype, rows
 from taskfuse.ir.tensor import TensorView
-from taskfuse.kir.fragments import K_BYTES
-from taskfuse.kir.products import accumulator_dtype
 from taskfuse.testing.graphs import UNARY, Dimension, Graph
 
 FACTORS = (bfloat16, float16, float32, float8_e4m3, float8_e5m2, int8, uint8)
@@ -56,7 +55,7 @@ class ProductGraph(Graph):
     def _dimensions(self) -> list[Dimension]:
         """Those of a product: rows, columns, depth; more are made where they are needed."""
         self._types = self._pair()
-        self._unit = K_BYTES // self._types[0].itemsize
+        self._unit = rows(Family.WGMMA, *self._types)[0].k
         m, n = self.chooser.pick(ROWS), self.chooser.pick(COLUMNS)
         k = self.chooser.pick(ODD_DEPTHS) if self.chooser.chance(25) else self._unit * self.chooser.pick(STEPS)
         if self.chooser.chance(self.options.empty):

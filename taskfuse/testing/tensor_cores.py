@@ -14,13 +14,12 @@ import taskfuse as tf
 from taskfuse.ir.atoms import WGMMA_ROWS, Completion, Instruction, mma, wgmma
 from taskfuse.ir.axes import WORK, Axis
 from taskfuse.ir.fusion import Fusion
+from taskfuse.ir.matrix_instructions import Family, rows
 from taskfuse.ir.scalar import Expr, ge, is_multiple, prove, sym
 from taskfuse.ir.storage import has_code
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import BLOCK_TYPES, THREAD_TYPES, MemoryType, ParallelType
-from taskfuse.kir.fragments import K_BYTES, MMA_M, MMA_N
 from taskfuse.kir.limits import WARP, WARPGROUP
-from taskfuse.kir.products import wgmma_widths
 from taskfuse.testing import epilogues, operands
 from taskfuse.testing.chooser import Chooser
 from taskfuse.testing.contractions import Contraction, contractions
@@ -188,22 +187,24 @@ class TensorCores:
     # -- parameters -----------------------------------------------------------------------------------------------------------------
 
     def _shape(self, c: Contraction) -> Shape:
-        depth = K_BYTES // c.dtypes[0].itemsize
+        wide, narrow = (rows(family, *c.dtypes) for family in (Family.WGMMA, Family.MMA))
+        depth = wide[0].k
         whole = [n for n in (2, 1, 4, 3) if is_multiple(c.k.extent, n * depth, self.fusion.facts())]
         steps = self.chooser.pick(whole if whole and self.chooser.chance(60) else (2, 1, 4, 2, 3))
-        rows, columns = self.size(c.m.extent), self.size(c.n.extent)
+        height, columns = self.size(c.m.extent), self.size(c.n.extent)
         takes_zeros = steps in whole or c.dtypes[0].itemsize == LDMATRIX_ITEMSIZE
         if self.chooser.chance(60) or not takes_zeros:
-            widths = [n for n in WIDTHS if n in wgmma_widths(c.dtypes[0]) and n <= 2 * max(columns, 8)]
+            widths = [n for n in WIDTHS if n in wide[0].widths and n <= 2 * max(columns, 8)]
             width = self.chooser.pick(widths)
-            warps = self.chooser.pick((1, 1, 2)) if rows > WGMMA_ROWS else 1
-            each = self.chooser.pick((1, 2)) if rows > WGMMA_ROWS * warps else 1
+            warps = self.chooser.pick((1, 1, 2)) if height > WGMMA_ROWS else 1
+            each = self.chooser.pick((1, 2)) if height > WGMMA_ROWS * warps else 1
             across = self.chooser.pick((1, 2)) if columns > width and width <= 64 else 1
             return Shape(Instruction.WGMMA, (WGMMA_ROWS, width, depth), (warps, 1), (self.chooser.pick((Y, Z, Y, _P.Unroll)), Z), (each, across), steps)
         down, along = self.chooser.pick((1, 2, 2, 4)), self.chooser.pick((1, 1, 2))
         each = self.chooser.pick((1, 1, 2)), self.chooser.pick((1, 2, 4) if steps in whole else (2, 4))
         types = self.chooser.pick(((Y, Z), (Z, Y)))
-        return Shape(Instruction.MMA, (MMA_M, MMA_N, depth), (down, along), types, each, steps)
+        row = narrow[0] if len(narrow) == 1 else self.chooser.pick(narrow)
+        return Shape(Instruction.MMA, (row.m, row.widths[0], row.k), (down, along), types, each, steps)
 
     # -- loops ----------------------------------------------------------------------------------------------------------------------
 

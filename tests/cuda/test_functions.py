@@ -21,6 +21,7 @@ from taskfuse.cuda.nvrtc import CompileOptions, compile_ptx
 from taskfuse.cuda.text import Fragment, Helper, closure
 from taskfuse.dtypes import DTYPES, DType, bfloat16, bool_, float8_e4m3, float8_e5m2, float16, float32, float64, int8, int32
 from taskfuse.ir.elementwise import ELEMENTWISE, DTypeRule, Elementwise
+from taskfuse.ir.spelling import Spelling
 from taskfuse.ir.values import NATIVE
 from taskfuse.testing.accuracy import BOUNDS, bound, reference, samples, ulps
 from tests.cuda.elements import Array, differing, elements, operand_dtypes
@@ -133,10 +134,10 @@ def test_every_row_has_every_dtype_that_its_rule_allows() -> None:
             assert call(op, ["a", "b", "c"][: op.arity], dtype, fast_math).text
 
 
-def test_a_function_without_a_row_is_refused() -> None:
+def test_a_function_without_a_form_for_the_dtype_is_refused() -> None:
     with pytest.raises(tf.errors.UnsupportedError, match=r"^sub of bool is not supported: the CUDA backend has no form of it$"):
         call(ELEMENTWISE["sub"], ["a", "b"], bool_)
-    unknown = Elementwise("cbrt", 1, DTypeRule.FLOAT, np.cbrt)
+    unknown = Elementwise("cbrt", ("x",), DTypeRule.FLOAT, np.cbrt, Spelling(), "The cubic root.")
     with pytest.raises(tf.errors.UnsupportedError, match=r"^cbrt of float32 is not supported"):
         call(unknown, ["a"], float32)
 

@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
+from taskfuse.ir.fragments import Fragment, four_matrices, matrices
 from taskfuse.ir.scalar import evaluate, sym
-from taskfuse.kir.fragments import Fragment, matrices, mma_a, mma_accumulator, mma_b, wgmma_a, wgmma_accumulator
+from tests.products import mma_a, mma_accumulator, mma_b, wgmma_a, wgmma_accumulator
 
 EVERY = [
     *(wgmma_accumulator(n) for n in (8, 24, 64, 256)),
@@ -81,6 +82,7 @@ def test_four_matrices_are_an_a_operand(size: int):
     matrix = rows // 8
     found = rows % 8 + 8 * (matrix % 2), columns + 16 // size * (matrix // 2)
     assert all(np.array_equal(x, y) for x, y in zip(mma_a(size).table(), found, strict=True))
+    assert size != 2 or all(np.array_equal(x, y) for x, y in zip(four_matrices().table(), found, strict=True))
 
 
 def test_two_transposed_matrices_are_a_b_operand():

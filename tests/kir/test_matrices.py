@@ -6,10 +6,10 @@ import pytest
 
 from taskfuse import dtypes
 from taskfuse.errors import VerifyError
+from taskfuse.ir.matrix_instructions import Family, accumulator_dtype, rows
 from taskfuse.ir.scalar import sym
 from taskfuse.kir import Kernel, accesses, expressions, map_expressions, parse_kernel, stmt_text, verify_kernel
 from taskfuse.kir.nodes import Access, Descriptor, LdMatrix, Major, Mma, StMatrix, Wgmma
-from taskfuse.kir.products import accumulator_dtype, wgmma_widths
 
 HEAD = """\
 KERNEL k(x: float32[N]) -> (y: float32[N])
@@ -146,5 +146,5 @@ def test_products() -> None:
     assert accumulator_dtype(dtypes.float8_e4m3, dtypes.int8) is None
     # PTX ISA, the shapes of wgmma.mma_async with .s8 and .u8
     integers = (8, 16, 24, 32, 48, 64, 80, 96, 112, 128, 144, 160, 176, 192, 208, 224, 240, 256)
-    assert wgmma_widths(dtypes.int8) == integers
-    assert wgmma_widths(dtypes.bfloat16) == tuple(range(8, 257, 8))
+    assert rows(Family.WGMMA, dtypes.int8, dtypes.uint8)[0].widths == integers
+    assert rows(Family.WGMMA, dtypes.bfloat16, dtypes.bfloat16)[0].widths == tuple(range(8, 257, 8))

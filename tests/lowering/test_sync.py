@@ -428,7 +428,7 @@ def test_guards_stand_inside_barriers() -> None:
 
 @pytest.mark.parametrize(("extent", "is_right"), [(ceildiv(sym("N") - sym("blockIdx.x"), 4), False), (ceildiv(sym("N"), 4), True)])
 def test_blocks_do_not_wait_for_others_in_a_loop_that_those_may_leave_earlier(extent: Expr, is_right: bool) -> None:
-    together = PSync((Barrier(BarrierScope.GRID, const(64), counter="grid0"),), True)
+    together = PSync((Barrier(BarrierScope.GRID, const(64), counter="grid0"),), tf.Fusion("f").tasks.root, True)
     plan: list[PNode] = [PLoop("i0", extent, False, [PLoop("i1", const(3), False, [together])])]
     if is_right:
         check_trips(plan)

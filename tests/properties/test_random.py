@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from taskfuse.testing import CheckError, Distribution, RandomChooser, check_case, random_case, reschedule, seeded_case
 from taskfuse.testing.case import Case
 from taskfuse.testing.fuzz import failure, reproduction
-from taskfuse.testing.options import POINTWISE
+from taskfuse.testing.options import POINTWISE, Mix
 from taskfuse.testing.strategies import cases
 
 CASES = 2000
@@ -23,6 +23,15 @@ def test_bulk(first: int) -> None:
             check_case(seeded_case(seed))
         except CheckError as error:
             pytest.fail(failure(reproduction(seed), error, budget=200), pytrace=False)
+
+
+@pytest.mark.parametrize("first", range(0, 80, 20))
+def test_every_function_of_the_tables(first: int) -> None:
+    for seed in range(first, first + 20):
+        try:
+            check_case(seeded_case(seed, Mix.FUNCTIONS))
+        except CheckError as error:
+            pytest.fail(failure(reproduction(seed, Mix.FUNCTIONS), error, budget=200), pytrace=False)
 
 
 @given(cases(POINTWISE))

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from taskfuse.check.program import THREAD_NAMES, Node, linear_thread
 from taskfuse.check.tiles import tile_offset
 from taskfuse.check.values.solve import Open, solved
+from taskfuse.ir.fragments import MATRIX_ROW_BYTES, MATRIX_ROWS, Fragment, matrices
 from taskfuse.ir.scalar import Const, Expr, const, evaluate, simplify, substitute, sym
 from taskfuse.kir import Kernel
-from taskfuse.kir.fragments import MATRIX_ROW_BYTES, MATRIX_ROWS, WGMMA_M, Fragment, matrices, mma_a, mma_accumulator, mma_b, wgmma_a, wgmma_accumulator
 from taskfuse.kir.limits import WARP, WARPGROUP
 from taskfuse.kir.nodes import (
     Access,
@@ -92,10 +92,8 @@ class Instructions:
                 return Place(node, stmt.out.buffer, stmt.out.index, holds.tensor, holds.index, content=holds.content)
             case Gather() | VectorCopy() | AsyncCopy():
                 return self._vector(node, stmt.out, stmt.width, holds.tensor, holds.index)
-            case Wgmma():
-                return self._registers(node, stmt.acc, wgmma_accumulator(stmt.n), holds, ("tile.0", "tile.1"))
-            case Mma():
-                return self._registers(node, stmt.acc, mma_accumulator(), holds, ("tile.0", "tile.1"))
+            case Wgmma() | Mma():
+                return self._registers(node, stmt.acc, stmt.accumulators, holds, ("tile.0", "tile.1"))
             case LdMatrix():
                 return self._registers(node, stmt.out, self._matrices(stmt), holds, ("tile.0", "tile.1"))
             case StMatrix():
@@ -133,16 +131,16 @@ class Instructions:
     def fragment(self, node: Node, stmt: Wgmma | Mma, side: int, tensor: str, element: tuple[Expr, ...]) -> Place:
         """A factor of a product: 0 is A, at rows ``tile.0`` and terms ``tile.2``; 1 is B, at columns ``tile.1`` and terms ``tile.2``."""
         operand = (stmt.a, stmt.b)[side]
-        size = (stmt.dtype if side == 0 or stmt.b_dtype is None else stmt.b_dtype).itemsize
         rows = "tile.0" if side == 0 else "tile.1"
         if any(f"tile.{1 - side}" in e.free for e in element):
             raise Open(f"factor {'AB'[side]} depends on the other one's axis", node)
         match operand:
             case Descriptor():
                 assert isinstance(stmt, Wgmma)
-                return self._described(node, operand, WGMMA_M if side == 0 else stmt.n, stmt.k, rows, tensor, element)
+                return self._described(node, operand, stmt.row.m if side == 0 else stmt.n, stmt.k, rows, tensor, element)
             case Access():
-                fragment = (wgmma_a(size) if isinstance(stmt, Wgmma) else mma_a(size)) if side == 0 else mma_b(size)
+                fragment = (stmt.row.a_registers, stmt.row.b_registers)[side]
+                assert fragment is not None
                 names = (rows, "tile.2") if side == 0 else ("tile.2", rows)
                 return self._registers(node, operand, fragment, Holds(tensor, element), names)
 

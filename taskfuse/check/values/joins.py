@@ -69,11 +69,20 @@ class _Cells:
 class Joins:
     """The steps that join the partial results of one reduction."""
 
-    def __init__(self, definition: Definition, accumulator: str, storages: Mapping[str, Storage], block: tuple[int, int, int], knowledge: Knowledge) -> None:
+    def __init__(
+        self,
+        definition: Definition,
+        accumulator: str,
+        others: frozenset[str],
+        storages: Mapping[str, Storage],
+        block: tuple[int, int, int],
+        knowledge: Knowledge,
+    ) -> None:
         assert isinstance(definition.rule, Reduce)
         self.rule = definition.rule
         self.tensor = definition.tensor
         self.accumulator = accumulator
+        self.others = others
         self.storages = storages
         self.knowledge = knowledge
         self.count = block[0] * block[1] * block[2]
@@ -252,7 +261,13 @@ class Joins:
             found.append(np.broadcast_to(np.asarray(evaluate(e, self.threads), np.int64), self.count))
         return found
 
+    def _only_parts(self, node: Node, access: Access) -> None:
+        """Starts and terms are not steps of joining: of all that they write, only the accumulator is known. Raises :class:`Open`."""
+        if access.buffer in self.others:
+            raise Open(f"partial results are joined in {access.buffer}, which takes terms of its own", node)
+
     def _read(self, node: Node, access: Access, env: Mapping[str, int], mask: Bools) -> _Cells:
+        self._only_parts(node, access)
         index = self._index(access, env)
         if index is None:
             raise Open("where it finds partial results depends on more than threads", node)
@@ -287,6 +302,7 @@ class Joins:
         return _Cells(sets, known, of, blocks, spans, frozenset[Expr]().union(*under))
 
     def _write(self, node: Node, access: Access, env: Mapping[str, int], mask: Bools, value: _Cells) -> None:
+        self._only_parts(node, access)
         index = self._index(access, env)
         storage = self.storages[access.buffer]
         under = value.under | self.under

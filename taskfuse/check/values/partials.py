@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from taskfuse.check.values.elements import Elements, Tensor, row_major, value
 from taskfuse.check.values.terms import PART, Bools, Ints, Terms, constant, constant_tag, converted, tensor_tag
 from taskfuse.dtypes import DType
-from taskfuse.ir.elementwise import COMBINES, Combine
+from taskfuse.ir.elementwise import Combine
 from taskfuse.ir.scalar import Sym
 from taskfuse.kir.nodes import Stmt
 from taskfuse.kir.witness import Accumulate, Reduce
@@ -28,7 +28,6 @@ from taskfuse.kir.witness import Accumulate, Reduce
 Words = NDArray[np.uint64]
 INITIAL = -1
 """The point that stands for an initial value."""
-IDEMPOTENT = frozenset(COMBINES[name] for name in ("maximum", "minimum", "logical_and", "logical_or", "bitwise_and", "bitwise_or"))
 
 
 @dataclass(slots=True, eq=False)
@@ -192,7 +191,7 @@ class Partials:
     def is_complete(self, fold: Fold, nodes: Ints, elements: Ints) -> Bools:
         """Which nodes have exactly the points of which elements."""
         found = self.sums[nodes] == fold.complete[elements]
-        if fold.combine in IDEMPOTENT:
+        if fold.combine.idempotent:
             for k in np.flatnonzero(~found).tolist():
                 found[k] = self.points(int(nodes[k])).keys() == fold.domain(int(elements[k])).keys()
         return found

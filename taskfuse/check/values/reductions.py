@@ -383,7 +383,9 @@ class Reductions:
             raise Open("the extents of the block are not constant", want.node)
         definition = self.reach.definitions[want.tensor]
         storages = dict(self.reach.storages)
-        joins = Joins(definition, want.buffer, storages, (shape[0], shape[1], shape[2]), known_at(want).given(*inside(want.element, definition.shape)))
+        others = frozenset(self.terms.keys() | self._starts.keys()) - {want.buffer}
+        around = known_at(want).given(*inside(want.element, definition.shape))
+        joins = Joins(definition, want.buffer, others, storages, (shape[0], shape[1], shape[2]), around)
         scope = [n for n in first.node.loops if n in want.node.loops]
         block = scope[-1].blocks[0] if scope else program.root
         nodes = [n for n in block.nodes if any(p in _below(n) for p in parts)]

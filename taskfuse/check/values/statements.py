@@ -88,6 +88,9 @@ class Statements:
                     raise Open(f"{holds.tensor} is no reduction", node)
                 self._accumulated(w, definition.rule)
                 stmt = node.stmt
+                constant = isinstance(stmt, Compute) and stmt.op is COPY and isinstance(stmt.operands[0], Immediate)
+                if holds.content is Content.START and not constant:
+                    raise Open("an accumulator does not start with a constant", node)
                 given = [o.dtype for o in stmt.operands if isinstance(o, Immediate)] if isinstance(stmt, Compute) else []
                 self._computed(w, definition.rule.dtype, *given)
 

@@ -1,6 +1,6 @@
 """What instructions on tiles make of terms: TMA boxes, matrices between registers and Shared memory, products of tensor cores.
 
-Sources: PTX ISA, "Asynchronous Warpgroup Level Matrix Shared Memory Layout", "Tensor swizzling modes"; fragments: :mod:`taskfuse.kir.fragments`.
+Sources: PTX ISA, "Asynchronous Warpgroup Level Matrix Shared Memory Layout", "Tensor swizzling modes"; fragments: :mod:`taskfuse.ir.fragments`.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from taskfuse.check.values.products import multiply
 from taskfuse.check.values.state import State
 from taskfuse.check.values.terms import Bools, Ints, Terms
 from taskfuse.dtypes import DType
+from taskfuse.ir.fragments import MATRIX_ROW_BYTES, MATRIX_ROWS, Fragment, matrices
 from taskfuse.ir.scalar import Expr
-from taskfuse.kir.fragments import MATRIX_ROW_BYTES, MATRIX_ROWS, WGMMA_M, Fragment, matrices, mma_a, mma_accumulator, mma_b, wgmma_a, wgmma_accumulator
 from taskfuse.kir.limits import WARP, WARPGROUP
 from taskfuse.kir.nodes import Access, Descriptor, LdMatrix, Mma, StMatrix, Stmt, TensorMapParam, TmaLoad, TmaStore, Wgmma
 
@@ -132,8 +132,10 @@ def stmatrix(state: State, stmt: StMatrix, lanes: Lanes) -> None:
 
 def mma(state: State, stmt: Mma, lanes: Lanes) -> None:
     """``acc += A @ B`` by each warp."""
-    size = stmt.dtype.itemsize
-    shapes = mma_accumulator(), mma_a(size), mma_b(size)
+    row = stmt.row
+    assert row.a_registers is not None
+    assert row.b_registers is not None
+    shapes = stmt.accumulators, row.a_registers, row.b_registers
     acc, a, b = (_gathered(state.read_wide(r, lanes, f.count, stmt), f) for r, f in zip((stmt.acc, stmt.a, stmt.b), shapes, strict=True))
     b = Terms(b.tag.swapaxes(1, 2), b.data.swapaxes(1, 2))
     made = multiply(state, stmt, lanes.some(np.arange(0, len(lanes), WARP)), acc, a, b)
@@ -144,7 +146,7 @@ def wgmma(state: State, stmt: Wgmma, lanes: Lanes) -> None:
     """``acc = A @ B^T``, added to what is there if it accumulates, by each warpgroup."""
     if len(lanes) % WARPGROUP or (lanes.ids[::WARPGROUP] % lanes.launch.per % WARPGROUP).any():
         raise Refuted("wgmma", "a part of a warpgroup executes it", state.launch.thread(int(lanes.ids[0])))
-    fragment = wgmma_accumulator(stmt.n)
+    fragment, row = stmt.accumulators, stmt.row
     first = lanes.some(np.arange(0, len(lanes), WARPGROUP))
     held = _gathered(state.read_wide(stmt.acc, lanes, fragment.count, stmt), fragment)
     accumulate = first.holds(stmt.accumulate)
@@ -154,10 +156,10 @@ def wgmma(state: State, stmt: Wgmma, lanes: Lanes) -> None:
         held = held.copy()
         held[fresh] = state.zero((int(fresh.sum()), *fragment.shape), dtype)
     if isinstance(stmt.a, Descriptor):
-        a = _tile(state, stmt, stmt.a, WGMMA_M, first)
+        a = _tile(state, stmt, stmt.a, row.m, first)
     else:
-        registers = wgmma_a(stmt.dtype.itemsize)
-        a = _gathered(state.read_wide(stmt.a, lanes, registers.count, stmt), registers)
+        assert row.a_registers is not None
+        a = _gathered(state.read_wide(stmt.a, lanes, row.a_registers.count, stmt), row.a_registers)
     made = multiply(state, stmt, first, held, a, _tile(state, stmt, stmt.b, stmt.n, first))
     state.write_wide(stmt.acc, lanes, _scattered(made, fragment), stmt)
 

@@ -12,7 +12,6 @@ from types import CodeType
 from taskfuse.ir.scalar import TRUE, Const, Expr
 from taskfuse.ir.types import INDEX_TYPES, MemoryType
 from taskfuse.kir import Kernel, walk
-from taskfuse.kir.fragments import matrices, mma_a, mma_accumulator, mma_b, wgmma_a, wgmma_accumulator
 from taskfuse.kir.nodes import (
     Access,
     Acquire,
@@ -52,6 +51,10 @@ from taskfuse.kir.nodes import (
     WgmmaFence,
 )
 from taskfuse.testing.machine.writer import Writer, cells
+
+# Registers of an operand, by PTX ISA's figures, so that this machine says nothing after the table of matrix instructions: A of wgmma and mma is 16 bytes
+# in each thread, and B of mma 8.
+PRODUCT_BYTES = 16
 
 
 @dataclass(slots=True)
@@ -220,8 +223,8 @@ class _Compiler(Writer):
 
     def wgmma(self, s: Wgmma) -> None:
         a, b = s.dtype.itemsize, (s.b_dtype or s.dtype).itemsize
-        acc = self.fragment(s.acc, wgmma_accumulator(s.n).count)
-        of = self.fragment(s.a, wgmma_a(a).count) if isinstance(s.a, Access) else self.tile(s.a, a)
+        acc = self.fragment(s.acc, s.n // 2)
+        of = self.fragment(s.a, PRODUCT_BYTES // a) if isinstance(s.a, Access) else self.tile(s.a, a)
         shape = s.n, s.k, s.dtype.name, (s.b_dtype or s.dtype).name
         given = f"Product({acc}, {shape!r}, {of}, {self.tile(s.b, b)}, {s.n}, bool({self.value(s.accumulate)}))"
         self.sleeps(f"m.group_issues(t, {self.site}, {given})")
@@ -229,7 +232,7 @@ class _Compiler(Writer):
     def warp(self, s: Mma | LdMatrix | StMatrix | Shuffle) -> None:
         match s:
             case Mma(acc=acc, a=a, b=b):
-                parts = ((acc, mma_accumulator().count), (a, mma_a(s.dtype.itemsize).count), (b, mma_b((s.b_dtype or s.dtype).itemsize).count))
+                parts = ((acc, 4), (a, PRODUCT_BYTES // s.dtype.itemsize), (b, PRODUCT_BYTES // 2 // (s.b_dtype or s.dtype).itemsize))
                 for first, count in parts:
                     self.touch(first, "read", count)
                 self.sleeps(f"m.warp_comes(t, {self.site}, 32, None)")
@@ -239,7 +242,7 @@ class _Compiler(Writer):
                 self.touch(out, "write")
             case LdMatrix() | StMatrix():
                 registers, rows = (s.out, s.source) if isinstance(s, LdMatrix) else (s.source, s.out)
-                self.touch(registers, "read", matrices(s.matrices, self.storage[registers.buffer].dtype.itemsize).count)
+                self.touch(registers, "read", s.matrices * 4 // self.storage[registers.buffer].dtype.itemsize)
                 address = self.fresh()
                 self.add(f"{address} = None")
                 with self.block(f"if t_lane(t, m) < {8 * s.matrices}:"):

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from math import prod
 
-from taskfuse.dtypes import DType, int32
+from taskfuse.dtypes import DType
 from taskfuse.ir.scalar import Const, Expr, eq, prove
 from taskfuse.ir.types import MemoryType, ParallelType
 from taskfuse.kir import accesses
@@ -57,7 +57,6 @@ from taskfuse.kir.nodes import (
     Wgmma,
     WgmmaFence,
 )
-from taskfuse.kir.products import accumulator_dtype
 from taskfuse.passes.facts import kernel_facts
 from taskfuse.testing.ptx.events import ANY, UNORDERED, Expected, Kind, Lanes, Place, Span, Step
 from taskfuse.testing.ptx.launch import Int3, Launch, linear
@@ -291,7 +290,7 @@ class _Walk:
                 yield Kind.WGMMA, self._wgmma(stmt), 0
             case Mma(k=k):
                 a, b = stmt.dtype, stmt.b_dtype or stmt.dtype
-                acc = "s32" if accumulator_dtype(a, b) is int32 else "f32"
+                acc = "s32" if a.is_integer else "f32"
                 yield Kind.MMA, (f"m16n8k{k}.row.col.{acc}.{_TYPES[str(a)]}.{_TYPES[str(b)]}.{acc}",), 0
             case LdMatrix(source=source):
                 yield Kind.LOAD_MATRIX, (_matrices(stmt), r.address(source, env)), 0
@@ -348,7 +347,7 @@ class _Walk:
 
     def _wgmma(self, stmt: Wgmma) -> tuple[Expected, ...]:
         a, b = stmt.dtype, stmt.b_dtype or stmt.dtype
-        whole = accumulator_dtype(a, b) is int32
+        whole = a.is_integer
         descriptors = [d for d in (stmt.a, stmt.b) if isinstance(d, Descriptor)]
         found = [self._descriptor(d, dtype) for d, dtype in zip(descriptors, (a, b)[-len(descriptors) :], strict=True)]
         transposed = tuple(int(d.major is Major.MN) for d in descriptors) if a.itemsize == 2 else ()

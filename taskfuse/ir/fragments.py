@@ -1,10 +1,11 @@
-"""Fragments: which element of a matrix each register of each lane holds, for every tensor-core instruction.
+"""Fragments: which element of a matrix each register of each lane holds.
 
 A fragment is data: the lane number and the register number, each written in mixed radix, move the element along the rows and columns of the
 matrix by a fixed step per digit. So row and column are linear in the digits, and a loop domain states the same by splitting its axes. A
 register is one *element*; elements below 32 bits stand side by side in 32-bit registers, the lowest element in the lowest bits.
 
-All operands of an instruction are 32 bytes long along k (:data:`K_BYTES`). A is m x k, B is k x n as in the PTX ISA, accumulators are m x n.
+The instructions that multiply have theirs in :mod:`taskfuse.ir.matrix_instructions`. A is m x k, B is k x n as in the PTX ISA, accumulators are
+m x n.
 """
 
 from __future__ import annotations
@@ -18,22 +19,9 @@ import numpy as np
 import numpy.typing as npt
 
 from taskfuse.ir.scalar import Expr
-from taskfuse.kir.limits import WARP, WARPGROUP
 
 Ints = npt.NDArray[np.int64]
 T = TypeVar("T", int, Expr, Ints)
-
-K_BYTES = 32
-"""Bytes of an operand's row along k: of ``wgmma.mma_async`` (dense) and of the ``mma.sync`` shapes in kernel IR."""
-
-WGMMA_M = 64
-"""Rows of A and of the accumulator of ``wgmma.mma_async``."""
-
-MMA_M = 16
-"""Rows of A and of the accumulator of ``mma.sync``."""
-
-MMA_N = 8
-"""Columns of B and of the accumulator of ``mma.sync``."""
 
 MATRIX_ROWS = 8
 """Rows of a matrix of ``ldmatrix`` and ``stmatrix``."""
@@ -130,7 +118,10 @@ def _owners(fragment: Fragment) -> tuple[Ints, Ints]:
     return lanes, registers
 
 
-_WARPS = Digit(WARPGROUP // WARP, row=MMA_M)  # warp w of a warpgroup has rows 16w to 16w + 15
+ROWS = 8
+"""Rows of a matrix that the lanes of a warp hold at once, four lanes each."""
+GROUP = 16
+"""Rows that a warp holds."""
 
 
 def _packed(itemsize: int) -> int:
@@ -138,50 +129,40 @@ def _packed(itemsize: int) -> int:
     return 4 // itemsize
 
 
-def _a(itemsize: int) -> tuple[tuple[Digit, ...], tuple[Digit, ...]]:
+def _warps(m: int) -> tuple[Digit, ...]:
+    """Warp w of a warpgroup has rows 16w to 16w + 15."""
+    return () if m == GROUP else (Digit(m // GROUP, row=GROUP),)
+
+
+@cache
+def accumulator(m: int, n: int, figure: str) -> Fragment:
+    """An m x n accumulator of 32-bit elements: n / 2 of them in each thread."""
+    lanes = (*_warps(m), Digit(ROWS, row=1), Digit(4, column=2))
+    registers = (Digit(n // ROWS, column=ROWS), Digit(2, row=ROWS), Digit(2, column=1))
+    return Fragment((m, n), lanes, registers if n > ROWS else registers[1:], figure)
+
+
+@cache
+def left(m: int, k: int, itemsize: int, figure: str) -> Fragment:
+    """An m x k matrix A; ``itemsize``: bytes of an element, 4 (tf32), 2 or 1."""
     packed = _packed(itemsize)
-    lanes = (Digit(8, row=1), Digit(4, column=packed))
-    registers = (Digit(2, column=4 * packed), Digit(2, row=8), Digit(packed, column=1))
-    return lanes, registers
+    lanes = (*_warps(m), Digit(ROWS, row=1), Digit(4, column=packed))
+    registers = (Digit(k // (4 * packed), column=4 * packed), Digit(2, row=ROWS), Digit(packed, column=1))
+    return Fragment((m, k), lanes, registers, figure)
 
 
 @cache
-def wgmma_accumulator(n: int) -> Fragment:
-    """The 64 x n accumulator of ``wgmma.mma_async``, of fp32 or s32: ``n / 2`` registers in each of 128 threads."""
-    lanes = (_WARPS, Digit(8, row=1), Digit(4, column=2))
-    registers = (Digit(n // 8, column=8), Digit(2, row=8), Digit(2, column=1))
-    return Fragment((WGMMA_M, n), lanes, registers, "WGMMA .m64nNk* register fragment layout for accumulator matrix D")
+def right(k: int, n: int, itemsize: int, figure: str) -> Fragment:
+    """A k x n matrix B with n = 8; ``itemsize`` as in :func:`left`."""
+    packed = _packed(itemsize)
+    lanes = (Digit(n, column=1), Digit(4, row=packed))
+    return Fragment((k, n), lanes, (Digit(k // (4 * packed), row=4 * packed), Digit(packed, row=1)), figure)
 
 
 @cache
-def wgmma_a(itemsize: int) -> Fragment:
-    """The 64 x (32 / itemsize) matrix A of ``wgmma.mma_async`` in registers; ``itemsize``: bytes of an element, 4 (tf32), 2 or 1."""
-    lanes, registers = _a(itemsize)
-    k = K_BYTES // itemsize
-    return Fragment((WGMMA_M, k), (_WARPS, *lanes), registers, f"WGMMA .m64nNk{k} register fragment layout for matrix A")
-
-
-@cache
-def mma_accumulator() -> Fragment:
-    """The 16 x 8 accumulator of ``mma.sync``, of fp32 or s32: 4 registers in each of 32 threads."""
-    lanes = (Digit(8, row=1), Digit(4, column=2))
-    return Fragment((MMA_M, MMA_N), lanes, (Digit(2, row=8), Digit(2, column=1)), "MMA .m16n8k16 fragment layout for accumulator matrix C/D")
-
-
-@cache
-def mma_a(itemsize: int) -> Fragment:
-    """The 16 x (32 / itemsize) matrix A of ``mma.sync``; ``itemsize``: bytes of an element, 4 (tf32), 2 or 1."""
-    k = K_BYTES // itemsize
-    return Fragment((MMA_M, k), *_a(itemsize), f"MMA .m16n8k{k} fragment layout for matrix A")
-
-
-@cache
-def mma_b(itemsize: int) -> Fragment:
-    """The (32 / itemsize) x 8 matrix B (k x n) of ``mma.sync``; ``itemsize``: bytes of an element, 4 (tf32), 2 or 1."""
-    packed, k = _packed(itemsize), K_BYTES // itemsize
-    lanes = (Digit(8, column=1), Digit(4, row=packed))
-    registers = (Digit(2, row=4 * packed), Digit(packed, row=1))
-    return Fragment((k, MMA_N), lanes, registers, f"MMA .m16n8k{k} fragment layout for matrix B")
+def four_matrices() -> Fragment:
+    """Four matrices of 16-bit elements as a tile 16 x 16, the left half above the right half: A of a product with k = 16."""
+    return left(GROUP, GROUP, 2, "ldmatrix fragment layout for one 8x8 Matrix with 16-bit elements")
 
 
 @cache

@@ -1,0 +1,210 @@
+"""The table of matrix instructions: what tensor cores multiply, and how operands and sums lie in registers and in Shared memory.
+
+Rows are shapes, each with every pair of operand types (PTX ISA, "wgmma.mma_async" and "mma"; the 16-bit accumulators that these also have are
+left out). Schedules, lowering, the verifier, the simulator, the proof and CUDA look them up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import Enum
+from functools import cache
+
+from taskfuse.dtypes import DType, bfloat16, float8_e4m3, float8_e5m2, float16, float32, int8, int32, uint8
+from taskfuse.ir import fragments
+from taskfuse.ir.fragments import Fragment
+
+
+class Family(Enum):
+    """Instructions that are issued and waited for alike. The value is their name in messages."""
+
+    WGMMA = "wgmma"
+    MMA = "mma"
+
+
+PTX_TYPES = {bfloat16: "bf16", float16: "f16", float32: "tf32", float8_e4m3: "e4m3", float8_e5m2: "e5m2", int8: "s8", uint8: "u8"}
+"""The operand types, as PTX spells them; float32 is multiplied as tf32."""
+_PTX_SUMS = {float32: "f32", int32: "s32"}
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """Instructions of one shape.
+
+    Attributes:
+        m: rows of A and of the sums.
+        widths: every n: columns of B and of the sums.
+        integer_widths: those for integers.
+        k_bytes: bytes of an operand along k.
+        threads: those that execute it together.
+        tiles: whether A and B may be tiles in Shared memory.
+        registers: whether they may be fragments in registers.
+        ptx: its spelling.
+        arch: the compute capability that it needs.
+        float8_arch: the same for 8-bit floats.
+        figure: how the PTX ISA begins the titles of its figures.
+    """
+
+    family: Family
+    m: int
+    widths: tuple[int, ...]
+    integer_widths: tuple[int, ...]
+    k_bytes: int
+    threads: int
+    tiles: tuple[bool, bool]
+    registers: tuple[bool, bool]
+    ptx: str
+    arch: int
+    float8_arch: int
+    figure: str
+
+
+SHAPES = (
+    Shape(
+        Family.WGMMA,
+        64,
+        tuple(range(8, 257, 8)),
+        tuple(n for n in range(8, 257, 8) if n <= 32 or n % 16 == 0),
+        32,
+        128,
+        tiles=(True, True),
+        registers=(True, False),
+        ptx="wgmma.mma_async.sync.aligned.m{m}n{n}k{k}.{sums}.{a}.{b}",
+        arch=90,
+        float8_arch=90,
+        figure="WGMMA .m64nN",
+    ),
+    Shape(
+        Family.MMA,
+        16,
+        (8,),
+        (8,),
+        32,
+        32,
+        tiles=(False, False),
+        registers=(True, True),
+        ptx="mma.sync.aligned.m{m}n{n}k{k}.row.col.{sums}.{a}.{b}.{sums}",
+        arch=80,
+        float8_arch=89,
+        figure="MMA .m16n8",
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MatrixInstruction:
+    """A row: a shape, for operands of two types.
+
+    Attributes:
+        k: columns of A and rows of B.
+        a, b: the operand types.
+        sums: the type in which products are summed.
+        a_registers, b_registers: how a warp or warpgroup holds the operand; ``None``: it is never in registers.
+    """
+
+    shape: Shape
+    k: int
+    a: DType
+    b: DType
+    sums: DType
+    a_registers: Fragment | None
+    b_registers: Fragment | None
+
+    @property
+    def m(self) -> int:
+        """Rows of A and of the sums."""
+        return self.shape.m
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        """Every n."""
+        return self.shape.widths if self.a.is_float else self.shape.integer_widths
+
+    @property
+    def arch(self) -> int:
+        """The compute capability that it needs."""
+        return self.shape.float8_arch if self.a.is_float and self.a.bits == 8 else self.shape.arch
+
+    @property
+    def transposes(self) -> bool:
+        """Whether tiles in Shared memory may be contiguous along m or n."""
+        return any(self.shape.tiles) and self.a.itemsize == 2
+
+    def accumulator(self, n: int) -> Fragment:
+        """How the sums lie in registers."""
+        return accumulator(self.shape.family, self.m, n)
+
+    def ptx(self, n: int) -> str:
+        """Its spelling, without operands."""
+        return self.shape.ptx.format(m=self.m, n=n, k=self.k, sums=_PTX_SUMS[self.sums], a=PTX_TYPES[self.a], b=PTX_TYPES[self.b])
+
+
+def accumulator(family: Family, m: int, n: int) -> Fragment:
+    """How sums m x n lie in registers, whatever was multiplied."""
+    (figure, *_) = (shape.figure for shape in SHAPES if shape.family is family)
+    return fragments.accumulator(m, n, f"{figure}k* fragment layout for accumulator matrix D")
+
+
+_ALIKE = (bfloat16, float16, float32)
+_FLOATS = (float8_e4m3, float8_e5m2)
+_INTEGERS = (int8, uint8)
+# 16-bit floats and float32 (as tf32) go with their like; 8-bit floats mix, and so do 8-bit integers, whose sums are int32 (they wrap).
+_TYPES = (
+    *((a, a, float32) for a in _ALIKE),
+    *((a, b, float32) for a in _FLOATS for b in _FLOATS),
+    *((a, b, int32) for a in _INTEGERS for b in _INTEGERS),
+)
+
+
+def _row(shape: Shape, a: DType, b: DType, sums: DType) -> MatrixInstruction:
+    k = shape.k_bytes // a.itemsize
+    figure = f"{shape.figure}k{k} fragment layout for matrix"
+    in_a = fragments.left(shape.m, k, a.itemsize, f"{figure} A") if shape.registers[0] else None
+    in_b = fragments.right(k, shape.widths[0], b.itemsize, f"{figure} B") if shape.registers[1] else None
+    return MatrixInstruction(shape, k, a, b, sums, in_a, in_b)
+
+
+MATRIX_INSTRUCTIONS = tuple(_row(shape, *types) for shape in SHAPES for types in _TYPES)
+
+
+@cache
+def find(family: Family, a: DType, b: DType, k: int) -> MatrixInstruction | None:
+    """The row for operands of two types with k terms."""
+    found = (row for row in rows(family, a, b) if row.k == k)
+    return next(found, None)
+
+
+@cache
+def rows(family: Family, a: DType, b: DType) -> tuple[MatrixInstruction, ...]:
+    """The rows for operands of two types."""
+    return tuple(row for row in MATRIX_INSTRUCTIONS if row.shape.family is family and (row.a, row.b) == (a, b))
+
+
+@cache
+def accumulator_dtype(a: DType, b: DType) -> DType | None:
+    """The element type in which products of A and B are summed; ``None``: no instruction multiplies them."""
+    return next((row.sums for row in MATRIX_INSTRUCTIONS if (row.a, row.b) == (a, b)), None)
+
+
+def shapes(family: Family) -> tuple[Shape, ...]:
+    """The shapes of a family."""
+    return tuple(shape for shape in SHAPES if shape.family is family)
+
+
+@cache
+def in_registers(family: Family, tile: tuple[int, int, int], dtype: DType) -> tuple[Fragment | None, Fragment | None]:
+    """How instructions of a shape (m, n, k) hold A and B of a dtype, whatever the other operand's; those of any k where no row has this one."""
+    alike = [row for row in MATRIX_INSTRUCTIONS if row.shape.family is family and row.m == tile[0] and row.a.itemsize == dtype.itemsize]
+    found = next((row for row in alike if row.k == tile[2]), alike[0] if alike else None)
+    return (None, None) if found is None else (found.a_registers, found.b_registers)
+
+
+def exists(family: Family, m: int, n: int, k: int) -> bool:
+    """True if some operands have an instruction m x n x k."""
+    return any(row.shape.family is family and row.m == m and n in row.widths and row.k == k for row in MATRIX_INSTRUCTIONS)
+
+
+def spans(found: Iterable[Shape]) -> str:
+    """How many bytes of an operand they multiply along k, for messages."""
+    return " or ".join(str(n) for n in sorted({shape.k_bytes for shape in found})) + " bytes"

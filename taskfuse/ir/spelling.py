@@ -1,0 +1,79 @@
+"""How an elementwise function is written in C++: a column of the table in :mod:`taskfuse.ir.elementwise`.
+
+``{0}``, ``{1}``, ``{2}`` are the operands, ``{T}`` their type and ``{U}`` the type in which it wraps. An operand stands once in a text, since
+it may be a load. What needs an operand twice is a device function (:mod:`taskfuse.cuda.device_functions`), called by its name.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+AND, OR, XOR = "((bool)({0} & {1}))", "((bool)({0} | {1}))", "({0} != {1})"
+
+
+@dataclass(frozen=True, slots=True)
+class Spelling:
+    """How one function is written for each class of types. ``None``: the function does not take these types.
+
+    Attributes:
+        f32, f64: for float and double.
+        signed, unsigned, boolean: for integers of any width, and for bool.
+        fast: for float where accuracy may go (compiled with ``--use_fast_math``); ``None``: as ``f32``.
+        moves: true if an operand is the result as it is: floats below 32 bits are taken as their bits.
+    """
+
+    f32: str | None = None
+    f64: str | None = None
+    signed: str | None = None
+    unsigned: str | None = None
+    boolean: str | None = None
+    fast: str | None = None
+    moves: bool = False
+
+
+def floats(f32: str, f64: str, fast: str | None = None) -> Spelling:
+    """A function of floats alone."""
+    return Spelling(f32, f64, fast=fast)
+
+
+def library(name: str, arity: int = 1, fast: str | None = None) -> Spelling:
+    """A function of CUDA's math library, named after C's."""
+    operands = ", ".join(f"{{{i}}}" for i in range(arity))
+    return floats(f"{name}f({operands})", f"{name}({operands})", fast)
+
+
+def anywhere(text: str, boolean: str | None = None, moves: bool = False) -> Spelling:
+    """One text for all types, but for bool if it has another."""
+    return Spelling(text, text, text, text, boolean or text, moves=moves)
+
+
+def infix(operator: str, boolean: str | None = None) -> Spelling:
+    """An operator between two operands that wraps nothing: a comparison, or logic."""
+    return anywhere(f"({{0}} {operator} {{1}})", boolean)
+
+
+def rounding(name: str) -> Spelling:
+    """Rounding to integers, which leaves integers as they are."""
+    return Spelling(f"{name}f({{0}})", f"{name}({{0}})", "{0}", "{0}")
+
+
+def arithmetic(operator: str, boolean: str | None) -> Spelling:
+    """An operator on numbers; integers wrap."""
+    plain, wrapping = f"({{0}} {operator} {{1}})", f"(({{T}})(({{U}}){{0}} {operator} ({{U}}){{1}}))"
+    return Spelling(plain, plain, wrapping, wrapping, boolean)
+
+
+def bitwise(operator: str) -> Spelling:
+    """An operator on bits."""
+    text = f"(({{T}})({{0}} {operator} {{1}}))"
+    return Spelling(None, None, text, text, text)
+
+
+def extremum(f32: str, f64: str, integers: str, boolean: str) -> Spelling:
+    """The greater or the less of two operands."""
+    return numbers(f"{f32}({{0}}, {{1}})", f"{f64}({{0}}, {{1}})", f"{integers}<{{T}}>({{0}}, {{1}})", boolean=boolean)
+
+
+def numbers(f32: str, f64: str, signed: str, unsigned: str | None = None, boolean: str | None = None, fast: str | None = None) -> Spelling:
+    """A text for each kind of number; integers have one if ``unsigned`` is left out."""
+    return Spelling(f32, f64, signed, unsigned or signed, boolean, fast)

@@ -1,0 +1,205 @@
+"""The table of ops: one row for each public function that makes tensors, and for each that users look for in vain.
+
+A row stands where its function does, as a decorator: what kind of op it is, which dtype comes out, what torch and NumPy call it. Rows of
+elementwise functions are those of :mod:`taskfuse.ir.elementwise`. The page docs/ops.md and :func:`supports` read the table.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import NoReturn, TypeVar
+
+from taskfuse.dtypes import DType, DTypeLike, as_dtype, float64, result_type, uint64
+from taskfuse.errors import UnsupportedError
+from taskfuse.ir.elementwise import ELEMENTWISE, DTypeRule
+from taskfuse.location import caller
+from taskfuse.ops.build import promoted_dtype, refusal, result_dtype, total_dtype
+
+ResultRule = Callable[[Sequence[DType]], DType | None]
+F = TypeVar("F", bound=Callable[..., object])
+
+
+class Kind(Enum):
+    """What an op is: the sections of the page."""
+
+    ELEMENTWISE = "Elementwise functions"
+    REDUCTION = "Reductions"
+    SCAN = "Running totals"
+    PRODUCT = "Products"
+    VIEW = "Views"
+    ASSEMBLY = "Parts put together"
+    GATHER = "Reads at computed indices"
+    COMPOSITE = "Compositions"
+    CREATION = "Inputs and constants"
+    MISSING = "Not there"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Op:
+    """One row.
+
+    Attributes:
+        function: what users call; its name is the op's.
+        kind: the section of the page.
+        result: the dtype of what it gives on tensors of some dtypes; ``None``: it does not take them.
+        torch: the names that torch has for it.
+        numpy: NumPy's name, after ``np.``; ``None``: it has none.
+        instead: what to do where there is no such op.
+    """
+
+    function: Callable[..., object]
+    kind: Kind
+    result: ResultRule
+    torch: tuple[str, ...]
+    numpy: str | None
+    instead: str | None = None
+
+    @property
+    def name(self) -> str:
+        """The public name."""
+        return self.function.__name__
+
+    @property
+    def doc(self) -> str:
+        """The first paragraph of its documentation, on one line."""
+        return " ".join((inspect.getdoc(self.function) or "").split("\n\n")[0].split())
+
+    @property
+    def parameters(self) -> str:
+        """Its parameters as a call has them, without types."""
+        found = inspect.signature(self.function).parameters.values()
+        return ", ".join(str(p.replace(annotation=p.empty)) for p in found)
+
+
+OPS: dict[str, Op] = {}
+"""Every op by its public name."""
+
+
+def op(kind: Kind, result: ResultRule, torch: str | None = None, numpy: str | None = None) -> Callable[[F], F]:
+    """A row for the function below.
+
+    Args:
+        torch: names, apart by blanks; ``None``: the name of the function, ``""``: none.
+        numpy: as ``torch``, one name.
+    """
+
+    def add(function: F) -> F:
+        name = function.__name__
+        called = (name if torch is None else torch).split()
+        OPS[name] = Op(function, kind, result, tuple(called), (name if numpy is None else numpy) or None)
+        return function
+
+    return add
+
+
+def elementwise(function: F) -> F:
+    """The row of the elementwise function below, which has its name."""
+    row = ELEMENTWISE[function.__name__]
+
+    def result(dtypes: Sequence[DType]) -> DType | None:
+        values = dtypes[1:] if row.rule is DTypeRule.SELECT and len(dtypes) > 1 else dtypes
+        promoted = promoted_dtype(row, values)
+        return None if refusal(row, promoted) else result_dtype(row, promoted)
+
+    return op(Kind.ELEMENTWISE, result, row.torch, row.numpy_name)(function)
+
+
+def missing(name: str, reason: str, instead: str) -> Callable[..., NoReturn]:
+    """A row for an op that is not there: a call says what is missing, and what to do instead."""
+
+    def call(*args: object, **kwargs: object) -> NoReturn:
+        raise UnsupportedError(what=f"tf.{name}", reason=reason, help=instead, location=caller())
+
+    call.__name__ = call.__qualname__ = name
+    call.__doc__ = f"Not there: {reason}."
+    OPS[name] = Op(call, Kind.MISSING, refused, (name,), None, instead)
+    return call
+
+
+# -- dtypes of results ------------------------------------------------------------------------------------------------------------------
+
+
+def same(dtypes: Sequence[DType]) -> DType | None:
+    """That of the first operand."""
+    return dtypes[0]
+
+
+def promoted(dtypes: Sequence[DType]) -> DType | None:
+    """What the operands are promoted to."""
+    return result_type(*dtypes)
+
+
+def floating(dtypes: Sequence[DType]) -> DType | None:
+    """That of the first operand; float64 for bool and integers."""
+    return dtypes[0] if dtypes[0].is_float else float64
+
+
+def total(dtypes: Sequence[DType]) -> DType | None:
+    """That of the first operand; int64 or uint64 for bool and integers."""
+    return total_dtype(dtypes[0])
+
+
+def always(dtype: DType) -> ResultRule:
+    """One dtype, whatever the operands have."""
+    return lambda dtypes: dtype
+
+
+def indexed(dtypes: Sequence[DType]) -> DType | None:
+    """That of the first operand, read at integers that int64 holds."""
+    return dtypes[0] if all(d.is_integer and d is not uint64 for d in dtypes[1:]) else None
+
+
+def refused(dtypes: Sequence[DType]) -> DType | None:
+    """None at all."""
+    return None
+
+
+# -- questions --------------------------------------------------------------------------------------------------------------------------
+
+_TORCH = {"torch", "aten", "prims"}
+_TORCH_DTYPES = {"float8_e4m3fn": "float8_e4m3", "half": "float16", "float": "float32", "double": "float64", "int": "int32", "long": "int64"}
+
+
+def supports(op: str | Callable[..., object], *dtypes: DTypeLike | object) -> bool:
+    """Whether taskfuse has an op, on tensors of some dtypes.
+
+    Args:
+        op: a name of taskfuse (``"softmax"``) or of torch (``"torch.clip"``, ``"aten::_softmax"``, ``"clip"``), or one of their functions
+            (``tf.exp``, ``torch.ops.aten.exp.default``). A torch function that writes into an operand (``exp_``) is none of taskfuse.
+        dtypes: those of the operands that are tensors, in their order; of taskfuse, NumPy or torch. None of them: at some dtypes.
+
+    Raises :class:`~taskfuse.errors.DTypeError` for what is no dtype of taskfuse.
+    """
+    found = _find(op)
+    if found is None or found.kind is Kind.MISSING:
+        return False
+    return not dtypes or found.result([_dtype(d) for d in dtypes]) is not None
+
+
+def _find(op: str | Callable[..., object]) -> Op | None:
+    """The row of a name or a function."""
+    if not isinstance(op, str):
+        name = getattr(op, "__name__", "")
+        own = OPS.get(name)
+        return own if own is not None and own.function is op else _by_torch(name.partition(".")[0]) or own
+    first, *rest = op.replace("::", ".").split(".")
+    if not rest:
+        return OPS.get(op) or _by_torch(op)
+    if first not in _TORCH:
+        return OPS.get(rest[-1]) if first in ("tf", "taskfuse") else None
+    path = [part for part in rest if part not in _TORCH and part not in ("ops", "nn", "functional")]
+    return _by_torch(("special_" if path[0] == "special" else "") + path[path[0] == "special"]) if path else None
+
+
+def _by_torch(name: str) -> Op | None:
+    return next((row for row in OPS.values() if name in row.torch), None)
+
+
+def _dtype(x: object) -> DType:
+    if isinstance(x, DType | str | type):
+        return as_dtype(x)
+    text = str(x).removeprefix("torch.")
+    return as_dtype(_TORCH_DTYPES.get(text, text))

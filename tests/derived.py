@@ -1,0 +1,100 @@
+"""Texts that are made from the tables of ops: the module of elementwise functions, and the page of ops. `make golden` writes them."""
+
+from __future__ import annotations
+
+import re
+
+from taskfuse.ir.elementwise import ELEMENTWISE
+from taskfuse.ops.pointwise import __all__ as BY_HAND
+from taskfuse.ops.table import OPS, Kind, Op
+
+MODULE = '''"""Elementwise functions. Made from the rows of :mod:`taskfuse.ir.elementwise` by `make golden`: change a row, not this module.
+
+Operands are tensors, run-time scalars and Python numbers. They broadcast and promote as in NumPy 2 (see
+:func:`taskfuse.dtypes.result_type`). Functions with float results turn bool and integers into floats. Every function raises
+:class:`~taskfuse.errors.DTypeError`, :class:`~taskfuse.errors.ShapeError` or :class:`~taskfuse.errors.FusionError` at the call.
+"""
+
+from __future__ import annotations
+
+from taskfuse.ir.elementwise import ELEMENTWISE
+from taskfuse.ir.tensor import TensorView, Value
+from taskfuse.ops.build import pointwise
+from taskfuse.ops.table import elementwise
+
+__all__ = [
+{names}
+]
+{functions}
+'''
+
+FUNCTION = '''
+
+@elementwise
+def {name}({parameters}) -> TensorView:
+    """{doc}"""
+    return pointwise(ELEMENTWISE["{name}"], {operands})
+'''
+
+PAGE = """# Ops
+Every op of taskfuse, made from their tables by `make golden`. They are functions of `taskfuse` (`tf.exp`), broadcast and promote as in NumPy 2
+([fusion.md](fusion.md#dtypes-and-promotion)), and check their operands at the call. `tf.supports` answers for a name, also one of torch.
+What torch calls alike computes the same; arguments may have other names, and promotion is that of NumPy.
+
+```python
+import taskfuse as tf
+
+print(tf.supports("exp"), tf.supports("torch.clip", "int32"), tf.supports("bitwise_and", tf.float32), tf.supports("sort"))
+```
+```text
+True True False False
+```
+
+{sections}
+"""
+
+
+def elementwise_module() -> str:
+    """The text of ``taskfuse/ops/elementwise.py``."""
+    rows = [row for row in ELEMENTWISE.values() if row.name not in BY_HAND]
+    names = "\n".join(f'    "{name}",' for name in sorted((row.name for row in rows), key=_natural))
+    functions = [
+        FUNCTION.format(name=row.name, parameters=", ".join(f"{p}: Value" for p in row.operands), doc=row.doc, operands=_tuple(row.operands)) for row in rows
+    ]
+    return MODULE.format(names=names, functions="".join(functions).rstrip("\n"))
+
+
+def _tuple(names: tuple[str, ...]) -> str:
+    return f"({', '.join(names)}{',' if len(names) == 1 else ''})"
+
+
+def _natural(name: str) -> list[tuple[bool, str, int]]:
+    """The order of the linter: log1p, log2, log10."""
+    return [(not part.isdigit(), part if not part.isdigit() else "", int(part) if part.isdigit() else 0) for part in re.findall(r"\d+|\D+", name)]
+
+
+def ops_page() -> str:
+    """The text of ``docs/ops.md``."""
+    return PAGE.format(sections="\n\n".join(_section(kind) for kind in Kind))
+
+
+def _section(kind: Kind) -> str:
+    ops = sorted((op for op in OPS.values() if op.kind is kind), key=lambda op: [*ELEMENTWISE].index(op.name) if kind is Kind.ELEMENTWISE else 0)
+    if kind is Kind.MISSING:
+        rows = [f"| `{op.name}` | {op.doc.removeprefix('Not there: ')} | {op.instead} |" for op in ops]
+        return "\n".join([f"## {kind.value}", "| op | why | instead |", "|---|---|---|", *rows])
+    rows = [f"| `{_call(op)}` | {_plain(op.doc)} | {_names(op)} |" for op in ops]
+    return "\n".join([f"## {kind.value}", "| op | what it gives | NumPy, torch |", "|---|---|---|", *rows])
+
+
+def _call(op: Op) -> str:
+    return re.sub(r"<\w+\.\w+: ([^>]*)>", r"\1", f"{op.name}({op.parameters})")
+
+
+def _plain(doc: str) -> str:
+    return re.sub(r":\w+:`~?([^`]*)`", r"`\1`", doc).replace("``", "`").replace("|", "\\|")
+
+
+def _names(op: Op) -> str:
+    numpy = [f"`np.{op.numpy}`"] if op.numpy else []
+    return ", ".join(numpy + [f"`{name}`" for name in op.torch])

@@ -1,0 +1,125 @@
+"""The table of ops: what is made from it, and what it claims."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import taskfuse as tf
+from taskfuse import ops
+from taskfuse.dtypes import DTYPES, DType, bool_, float8_e4m3, float32, float64, int32
+from taskfuse.errors import DTypeError, TaskfuseError
+from taskfuse.ir.elementwise import ELEMENTWISE
+from taskfuse.ops.table import OPS, Kind
+from tests.derived import elementwise_module, ops_page
+from tests.golden import Golden
+
+ROOT = Path(__file__).parent.parent.parent
+
+
+def test_what_is_made_from_the_rows(golden: Golden) -> None:
+    here = replace(golden, folder=ROOT)
+    here.check("taskfuse/ops/elementwise.py", elementwise_module())
+    here.check("docs/ops.md", ops_page())
+
+
+def test_every_public_name_of_the_ops_has_a_row_and_every_row_is_public() -> None:
+    assert set(ops.__all__) - {"supports", "CatForm"} == OPS.keys()
+    assert set(ops.__all__) <= set(tf.__all__)
+    assert len(set(tf.__all__)) == len(tf.__all__)
+    for name, row in OPS.items():
+        assert getattr(tf, name) is row.function
+        assert row.doc
+    assert all(hasattr(tf, name) for name in tf.__all__)
+
+
+def test_no_name_of_torch_belongs_to_two_ops() -> None:
+    names = [name for row in OPS.values() for name in row.torch]
+    assert len(set(names)) == len(names)
+
+
+# How each op that is no elementwise function is called on tensors [2, 2] of some dtypes.
+CALLS: dict[str, Callable[..., Any]] = {
+    **{name: getattr(tf, name) for name in ("sum", "prod", "max", "min", "any", "all", "mean", "var", "std", "argmax", "argmin", "softmax", "log_softmax")},
+    **{name: getattr(tf, name) for name in ("layer_norm", "rms_norm", "squeeze", "transpose", "flip", "full_like", "zeros_like", "ones_like", "matmul")},
+    **{name: getattr(tf, name) for name in ("cumsum", "cumprod", "cummax", "cummin")},
+    "full_like": lambda x: tf.full_like(x, 1),
+    "einsum": lambda *x: tf.einsum(",".join(["ij"] * len(x)) + "->ij", *x),
+    "cat": lambda *x: tf.cat(x),
+    "stack": lambda *x: tf.stack(x),
+    "pad": lambda x: tf.pad(x, [(1, 0), (0, 1)]),
+    "slice": lambda x: tf.slice(x, [0, 0], [1, 1]),
+    "broadcast_to": lambda x: tf.broadcast_to(x, [3, 2, 2]),
+    "expand_dims": lambda x: tf.expand_dims(x, 0),
+    "permute": lambda x: tf.permute(x, [1, 0]),
+    "reshape": lambda x: tf.reshape(x, [4]),
+    "take": lambda x, at: tf.take(x, at, axis=0),
+    "take_along_axis": lambda x, at: tf.take_along_axis(x, at, axis=0),
+    "gather": lambda x, at: tf.gather(x, 0, at),
+    "one_hot": lambda at: tf.one_hot(at, 3),
+}
+OPERANDS = {"matmul": 2, "einsum": 2, "cat": 2, "stack": 2, "take": 2, "take_along_axis": 2, "gather": 2}
+MADE = {name for name, row in OPS.items() if row.kind is Kind.CREATION and not name.endswith("_like")}
+
+
+def called(name: str, dtypes: tuple[DType, ...]) -> DType | None:
+    """The dtype that a call really gives; ``None``: it refuses."""
+    if name == "cast":
+        return dtypes[0]
+    with tf.Fusion("f"):
+        tensors = [tf.define_tensor([2, 2], dtype=d) for d in dtypes]
+        try:
+            return CALLS.get(name, getattr(tf, name))(*tensors).dtype
+        except DTypeError:
+            return None
+
+
+def operands(name: str) -> int:
+    row = ELEMENTWISE.get(name)
+    return row.arity if row is not None else OPERANDS.get(name, 1)
+
+
+@pytest.mark.parametrize("name", [name for name, row in OPS.items() if row.kind is not Kind.MISSING and name not in MADE])
+def test_the_dtypes_of_results_are_those_of_the_table(name: str) -> None:
+    count = operands(name)
+    choices = [(d,) for d in DTYPES.values()] if count == 1 else [(a, *[b] * (count - 1)) for a in DTYPES.values() for b in (a, bool_, int32, float32)]
+    for dtypes in choices:
+        expected = OPS[name].result(dtypes)
+        assert called(name, dtypes) is expected, dtypes
+        assert tf.supports(name, *dtypes) is (expected is not None)
+
+
+def test_names_of_torch() -> None:
+    for name in ("exp", "torch.exp", "aten::exp", "aten.exp.default", "torch.ops.aten.exp.default", "clip", "torch.special.expit", "torch.nn.functional.gelu"):
+        assert tf.supports(name), name
+    for name in ("sort", "torch.sort", "exp_", "aten.exp_", "torch.frobnicate", "numpy.exp", "torch", ""):
+        assert not tf.supports(name), name
+    assert tf.supports("aten._softmax", float32)
+    assert not tf.supports("torch.cummax")
+    assert tf.supports("cummax")
+
+
+def test_functions() -> None:
+    def packet() -> None: ...
+
+    packet.__name__ = "clip.default"
+    assert tf.supports(tf.exp, float64)
+    assert tf.supports(packet, "int8")
+    assert not tf.supports(tf.sort)
+    assert not tf.supports(tf.neg, bool)
+
+
+def test_dtypes_of_others() -> None:
+    class Torch:
+        def __init__(self, name: str) -> None:
+            self.name = name
+
+        def __str__(self) -> str:
+            return f"torch.{self.name}"
+
+    assert tf.supports("exp", Torch("float8_e4m3fn"), float8_e4m3)
+    assert not tf.supports("left_shift", Torch("float16"))
+    with pytest.raises(TaskfuseError, match="is no dtype of taskfuse"):
+        tf.supports("exp", Torch("complex64"))

@@ -1,0 +1,178 @@
+"""Every statement of a kernel that was lowered from a fusion comes from a line of the user's, and no pass loses it."""
+
+import pickle
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import taskfuse as tf
+from examples import gemm
+from taskfuse import ParallelType as P
+from taskfuse.cli.load import EXAMPLES, load
+from taskfuse.ir.scalar import const, substitute
+from taskfuse.kir import map_expressions, map_stmts, specialized, stmt_text, walk
+from taskfuse.kir.nodes import Arrive, Bind, Compute, For, If, Stmt, VectorCopy, Wait
+from taskfuse.location import Location
+from taskfuse.schedulers.segments import plan
+from taskfuse.testing import seeded_case
+from taskfuse.testing.options import OPTIONS, Mix
+from tests.lines import line_of
+from tests.schedulers.programs import ALIKE, Program
+
+
+def without_line(kernel: tf.Kernel) -> list[str]:
+    return [stmt_text(s, kernel) for s in walk(kernel) if s.location is None]
+
+
+# -- none is without ----------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", sorted(p.stem for p in EXAMPLES.glob("*.py")))
+def test_every_statement_of_an_example_has_a_line_of_it(name: str) -> None:
+    for program in load(str(EXAMPLES / f"{name}.py")):
+        kernel = program.kernel()
+        assert without_line(kernel) == []
+        assert {Path(s.location.file).stem for s in walk(kernel) if s.location is not None} == {name}
+
+
+@pytest.mark.parametrize("mix", [m for m in Mix if m in OPTIONS], ids=lambda m: m.value)
+def test_every_statement_of_a_random_kernel_has_a_line(mix: Mix) -> None:
+    kernels = [k for seed in range(8) if (k := seeded_case(seed, mix).kernel) is not None]
+    assert kernels
+    for kernel in kernels:
+        assert without_line(kernel) == []
+
+
+@pytest.mark.parametrize("program", ALIKE, ids=lambda p: p.build.__name__)
+def test_every_statement_of_a_scheduled_program_has_a_line(program: Program) -> None:
+    for step in plan(program.fusion(program.small)).steps:
+        assert without_line(tf.lower(step.fusion)) == []
+
+
+# -- which line ---------------------------------------------------------------------------------------------------------------------------
+
+
+def test_which_line_a_statement_comes_from() -> None:
+    kernel = tf.lower(gemm.build())
+    lines: dict[str, set[int]] = {}
+    for s in walk(kernel):
+        assert s.location is not None
+        lines.setdefault(stmt_text(s, kernel), set()).add(s.location.line)
+
+    def of(start: str) -> set[int]:
+        return set[int]().union(*(found for text, found in lines.items() if text.startswith(start)))
+
+    def at(text: str) -> set[int]:
+        return {line_of(text, gemm.build)}
+
+    operands, product, result, store = at("a_s, b_s = "), at("acc = tf.matmul"), at("d = tf.cast"), at("d_s = d.cache_before")
+    assert of("WGMMA") == of("FENCE wgmma") == of("COMMIT wgmma") == of("RETIRE wgmma <= 0") == product  # what it computes
+    assert of("RETIRE wgmma <= 1") == operands  # it goes before a slot is given back
+    assert of("tv5 = add") == at("total = acc + bias")
+    assert of("tv6 = relu") == at("positive = tf.relu")
+    assert of("COPY tv12[0] <- bias") == at("bias_r = bias.cache_after()")
+    assert of("STMATRIX") == of("FENCE proxy.async") == of("tv10.ring") == store
+    assert of("TMA tv7.map") == of("COMMIT bulk") == of("RETIRE bulk <= 0") == result
+    ring = ("TMA tv8", "TMA tv9", "EXPECT ch0", "WAIT ch0", "ARRIVE ch0", "INIT ch0", "ch0.p", "ch0.c", "FENCE mbarrier_init", "SYNC block")
+    assert set[int]().union(*map(of, ring)) == operands  # a barrier, a cursor: the first tensor of its ring
+    assert of("SYNC named") == store  # a barrier: the tensor that crosses it
+    assert of("FOR i16 in") == operands | product  # a loop: the first tensor in it, in each role
+    assert of("IF threadIdx.y == 0") == at("fusion.group([load, consumer]")  # a dispatch: its group
+    assert lines["SETMAXNREG 24"] == {line_of("load, mma, epilogue = ", gemm.build)}  # a budget: its role
+    assert lines["SETMAXNREG 240"] == {line_of("consumer = ", gemm.build)}
+
+
+def test_a_reduction_joins_its_parts_on_its_own_line() -> None:
+    with tf.Fusion("sums") as fusion:
+        x = tf.define_tensor(["N", 256], name="x")
+        y = x * 2.0
+        total = tf.sum(y, axis=1)
+        fusion.add_output(total)
+    for tv in (y, total):
+        tv.axis(0).parallelize(P.BIDx)
+        tv.axis(1).parallelize(P.TIDx)
+    y.inline_at(1)
+    kernel = tf.lower(fusion)
+    here = test_a_reduction_joins_its_parts_on_its_own_line
+    assert without_line(kernel) == []
+    assert {(s.location.line, s.location.column) for s in walk(kernel) if s.location is not None} == {
+        (line_of("y = x * 2.0", here), 12),
+        (line_of("total = tf.sum", here), 16),
+    }
+    assert all(s.location == total.location for s in walk(kernel) if stmt_text(s, kernel).startswith(("SHUFFLE", "SYNC")))
+
+
+def test_a_task_that_nobody_made_comes_from_its_first_tensor() -> None:
+    with tf.Fusion("two") as fusion:
+        x = tf.define_tensor([64], name="x")
+        a = tf.exp(x)
+        b = tf.sin(x)
+        fusion.add_output(a)
+        fusion.add_output(b)
+    for tv in (a, b):
+        tv.axis(0).parallelize(P.TIDx)
+    fusion.group([fusion.task([a])]).parallelize(P.TIDy)
+    kernel = tf.lower(fusion)
+    assert without_line(kernel) == []
+
+
+# -- kept ---------------------------------------------------------------------------------------------------------------------------------
+
+
+def lines(kernel: tf.Kernel) -> list[Location | None]:
+    return [s.location for s in walk(kernel)]
+
+
+def test_a_line_is_no_part_of_what_a_statement_is() -> None:
+    kernel = tf.lower(gemm.build())
+    bare = replace(kernel, body=map_stmts(kernel.body, lambda s: replace(s, location=Location("elsewhere.py", 1))))
+    assert lines(bare) != lines(kernel)
+    assert bare == kernel
+    assert hash(bare) == hash(kernel)
+    assert str(bare) == str(kernel)
+    assert bare.text(witness=True) == kernel.text(witness=True)
+    assert all("location" not in repr(s) for s in walk(kernel))
+
+
+def test_passes_keep_lines() -> None:
+    kernel = tf.lower(gemm.build())
+    known = {id(s.location) for s in walk(kernel)}
+    at = specialized(kernel, {"M": 256, "N": 256, "K": 128})
+    same = replace(kernel, body=map_stmts(kernel.body, lambda s: map_expressions(s, lambda e: substitute(e, {}))))
+    assert lines(same) == lines(kernel)
+    assert {id(s.location) for s in walk(at)} == known  # the same objects: a kernel has few lines
+    assert without_line(at) == []
+
+
+def test_a_pass_that_makes_new_statements_cannot_lose_the_line() -> None:
+    kernel = tf.lower(gemm.build())
+
+    def unrolled(s: Stmt) -> Stmt | tuple[Stmt, ...]:
+        match s:
+            case For(body=body, unroll=True):
+                return (Bind(const(0), P.TIDx, const(1), body), For("new", const(0), const(1), const(1), False, body))
+            case Wait():
+                return (Arrive(s.barrier), Wait(s.barrier, s.parity))
+            case _:
+                return s
+
+    made = replace(kernel, body=map_stmts(kernel.body, unrolled))
+    assert sum(1 for _ in walk(made)) > sum(1 for _ in walk(kernel))
+    assert without_line(made) == []
+    arrivals = [s for s in walk(made) if isinstance(s, Arrive) and s.barrier.name == "ch0.full"]
+    assert {s.location.line for s in arrivals if s.location is not None} == {line_of("a_s, b_s = ", gemm.build)}
+
+
+def test_a_pickled_kernel_keeps_them() -> None:
+    kernel = tf.lower(gemm.build())
+    again = pickle.loads(pickle.dumps(kernel))
+    assert again == kernel
+    assert lines(again) == lines(kernel)
+
+
+def test_kernels_that_nobody_lowered_have_none() -> None:
+    kernel = tf.parse_kernel(str(tf.lower(gemm.build())))
+    assert set(lines(kernel)) == {None}
+    assert len(without_line(kernel)) > 50
+    assert any(isinstance(s, Compute | VectorCopy | If) for s in walk(kernel))
