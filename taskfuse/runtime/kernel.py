@@ -145,11 +145,12 @@ class CompiledKernel(Executable):
             fast_math=self._fast_math,
             debug=self._debug,
             lenient=self._debug or self._unsafe or self.schedule is not None,
-            on_compile=self._dump,
+            on_compile=self.dumped,
             admit=admit,
         )
 
-    def _dump(self, source: Source, binary: Binary, arch: str) -> None:
+    def dumped(self, source: Source, binary: Binary, arch: str) -> None:
+        """Dump the stages of machine code that was made, as far as ``TASKFUSE_DUMP`` asks for them."""
         from taskfuse.cuda.disassembly import sass
         from taskfuse.cuda.nvrtc import CompileOptions, compile_ptx
         from taskfuse.cuda.source import emit

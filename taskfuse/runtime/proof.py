@@ -84,11 +84,11 @@ class Proof:
 
 
 def _key(kernel: Kernel) -> str:
-    return hashlib.sha256("\0".join(("proof", VERSION, _checker(), to_text(kernel, witness=True))).encode()).hexdigest()
+    return hashlib.sha256("\0".join(("proof", VERSION, checker(), to_text(kernel, witness=True))).encode()).hexdigest()
 
 
 @lru_cache(maxsize=1)
-def _checker() -> str:
+def checker() -> str:
     """The files that a proof depends on, as they are: a checker that was changed has proved nothing yet."""
     root = Path(__file__).parents[1]
     files = sorted((*root.glob("*.py"), *(f for folder in _CHECKER for f in (root / folder).rglob("*.py"))))

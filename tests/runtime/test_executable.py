@@ -64,7 +64,7 @@ def test_dumped_cuda_says_where_statements_come_from(monkeypatch: pytest.MonkeyP
     source = emit(run.kernel)
     monkeypatch.setenv("TASKFUSE_DUMP", "cuda")
     assert isinstance(run, CompiledKernel)
-    run._dump(source, Binary(b"", "", None, ()), "sm_90a")
+    run.dumped(source, Binary(b"", "", None, ()), "sm_90a")
     printed = capsys.readouterr().err
     assert f"test_executable.py:{line_of('fusion.add_output(x * a)', scaled)}:27  fusion.add_output(x * a)\n" in printed
     assert "test_executable.py" not in source.text
