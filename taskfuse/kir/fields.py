@@ -138,13 +138,15 @@ class Fields:
         kinds: their names and kinds, in the order of the class.
         written: those that name the first element that it writes.
         read: those that name elements that it reads, accumulators last.
-        slots: those that are mbarriers.
+        slots, semaphores, maps: those that are mbarriers, semaphores, tensor maps.
     """
 
     kinds: tuple[tuple[str, Kind], ...]
     written: tuple[str, ...]
     read: tuple[tuple[str, Kind], ...]
     slots: tuple[str, ...]
+    semaphores: tuple[str, ...]
+    maps: tuple[str, ...]
 
 
 @cache
@@ -167,4 +169,5 @@ def fields_of(statement: type[Stmt]) -> Fields:
     written = tuple(name for name, use in uses.items() if use is not Use.READ)
     read = [(name, kind) for name, kind in kinds if kind.reads is not _nothing and uses[name] is not Use.WRITTEN]
     read.sort(key=lambda found: uses[found[0]] is Use.UPDATED)
-    return Fields(kinds, written, tuple(read), tuple(name for name, (kind, _) in types.items() if kind is BarrierSlot))
+    slots, semaphores = (tuple(name for name, (kind, _) in types.items() if kind is wanted) for wanted in (BarrierSlot, SemaphoreSlot))
+    return Fields(kinds, written, tuple(read), slots, semaphores, tuple(name for name, (_, said) in types.items() if "map" in said))

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from taskfuse.dtypes import DTYPES, DType, float32
 from taskfuse.ir.scalar import TRUE, Sym, Token, TokenKind, const
 from taskfuse.kir.forms import FORMS, STATEMENT_WORDS, Form, Option, Slot, Word
-from taskfuse.kir.matrix_parser import MatrixParser
 from taskfuse.kir.nodes import (
     Access,
     Advance,
@@ -21,17 +22,21 @@ from taskfuse.kir.nodes import (
     FenceProxyAsync,
     For,
     If,
+    LdMatrix,
+    Mma,
     Retire,
+    StMatrix,
     Stmt,
     TmaLoad,
     TmaStore,
+    Wgmma,
 )
-from taskfuse.kir.operand_parser import INDEX_TYPES, QUEUES, Names, operation
+from taskfuse.kir.operand_parser import INDEX_TYPES, QUEUES, Names, OperandParser, operation
 from taskfuse.kir.operand_printer import FENCED
 from taskfuse.kir.printer import WARP_SIZE
 from taskfuse.kir.reader import Reader, known
 from taskfuse.kir.witness_parser import WitnessParser
-from taskfuse.kir.words import FROM, HOLDS, Keyword
+from taskfuse.kir.words import FROM, HOLDS, TF32, Keyword
 from taskfuse.location import Location
 
 SCOPES = {s.value: s for s in BarrierScope}
@@ -41,12 +46,16 @@ FENCES: dict[str, Stmt] = {
     **{" ".join(form.words[1:]): form.made({}) for form in FORMED[Keyword.FENCE.value] if len(form.pieces) == 1},
     **{text: FenceProxyAsync(memory) for memory, text in FENCED.items()},
 }
+WGMMA_SHAPE = re.compile(r"WGMMA\.m64n(\d+)k(\d+)\.(\w+)(?:\.(\w+))?")
+MMA_SHAPE = re.compile(r"MMA\.m16n8k(\d+)\.(\w+)(?:\.(\w+))?")
+MATRICES = re.compile(r"(?:LD|ST)MATRIX(?:\.x([124]))?(\.trans)?")
+OPERAND_TYPES = DTYPES | {TF32: float32}
 READ_ONLY = ".read"
 ADVANCE = ".advance"
 TMA_LOAD, TMA_STORE, CURSOR = (next(form for form in FORMS if form.statement is kind) for kind in (TmaLoad, TmaStore, CursorInit))
 
 
-class StatementParser(MatrixParser):
+class StatementParser(OperandParser):
     """Recursive descent over the lines; one method per statement."""
 
     def __init__(self, reader: Reader, names: Names, witness: WitnessParser, file: str | None = None) -> None:
@@ -293,3 +302,56 @@ class StatementParser(MatrixParser):
         queue = known(token, token.text.removesuffix(READ_ONLY), QUEUES, "queue")
         reader.expect("<=")
         return Retire(queue, reader.integer(), read_only=token.text.endswith(READ_ONLY))
+
+    # -- matrices -------------------------------------------------------------------------------------------------------------------
+
+    def wgmma(self) -> Wgmma:
+        reader = self.reader
+        token = reader.advance()
+        shape = WGMMA_SHAPE.fullmatch(token.text)
+        if shape is None:
+            raise token.error(f"expected WGMMA.m64n<n>k<k>.<dtype>, found {token}")
+        dtypes = self.operand_types(token, shape[3], shape[4])
+        acc = self.access()
+        reader.expect(",")
+        a = self.descriptor() if reader.at("desc") else self.access()
+        reader.expect(",")
+        b = self.descriptor()
+        reader.expect(",")
+        reader.expect("accumulate")
+        return Wgmma(int(shape[1]), int(shape[2]), acc, a, b, reader.expression(), *dtypes)
+
+    def mma(self) -> Mma:
+        reader = self.reader
+        token = reader.advance()
+        shape = MMA_SHAPE.fullmatch(token.text)
+        if shape is None:
+            raise token.error(f"expected MMA.m16n8k<k>.<dtype>, found {token}")
+        dtypes = self.operand_types(token, shape[2], shape[3])
+        acc = self.access()
+        reader.expect(",")
+        a = self.access()
+        reader.expect(",")
+        return Mma(int(shape[1]), acc, a, self.access(), *dtypes)
+
+    def operand_types(self, token: Token, a: str, b: str | None) -> tuple[DType, DType | None]:
+        """The element types of A and B in the name of a product of matrices."""
+        if float32.name in (a, b):
+            raise token.error(f"products of {float32} operands are {TF32}: say so")
+        return known(token, a, OPERAND_TYPES, "operand type"), None if b is None else known(token, b, OPERAND_TYPES, "operand type")
+
+    def matrices(self) -> tuple[int, bool]:
+        """How many matrices an instruction moves, and whether it transposes them: ``.x<n>`` and ``.trans`` behind its name."""
+        token = self.reader.token
+        found = MATRICES.fullmatch(token.text)
+        if found is None:
+            raise token.error(f"expected {token.text.partition('.')[0]} with .x1, .x2 or .x4, and .trans, found {token}")
+        return int(found[1] or 4), found[2] is not None
+
+    def ld_matrix(self) -> LdMatrix:
+        count, transpose = self.matrices()
+        return LdMatrix(*self.transfer(), count, transpose)
+
+    def st_matrix(self) -> StMatrix:
+        count, transpose = self.matrices()
+        return StMatrix(*self.transfer(), count, transpose)
