@@ -9,12 +9,13 @@ before what a thread does that has waited, or has met one that had.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Mapping
 
 from taskfuse.check.accesses import Engine, Use
 from taskfuse.check.meetings import Meeting, Meetings
 from taskfuse.check.paths import Paths, Region, Step
-from taskfuse.check.program import BLOCKS, Node, Program
+from taskfuse.check.program import BLOCKS, Node
+from taskfuse.check.rings import Shot
 from taskfuse.check.threads import Conditions, Threads
 from taskfuse.ir.scalar import Expr
 from taskfuse.kir.nodes import Arrive, ArriveAsync, BarrierScope, Expect, Wait
@@ -27,22 +28,23 @@ class Chains:
     """Questions about accesses of one program.
 
     Args:
-        once: names of mbarriers that complete once.
+        once: which mbarrier that completes once a statement uses.
     """
 
-    def __init__(self, program: Program, threads: Threads, meetings: Meetings, paths: Paths, once: Iterable[str]) -> None:
+    def __init__(self, threads: Threads, meetings: Meetings, paths: Paths, once: Mapping[Node, Shot]) -> None:
         self.threads = threads
         self.meetings = meetings
         self.paths = paths
         self._grid = any(m.scope is BarrierScope.GRID for m in meetings.at.values())
-        self._arrivals: dict[str, list[Node]] = {name: [] for name in once}
-        self._awaited: set[str] = set()
-        for n in program.leaves() if self._arrivals else ():
-            if isinstance(n.stmt, (Arrive, ArriveAsync, Expect)) and n.stmt.barrier.name in self._arrivals:
-                self._arrivals[n.stmt.barrier.name].append(n)
-            elif isinstance(n.stmt, Wait) and n.stmt.barrier.name in self._arrivals and threads.somebody(threads.split(n.conditions).threads):
-                self._awaited.add(n.stmt.barrier.name)
-        self._waits: dict[tuple[Node, Conditions], frozenset[str]] = {}
+        self._once = once
+        self._arrivals: dict[Shot, list[Node]] = {}
+        self._awaited: set[Shot] = set()
+        for n, shot in once.items():
+            if isinstance(n.stmt, (Arrive, ArriveAsync, Expect)):
+                self._arrivals.setdefault(shot, []).append(n)
+            elif isinstance(n.stmt, Wait) and threads.somebody(threads.split(n.conditions).threads):
+                self._awaited.add(shot)
+        self._waits: dict[tuple[Node, Conditions], frozenset[Shot]] = {}
 
     # -- across blocks ------------------------------------------------------------------------------------------------------------------
 
@@ -75,30 +77,31 @@ class Chains:
 
     def handed_over(self, a: Use, b: Use, done: Done) -> bool:
         """True only if an mbarrier that completes once stands between two accesses of one block, whichever comes first."""
-        return any(self._arrives(x, y, name, done) for x, y in ((a, b), (b, a)) for name in self._waited(y)) if self._arrivals else False
+        return any(self._arrives(x, y, shot, done) for x, y in ((a, b), (b, a)) for shot in self._waited(y)) if self._arrivals else False
 
     def awaited(self, u: Use) -> bool:
         """True only if an asynchronous copy is done when such an mbarrier completes, for which somebody waits."""
-        return any(isinstance(r.stmt, ArriveAsync) and self._follows(u, r) for name in self._awaited for r in self._arrivals[name])
+        return any(isinstance(r.stmt, ArriveAsync) and self._follows(u, r) for shot in self._awaited for r in self._arrivals.get(shot, ()))
 
-    def _waited(self, u: Use) -> frozenset[str]:
+    def _waited(self, u: Use) -> frozenset[Shot]:
         """The mbarriers for which who makes an access has waited, or met one that has."""
         key = u.node, u.context.conditions
         if key not in self._waits:
             steps = self.paths.from_start(u.node)
-            found: set[str] = set()
+            found: set[Shot] = set()
             for k, s in enumerate(steps):
-                if isinstance(s.node.stmt, Wait) and (name := s.node.stmt.barrier.name) in self._arrivals:
+                shot = self._once.get(s.node)
+                if isinstance(s.node.stmt, Wait) and shot in self._arrivals:
                     who = self.threads.split(s.node.conditions).threads
                     direct = self.threads.implies(u.context.conditions, who, u.context)
                     if direct or (self.threads.somebody(who) and self._met(u, steps[k + 1 :], who)):
-                        found.add(name)
+                        found.add(shot)
             self._waits[key] = frozenset(found)
         return self._waits[key]
 
-    def _arrives(self, x: Use, y: Use, name: str, done: Done) -> bool:
+    def _arrives(self, x: Use, y: Use, shot: Shot, done: Done) -> bool:
         """True only if what ``x`` does is over, and seen by ``y``, when a thread arrives that made it, or that has met the one that did."""
-        for r in self._arrivals[name]:
+        for r in self._arrivals[shot]:
             if isinstance(r.stmt, ArriveAsync):
                 if not y.engine.is_async_proxy and self._follows(x, r):
                     return True

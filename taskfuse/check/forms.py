@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 
 from taskfuse.check.meetings import uneven
 from taskfuse.check.paths import Paths
-from taskfuse.check.program import THREADS, Block, Node
+from taskfuse.check.program import THREADS, Block, Node, conjuncts
 from taskfuse.check.ranges import terms_of
 from taskfuse.check.threads import Conditions
-from taskfuse.ir.scalar import Compare, CompareOp, Const, Expr, Sym, const, eq, ge, le, maximum, minimum, prove, substitute, sym
+from taskfuse.ir.scalar import And, Compare, CompareOp, Const, Expr, Not, Or, Sym, and_, const, eq, ge, le, maximum, minimum, not_, or_, prove, substitute, sym
 from taskfuse.kir.nodes import Acquire, Advance, Arrive, ArriveAsync, Expect, For, Release, TmaLoad, Wait
 
 Item = Node | tuple[Node | Conditions, list["Item"]]
@@ -73,7 +73,21 @@ class Choice:
     inner: tuple[Part, ...]
 
 
-Part = Visit | Repeat | Choice
+@dataclass(frozen=True, slots=True, eq=False)
+class Either:
+    """Positions under conditions that all threads of a block agree on, and others where these do not hold."""
+
+    conditions: Conditions
+    yes: tuple[Part, ...]
+    no: tuple[Part, ...]
+
+    @property
+    def inner(self) -> tuple[Part, ...]:
+        """All of them."""
+        return (*self.yes, *self.no)
+
+
+Part = Visit | Repeat | Choice | Either
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -132,9 +146,69 @@ def skeleton(block: Block, ops: set[Node], paths: Paths) -> list[Item]:
             inner = skeleton(arm, ops, paths)
             if inner:
                 own = arm.context.conditions[len(block.context.conditions) :]
-                uniform = tuple(c for c in own if c.free.isdisjoint(THREADS))
+                uniform = tuple(part for c in own if c.free.isdisjoint(THREADS) for part in conjuncts(_plain(c)))
                 found += [(uniform, inner)] if uniform else inner
     return found
+
+
+def _plain(c: Expr, *, negated: bool = False) -> Expr:
+    """A condition, or its negation, with negations at its atoms alone."""
+    match c:
+        case Not(a):
+            return _plain(a, negated=not negated)
+        case And(args) | Or(args):
+            parts = (_plain(a, negated=negated) for a in args)
+            return and_(*parts) if isinstance(c, And) is not negated else or_(*parts)
+        case _:
+            return not_(c) if negated else c
+
+
+def _same(a: Conditions, b: Conditions) -> bool:
+    """True only if two conjunctions are one: of the same atoms."""
+    return _atoms(and_(*a)) == _atoms(and_(*b))
+
+
+def _atoms(c: Expr) -> object:
+    """A condition, whatever the order of its parts."""
+    match c:
+        case And(args) | Or(args):
+            return type(c), frozenset(map(_atoms, args))
+        case _:
+            return c
+
+
+def _kind(c: Expr) -> str:
+    """What a condition is made of, which is something else than its negation is: it says which of the two is named first, at all ends of a ring."""
+    match c:
+        case And(args) | Or(args):
+            return f"{type(c).__name__}({', '.join(sorted(map(_kind, args)))})"
+        case Compare(op=op):
+            return op.name
+        case _:
+            return type(c).__name__
+
+
+def _opposite(conditions: Conditions) -> Conditions:
+    """What holds where a conjunction does not."""
+    return conjuncts(_plain(and_(*conditions), negated=True))
+
+
+def _merged(parts: list[Part]) -> tuple[Part, ...]:
+    """Positions under conditions, and then those where the conditions do not hold, are one choice between the two."""
+    found: list[Part] = []
+    for part in parts:
+        match found[-1:], part:
+            case [Choice(conditions=c, inner=yes)], Choice(conditions=d, inner=no):
+                common = tuple(e for e in c if e in d)
+                mine, theirs = tuple(e for e in c if e not in common), tuple(e for e in d if e not in common)
+                if mine and theirs and _same(_opposite(mine), theirs):
+                    either = Either(mine, yes, no) if _kind(and_(*mine)) <= _kind(and_(*theirs)) else Either(theirs, no, yes)
+                    found[-1] = Choice(common, (either,)) if common else either
+                    continue
+            case _:
+                pass
+        found.append(part)
+    return tuple(found)
 
 
 def parse(items: list[Item], *, trailing: bool, waits: bool, arrives: bool, alike: frozenset[str] = frozenset()) -> tuple[Part, ...]:
@@ -188,7 +262,7 @@ def parse(items: list[Item], *, trailing: bool, waits: bool, arrives: bool, alik
                 arrivals.append(item)
     if (wait is not None or arrivals) and last is not None:
         raise NotRing("it does not advance after a position", last)
-    return _peeled(parts) if trailing else tuple(parts)
+    return _merged(list(_peeled(parts)) if trailing else parts)
 
 
 def _loads(item: Item) -> list[Node]:
@@ -294,10 +368,23 @@ class Match:
                         raise NotRing(f"its producer makes {a.stop - a.start} positions for {n} instances", x)
                     self.shared.append(x)
                     self.forms(left, right, {**names, **instance(w, sym(a.var) - a.start)})
-                case Choice(conditions=c, inner=left), Choice(conditions=d, inner=right) if set(c) == {substitute(e, names) for e in d}:
+                case Choice(conditions=c, inner=left), Choice(conditions=d, inner=right) if _same(c, _named(d, names)):
                     self.forms(left, right, names)
+                case Either(conditions=c), Either(conditions=d) if _same(c, _named(d, names)):
+                    self.forms(one.yes, two.yes, names)
+                    self.forms(one.no, two.no, names)
+                case Either(yes=yes, no=no), _:
+                    self.forms(yes, (two,), names)
+                    self.forms(no, (two,), names)
+                case _, Either(yes=yes, no=no):
+                    self.forms((one,), yes, names)
+                    self.forms((one,), no, names)
                 case _:
                     raise NotRing("its ends visit positions in different loops", *(n for n in (_first((one,)), _first((two,))) if n))
+
+
+def _named(conditions: Conditions, names: dict[str, Expr]) -> Conditions:
+    return tuple(substitute(c, names) for c in conditions) if names else conditions
 
 
 def match_trailing(waits: tuple[Part, ...], releases: tuple[Part, ...]) -> None:
@@ -315,6 +402,9 @@ def match_trailing(waits: tuple[Part, ...], releases: tuple[Part, ...]) -> None:
                 pass  # at most one position, given back behind the loop
             case Choice(conditions=c, inner=left), Choice(conditions=d, inner=right) if c == d:
                 match_trailing(left, right)
+            case Either(conditions=c), Either(conditions=d) if c == d:
+                match_trailing(one.yes, two.yes)
+                match_trailing(one.no, two.no)
             case _:
                 raise NotRing("the cursor that releases moves in other loops than the one that waits", *(n for n in (_first((one,)), _first((two,))) if n))
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from taskfuse.check.certificate import Layer, Obligation, Verdict
 from taskfuse.check.endpoints import Ring
-from taskfuse.check.forms import Choice, Part, Repeat, Visit
+from taskfuse.check.forms import Choice, Either, Part, Repeat, Visit
 from taskfuse.check.paths import Paths
 from taskfuse.check.program import Block, Node, Program
 from taskfuse.check.rings import Rings
@@ -138,7 +138,7 @@ def deadlocks(program: Program, paths: Paths, rings: Rings, others: Sequence[tup
             groups.setdefault(merged.of(n), []).append(_whole(n.blocks[0]))
     levels = [("the kernel", _Level([_whole(program.root)], merged, paths, turns))]
     levels += [(f"the loop over {n.stmt.var}", _Level(spans, merged, paths, turns)) for n, spans in groups.items() if isinstance(n.stmt, For)]
-    edges = [(a, b) for ring in rings.rings for a, b in _edges(ring)] + _once(program, rings) + list(others)
+    edges = [(a, b) for ring in rings.rings for a, b in _edges(ring)] + _once(rings) + list(others)
     for a, b in edges:
         placed = False
         for _, level in levels:
@@ -158,7 +158,7 @@ def deadlocks(program: Program, paths: Paths, rings: Rings, others: Sequence[tup
     for what, level in levels:
         cycle = find_cycle(level.successors)
         if cycle is not None:
-            notes = tuple(f"{n.text}" + (f" in {n.role}" if n.role else "") for n, _ in cycle)
+            notes = tuple(n.text + (f" in {n.role}" if n.role else "") for n, _ in cycle)
             return [Obligation(Layer.ORDER, what, Verdict.OUTSIDE, "waits form a cycle: each of these can come only after the one before it", notes)]
     return [Obligation(Layer.ORDER, "deadlock", Verdict.PROVED, "one order of all waits and arrivals has every wait after what it waits for")]
 
@@ -194,12 +194,16 @@ def _back(mine: tuple[Part, ...], releases: tuple[Part, ...], slots: int) -> lis
         for i in range(j):
             if plain and i != j - slots:
                 continue
-            target = later.wait if isinstance(later, Visit) else _first_loop(later)
             sources = _arrivals(releases[i]) if i < len(releases) else []
-            if target is not None:
-                found += [(s, target) for s in sources]
+            found += [(s, target) for target in _first_of(later) for s in sources]
     for one, two in zip(mine, releases, strict=False):
         match one, two:
+            case Either(), Either():  # in one iteration positions of one arm, at both ends
+                found += _back(one.yes, two.yes, slots) + _back(one.no, two.no, slots)
+            case Either(), _:
+                found += _back(one.yes, (two,), slots) + _back(one.no, (two,), slots)
+            case _, Either():
+                found += _back((one,), two.yes, slots) + _back((one,), two.no, slots)
             case ((Repeat(inner=left) | Choice(inner=left)), (Repeat(inner=right) | Choice(inner=right))):
                 found += _back(left, right, slots)
             case _:
@@ -207,12 +211,17 @@ def _back(mine: tuple[Part, ...], releases: tuple[Part, ...], slots: int) -> lis
     return found
 
 
-def _first_loop(part: Part) -> Node | None:
-    while not isinstance(part, Visit):
-        if isinstance(part, Repeat) and part.node is not None:
-            return part.node
-        part = part.inner[0]
-    return part.wait
+def _first_of(part: Part) -> list[Node]:
+    """The waits, or the loops around them, that some positions begin with."""
+    match part:
+        case Visit(wait=wait):
+            return [] if wait is None else [wait]
+        case Repeat(node=Node() as node):
+            return [node]
+        case Either(yes=yes, no=no):
+            return [*_first_of(yes[0]), *_first_of(no[0])]
+        case Repeat(inner=inner) | Choice(inner=inner):
+            return _first_of(inner[0])
 
 
 def _arrivals(part: Part) -> list[Node]:
@@ -221,17 +230,10 @@ def _arrivals(part: Part) -> list[Node]:
     return [a for p in part.inner for a in _arrivals(p)]
 
 
-def _once(program: Program, rings: Rings) -> list[tuple[Node, Node]]:
+def _once(rings: Rings) -> list[tuple[Node, Node]]:
     """From the arrivals to the waits of barriers that complete once."""
-    nodes = [n for n in program.leaves() if isinstance(n.stmt, (Arrive, ArriveAsync, Expect, TmaLoad, Wait)) and n.stmt.barrier.name in rings.once]
-    found: list[tuple[Node, Node]] = []
-    for a in nodes:
-        for w in nodes:
-            assert isinstance(a.stmt, (Arrive, ArriveAsync, Expect, TmaLoad, Wait))
-            assert isinstance(w.stmt, (Arrive, ArriveAsync, Expect, TmaLoad, Wait))
-            if isinstance(w.stmt, Wait) and not isinstance(a.stmt, Wait) and a.stmt.barrier.name == w.stmt.barrier.name:
-                found.append((a, w))
-    return found
+    shots = rings.once.items()
+    return [(a, w) for w, k in shots if isinstance(w.stmt, Wait) for a, j in shots if j == k and not isinstance(a.stmt, Wait)]
 
 
 def initialization(program: Program, rings: Rings, paths: Paths) -> list[Obligation]:

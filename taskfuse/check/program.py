@@ -10,13 +10,15 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from taskfuse.check.knowledge import Element, Knowledge, Trip
+from taskfuse.check.masks import THREAD_NAMES, THREADS, Masks
 from taskfuse.check.ranges import Ranges
-from taskfuse.ir.scalar import ONE, TRUE, And, Const, Expr, Facts, const, ge, lt, not_, simplify, substitute, sym
-from taskfuse.ir.types import BLOCK_TYPES, CLUSTER_TYPES, THREAD_TYPES
-from taskfuse.kir import Kernel, barrier_slots, bodies, expressions, map_expressions, map_stmts, stmt_text, walk, with_bodies
+from taskfuse.check.rewritten import BLOCK_NAMES, CLUSTER_NAMES, in_blocks, in_iteration, unrolled
+from taskfuse.ir.scalar import TRUE, And, Expr, Facts, ge, lt, not_, sym
+from taskfuse.kir import Kernel, stmt_text, walk
 from taskfuse.kir.limits import WARP, WARPGROUP
 from taskfuse.kir.nodes import (
     Bind,
+    Branch,
     Choose,
     Commit,
     CursorInit,
@@ -32,20 +34,12 @@ from taskfuse.kir.nodes import (
     Shuffle,
     StMatrix,
     Stmt,
-    TmaLoad,
-    TmaStore,
     Wgmma,
     WgmmaFence,
 )
 
-THREAD_NAMES = tuple(p.index_name for p in THREAD_TYPES)
-BLOCK_NAMES = tuple(p.index_name for p in BLOCK_TYPES)
-THREADS = frozenset(THREAD_NAMES)
 BLOCKS = frozenset(BLOCK_NAMES)
-CLUSTER_NAMES = tuple(p.index_name for p in CLUSTER_TYPES)
 CLUSTERS = frozenset(CLUSTER_NAMES)
-UNROLL_LIMIT = 64
-QUEUED = (Commit, Retire, LdMatrix, StMatrix, TmaLoad, TmaStore, Wgmma)
 
 
 @dataclass(slots=True, eq=False)
@@ -140,7 +134,7 @@ class Node:
     @property
     def text(self) -> str:
         """The statement as it is printed, without what is inside."""
-        return stmt_text(self.stmt, self.block.context.kernel).split("\n")[0].strip()
+        return stmt_text(self.stmt, self.block.context.kernel)
 
     @property
     def path(self) -> tuple[Node, ...]:
@@ -166,19 +160,22 @@ class Program:
 
     Attributes:
         nodes: every node, in the order of the text.
+        masks: the threads of a block.
         evaluated: all statements, those that are no nodes too, and what holds where their expressions are evaluated.
     """
 
     kernel: Kernel
     root: Block
     nodes: list[Node]
+    masks: Masks
     evaluated: list[tuple[Stmt, Context]] = field(default_factory=lambda: list[tuple[Stmt, Context]]())
 
     @staticmethod
     def of(kernel: Kernel) -> Program:
         """The tree of a verified kernel."""
-        program = Program(kernel, Block(None, _outermost(kernel)), [])
-        program._fill(program.root, _unrolled(_in_blocks(kernel)))
+        known = _outermost(kernel)
+        program = Program(kernel, Block(None, known), [], Masks(kernel.block))
+        program._fill(program.root, unrolled(in_blocks(kernel, known.facts, known.ranges), known.ranges))
         return program
 
     def leaves(self) -> Iterator[Node]:
@@ -194,34 +191,47 @@ class Program:
             if isinstance(stmt, For) and block.context.ranges.refutes(lt(stmt.start, stmt.stop)):
                 continue
             if isinstance(stmt, For) and block.context.ranges.of(stmt.stop - stmt.start) == (1, 1):
-                self._fill(block, _at(stmt, stmt.start))
+                once = in_iteration(stmt, stmt.start, self.root.context.ranges)
+                if once is not None:
+                    self._fill(block, once)
+                    continue
+            arms = list(self._arms(stmt, block.context)) if isinstance(stmt, If) else []
+            if isinstance(stmt, If) and not arms:
+                continue
+            if arms and arms[0][1] is block.context:  # everybody takes the first arm that anybody takes
+                self._fill(block, arms[0][0].body)
                 continue
             node = Node(stmt, block, len(self.nodes), len(block.nodes))
             self.nodes.append(node)
             block.nodes.append(node)
-            match stmt:
-                case For():
-                    inner = Block(node, block.context.inside(node))
-                    node.blocks.append(inner)
-                    self._fill(inner, stmt.body)
-                case If():
-                    before: list[Expr] = []
-                    for arm in stmt.branches:
-                        # what holds of every block and iteration decides nothing
-                        own = tuple(c for c in conjuncts(arm.cond) if not (c.free.isdisjoint(THREADS) and block.context.ranges.implies(c)))
-                        context = block.context.under(own, arm.label)
-                        if context.ranges.empty:  # nobody ever comes here
-                            before.append(not_(arm.cond))
-                            continue
-                        left = tuple(n for n in before if not (context.ranges.implies(n) or context.knowledge.proves(n)))
-                        if left:
-                            context = block.context.under((*own, *left), arm.label)
-                        inner = Block(node, context)
-                        node.blocks.append(inner)
-                        self._fill(inner, arm.body)
-                        before.append(not_(arm.cond))
-                case _:
-                    pass
+            if isinstance(stmt, For):
+                arms = [(stmt, block.context.inside(node))]
+            for arm, context in arms:
+                inner = Block(node, context)
+                node.blocks.append(inner)
+                self._fill(inner, arm.body)
+
+    def _arms(self, stmt: If, around: Context) -> Iterator[tuple[Branch, Context]]:
+        """The arms of a chain that somebody takes, and what holds in them: what it is around the chain, of one without a label that everybody takes."""
+        before: list[Expr] = []
+        for arm in stmt.branches:
+            own = tuple(c for c in conjuncts(arm.cond) if not self._decides_nothing(c, around))
+            context = around.under(own, arm.label)
+            if not (context.ranges.empty or self.masks.nobody(context.conditions)):
+                left = tuple(n for n in before if not (context.ranges.implies(n) or context.knowledge.proves(n)))
+                if left:
+                    context = around.under((*own, *left), arm.label)
+                if not self.masks.nobody(context.conditions):
+                    yield arm, context if own or left or arm.label else around
+                if not own:
+                    return
+            before.append(not_(arm.cond))
+
+    def _decides_nothing(self, condition: Expr, around: Context) -> bool:
+        """True only of a condition that holds for every thread of every block in every iteration, or for every thread of a block."""
+        if condition.free.isdisjoint(THREADS):
+            return around.ranges.implies(condition)
+        return self.root.context.ranges.implies(condition) or (condition.free <= THREADS and self.masks.everybody(condition))
 
 
 def together(stmt: Stmt) -> int:
@@ -294,91 +304,3 @@ def _outermost(kernel: Kernel) -> Context:
             hi = ranges.of(extent)[1]
             ranges = ranges.with_span(sym(name), (0, None if hi is None else hi - 1))
     return Context((), (), Knowledge(ranges, facts), "", kernel)
-
-
-def _in_blocks(kernel: Kernel) -> tuple[Stmt, ...]:
-    """The body with a block's place in its cluster written as what it is: a remainder of its place in the grid, the place itself in one of one cluster."""
-    if all(e is ONE for e in kernel.cluster):
-        return kernel.body
-    places = {name: sym(b) % c for name, b, c in zip(CLUSTER_NAMES, BLOCK_NAMES, kernel.cluster, strict=True)}
-    facts = _outermost(kernel).facts
-
-    def written(e: Expr) -> Expr:
-        return e if e.free.isdisjoint(BLOCKS | CLUSTERS) else simplify(substitute(e, places), facts)
-
-    return map_stmts(kernel.body, lambda s: map_expressions(s, written))
-
-
-def _at(loop: For, value: Expr) -> tuple[Stmt, ...]:
-    """A loop's body in one iteration."""
-    return map_stmts(loop.body, lambda s: map_expressions(s, lambda e: substitute(e, {loop.var: value})))
-
-
-def _unrolled(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
-    """Unrolled loops that hold asynchronous operations, copied out: how many batches are in flight depends on the copy. So are those that number slots.
-
-    Unrolled loops around the other ends of the mbarriers in them are copied out alike. Copies of threads are no reason in a loop whose iterations
-    leave none in flight: a ring that such a loop fills ahead stays in one piece.
-    """
-    pending = any(isinstance(s, Retire) and s.queue is Queue.COPY and s.pending for s in walk(body))
-
-    def counts(loop: For) -> bool:
-        left = pending and not _drains(loop.body)
-        return any(isinstance(s, QUEUED) and (left or not _is_of_copies(s)) for s in walk(loop.body))
-
-    loops = [s for s in walk(body) if isinstance(s, For) and _copies(s)]
-    inside = {id(loop): {slot.name for s in walk(loop.body) for slot in barrier_slots(s)} for loop in loops}
-    cursors = {f"{s.name}.slot" for s in walk(body) if isinstance(s, CursorInit)}
-    chosen = {id(loop) for loop in loops if counts(loop) or _numbers_slots(loop, cursors)}
-    while True:
-        names = {name for loop in chosen for name in inside[loop]}
-        more = {loop for loop, mine in inside.items() if mine & names} | chosen
-        if more == chosen:
-            break
-        chosen = more
-
-    def copied(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
-        found: list[Stmt] = []
-        for stmt in body:
-            inner = bodies(stmt)
-            made = with_bodies(stmt, tuple(map(copied, inner))) if inner else stmt
-            if id(stmt) in chosen and isinstance(made, For):
-                found += [s for value in _copies(made) for s in _at(made, const(value))]
-            else:
-                found.append(made)
-        return tuple(found)
-
-    return copied(body) if chosen else body
-
-
-def _is_of_copies(s: Stmt) -> bool:
-    """True for what opens and closes batches of asynchronous copies of threads."""
-    return isinstance(s, (Commit, Retire)) and s.queue is Queue.COPY
-
-
-def _drains(body: tuple[Stmt, ...]) -> bool:
-    """True if the last that a body does about asynchronous copies of threads is to wait for all of them: each run of it begins with none."""
-    last = next((s for s in reversed(body) if any(map(_is_of_copies, walk(s)))), None)
-    match last:
-        case None:
-            return True
-        case Retire(pending=pending):
-            return pending == 0
-        case For() | Bind() | If():
-            return all(map(_drains, bodies(last)))
-        case _:
-            return False
-
-
-def _numbers_slots(loop: For, cursors: set[str]) -> bool:
-    """True if a loop's variable says how much further than a cursor's a slot is."""
-    return any(loop.var in e.free and not e.free.isdisjoint(cursors) for s in walk(loop.body) for e in expressions(s))
-
-
-def _copies(loop: For) -> range:
-    """The values of an unrolled loop's variable; none if it is another loop, or a long one."""
-    match loop:
-        case For(start=Const(value=start), stop=Const(value=stop), step=Const(value=step), unroll=True) if 0 < len(range(start, stop, step)) <= UNROLL_LIMIT:
-            return range(start, stop, step)
-        case _:
-            return range(0)

@@ -60,7 +60,7 @@ class Races:
                 self._cursors[f"{e.cursor}.slot"] = (ring, e)
         self._private = private
         self._refills = refills
-        self._chains = Chains(program, threads, meetings, paths, rings.once)
+        self._chains = Chains(threads, meetings, paths, rings.once)
         self._cuts = Cuts(c for m in meetings.at.values() if (c := m.cut) is not None)
         self._relations: dict[tuple[int, int], Relation] = {}
         self._pairs: dict[tuple[int, int], Pairs | None] = {}
@@ -96,7 +96,7 @@ class Races:
 
     def _obligation(self, subject: str, a: Use, b: Use, reason: str) -> Obligation:
         notes = tuple(
-            f"{'write' if u.is_write else 'read'} of {u.text} by {u.engine.value}" + (f" in {u.node.role}" if u.node.role else "") + f": {u.node.text}"
+            f"{'write' if u.is_write else 'read'} of {u.text} by {u.engine.value}" + (f" in {u.node.role}" if u.node.role else "") + ": " + u.node.text
             for u in (a, b)
         )
         return Obligation(Layer.ADDRESS, subject, Verdict.OUTSIDE, reason, notes)
@@ -477,13 +477,13 @@ class Races:
         if a.memory is MemoryType.Global and not equal >= BLOCKS:
             return False
         for x, y in ((a, b), (b, a)):
-            if x.engine is not Engine.LOAD or not isinstance(x.node.stmt, TmaLoad) or x.node.stmt.barrier.name not in self.rings.once:
+            shot = self.rings.once.get(x.node)
+            if x.engine is not Engine.LOAD or shot is None:
                 continue
-            name = x.node.stmt.barrier.name
             if y is x and self.threads.at_most_one(x.context.conditions):
                 return True
             steps = self.paths.from_start(y.node)
-            if any(isinstance(s.node.stmt, Wait) and s.node.stmt.barrier.name == name and self._same_issuer(s.node, y) for s in steps):
+            if any(isinstance(s.node.stmt, Wait) and self.rings.once.get(s.node) == shot and self._same_issuer(s.node, y) for s in steps):
                 return True
         return False
 

@@ -38,12 +38,16 @@ from taskfuse.kir.nodes import (
     Wait,
 )
 
+Shot = tuple[str, int]
+"""An mbarrier that completes once: its array and its place in it."""
+
 
 class Rings:
     """The rings of a program.
 
     Attributes:
         rings: the disciplined ones.
+        once: which mbarrier, a name and a slot, that completes once a statement uses.
         obligations: what was shown.
         trailing: slot symbol of a cursor -> the rings' endpoints with it.
         handover, arrivals: what is asked of threads and their arrivals, and of the numbers of these.
@@ -57,11 +61,12 @@ class Rings:
         self.paths = paths
         self.rings: list[Ring] = []
         self.obligations: list[Obligation] = []
-        self.once: set[str] = set()
+        self.once: dict[Node, Shot] = {}
         self.refilled: list[str] = []
         self._ops: dict[str, list[Node]] = {}
         self._inits: dict[str, list[Node]] = {}
         self._counts: dict[str, list[Expr]] = {}
+        self._slot_counts: dict[str, list[tuple[int | None, Expr]]] = {}
         self._waits: dict[str, dict[str, list[Node]]] = {}
         self._arrivals: dict[str, dict[str, list[Node]]] = {}
         self.turn_waits: dict[str, list[Node]] = {}
@@ -98,6 +103,7 @@ class Rings:
                     self._ops.setdefault(name, []).append(node)
                 case InitBarrier(barrier=slot, count=count):
                     self._counts.setdefault(slot.name, []).append(count)
+                    self._slot_counts.setdefault(slot.name, []).append((slot.slot.value if isinstance(slot.slot, Const) else None, count))
                 case Wait() | Arrive() | ArriveAsync() | Expect() | TmaLoad():
                     name = stmt.barrier.name
                     if name in self.meetings.mbarriers:
@@ -174,7 +180,6 @@ class Rings:
                 continue
             try:
                 self._one_shot(name)
-                self.once.add(name)
             except NotRing as e:
                 self._fail(name, e)
 
@@ -183,7 +188,7 @@ class Rings:
         return bool(cursors & {*self._waits.get(other, {}), *self._arrivals.get(other, {})})
 
     def _fail(self, name: str, error: NotRing) -> None:
-        notes = tuple(f"{n.text}" + (f" in {n.role}" if n.role else "") for n in error.nodes)
+        notes = tuple(n.text + (f" in {n.role}" if n.role else "") for n in error.nodes)
         self.obligations.append(Obligation(Layer.STRUCTURE, f"mbarrier {name}", Verdict.OUTSIDE, error.reason, notes))
 
     def _is_full(self, name: str) -> bool:
@@ -385,20 +390,26 @@ class Rings:
     # -- one shot ---------------------------------------------------------------------------------------------------------------------
 
     def _one_shot(self, name: str) -> None:
-        """A barrier that completes once: waits for phase 0, arrivals outside of loops."""
-        waits, arrivals = self.turn_waits.get(name, []), self.turn_gives.get(name, [])
-        moving = [n for side in (self._waits, self._arrivals) for nodes in side.get(name, {}).values() for n in nodes]
-        if moving or not arrivals or self.slots[name] != 1:
-            raise NotRing("it is neither a ring, nor a barrier of a fixed set of threads, nor used once", *(moving or waits or arrivals)[:1])
+        """Barriers that complete once: waits for phase 0 and arrivals at constant slots, outside of loops; each slot by itself."""
+        nodes = [*self.turn_waits.get(name, []), *self.turn_gives.get(name, [])]
+        moving = [n for side in (self._waits, self._arrivals) for uses in side.get(name, {}).values() for n in uses]
+        found = {n: self._shot(n) for n in sorted((*nodes, *moving), key=lambda n: n.number)}
+        strange = [n for n, slot in found.items() if slot is None]
+        given = [n for n in found if not isinstance(n.stmt, Wait)]
+        if not given or (strange and (moving or self.slots[name] != 1)):
+            raise NotRing("it is neither a ring, nor a barrier of a fixed set of threads, nor used once", *(strange or list(found))[:1])
+        if strange:
+            raise NotRing("it is used more than once, and not in the form of a ring", *strange[:1])
+        for k in sorted({slot for slot in found.values() if slot is not None}):
+            self._completes_once(name, k, [n for n, slot in found.items() if slot == k])
+        self.once |= {n: (name, slot) for n, slot in found.items() if slot is not None}
+        self.obligations.append(Obligation(Layer.STRUCTURE, f"mbarrier {name}", Verdict.PROVED, "completes once"))
+
+    def _completes_once(self, name: str, slot: int, nodes: list[Node]) -> None:
+        """As many threads arrive at a slot as it counts, with the bytes that they expect, and somebody waits for these."""
+        arrivals = [n for n in nodes if not isinstance(n.stmt, Wait)]
         total: Expr = const(0)
-        for n in (*waits, *arrivals):
-            match n.stmt:
-                case Wait(barrier=slot, parity=Const(value=0)) if slot.slot is const(0) and not n.loops:
-                    pass
-                case Arrive(barrier=slot) | ArriveAsync(barrier=slot) | Expect(barrier=slot) | TmaLoad(barrier=slot) if slot.slot is const(0) and not n.loops:
-                    pass
-                case _:
-                    raise NotRing("it is used more than once, and not in the form of a ring", n)
+        for n in nodes:
             split = self.threads.split(n.conditions)
             if split.varying or split.uniform:
                 raise NotRing("who uses it is decided by more than thread indices", n)
@@ -407,14 +418,34 @@ class Rings:
                 if count is None:
                     raise NotRing("how many threads arrive is unknown", n)
                 total = total + count
-        for count in self._counts.get(name, []):
-            if not prove(eq(count, total), self.threads.context.facts):
-                raise NotRing(f"it counts {count} arrivals, and {total} come", *arrivals[:1])
+        for at, count in self._slot_counts.get(name, []):
+            if at in (slot, None) and not prove(eq(count, total), self.threads.context.facts):
+                raise NotRing(f"it counts {count} arrivals, and {total} come", *(arrivals or nodes)[:1])
         self.arrivals.balanced(arrivals)
         loads = [n for n in arrivals if isinstance(n.stmt, TmaLoad)]
-        if loads and not any(self._somebody(n) for n in waits):
+        if loads and not any(self._somebody(n) for n in nodes if isinstance(n.stmt, Wait)):
             raise NotRing("nobody is known to wait for what the copy engine brings", *loads)
-        self.obligations.append(Obligation(Layer.STRUCTURE, f"mbarrier {name}", Verdict.PROVED, "completes once"))
+
+    def _shot(self, node: Node) -> int | None:
+        """The slot that a statement uses in its first phase, if it stands outside of loops; ``None``: not known to be one."""
+        stmt = node.stmt
+        assert isinstance(stmt, (Wait, Arrive, ArriveAsync, Expect, TmaLoad))
+        slot = self._at_start(stmt.barrier.slot, node)
+        if node.loops or not isinstance(slot, Const) or (isinstance(stmt, Wait) and self._at_start(stmt.parity, node) is not const(0)):
+            return None
+        return slot.value
+
+    def _at_start(self, e: Expr, node: Node) -> Expr:
+        """The slot or parity of a cursor that has not moved yet, as a constant, at a statement outside of loops."""
+        if not isinstance(e, Sym) or "." not in e.name:
+            return e
+        cursor, _, part = e.name.rpartition(".")
+        moved = any(isinstance(n.stmt, Advance) and n.number < node.number for n in self._ops.get(cursor, ()))
+        match [n.stmt for n in self._inits.get(cursor, [])]:
+            case [CursorInit(slot=slot, parity=parity)] if not moved and part in ("slot", "parity"):
+                return const(slot if part == "slot" else parity)
+            case _:
+                return e
 
     def _somebody(self, node: Node) -> bool:
         """A statement outside of loops is executed by at least one thread."""

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 from taskfuse.check.certificate import Layer, Obligation, Verdict
 from taskfuse.check.endpoints import Endpoint, Ring
-from taskfuse.check.forms import Choice, Item, Match, NotRing, Part, Repeat, Visit, parse, visits
+from taskfuse.check.forms import Choice, Either, Item, Match, NotRing, Part, Repeat, Visit, parse, visits
 from taskfuse.check.meetings import uneven
 from taskfuse.check.program import BLOCK_NAMES, BLOCKS, Node, Program
 from taskfuse.check.rings import Rings
@@ -73,7 +73,7 @@ class BlockRings:
             rings.obligations.append(Obligation(Layer.STRUCTURE, f"ring {ring.full}/{ring.empty}", Verdict.PROVED, reason))
 
     def _fail(self, name: str, error: NotRing) -> None:
-        notes = tuple(f"{n.text}" + (f" in {n.role}" if n.role else "") for n in error.nodes)
+        notes = tuple(n.text + (f" in {n.role}" if n.role else "") for n in error.nodes)
         self.rings.obligations.append(Obligation(Layer.STRUCTURE, f"semaphore {name}", Verdict.OUTSIDE, error.reason, notes))
 
     def _collect(self) -> None:
@@ -313,7 +313,7 @@ def _check_blocks_alike(form: tuple[Part, ...], own: set[str]) -> None:
                 if used & (BLOCKS - own):
                     raise NotRing(f"the loop over {loop.var} has other trips in other blocks of one ring", node)
                 _check_blocks_alike(part.inner, own)
-            case Choice(conditions=conditions, inner=inner):
+            case Choice(conditions=conditions, inner=inner) | Either(conditions=conditions, inner=inner):
                 if any(c.free & (BLOCKS - own) for c in conditions):
                     raise NotRing("some blocks of one ring visit positions that others do not", *(v.advance for v in visits(inner)))
                 _check_blocks_alike(inner, own)

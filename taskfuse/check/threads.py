@@ -13,6 +13,7 @@ from math import lcm, prod
 import numpy as np
 from numpy.typing import NDArray
 
+from taskfuse.check.masks import Mask
 from taskfuse.check.program import BLOCK_NAMES, THREAD_NAMES, THREADS, Context, Program
 from taskfuse.check.ranges import Ranges, terms_of
 from taskfuse.ir.scalar import (
@@ -40,9 +41,8 @@ from taskfuse.ir.scalar import (
     simplify,
     sym,
 )
-from taskfuse.kir.limits import MAX_THREADS, WARP
+from taskfuse.kir.limits import WARP
 
-Mask = NDArray[np.bool_]
 Conditions = tuple[Expr, ...]
 MAX_POINTS = 1 << 22
 """What is enumerated: more, such as all blocks of a large grid, is counted by intervals."""
@@ -77,19 +77,11 @@ class Threads:
         self.strides: dict[str, Expr] = {THREAD_NAMES[0]: const(1), THREAD_NAMES[1]: x, THREAD_NAMES[2]: x * y}
         self.launch = frozenset(e.name for e in kernel.extents) | {p.name for p in kernel.params}
         self._splits: dict[Conditions, Split] = {}
-        self._masks: dict[Expr, Mask] = {}
         self._counts: dict[Conditions, Expr | None] = {}
         self._equations: dict[tuple[str, Conditions], tuple[Expr, ...]] = {}
-        self.shape: tuple[int, int, int] | None = None
-        if all(isinstance(e, Const) for e in kernel.block):
-            dx, dy, dz = (e.value for e in kernel.block if isinstance(e, Const))
-            if dx * dy * dz <= MAX_THREADS:
-                self.shape = (dx, dy, dz)
-        if self.shape is not None:
-            dx, dy, dz = self.shape
-            ids = np.arange(dx * dy * dz)
-            self._env = {THREAD_NAMES[0]: ids % dx, THREAD_NAMES[1]: ids // dx % dy, THREAD_NAMES[2]: ids // (dx * dy)}
-            self._warps = ids // WARP
+        self._masks = program.masks
+        self.shape = self._masks.shape
+        self._env, self._warps = self._masks.values, self._masks.warps
         # the axes within one warp, and those on whose strides warps begin anew
         self.outer = self.alike(WARP)
         self._inner = tuple(n for n in THREAD_NAMES if n not in self.outer and self.extents[n] is not const(1))
@@ -112,18 +104,7 @@ class Threads:
 
     def mask(self, conditions: Iterable[Expr]) -> Mask | None:
         """Which threads satisfy conditions on thread indices; ``None`` if that is not a matter of constants."""
-        if self.shape is None:
-            return None
-        found: Mask | None = None
-        for c in conditions:
-            one = self._masks.get(c)
-            if one is None:
-                if not c.free <= THREADS:
-                    return None
-                value = np.asarray(evaluate(c, self._env), dtype=np.bool_)
-                one = self._masks[c] = np.broadcast_to(value, self._warps.shape)
-            found = one if found is None else found & one
-        return np.ones(self._warps.shape, np.bool_) if found is None else found
+        return self._masks.of(conditions)
 
     def values(self, e: Expr) -> NDArray[np.int64] | None:
         """An expression per thread; ``None`` if that is not a matter of constants."""

@@ -26,16 +26,14 @@ BEYOND = (
     "warp_barrier_small.kir",
     "warp_barrier_symbolic.kir",
     "warp_barrier_trips.kir",
-    "wgmma_fence_half.kir",
     "wgmma_fence_too_early.kir",
     "wgmma_loop.kir",
     "wgmma_overlap.kir",
     "wgmma_pending.kir",
-    "wgmma_retire_arms.kir",
     "wgmma_retire_round.kir",
     "wgmma_retired_unfenced.kir",
 )
-"""What the machine does not find: wgmma by warpgroups and at registers that others have; a barrier of a warp whose other lanes exit, which it lets pass;
+"""What the machine does not find: wgmmas at registers that others have; a barrier of a warp whose other lanes exit, which it lets pass;
 blocks that are symbols, or sizes that are none; fences of an initialization whose thread, in its launches, is the one that loads, or comes first."""
 
 PLAIN = """\

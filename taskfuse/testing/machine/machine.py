@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 import traceback
+from collections import Counter
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
@@ -64,6 +65,7 @@ class Machine:
         self.memory = Memory(self.threads)
         self.engines = Engines(self.threads, self.memory, self.barriers, program.shared_cell, program.global_cell, self.later)
         self.comers: dict[tuple[int, int, int, int], Comers] = {}
+        self.aligned: dict[tuple[int, int, int], Counter[int]] = {}
         self.at: dict[int, int] = {}
         self.steps = 0
         self.budgets: dict[int, int] = {}
@@ -167,6 +169,10 @@ class Machine:
         if left:
             site = next((g.here[t] for t in left for g in self.barriers.gatherings.values() if t in g.here), -1)
             raise FaultFound(FaultKind.DEADLOCK, f"{len(left)} threads wait for ever", left[0], site)
+        for (block, group, site), warps in self.aligned.items():
+            if {warps[4 * group + k] for k in range(4)} != {warps[4 * group]}:
+                t = block * self.launch.threads + 32 * next(iter(warps))
+                raise FaultFound(FaultKind.PARTIAL, "some warps of a warpgroup execute this, and others do not, or less often", t, site)
         for b in range(self.launch.blocks):
             members = range(b * self.launch.threads, (b + 1) * self.launch.threads)
             clock = self.threads.clock(members)
@@ -295,6 +301,9 @@ class Machine:
         if comers is None:
             return True
         lanes = sorted(comers)
+        if isinstance(brought, (str, int)):  # .aligned: the other warps of the group execute it, too, if not at the same time
+            block, k = divmod(t, self.launch.threads)
+            self.aligned.setdefault((block, k // 128, site), Counter())[k // 32] += 1
         match brought:
             case None:
                 pass

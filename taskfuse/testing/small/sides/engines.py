@@ -245,9 +245,9 @@ def accumulators(c: Chooser) -> Side:
     with t.block("FOR v in 0..8 UNROLL"):
         t.add("D[threadIdx.x//2, threadIdx.x % 2 + 2*v] = copy(acc[v])")
     overlap = second < n1 // 2
-    right: bool | None = pending == 0 and who != "threadIdx.x == 0" and "FENCE wgmma" in t.lines
+    right: bool | None = pending == 0 and not who and "FENCE wgmma" in t.lines
     if overlap and n1 != n2 and between in ("", "COMMIT wgmma"):
         right = False
-    elif right and ((overlap and n1 != n2) or offset not in (0, 32, 64, 96) or sbo != 1024 or rows != 64 or between in ("RETIRE", "FENCE wgmma")):
+    elif right and ((overlap and (n1 != n2 or second)) or offset not in (0, 32, 64, 96) or sbo != 1024 or rows != 64 or between in ("RETIRE", "FENCE wgmma")):
         right = None
     return h.side("accumulators", t, right)

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from taskfuse.ir.scalar import Expr, FloorDiv, Mod, children
+from taskfuse.kir import expressions, walk
 from taskfuse.testing.chooser import Chooser
 from taskfuse.testing.small.sides.shapes import AXES, Shape, Thread, condition, number, shape
 from taskfuse.testing.small.sides.side import Declared, Side
@@ -158,7 +162,8 @@ def arithmetic(c: Chooser) -> Side:
         h.dims = f"M min {tried[0]} max 3"
     t = Text()
     right = True
-    values = [{"i": i, "M": m} for i in range(3) for m in (tried if symbolic else (0,))]
+    trips = c.pick((3, 3, 1))
+    values = [{"i": i, "M": m} for i in range(trips) for m in (tried if symbolic else (0,))]
     use = c.pick(("index", "index", "condition", "value"))
     for env in values:
         for thread in of.all():
@@ -170,7 +175,7 @@ def arithmetic(c: Chooser) -> Side:
                 right = False
                 continue
             right = right and (use != "index" or 0 <= at < size)
-    with t.block("FOR i in 0..3"), t.blocks([f"IF {guard}"] if guard else []):
+    with t.block(f"FOR i in 0..{trips}"), t.blocks([f"IF {guard}"] if guard else []):
         match use:
             case "index":
                 t.add(f"y[i, {of.linear}] = copy(x[{e} + {offset}])")
@@ -179,9 +184,13 @@ def arithmetic(c: Chooser) -> Side:
                     t.add(f"y[i, {of.linear}] = copy(x[0])")
             case _:
                 t.add(f"y[i, {of.linear}] = cast(index({e}))")
-    if not any(sign in line for line in t.lines for sign in ("//", "%")):
-        right = None
-    return h.side("arithmetic", t, right, [{"M": m} for m in tried] if symbolic else ({},))
+    side = h.side("arithmetic", t, right, [{"M": m} for m in tried] if symbolic else ({},))
+    divides = any(_divides(e) for s in walk(side.kernel) for e in expressions(s))
+    return side if divides else replace(side, right=None)  # a division that was simplified away has no divisor
+
+
+def _divides(e: Expr) -> bool:
+    return isinstance(e, (FloorDiv, Mod)) or any(map(_divides, children(e)))
 
 
 def steps(c: Chooser) -> Side:

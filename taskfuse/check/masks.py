@@ -1,0 +1,63 @@
+"""The threads of a block of constant extents, by their linear numbers, and which of them satisfy conditions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from taskfuse.ir.scalar import Const, Expr, evaluate
+from taskfuse.ir.types import THREAD_TYPES
+from taskfuse.kir.limits import MAX_THREADS, WARP
+
+Mask = NDArray[np.bool_]
+THREAD_NAMES = tuple(p.index_name for p in THREAD_TYPES)
+THREADS = frozenset(THREAD_NAMES)
+
+
+class Masks:
+    """Questions about the threads of one block; unknown if an extent is a symbol.
+
+    Attributes:
+        shape: the extents; ``None`` if one is a symbol.
+        values: of each thread index, per thread; warps: the number of each thread's warp.
+    """
+
+    def __init__(self, block: tuple[Expr, Expr, Expr]) -> None:
+        self.shape: tuple[int, int, int] | None = None
+        self.values: dict[str, NDArray[np.int64]] = {}
+        self.warps: NDArray[np.int64] = np.zeros(0, np.int64)
+        self._known: dict[Expr, Mask] = {}
+        match block:
+            case Const(value=dx), Const(value=dy), Const(value=dz) if dx * dy * dz <= MAX_THREADS:
+                self.shape = dx, dy, dz
+                ids = np.arange(dx * dy * dz)
+                self.values = dict(zip(THREAD_NAMES, (ids % dx, ids // dx % dy, ids // (dx * dy)), strict=True))
+                self.warps = ids // WARP
+            case _:
+                pass
+
+    def of(self, conditions: Iterable[Expr]) -> Mask | None:
+        """Which threads satisfy conditions; ``None`` if that is not a matter of constants."""
+        if self.shape is None:
+            return None
+        found: Mask | None = None
+        for c in conditions:
+            one = self._known.get(c)
+            if one is None:
+                if not c.free <= THREADS:
+                    return None
+                one = self._known[c] = np.broadcast_to(np.asarray(evaluate(c, self.values), dtype=np.bool_), self.warps.shape)
+            found = one if found is None else found & one
+        return np.ones(self.warps.shape, np.bool_) if found is None else found
+
+    def nobody(self, conditions: Iterable[Expr]) -> bool:
+        """True only if no thread satisfies all of some conditions: those of them that speak of threads alone."""
+        mask = self.of(c for c in conditions if c.free and c.free <= THREADS)
+        return mask is not None and not mask.any()
+
+    def everybody(self, condition: Expr) -> bool:
+        """True only if all threads satisfy a condition."""
+        mask = self.of((condition,))
+        return mask is not None and bool(mask.all())

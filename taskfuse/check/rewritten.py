@@ -1,0 +1,152 @@
+"""A kernel's body as the checker reads it: indices written as what they are, iterations of some loops copied out.
+
+What is written differently has a value only where the kernel's own text has one. ``ranges`` are what the launch bounds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+
+from taskfuse.check.masks import THREAD_NAMES
+from taskfuse.check.ranges import Ranges
+from taskfuse.ir.scalar import ONE, ZERO, Const, Expr, Facts, FloorDiv, Mod, Table, children, const, simplify, substitute, sym
+from taskfuse.ir.types import BLOCK_TYPES, CLUSTER_TYPES
+from taskfuse.kir import Kernel, barrier_slots, bodies, expressions, map_expressions, map_stmts, walk, with_bodies
+from taskfuse.kir.nodes import Bind, Commit, CursorInit, For, If, LdMatrix, Queue, Retire, StMatrix, Stmt, TmaLoad, TmaStore, Wgmma
+
+BLOCK_NAMES = tuple(p.index_name for p in BLOCK_TYPES)
+CLUSTER_NAMES = tuple(p.index_name for p in CLUSTER_TYPES)
+UNROLL_LIMIT = 64
+QUEUED = (Commit, Retire, LdMatrix, StMatrix, TmaLoad, TmaStore, Wgmma)
+
+
+def in_blocks(kernel: Kernel, facts: Facts, ranges: Ranges) -> tuple[Stmt, ...]:
+    """The body with indices written as what they are.
+
+    A block's place in its cluster is a remainder of its place in the grid, the place itself in one of one cluster; a thread index of extent 1 is 0.
+    """
+    places: dict[str, Expr] = {name: ZERO for name, extent in zip(THREAD_NAMES, kernel.block, strict=True) if extent is ONE}
+    clusters = not all(e is ONE for e in kernel.cluster)
+    if clusters:
+        places |= {name: sym(b) % c for name, b, c in zip(CLUSTER_NAMES, BLOCK_NAMES, kernel.cluster, strict=True)}
+    known = {*places, *(BLOCK_NAMES if clusters else ())}
+    if all(e.free.isdisjoint(known) for s in walk(kernel) for e in expressions(s)):
+        return kernel.body
+
+    def written(e: Expr) -> Expr:
+        if e.free.isdisjoint(known):
+            return e
+        found = _put(e, places, ranges)
+        return e if found is None else simplify(found, facts)
+
+    return map_stmts(kernel.body, lambda s: map_expressions(s, written))
+
+
+def in_iteration(loop: For, value: Expr, ranges: Ranges) -> tuple[Stmt, ...] | None:
+    """A loop's body in one iteration; ``None`` if its expressions cannot be written down."""
+    at = {loop.var: value}
+    lost = False
+
+    def written(e: Expr) -> Expr:
+        nonlocal lost
+        found = _put(e, at, ranges) if loop.var in e.free else e
+        lost = lost or found is None
+        return e if found is None else found
+
+    body = map_stmts(loop.body, lambda s: map_expressions(s, written))
+    return None if lost else body
+
+
+def _put(e: Expr, values: Mapping[str, Expr], ranges: Ranges) -> Expr | None:
+    """An expression with values in it; ``None`` if that has a value where it has none: ``0//d`` is 0, unless ``d`` is."""
+    asked = _partial(e)
+    if not asked:
+        return substitute(e, values)
+    try:
+        found = substitute(e, values)
+        lost = {(substitute(part, values), low) for part, low in asked} - _partial(found)
+    except (ZeroDivisionError, IndexError):
+        return None
+    return found if all((least := ranges.of(part)[0]) is not None and least >= low for part, low in lost) else None
+
+
+@cache
+def _partial(e: Expr) -> frozenset[tuple[Expr, int]]:
+    """Divisors and indices of tables in an expression, on which it depends whether it has a value, and what they are at least."""
+    found = frozenset[tuple[Expr, int]]().union(*map(_partial, children(e)))
+    match e:
+        case FloorDiv(_, b) | Mod(_, b) if not (isinstance(b, Const) and b.value > 0):
+            return found | {(b, 1)}
+        case Table(index=index):
+            return found | {(index, 0)}
+        case _:
+            return found
+
+
+def unrolled(body: tuple[Stmt, ...], ranges: Ranges) -> tuple[Stmt, ...]:
+    """Unrolled loops that hold asynchronous operations, copied out: how many batches are in flight depends on the copy. So are those that number slots.
+
+    Unrolled loops around the other ends of the mbarriers in them are copied out alike. Copies of threads are no reason in a loop whose iterations
+    leave none in flight: a ring that such a loop fills ahead stays in one piece.
+    """
+    pending = any(isinstance(s, Retire) and s.queue is Queue.COPY and s.pending for s in walk(body))
+
+    def counts(loop: For) -> bool:
+        left = pending and not _drains(loop.body)
+        return any(isinstance(s, QUEUED) and (left or not _is_of_copies(s)) for s in walk(loop.body))
+
+    loops = [s for s in walk(body) if isinstance(s, For) and _copies(s)]
+    inside = {id(loop): {slot.name for s in walk(loop.body) for slot in barrier_slots(s)} for loop in loops}
+    cursors = {f"{s.name}.slot" for s in walk(body) if isinstance(s, CursorInit)}
+    chosen = {id(loop) for loop in loops if counts(loop) or _numbers_slots(loop, cursors)}
+    while True:
+        names = {name for loop in chosen for name in inside[loop]}
+        more = {loop for loop, mine in inside.items() if mine & names} | chosen
+        if more == chosen:
+            break
+        chosen = more
+
+    def copied(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+        found: list[Stmt] = []
+        for stmt in body:
+            inner = bodies(stmt)
+            made = with_bodies(stmt, tuple(map(copied, inner))) if inner else stmt
+            copies = [in_iteration(made, const(value), ranges) for value in _copies(made)] if id(stmt) in chosen and isinstance(made, For) else [None]
+            found += [made] if None in copies else [s for copy in copies for s in copy or ()]
+        return tuple(found)
+
+    return copied(body) if chosen else body
+
+
+def _is_of_copies(s: Stmt) -> bool:
+    """True for what opens and closes batches of asynchronous copies of threads."""
+    return isinstance(s, (Commit, Retire)) and s.queue is Queue.COPY
+
+
+def _drains(body: tuple[Stmt, ...]) -> bool:
+    """True if the last that a body does about asynchronous copies of threads is to wait for all of them: each run of it begins with none."""
+    last = next((s for s in reversed(body) if any(map(_is_of_copies, walk(s)))), None)
+    match last:
+        case None:
+            return True
+        case Retire(pending=pending):
+            return pending == 0
+        case For() | Bind() | If():
+            return all(map(_drains, bodies(last)))
+        case _:
+            return False
+
+
+def _numbers_slots(loop: For, cursors: set[str]) -> bool:
+    """True if a loop's variable says how much further than a cursor's a slot is."""
+    return any(loop.var in e.free and not e.free.isdisjoint(cursors) for s in walk(loop.body) for e in expressions(s))
+
+
+def _copies(loop: For) -> range:
+    """The values of an unrolled loop's variable; none if it is another loop, or a long one."""
+    match loop:
+        case For(start=Const(value=start), stop=Const(value=stop), step=Const(value=step), unroll=True) if 0 < len(range(start, stop, step)) <= UNROLL_LIMIT:
+            return range(start, stop, step)
+        case _:
+            return range(0)
