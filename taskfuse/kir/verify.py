@@ -23,12 +23,14 @@ RULES = (*STATEMENT_RULES, *SYNCHRONIZATION_RULES, *COPY_RULES, *MATRIX_RULES, h
 
 
 def verify_kernel(kernel: Kernel) -> None:
-    """Check every rule of the IR.
+    """Check every rule of the IR, once for each kernel object: it cannot change.
 
     Raises:
         VerifyError: for the first statement (in the order of the text) that breaks one. The message quotes the whole kernel, with the
             rule's message under the statement.
     """
+    if kernel.keeps_rules:
+        return
     declarations = Declarations.of(kernel)
     for rule in DECLARATION_RULES:
         problem = rule(declarations)
@@ -42,6 +44,7 @@ def verify_kernel(kernel: Kernel) -> None:
         laid = layout(kernel, witness=True)
         raise _error(kernel, laid, laid.definitions[number], message)
     _Verifier(kernel).body(kernel.body, Scope.outermost(declarations))
+    object.__setattr__(kernel, "keeps_rules", True)
 
 
 class _Verifier:
