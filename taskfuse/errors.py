@@ -6,7 +6,7 @@ A subclass states its message as a class attribute ``template``; the constructor
       --> file.py:12:4          where the user wrote it (if known)
        |  tv9 = tf.add(a, b)
        |        ^
-    note: <a fact>
+    note: <a fact; if it quotes a statement, with the line that this comes from, as above>
     help: <what to do>
 """
 
@@ -15,7 +15,7 @@ from __future__ import annotations
 import warnings
 from typing import ClassVar
 
-from taskfuse.location import Location, caller
+from taskfuse.location import Location, caller, with_snippets
 
 
 class TaskfuseError(Exception):
@@ -46,7 +46,7 @@ class TaskfuseError(Exception):
         lines = [self.message]
         if self.location is not None:
             lines += self.location.snippet()
-        lines += [f"note: {note}" for note in self.notes]
+        lines += with_snippets("note: " + note for note in self.notes)
         if self.help is not None:
             lines.append(f"help: {self.help}")
         return "\n".join(lines)

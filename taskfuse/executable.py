@@ -204,9 +204,11 @@ class Executable:
     def _dump(self, source: Source, binary: Binary, arch: str) -> None:
         from taskfuse.cuda.disassembly import sass
         from taskfuse.cuda.nvrtc import CompileOptions, compile_ptx
+        from taskfuse.cuda.source import emit
 
         options = read_options()
-        dump("cuda", source.name, lambda: source.text, options)
+        chaos = options.chaos if self._debug else None
+        dump("cuda", source.name, lambda: emit(source.kernel, source.variant, self._fast_math, self._debug, chaos, locations=True).text, options)
         dump("ptx", source.name, lambda: compile_ptx(source.text, source.name, CompileOptions(arch=arch, fast_math=self._fast_math)), options)
         dump("sass", source.name, lambda: sass(binary.code), options)
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import inspect
 import linecache
 import os
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from types import FrameType
+from typing import Self
 
 _PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 
@@ -28,15 +30,54 @@ class Location:
         """Line and column in the file, both from 1."""
         return str(self.line) if self.column is None else f"{self.line}:{self.column + 1}"
 
+    @property
+    def source(self) -> str:
+        """The text of the line; empty if the file cannot be read."""
+        return linecache.getline(self.file, self.line).rstrip("\n")
+
     def snippet(self) -> list[str]:
         """The lines that an error prints below its message: position, source line, caret."""
-        text = linecache.getline(self.file, self.line).rstrip("\n")
+        text = self.source
         lines = [f"  --> {os.path.basename(self.file)}:{self.line}"]
         if text.strip():
             indent = len(text) - len(text.lstrip())
             column = indent if self.column is None else self.column
             lines += [f"   | {text}", f"   | {' ' * column}^"]
         return lines
+
+
+class Quote(str):
+    """Text that quotes a statement, with the line that the statement comes from. Text that is put before or behind it (``+``) keeps that."""
+
+    __slots__ = ("location",)
+    location: Location | None
+
+    def __new__(cls, text: str, location: Location | None) -> Self:
+        """``text``, which comes from ``location``."""
+        quote = super().__new__(cls, text)
+        quote.location = location
+        return quote
+
+    def __reduce__(self) -> tuple[type[Quote], tuple[str, Location | None]]:
+        return Quote, (str(self), self.location)
+
+    def __add__(self, behind: str, /) -> Quote:
+        return Quote(str(self) + behind, self.location)
+
+    def __radd__(self, before: str, /) -> Quote:
+        return Quote(before + str(self), self.location)
+
+
+def with_snippets(notes: Iterable[str]) -> Iterator[str]:
+    """The lines of some notes: behind each quote, indented as far, the line that it comes from, with the source text the first time."""
+    seen: set[Location] = set()
+    for note in notes:
+        yield str(note)
+        if isinstance(note, Quote) and note.location is not None:
+            indent = note[: len(note) - len(note.lstrip())]
+            lines = note.location.snippet()
+            yield from (indent + line for line in (lines[:1] if note.location in seen else lines))
+            seen.add(note.location)
 
 
 def shown_path(file: str) -> str:

@@ -14,6 +14,7 @@ from examples import founding
 from taskfuse.cli import trial
 from taskfuse.cli.main import Stage, main
 from taskfuse.kir.nodes import Extent
+from tests.lines import line_of
 
 ROOT = Path(__file__).parents[1]
 GEMM = str(ROOT / "tests" / "kernels" / "gemm.kir")
@@ -97,7 +98,9 @@ def test_stages_of_an_example(run: Run) -> None:
     assert run("show", "fusion", "founding").strip() == str(fusion).strip()
     assert run("show", "kernel", "founding").strip() == str(kernel).strip()
     assert run("show", "kernel", "founding", "--witness").strip() == kernel.text(witness=True).strip() != str(kernel).strip()
+    assert run("show", "kernel", "founding", "--locations").strip() == kernel.text(locations=True).strip() != str(kernel).strip()
     assert run("show", "cuda", "founding").strip() == kernel.cuda_source().strip()
+    assert run("show", "cuda", "founding", "--locations").strip() == kernel.cuda_source(locations=True).strip() != kernel.cuda_source().strip()
     assert run("show", "cuda", "founding", "--debug", "--fast-math").strip() == kernel.cuda_source(debug=True, fast_math=True).strip()
     assert run("show", "channels", "founding").strip() == str(kernel.channels())
     assert ".target sm_80" in run("show", "ptx", "founding", "--arch", "sm_80")
@@ -235,6 +238,8 @@ def test_verify(run: Run, tmp_path: Path) -> None:
     found = run.fails("verify", broken)
     assert found.startswith("ring: refuted\n")
     assert "refuted: deadlock: no thread can go on" in found
+    waits = [number for number, line in enumerate(broken.read_text(encoding="utf-8").split("\n"), 1) if line.lstrip().startswith("WAIT")]
+    assert any(f"--> broken.kir:{number}\n" in found for number in waits)
 
 
 # -- compile, cache, versions -------------------------------------------------------------------------------------------------------
@@ -353,6 +358,12 @@ def test_show_a_step_of_lowering(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["show", "plan", "founding", "--step", "channels", "--diff"]) == 0
     added = [line for line in capsys.readouterr().out.splitlines() if line.startswith("+")]
     assert added == ["+++ after", next("+" + line for line in text.splitlines() if line.startswith("CHANNEL"))]
+    assert main(["show", "founding", "--step", "barriers", "--locations"]) == 0
+    located = capsys.readouterr().out
+    assert "          tv1 = sin(tv0[at.BIDx.t1, at.TIDy.t1, at.TIDx.t1])  @ " in located
+    assert f"examples/founding.py:{line_of('tv1, tv2, tv3, tv4 = ', founding.build)}:" in located
+    assert main(["show", "founding", "--step", "barriers"]) == 0
+    assert "@ " not in capsys.readouterr().out.partition("DISPATCH")[2]
     assert main(["show", "kernel", "founding", "--step", "channels"]) == 1
     assert "--step and --diff are of the plan" in capsys.readouterr().err
     assert main(["show", GEMM, "--step", "channels"]) == 1

@@ -1,8 +1,6 @@
 """Every statement of a kernel that was lowered from a fusion comes from a line of the user's, and no pass loses it."""
 
-import inspect
 import pickle
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,18 +17,12 @@ from taskfuse.location import Location
 from taskfuse.schedulers.segments import plan
 from taskfuse.testing import seeded_case
 from taskfuse.testing.options import OPTIONS, Mix
+from tests.lines import line_of
 from tests.schedulers.programs import ALIKE, Program
 
 
 def without_line(kernel: tf.Kernel) -> list[str]:
     return [stmt_text(s, kernel) for s in walk(kernel) if s.location is None]
-
-
-def line_of(text: str, function: Callable[..., object]) -> int:
-    """The line of a function that begins with a text."""
-    lines, first = inspect.getsourcelines(function)
-    (found,) = (first + k for k, line in enumerate(lines) if line.strip().startswith(text))
-    return found
 
 
 # -- none is without ----------------------------------------------------------------------------------------------------------------------

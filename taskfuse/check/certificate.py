@@ -9,6 +9,7 @@ from functools import cached_property
 from threading import RLock
 
 from taskfuse.errors import ProofError
+from taskfuse.location import with_snippets
 
 
 class Verdict(Enum):
@@ -36,7 +37,7 @@ class Obligation:
     Attributes:
         subject: what it is about: a barrier, a ring, a pair of accesses.
         reason: why it holds, or what stands against it.
-        notes: the counterexample, or facts about it, one line each.
+        notes: the counterexample, or facts about it, one line each; those that quote a statement are :class:`taskfuse.location.Quote`.
     """
 
     layer: Layer
@@ -46,7 +47,8 @@ class Obligation:
     notes: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        return "\n".join((f"{self.verdict.value}: {self.subject}: {self.reason}", *(f"  {n}" for n in self.notes)))
+        said = f"{self.verdict.value}: " + self.subject + f": {self.reason}"
+        return "\n".join(with_snippets((said, *("  " + n for n in self.notes))))
 
 
 def no_search() -> tuple[Obligation, ...]:

@@ -223,7 +223,7 @@ def defined(program: Program) -> Iterator[Obligation]:
 
 
 def _text(stmt: Stmt, kernel: Kernel) -> str:
-    return stmt_text(stmt, kernel).split("\n")[0].strip()
+    return stmt_text(stmt, kernel)
 
 
 _HOLDS = {

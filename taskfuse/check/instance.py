@@ -178,7 +178,7 @@ class Run:
         notes: list[str] = []
         for threads in groups.values():
             e = self.events[threads[0]][self.at[threads[0]]]
-            notes.append(f"{_threads(threads, self.per)}{' in ' + e.role if e.role else ''} wait: {self._text(e)}{self._state(threads[0], e)}")
+            notes.append(f"{_threads(threads, self.per)}{' in ' + e.role if e.role else ''} wait: " + self._text(e) + self._state(threads[0], e))
         return Refuted("deadlock", "no thread can go on", *notes)
 
     def _state(self, t: int, e: Event) -> str:
@@ -582,7 +582,7 @@ class Run:
 
     def _who(self, t: int, e: Event) -> str:
         blocks = f"block {t // self.per}, " if self.size > self.per else ""
-        return f"{blocks}thread {t % self.per}{' in ' + e.role if e.role else ''}: {self._text(e)}"
+        return f"{blocks}thread {t % self.per}{' in ' + e.role if e.role else ''}: " + self._text(e)
 
 
 def _subject(text: str) -> str:

@@ -332,7 +332,7 @@ def uneven(node: Node, *, grid: bool = False, alike: frozenset[str] = frozenset(
 
 
 def _subject(node: Node) -> str:
-    return f"{node.text}" + (f" in {node.role}" if node.role else "")
+    return node.text + (f" in {node.role}" if node.role else "")
 
 
 def _text(conditions: Conditions) -> str:

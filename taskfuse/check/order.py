@@ -158,7 +158,7 @@ def deadlocks(program: Program, paths: Paths, rings: Rings, others: Sequence[tup
     for what, level in levels:
         cycle = find_cycle(level.successors)
         if cycle is not None:
-            notes = tuple(f"{n.text}" + (f" in {n.role}" if n.role else "") for n, _ in cycle)
+            notes = tuple(n.text + (f" in {n.role}" if n.role else "") for n, _ in cycle)
             return [Obligation(Layer.ORDER, what, Verdict.OUTSIDE, "waits form a cycle: each of these can come only after the one before it", notes)]
     return [Obligation(Layer.ORDER, "deadlock", Verdict.PROVED, "one order of all waits and arrivals has every wait after what it waits for")]
 

@@ -134,7 +134,7 @@ class Node:
     @property
     def text(self) -> str:
         """The statement as it is printed, without what is inside."""
-        return stmt_text(self.stmt, self.block.context.kernel).split("\n")[0].strip()
+        return stmt_text(self.stmt, self.block.context.kernel)
 
     @property
     def path(self) -> tuple[Node, ...]:

@@ -96,7 +96,7 @@ class Races:
 
     def _obligation(self, subject: str, a: Use, b: Use, reason: str) -> Obligation:
         notes = tuple(
-            f"{'write' if u.is_write else 'read'} of {u.text} by {u.engine.value}" + (f" in {u.node.role}" if u.node.role else "") + f": {u.node.text}"
+            f"{'write' if u.is_write else 'read'} of {u.text} by {u.engine.value}" + (f" in {u.node.role}" if u.node.role else "") + ": " + u.node.text
             for u in (a, b)
         )
         return Obligation(Layer.ADDRESS, subject, Verdict.OUTSIDE, reason, notes)

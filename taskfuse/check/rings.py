@@ -188,7 +188,7 @@ class Rings:
         return bool(cursors & {*self._waits.get(other, {}), *self._arrivals.get(other, {})})
 
     def _fail(self, name: str, error: NotRing) -> None:
-        notes = tuple(f"{n.text}" + (f" in {n.role}" if n.role else "") for n in error.nodes)
+        notes = tuple(n.text + (f" in {n.role}" if n.role else "") for n in error.nodes)
         self.obligations.append(Obligation(Layer.STRUCTURE, f"mbarrier {name}", Verdict.OUTSIDE, error.reason, notes))
 
     def _is_full(self, name: str) -> bool:

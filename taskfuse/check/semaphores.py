@@ -73,7 +73,7 @@ class BlockRings:
             rings.obligations.append(Obligation(Layer.STRUCTURE, f"ring {ring.full}/{ring.empty}", Verdict.PROVED, reason))
 
     def _fail(self, name: str, error: NotRing) -> None:
-        notes = tuple(f"{n.text}" + (f" in {n.role}" if n.role else "") for n in error.nodes)
+        notes = tuple(n.text + (f" in {n.role}" if n.role else "") for n in error.nodes)
         self.rings.obligations.append(Obligation(Layer.STRUCTURE, f"semaphore {name}", Verdict.OUTSIDE, error.reason, notes))
 
     def _collect(self) -> None:

@@ -59,6 +59,7 @@ from taskfuse.kir.nodes import (
     Wgmma,
     WgmmaFence,
 )
+from taskfuse.location import Quote
 
 Ints = NDArray[np.int64]
 Clock = NDArray[np.int32]
@@ -76,6 +77,12 @@ class Refuted(Exception):
         self.subject = subject
         self.reason = reason
         self.notes = notes
+
+    def quoting(self, statement: Quote) -> Refuted:
+        """The same, with the statement that was executed, unless a note quotes one."""
+        if not any(isinstance(n, Quote) for n in self.notes):
+            self.notes = (*self.notes, statement)
+        return self
 
 
 class TooLarge(Exception):
@@ -187,46 +194,49 @@ class Trace:
             if not len(ids):
                 return
             self.budget.spend(0)
-            match stmt:
-                case Bind():
-                    self._run(stmt.body, ids)
-                case If(branches=branches):
-                    left = ids
-                    for arm in branches:
-                        holds = self._value(arm.cond, left).astype(np.bool_)
-                        before, self._role = self._role, arm.label or self._role
-                        self._run(arm.body, left[holds])
-                        self._role = before
-                        left = left[~holds]
-                case For(var=var):
-                    self._demands(stmt, ids)
-                    at, stop, step = (self._value(e, ids) for e in (stmt.start, stmt.stop, stmt.step))
-                    outer = self.env.get(var)
-                    while True:
-                        active = at < stop
-                        if not active.any():
-                            break
-                        values = np.zeros(self.threads, np.int64)
-                        values[ids] = at
-                        same = at[active][0] if (at[active] == at[active][0]).all() else None
-                        self.env[var] = values if same is None else int(same)
-                        self._run(stmt.body, ids[active])
-                        at = np.where(active, at + step, at)
-                    if outer is not None:
-                        self.env[var] = outer
-                case CursorInit(name=name, slots=slots, slot=slot, parity=parity):
-                    self._slots[name] = slots
-                    for part, value in (("slot", slot), ("parity", parity), ("phase", 0)):
-                        self._state(f"{name}.{part}")[ids] = value
-                case Advance(cursor=name, count=count):
-                    self._demands(stmt, ids)
-                    slots, slot, parity = self._slots[name], self._state(f"{name}.slot"), self._state(f"{name}.parity")
-                    at = slot[ids] + self._value(count, ids)
-                    parity[ids] ^= (at // slots) & 1
-                    self._state(f"{name}.phase")[ids] += at // slots
-                    slot[ids] = at % slots
-                case _:
-                    self._leaf(stmt, ids)
+            try:
+                match stmt:
+                    case Bind():
+                        self._run(stmt.body, ids)
+                    case If(branches=branches):
+                        left = ids
+                        for arm in branches:
+                            holds = self._value(arm.cond, left).astype(np.bool_)
+                            before, self._role = self._role, arm.label or self._role
+                            self._run(arm.body, left[holds])
+                            self._role = before
+                            left = left[~holds]
+                    case For(var=var):
+                        self._demands(stmt, ids)
+                        at, stop, step = (self._value(e, ids) for e in (stmt.start, stmt.stop, stmt.step))
+                        outer = self.env.get(var)
+                        while True:
+                            active = at < stop
+                            if not active.any():
+                                break
+                            values = np.zeros(self.threads, np.int64)
+                            values[ids] = at
+                            same = at[active][0] if (at[active] == at[active][0]).all() else None
+                            self.env[var] = values if same is None else int(same)
+                            self._run(stmt.body, ids[active])
+                            at = np.where(active, at + step, at)
+                        if outer is not None:
+                            self.env[var] = outer
+                    case CursorInit(name=name, slots=slots, slot=slot, parity=parity):
+                        self._slots[name] = slots
+                        for part, value in (("slot", slot), ("parity", parity), ("phase", 0)):
+                            self._state(f"{name}.{part}")[ids] = value
+                    case Advance(cursor=name, count=count):
+                        self._demands(stmt, ids)
+                        slots, slot, parity = self._slots[name], self._state(f"{name}.slot"), self._state(f"{name}.parity")
+                        at = slot[ids] + self._value(count, ids)
+                        parity[ids] ^= (at // slots) & 1
+                        self._state(f"{name}.phase")[ids] += at // slots
+                        slot[ids] = at % slots
+                    case _:
+                        self._leaf(stmt, ids)
+            except Refuted as found:
+                raise found.quoting(stmt_text(stmt, self.kernel)) from None
 
     def _demands(self, stmt: Stmt, ids: Ints) -> None:
         for d in of_statement(stmt, self._barriers):
@@ -410,12 +420,12 @@ class Trace:
         if bad.any():
             k = int(np.argmax(bad))
             who = f"thread {int(ids[k])}" + (f" in {self._role}" if self._role else "")
-            raise Refuted(buffer, f"an access begins at byte {int(bytes_[k])} {what}", f"{who}: {stmt_text(stmt, self.kernel)}")
+            raise Refuted(buffer, f"an access begins at byte {int(bytes_[k])} {what}", f"{who}: " + stmt_text(stmt, self.kernel))
 
     def _box_in_shared(self, stmt: Stmt, access: Access, box: TensorMapParam, coords: tuple[Expr, ...], ids: Ints) -> Ints:
         """The first elements of boxes in Shared memory. Raises :class:`Refuted` if one does not fit, or does not begin where it can."""
         if 0 in self._shape(box.tensor):
-            raise Refuted(box.tensor, "a transfer of an empty tensor: it has no map", f"thread {int(ids[0])}: {stmt_text(stmt, self.kernel)}")
+            raise Refuted(box.tensor, "a transfer of an empty tensor: it has no map", f"thread {int(ids[0])}: " + stmt_text(stmt, self.kernel))
         first, size = self._elements(access, ids), self.sizes[access.buffer]
         bytes_ = int(np.prod(box.box)) * size
         whole = int(np.prod(self._shape(access.buffer))) * size
@@ -514,7 +524,7 @@ class Trace:
     def _refute(self, stmt: Stmt, thread: int | None, reason: str) -> None:
         if thread is not None:
             text = stmt_text(stmt, self.kernel)
-            raise Refuted(text.split(" ")[0], reason, f"thread {thread}{' in ' + self._role if self._role else ''}: {text}")
+            raise Refuted(text.split(" ")[0], reason, f"thread {thread}{' in ' + self._role if self._role else ''}: " + text)
 
 
 def places(kernel: Kernel, symbols: Mapping[str, int]) -> dict[str, tuple[str, int, int]]:

@@ -62,13 +62,13 @@ def load(name: str) -> tuple[Program, ...]:
         return _run(path, function)
     if function:
         raise TaskfuseError(message=f"{path} is no Python program, so it has no function '{function}'", help=f"leave out :{function}")
-    return (parse(_read(path)),)
+    return (parse(_read(path), str(path)),)
 
 
-def parse(text: str) -> Program:
-    """The fusion or kernel that ``text`` describes. Raises :class:`ParseError` or :class:`VerifyError`."""
+def parse(text: str, file: str | None = None) -> Program:
+    """The fusion or kernel that ``text``, of a file, describes. Raises :class:`ParseError` or :class:`VerifyError`."""
     if text.lstrip().startswith("KERNEL"):
-        kernel = parse_kernel(text)
+        kernel = parse_kernel(text, file)
         kernel.check_ir()
         return Program(None, kernel)
     return Program(parse_fusion(text), None)

@@ -70,6 +70,7 @@ def parser() -> argparse.ArgumentParser:
     _add_target(show)
     show.add_argument("--debug", action="store_true", help="the debug build, whose waits are bounded and report")
     show.add_argument("--witness", action="store_true", help="of a kernel also the math that it computes, and what the results of each statement stand for")
+    show.add_argument("--locations", action="store_true", help="of a kernel, plan or CUDA text also the line of the program that each statement comes from")
     _add_extents(show)
     show.set_defaults(command=_show)
 
@@ -150,14 +151,14 @@ def _stage(program: Program, stage: Stage, options: argparse.Namespace) -> str:
         case Stage.FUSION:
             return str(program.required_fusion())
         case Stage.KERNEL:
-            return program.kernel().text(witness=options.witness)
+            return program.kernel().text(witness=options.witness, locations=options.locations)
         case Stage.CHANNELS:
             return str(program.kernel().channels())
         case Stage.PLAN:
-            before, after = plan_texts(program.required_fusion(), options.step or "notes")
+            before, after = plan_texts(program.required_fusion(), options.step or "notes", locations=options.locations)
             return changes(before, after) if options.diff else after
         case Stage.CUDA:
-            return program.kernel().cuda_source(fast_math=options.fast_math, debug=options.debug)
+            return program.kernel().cuda_source(fast_math=options.fast_math, debug=options.debug, locations=options.locations)
         case Stage.PTX:
             return program.kernel().ptx(options.arch, fast_math=options.fast_math, debug=options.debug)
         case Stage.SASS:

@@ -9,6 +9,8 @@ from __future__ import annotations
 import struct
 from typing import NamedTuple
 
+from taskfuse.location import Location
+
 # claimed, point, slot, parity, block[3], thread[3], limit in nanoseconds: struct Report of taskfuse/cuda/instructions.py
 REPORT = struct.Struct("<10iQ")
 REPORT_BYTES = REPORT.size
@@ -21,11 +23,13 @@ class WaitPoint(NamedTuple):
         path: labels of the tasks and groups around it, outermost first.
         barrier: name of the mbarrier array, of the semaphore, or of the counter of a barrier across blocks.
         awaits: what the number in the report is: the parity of a phase, or a phase.
+        location: the user's line that it comes from.
     """
 
     path: tuple[str, ...]
     barrier: str
     awaits: str = "phase parity"
+    location: Location | None = None
 
     @property
     def where(self) -> str:

@@ -261,7 +261,7 @@ class Launcher:
                 error.notes = (f"in kernel '{self.kernel.name}', or before it",)
                 raise
             note = f"no wait may take longer than {limit} ms (TASKFUSE_WATCHDOG_MS); the CUDA context is lost"
-            raise HangError(kernel=self.kernel.name, reason=str(found), notes=(note,)) from None
+            raise HangError(kernel=self.kernel.name, reason=str(found), location=found.point.location, notes=(note,)) from None
 
     def _check(self, status: int, what: str) -> None:
         if status:

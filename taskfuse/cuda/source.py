@@ -67,7 +67,9 @@ class _Used(Mapping[str, str]):
         return len(self.names)
 
 
-def emit(kernel: Kernel, variant: Variant | None = None, fast_math: bool = False, debug: bool = False, chaos: int | None = None) -> Source:
+def emit(
+    kernel: Kernel, variant: Variant | None = None, fast_math: bool = False, debug: bool = False, chaos: int | None = None, locations: bool = False
+) -> Source:
     """CUDA C++ of a verified kernel.
 
     Args:
@@ -75,20 +77,22 @@ def emit(kernel: Kernel, variant: Variant | None = None, fast_math: bool = False
         fast_math: approximate functions, fused multiplications and additions.
         debug: waits are bounded and report (``taskfuse.cuda.debug``).
         chaos: seed of random delays of every warp around its synchronization; ``None``: none.
+        locations: comments that say which line of the user's each statement comes from.
 
     Raises:
         UnsupportedError: a construct with no CUDA form.
     """
-    return _Emitter(kernel, dense(kernel) if variant is None else variant, fast_math, debug, chaos).source()
+    return _Emitter(kernel, dense(kernel) if variant is None else variant, fast_math, debug, chaos, locations).source()
 
 
 class _Emitter:
-    def __init__(self, kernel: Kernel, variant: Variant, fast_math: bool, debug: bool, chaos: int | None) -> None:
+    def __init__(self, kernel: Kernel, variant: Variant, fast_math: bool, debug: bool, chaos: int | None, locations: bool) -> None:
         self.kernel = kernel
         self.variant = variant
         self.fast_math = fast_math
         self.debug = debug
         self.chaos = chaos
+        self.locations = locations
         self.names = Names()
         self.function = self.names.reserve(kernel.name)
         self.used = _Used(self.names)
@@ -142,7 +146,8 @@ class _Emitter:
 
         writer = Writer(kernel, self.names, places, mbarriers, self.helpers)
         synchronization = Synchronization(writer, counters, self.debug)
-        Statements(writer, synchronization, self.fast_math, self.divisors.uniform, self.chaos).body(kernel.body, Scope(self.indices, (), 1, set()))
+        statements = Statements(writer, synchronization, self.fast_math, self.divisors.uniform, self.chaos, self.locations)
+        statements.body(kernel.body, Scope(self.indices, (), 1, set()))
         integers, texts = self._integers()
         arguments += integers
         parameters += texts

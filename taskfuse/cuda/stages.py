@@ -60,9 +60,9 @@ class KernelResources:
         return "\n".join([f"{self.arch}:", *(f"  {name:10} {value}" for name, value in rows.items())])
 
 
-def source(kernel: Kernel, variant: Variant | None = None, fast_math: bool = False, debug: bool = False) -> Source:
+def source(kernel: Kernel, variant: Variant | None = None, fast_math: bool = False, debug: bool = False, locations: bool = False) -> Source:
     """CUDA C++ of ``kernel``; see :meth:`taskfuse.Kernel.cuda_source`."""
-    return emit(kernel, variant or dense(kernel), fast_math=fast_math, debug=debug)
+    return emit(kernel, variant or dense(kernel), fast_math=fast_math, debug=debug, locations=locations)
 
 
 def ptx(kernel: Kernel, arch: str = DEFAULT_ARCH, variant: Variant | None = None, fast_math: bool = False, debug: bool = False) -> str:

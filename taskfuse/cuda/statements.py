@@ -54,6 +54,7 @@ from taskfuse.kir.nodes import (
     Wgmma,
     WgmmaFence,
 )
+from taskfuse.location import Location
 
 _DELAYED = Wait | Arrive | ArriveAsync | AsyncCopy | Release | Acquire | Expect | Barrier | TmaLoad | TmaStore | Commit | Retire | FenceProxyAsync
 """Before and after these a chaos build delays."""
@@ -66,14 +67,19 @@ class Statements:
         fast_math: approximate functions.
         uniform: symbols whose values are the launch's.
         chaos: seed of random delays around synchronization; ``None``: none.
+        locations: comments that say where statements come from.
     """
 
-    def __init__(self, writer: Writer, synchronization: Synchronization, fast_math: bool, uniform: frozenset[str], chaos: int | None) -> None:
+    def __init__(
+        self, writer: Writer, synchronization: Synchronization, fast_math: bool, uniform: frozenset[str], chaos: int | None, locations: bool = False
+    ) -> None:
         self._writer = writer
         self._synchronization = synchronization
         self._fast_math = fast_math
         self._chaos = chaos
         self._delays = 0
+        self._locations = locations
+        self._said: Location | None = None  # by the last comment
         self._divisions = Divisions(writer.kernel, uniform)
         self._declared = declared_in(writer.kernel)
         self._vectors = _vectors(writer.kernel)
@@ -129,7 +135,15 @@ class Statements:
         self._writer.call(scope, ptx.CHAOS, f"{self._chaos}u", str(self._delays))
         self._delays += 1
 
+    def _say(self, location: Location, scope: Scope) -> None:
+        """A comment with a line of the user's, unless the last one was the same."""
+        if location != self._said:
+            self._said = location
+            self._writer.line(scope, f"// {location}  {location.source.strip()}".rstrip(" \\"))  # a \ at its end would go on in the next line
+
     def _statement(self, stmt: Stmt, scope: Scope) -> None:
+        if self._locations and stmt.location is not None:
+            self._say(stmt.location, scope)
         if self._chaos is not None and isinstance(stmt, _DELAYED):
             self._delay(scope)
             self._print(stmt, scope)

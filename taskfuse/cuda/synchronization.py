@@ -142,7 +142,7 @@ class Synchronization:
         assert stmt.counter is not None
         x, y, z = w.kernel.grid
         counter = self._counters[stmt.counter]
-        report = ("report", str(self._point(stmt.counter, scope))) if self._debug else ()
+        report = ("report", str(self._point(stmt.counter, stmt, scope))) if self._debug else ()
         if prove(eq(stmt.threads, x * y * z * self._threads()), scope.indices.facts()):
             w.call(scope, ptx.GRID_BLOCKS_BOUNDED if self._debug else ptx.GRID_BLOCKS, counter, *report)
         else:
@@ -160,15 +160,15 @@ class Synchronization:
 
     # -- waits ----------------------------------------------------------------------------------------------------------------------
 
-    def _point(self, barrier: str, scope: Scope) -> int:
-        self.waits.append(WaitPoint(scope.path, barrier))
+    def _point(self, barrier: str, stmt: Wait | Barrier, scope: Scope) -> int:
+        self.waits.append(WaitPoint(scope.path, barrier, location=stmt.location))
         return len(self.waits) - 1
 
     def _wait(self, stmt: Wait, scope: Scope) -> None:
         w = self._writer
         arguments = [w.slot(stmt.barrier, scope), scope.indices.text(stmt.parity)]
         if self._debug:
-            point = self._point(stmt.barrier.name, scope)
+            point = self._point(stmt.barrier.name, stmt, scope)
             w.call(scope, ptx.BOUNDED_WAIT, *arguments, "report", str(point), scope.indices.text(stmt.barrier.slot))
         else:
             w.call(scope, ptx.WAIT, *arguments)
@@ -181,7 +181,7 @@ class Synchronization:
         slot, indices = stmt.semaphore, scope.indices
         arguments = [self._counter(slot, scope), indices.text(self._semaphores[slot.name].count), indices.text(stmt.phases)]
         if self._debug:
-            self.waits.append(WaitPoint(scope.path, slot.name, "phase"))
+            self.waits.append(WaitPoint(scope.path, slot.name, "phase", stmt.location))
             w.call(scope, semaphores.BOUNDED_ACQUIRE, *arguments, "report", str(len(self.waits) - 1), indices.text(slot.index[-1]))
         else:
             w.call(scope, semaphores.ACQUIRE, *arguments)

@@ -109,7 +109,7 @@ def launch_is_known(d: Declarations) -> Problem | None:
 
 
 def launch_is_possible(d: Declarations) -> Problem | None:
-    """No negative extent, at most 1024 threads per block, 64 along z, and 1 to 32 blocks of a multiprocessor."""
+    """No negative extent, at most 1024 threads per block, 64 along z, whole clusters, and 1 to 32 blocks of a multiprocessor."""
     for e in (*d.kernel.grid, *d.kernel.block, *d.kernel.cluster):
         if isinstance(e, Const) and e.value < 0:
             return LAUNCH, f"the launch shape has the extent {e}"
@@ -121,6 +121,9 @@ def launch_is_possible(d: Declarations) -> Problem | None:
     threads = block_threads(d.kernel.block)
     if isinstance(threads, Const) and threads.value > MAX_THREADS:
         return LAUNCH, f"a block has {threads} threads; at most {MAX_THREADS} are possible"
+    for axis, blocks, size in zip("xyz", d.kernel.grid, d.kernel.cluster, strict=True):
+        if isinstance(blocks, Const) and isinstance(size, Const) and size.value > 0 and blocks.value % size.value:
+            return LAUNCH, f"{blocks} blocks along {axis} are not a multiple of the {size} of a cluster"
     return None
 
 

@@ -119,15 +119,16 @@ class Kernel:
         """The channels between roles: slots, bytes, arrival counts, who fills and who reads; see :func:`taskfuse.kir.channels.channels`."""
         return readers().channels(self)
 
-    def cuda_source(self, variant: Variant | None = None, fast_math: bool = False, debug: bool = False) -> str:
+    def cuda_source(self, variant: Variant | None = None, fast_math: bool = False, debug: bool = False, locations: bool = False) -> str:
         """CUDA C++.
 
         Args:
             variant: what the text assumes of the arguments; ``None``: that they are row-major without gaps and aligned, and need 32-bit integers.
             fast_math: approximate functions.
             debug: waits are bounded, and report.
+            locations: comments that say which line of the user's each statement comes from.
         """
-        return readers().cuda().source(self, variant, fast_math, debug).text
+        return readers().cuda().source(self, variant, fast_math, debug, locations).text
 
     def ptx(self, arch: str = "sm_90a", variant: Variant | None = None, fast_math: bool = False, debug: bool = False) -> str:
         """PTX for ``arch``, from NVRTC; the rest as for :meth:`cuda_source`. Needs no GPU.
@@ -183,7 +184,7 @@ class KernelReaders(Protocol):
 class CudaReader(Protocol):
     """What the CUDA backend does with a kernel without launching it."""
 
-    def source(self, kernel: Kernel, variant: Variant | None, fast_math: bool, debug: bool) -> Source: ...
+    def source(self, kernel: Kernel, variant: Variant | None, fast_math: bool, debug: bool, locations: bool) -> Source: ...
     def ptx(self, kernel: Kernel, arch: str, variant: Variant | None, fast_math: bool, debug: bool) -> str: ...
     def cubin(self, kernel: Kernel, arch: str, variant: Variant | None, fast_math: bool, debug: bool) -> bytes: ...
     def sass(self, kernel: Kernel, arch: str, variant: Variant | None, fast_math: bool, debug: bool) -> str: ...

@@ -61,6 +61,7 @@ from taskfuse.kir.operand_printer import OperandPrinter, listed
 from taskfuse.kir.walk import Body, held
 from taskfuse.kir.witness_printer import definition_text, holds_text
 from taskfuse.kir.words import ACROSS, FROM, HOLDS, TF32
+from taskfuse.location import Quote
 
 INDENT = "  "
 MEMORY_KEYWORDS = {MemoryType.Local: "LOCAL", MemoryType.Shared: "SHARED", MemoryType.Global: "GLOBAL"}
@@ -77,11 +78,12 @@ def to_text(kernel: Kernel, *, witness: bool = False, path: Callable[[str], str]
     return "\n".join(layout(kernel, witness=witness, path=path).lines)
 
 
-def stmt_text(stmt: Stmt, kernel: Kernel) -> str:
+def stmt_text(stmt: Stmt, kernel: Kernel) -> Quote:
     """The first line of a statement, as it stands in the text of ``kernel`` (without indentation and comment)."""
     printer = _Printer(kernel)
     printer.stmt(stmt, 0)
-    return next(line for line in printer.lines if not line.startswith("# ")).split("  # ")[0]
+    text = next(line for line in printer.lines if not line.startswith("# ")).split("  # ")[0]
+    return Quote(text, stmt.location)
 
 
 def body_lines(body: Body, kernel: Kernel) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from taskfuse.ir.scalar import const
+from taskfuse.ir.scalar import Expr, const, lt, prove, simplify, substitute
 from taskfuse.ir.storage import storage_uses
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import MemoryType
@@ -10,7 +10,7 @@ from taskfuse.kir.nodes import Access, BarrierSlot, TensorMapParam, TmaLoad, Tma
 from taskfuse.lowering.box import NoBulkCopyError, derive
 from taskfuse.lowering.clusters import Part, part
 from taskfuse.lowering.completion import is_transfer
-from taskfuse.lowering.domains import refused
+from taskfuse.lowering.domains import bound, refused
 from taskfuse.lowering.fragments import atom_symbols
 from taskfuse.lowering.plan import PStmt
 from taskfuse.lowering.statements import Statements
@@ -46,6 +46,7 @@ def bulk_copy(st: Statements, tv: TensorView) -> list[PStmt]:
         share = part(st.indexer.regions, tv, st.indexer.tree.place[tv], there.index, shared.index, atoms)
     kept = tuple(a.extent for a in st.indexer.kept_axes(inside))
     shape = (const(1),) * (len(shared.index) - len(kept)) + kept
+    begins = () if loads else _begins(st, tv, inside, shared, there, shape)
     try:
         box = derive(share.coords, share.place, shape, tv.dtype.itemsize, share.atoms, env.facts)
     except NoBulkCopyError as e:
@@ -64,4 +65,25 @@ def bulk_copy(st: Statements, tv: TensorView) -> list[PStmt]:
     else:
         stmt = TmaStore(name, box.coords, place, holds(tv, env))
     reads = (there,) if loads and outside.is_output else () if loads else (shared,)  # of an input nobody writes
-    return [PStmt(tv, st.indexer.tree.place[tv], stmt, env.guards, env.facts, (shared,) if loads else (), reads)]
+    return [PStmt(tv, st.indexer.tree.place[tv], stmt, (*env.guards, *begins), env.facts, (shared,) if loads else (), reads)]
+
+
+def _begins(st: Statements, tv: TensorView, inside: TensorView, shared: Access, there: Access, shape: tuple[Expr, ...]) -> tuple[Expr, ...]:
+    """The conditions under which the storage that a bulk store reads has all of its box: none, or that the box begins inside of the tensor.
+
+    The engine writes nothing behind the end of the tensor, but it reads the whole box in Shared memory. Raises :class:`LoweringError`.
+    """
+    env = st.indexer.environments.of(tv)
+    atoms = dict.fromkeys(atom_symbols(tv).values(), const(0))
+    first = [simplify(substitute(e, atoms), env.facts) for e in there.index]
+    for begins in ((), tuple(c for e, a in zip(first, tv.logical, strict=True) for c in bound(e, a.extent, env.facts))):
+        facts = env.facts
+        for c in begins:
+            facts = facts.with_assumption(c)
+        if all(n is const(1) or prove(lt(e, n), facts) for e, n in zip(shared.index, shape, strict=True)):
+            return begins
+    raise refused(
+        tv,
+        f"its box may end behind {inside.name} in Shared memory, which has {' x '.join(map(str, shape))} elements there",
+        f"split {inside.name} as {tv.name} is split, so that it has room for whole tiles",
+    )

@@ -75,7 +75,7 @@ class Emitter:
         stmts: list[Stmt] = []
         for s in run:
             at = self._place(s)
-            stmts.append(replace(map_expressions(s.stmt, lambda e, at=at: substitute(e, at)), location=self.lines.of(s.tv)))
+            stmts.append(replace(map_expressions(s.stmt, lambda e, at=at: substitute(e, at)), location=self.lines.of_node(s)))
         guards = [g for g in self._guards(run[0]) if not prove(g, facts)]
         return [If((Branch(and_(*guards), tuple(stmts)),), location=stmts[0].location)] if guards else stmts
 
@@ -83,21 +83,21 @@ class Emitter:
         match n:
             case PLoop():
                 inner = facts.with_range(n.var, 0, n.extent - 1)
-                return [For(n.var, const(0), n.extent, const(1), n.unroll, self.body(n.body, inner), location=self.lines.inside(n.body))]
+                return [For(n.var, const(0), n.extent, const(1), n.unroll, self.body(n.body, inner), location=self.lines.of_node(n))]
             case PBind():
-                return [Bind(n.index, n.ptype, n.extent, self.body(n.body, facts), location=self.lines.inside(n.body))]
+                return [Bind(n.index, n.ptype, n.extent, self.body(n.body, facts), location=self.lines.of_node(n))]
             case PGuard(cond=cond, body=body):
                 inside = self.body(body, facts.with_assumption(cond))
-                return list(inside) if prove(cond, facts) else [If((Branch(cond, inside),), location=self.lines.inside(body))]
+                return list(inside) if prove(cond, facts) else [If((Branch(cond, inside),), location=self.lines.of_node(n))]
             case PScope():
                 cond = and_(*n.conds)
                 body = self.body(n.body, facts.with_assumption(cond))
-                return [If((Branch(cond, body, n.node.name),), location=self.lines.of(n.node) or self.lines.inside(n.body))] if n.conds else list(body)
+                return [If((Branch(cond, body, n.node.name),), location=self.lines.of_node(n))] if n.conds else list(body)
             case PDispatch():
                 arms = [Branch(and_(*m.conds), self.body(m.body, facts.with_assumption(and_(*m.conds))), m.node.name) for m in n.members]
-                return [If(tuple(arms), n.note, location=self.lines.of(n.group))]
+                return [If(tuple(arms), n.note, location=self.lines.of_node(n))]
             case PSync():
-                return list(located(n.stmts, self.lines.of(n.of)))
+                return list(located(n.stmts, self.lines.of_node(n)))
             case PStmt():
                 return self._statements([n], facts)
 

@@ -145,7 +145,11 @@ class Environments:
         inside = with_merged(tv, start, values, facts)
         values = onward(tv, values, facts)
         tails: list[Expr] = []
+        pieces: list[Expr] = []  # that there is a piece of work: asked first, since only then the map from work to tiles is defined
+        made = {a for t in tv.schedule.transforms if isinstance(t, Rasterize) for a in t.outputs}
         for t in tv.schedule.transforms:
+            if isinstance(t, Split) and t.source in made:
+                made.update(t.outputs)
             match t:
                 case Split() if t in bounded or t in whole or (whole and t.source in implied):
                     pass
@@ -154,7 +158,10 @@ class Environments:
                 case Split(source=source) if source in values and not divides(t, self.regions.facts):
                     rest = remainder(self.fusion, tv, source, values[source], facts, inside)
                     tails += rest if end_of(tv, source) is not None else []
-                    guards += rest
+                    if source in made:
+                        pieces += rest
+                    else:
+                        guards += rest
                 case Rasterize() if t.has_holes:
                     for source in t.sources:
                         if source in values and not (source.is_foreign or (outside and source.is_reduction)):
@@ -166,7 +173,7 @@ class Environments:
                 case _:
                     pass
         # The indices are simplified without the guards: which axes storage keeps must not depend on what guards cut off.
-        guards = early + guards
+        guards = early + pieces + guards
         values = {a: simplify(v, facts) for a, v in values.items()}
         beyond = anywhere = facts
         for guard in early:

@@ -15,7 +15,7 @@ from taskfuse.kir import map_stmts
 from taskfuse.kir.nodes import Stmt
 from taskfuse.location import Location
 from taskfuse.lowering.places import leaves
-from taskfuse.lowering.plan import Origin, PNode, PStmt, statements
+from taskfuse.lowering.plan import Origin, PBind, PDispatch, PGuard, PLoop, PNode, PScope, PStmt, PSync, statements
 
 
 class Lines:
@@ -41,10 +41,20 @@ class Lines:
             case Group():
                 return origin.location or next((self.of(m) for m in origin.members), None)
 
-    def inside(self, nodes: list[PNode]) -> Location | None:
-        """The line of the first statement of some plan nodes; of their first synchronization where they hold no other."""
-        first = next(statements(nodes), None) or next(leaves(nodes), None)
-        return None if first is None else self.of(first.tv if isinstance(first, PStmt) else first.of)
+    def of_node(self, n: PNode) -> Location | None:
+        """The line that a node of the plan comes from."""
+        match n:
+            case PStmt():
+                return self.of(n.tv)
+            case PSync():
+                return self.of(n.of)
+            case PDispatch():
+                return self.of(n.group)
+            case PScope():
+                return self.of(n.node)
+            case PLoop() | PBind() | PGuard():
+                first = next(statements(n.body), None) or next(leaves(n.body), None)
+                return None if first is None else self.of_node(first)
 
 
 def located(body: tuple[Stmt, ...], location: Location | None) -> tuple[Stmt, ...]:

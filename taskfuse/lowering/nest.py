@@ -11,7 +11,7 @@ from itertools import pairwise
 
 from taskfuse.errors import LoweringError
 from taskfuse.ir.axes import Axis
-from taskfuse.ir.scalar import Expr, and_, const, eq, ge, lt, simplify, substitute, sym
+from taskfuse.ir.scalar import Const, Expr, and_, const, eq, ge, lt, simplify, substitute, sym
 from taskfuse.ir.tasks import Group, Node, Task
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import INDEX_TYPES, ParallelType
@@ -217,6 +217,8 @@ class NestBuilder:
             return [PBind(self._bound_index(tv, axis, ptype), ptype, axis.extent, body)]
         environments = self.indexer.environments
         trips = environments.work.trips(loop, axis.extent, tv)
+        if isinstance(known := simplify(trips, self.regions.facts), Const):
+            trips = known
         return [PLoop(environments.variables.name(loop), trips, ptype is ParallelType.Unroll, body, loop)]
 
     def _bound_index(self, tv: TensorView, axis: Axis, ptype: ParallelType) -> Expr:

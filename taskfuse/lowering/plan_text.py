@@ -9,6 +9,8 @@ from taskfuse.ir.types import INDEX_TYPES
 from taskfuse.kir.kernel import Kernel
 from taskfuse.kir.nodes import Stmt
 from taskfuse.kir.printer import body_lines
+from taskfuse.kir.words import FROM
+from taskfuse.lowering.lines import Lines
 from taskfuse.lowering.plan import PBind, PDispatch, PGuard, PLoop, PNode, PScope, PStmt, PSync
 from taskfuse.lowering.state import State
 from taskfuse.schedule.order import Item, TensorItem
@@ -17,10 +19,14 @@ INDENT = "  "
 ONE = const(1)
 
 
-def state_text(state: State) -> str:
-    """All that is known after a step: launch shape and ranges, memory types, channels, buffers; then the plan, the nest, or the fusion."""
+def state_text(state: State, locations: bool = False) -> str:
+    """All that is known after a step: launch shape and ranges, memory types, channels, buffers; then the plan, the nest, or the fusion.
+
+    Args:
+        locations: with the user's line that each node of the plan, or statement of the kernel, comes from.
+    """
     if hasattr(state, "kernel"):
-        return str(state.kernel)
+        return state.kernel.text(locations=locations)
     lines = [f"FUSION {state.fusion.name}"]
     if hasattr(state, "regions"):
         lines += _ranges(state)
@@ -36,7 +42,7 @@ def state_text(state: State) -> str:
     lines += [f"MBARRIER {name}[{slots}] count {count}" for name, slots, count in state.mbarriers]
     lines.append("")
     if state.plan:
-        lines += _PlanPrinter(state).block(state.plan, 0)
+        lines += _PlanPrinter(state, locations).block(state.plan, 0)
     elif hasattr(state, "order"):
         lines += _nest(state.order, 0)
     else:
@@ -66,7 +72,8 @@ def _nest(items: tuple[Item, ...], depth: int) -> Iterator[str]:
 class _PlanPrinter:
     """Prints the nodes of a plan; statements as in kernel IR, in the local indices of their task."""
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: State, locations: bool) -> None:
+        self._from = Lines(state.fusion) if locations else None
         self._kernel = Kernel(
             name=state.fusion.name,
             extents=(),
@@ -81,28 +88,34 @@ class _PlanPrinter:
 
     def block(self, nodes: list[PNode], depth: int) -> Iterator[str]:
         for n in nodes:
+            at = self._place(n)
             match n:
                 case PLoop():
-                    yield from self._nested(f"FOR {n.var} in 0..{n.extent}{' UNROLL' if n.unroll else ''}", n.body, depth)
+                    yield from self._nested(f"FOR {n.var} in 0..{n.extent}{' UNROLL' if n.unroll else ''}", n.body, depth, at)
                 case PBind():
-                    yield from self._nested(f"FOR {n.index} in {n.ptype.value}{{{n.extent}}}", n.body, depth)
+                    yield from self._nested(f"FOR {n.index} in {n.ptype.value}{{{n.extent}}}", n.body, depth, at)
                 case PScope():
-                    yield from self._nested(f"SCOPE {n.node.name}{_where(n.conds)}", n.body, depth)
+                    yield from self._nested(f"SCOPE {n.node.name}{_where(n.conds)}", n.body, depth, at)
                 case PGuard():
-                    yield from self._nested(f"IF {n.cond}", n.body, depth)
+                    yield from self._nested(f"IF {n.cond}", n.body, depth, at)
                 case PDispatch():
-                    yield f"{INDENT * depth}DISPATCH {n.group.name}:{f'  # {n.note}' if n.note else ''}"
+                    yield f"{INDENT * depth}DISPATCH {n.group.name}:{at}{f'  # {n.note}' if n.note else ''}"
                     for m in n.members:
-                        yield from self._nested(f"ARM {m.node.name}{_where(m.conds)}", m.body, depth + 1)
+                        yield from self._nested(f"ARM {m.node.name}{_where(m.conds)}", m.body, depth + 1, self._place(m))
                 case PStmt():
-                    yield from self._lines((n.stmt,), depth, _where(n.guards))
+                    yield from self._lines((n.stmt,), depth, _where(n.guards) + at)
                 case PSync(stmts=(), is_barrier=True):
-                    yield f"{INDENT * depth}SYNC of {'all' if n.node is None else n.node.name}{f'  # {n.note}' if n.note else ''}"
+                    yield f"{INDENT * depth}SYNC of {'all' if n.node is None else n.node.name}{at}{f'  # {n.note}' if n.note else ''}"
                 case PSync():
-                    yield from self._lines(n.stmts, depth, "")
+                    yield from self._lines(n.stmts, depth, at)
 
-    def _nested(self, head: str, body: list[PNode], depth: int) -> Iterator[str]:
-        yield f"{INDENT * depth}{head}:"
+    def _place(self, n: PNode) -> str:
+        """Where a node comes from."""
+        location = None if self._from is None else self._from.of_node(n)
+        return "" if location is None else f"  {FROM} {location}"
+
+    def _nested(self, head: str, body: list[PNode], depth: int, at: str) -> Iterator[str]:
+        yield f"{INDENT * depth}{head}:{at}"
         yield from self.block(body, depth + 1)
 
     def _lines(self, stmts: tuple[Stmt, ...], depth: int, behind: str) -> Iterator[str]:

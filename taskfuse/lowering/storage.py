@@ -6,12 +6,14 @@ and buffers of one role whose lifetimes end before another's begin may share (th
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Container, Sequence
 from dataclasses import dataclass, replace
 
 from taskfuse.errors import LoweringError
+from taskfuse.ir.axes import Axis
 from taskfuse.ir.expr import Assemble, Scan
 from taskfuse.ir.scalar import Const, Expr, ceildiv, const, simplify
+from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import INDEX_TYPES, MemoryType, ParallelType
 from taskfuse.kir.limits import SHARED_BYTES
 from taskfuse.kir.nodes import Buffer
@@ -43,15 +45,13 @@ def buffers(indexer: Indexer, st: Statements, rings: Rings, plan: list[PNode]) -
                 shape = tuple(simplify(e, indexer.regions.facts) for e in shape)
             found.append(Buffer(tv.name, tv.dtype, memory, shape, max(1, tv.dtype.bits // 8, st.alignments.get(tv.name, 1))))
         if st.has_term(tv):
-            found.append(Buffer(st.term(tv), tv.dtype.compute, MemoryType.Local, (), max(1, tv.dtype.compute.bits // 8)))
+            found.append(_registers(st.term(tv), tv, (), indexer))
         if isinstance(expr := st.definition(tv), Scan):
-            totals = tuple(a.extent for a in carried_axes(expr))
-            found.append(Buffer(st.accumulator(tv), tv.dtype.compute, MemoryType.Local, totals, max(1, tv.dtype.compute.bits // 8)))
+            found.append(_registers(st.accumulator(tv), tv, carried_axes(expr), indexer))
         if st.is_reduction(tv):
             if st.accumulator(tv) != tv.name:
-                shape = tuple(a.extent for a in indexer.kept_axes(tv, MemoryType.Local))
-                found.append(Buffer(st.accumulator(tv), tv.dtype.compute, MemoryType.Local, shape, max(1, tv.dtype.compute.bits // 8)))
-            found += [Buffer(name, tv.dtype.compute, MemoryType.Local, (), max(1, tv.dtype.compute.bits // 8)) for name in lane_registers(tv)]
+                found.append(_registers(st.accumulator(tv), tv, indexer.kept_axes(tv, MemoryType.Local), indexer))
+            found += [_registers(name, tv, (), indexer) for name in lane_registers(tv)]
             for kind in (MemoryType.Shared, MemoryType.Global):
                 if any(a.is_reduction for p in INDEX_TYPES for a in digits(tv, p) if p.is_thread is (kind is MemoryType.Shared)):
                     found.append(Buffer(workspace(tv, kind), tv.dtype.compute, kind, Partials.of(indexer, tv).shape(kind), max(1, tv.dtype.compute.bits // 8)))
@@ -60,6 +60,12 @@ def buffers(indexer: Indexer, st: Statements, rings: Rings, plan: list[PNode]) -
         if isinstance(expr, Assemble) and not tv.is_output and tv not in indexer.placed:
             found.append(Buffer(tv.name, tv.dtype, MemoryType.Global, tv.shape, max(1, tv.dtype.bits // 8)))
     return [b for b in found if b.name in used]
+
+
+def _registers(name: str, tv: TensorView, axes: Sequence[Axis], indexer: Indexer) -> Buffer:
+    """Registers in which a tensor is computed, one for each index of some axes."""
+    dtype = tv.dtype.compute
+    return Buffer(name, dtype, MemoryType.Local, tuple(simplify(a.extent, indexer.regions.facts) for a in axes), max(1, dtype.bits // 8))
 
 
 def unroll_for_registers(plan: list[PNode], all_buffers: list[Buffer], indexer: Indexer) -> None:

@@ -105,11 +105,14 @@ class Tails:
         for a, b in list(zip(source.loop, reader.loop, strict=False))[: source.schedule.inline]:
             if b in env.values:
                 values[a] = env.values[b]
-        for a in source.loop:
+        environments = self.indexer.environments
+        shared = environments.joins.path[reader]
+        for a, loop in zip(source.loop, environments.joins.path[source], strict=True):
             value = values.get(a)
             if value is None and a.is_foreign:
                 continue
-            if value is None or not (prove(ge(value, 0), env.facts) and prove(lt(value, a.extent), env.facts)):
+            trips = a.extent if loop in shared else environments.work.trips(loop, a.extent, source)  # fewer where the block has less work
+            if value is None or not (prove(ge(value, 0), env.facts) and prove(lt(value, trips), env.facts)):
                 return False
         return True
 

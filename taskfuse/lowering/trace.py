@@ -17,8 +17,11 @@ from taskfuse.options import Options
 NAMES = tuple(step.name for step in STEPS)
 
 
-def plan_texts(fusion: Fusion, name: str, options: LoweringOptions = DEFAULT) -> tuple[str, str]:
+def plan_texts(fusion: Fusion, name: str, options: LoweringOptions = DEFAULT, locations: bool = False) -> tuple[str, str]:
     """The text of the state before and after a step.
+
+    Args:
+        locations: with the user's lines.
 
     Raises:
         TaskfuseError: there is no such step; or a step up to this one refuses the fusion (what :func:`taskfuse.lower` raises).
@@ -28,7 +31,7 @@ def plan_texts(fusion: Fusion, name: str, options: LoweringOptions = DEFAULT) ->
     before, state = str(fusion), State(fusion, options)
     for step in STEPS:
         step.run(state)
-        text = state_text(state) if step.name == name or NAMES.index(step.name) + 1 == NAMES.index(name) else ""
+        text = state_text(state, locations) if step.name == name or NAMES.index(step.name) + 1 == NAMES.index(name) else ""
         if step.name == name:
             return before, text
         before = text

@@ -192,13 +192,16 @@ class _Clones:
         return self.fusion.define(Scan(new, definition.combine, operands, definition.axis, caller()))
 
     def _reduction(self, tv: TensorView, definition: Reduction, index: tuple[Expr, ...], valid: Expr) -> TensorView:
-        """The same reduction for each point of the reader, without axes of one element; of anything, where its result does not exist."""
-        reduced = [a for a in tv.root if a.is_reduction and a.extent is not ONE]
+        """The same reduction for each point of the reader, without axes of one element if others remain; of anything, where its result does not exist."""
+        every = [a for a in tv.root if a.is_reduction]
+        reduced = [a for a in every if a.extent is not ONE]
+        if not reduced and not reduces_one(self.fusion, definition):
+            reduced = every
         new, location = self._new(tv, tuple(axis(a.extent, a.kind) for a in reduced)), caller()
         results, own = iter(index), iter(iteration_symbol(len(self.reader.root) + k) for k in range(len(reduced)))
-        at = tuple(next(results) if not a.is_reduction else ZERO if a.extent is ONE else next(own) for a in tv.root)
+        at = tuple(next(results) if not a.is_reduction else next(own) if a in reduced else ZERO for a in tv.root)
         operands = tuple(self._moved(o, at, new, valid) for o in definition.operands)
-        if not reduced and reduces_one(self.fusion, definition):
+        if not reduced:
             is_cast = definition.body is ELEMENTWISE["copy"]
             return self.fusion.define(Pointwise(new, ELEMENTWISE["cast"] if is_cast else definition.body, operands, location))
         return self.fusion.define(Reduction(new, definition.combine, definition.body, operands, definition.init, location))

@@ -348,7 +348,7 @@ class Machine:
             stmt, label = self.program.sources[pc], self.program.labels[pc]
             assert stmt is not None
             where = f"block {agent.block.index}, {threads_text(agent.lanes)}" + (f" in {label}" if label else "")
-            notes.append(f"{where}: {stmt_text(stmt, self.program.kernel)}: {description()}")
+            notes.append(f"{where}: " + stmt_text(stmt, self.program.kernel) + f": {description()}")
         if len(notes) > REPORTED_AGENTS:
             notes[REPORTED_AGENTS:] = [f"and {len(notes) - REPORTED_AGENTS} more"]
         return DeadlockError(kernel=self.program.kernel.name, reason="no thread can go on", notes=tuple(notes))

@@ -11,6 +11,8 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
+import taskfuse as tf
+from taskfuse import ParallelType as P
 from taskfuse.cuda import code, source
 from taskfuse.cuda.arrays import Kinds
 from taskfuse.cuda.debug import REPORT, empty_report
@@ -26,6 +28,7 @@ from taskfuse.dtypes import bfloat16, float32
 from taskfuse.errors import CudaError, TaskfuseError
 from taskfuse.kir import Kernel, parse_kernel
 from tests.cuda.fakes import GPU, Dlpack, FakeCuPy, FakeCuPyArray, FakeDriver, FakeTensor, FakeTorch, FakeTorchDevice, Interface, aligned
+from tests.lines import snippet
 
 SECOND = GPU._replace(ordinal=1, context=0xC1, name="second GPU")
 
@@ -844,4 +847,34 @@ def test_debug_builds_wait_and_report(driver: FakeDriver, torch: FakeTorch) -> N
     text = case.error(tensor(9, 32))
     assert text.startswith("kernel 'ring' hangs: ")
     assert "full[2]" in text
+    assert "-->" not in text  # a text that nobody wrote in a file has no lines
     assert text.endswith("note: no wait may take longer than 2000 ms (TASKFUSE_WATCHDOG_MS); the CUDA context is lost")
+
+
+def test_a_hang_names_the_line_of_the_wait(driver: FakeDriver, torch: FakeTorch) -> None:
+    with tf.Fusion("pipeline") as fusion:
+        x = tf.define_tensor([9, 32], name="x")
+        a = tf.exp(x)
+        y = a + 1.0
+        fusion.add_output(y)
+    for tv in (a, y):
+        tv.axis(1).parallelize(P.TIDx)
+    a.circular_buffer(2)
+    a.inline_at(1)
+    fusion.group([fusion.task([a], "load"), fusion.task([y], "use")], "pair").parallelize(P.TIDy)
+    case = Case(tf.lower(fusion), driver, debug=True)
+    case.run((tensor(9, 32),))
+    driver.sync_error = True
+    inner = driver._launch
+    points = [point.barrier for point in case.sources[0].waits]
+
+    def hang(*args: Any) -> int:
+        status = inner(*args)
+        report = np.frombuffer(REPORT.pack(1, points.index("ch0.full"), 1, 1, 0, 0, 0, 3, 1, 0, 1), np.uint8)
+        driver.copy_to_device(case.arguments()["report"], report.ctypes.data, REPORT.size, 0)
+        return status
+
+    driver._launch = hang
+    found = case.error(tensor(9, 32)).split("\n")
+    assert found[0] == "kernel 'pipeline' hangs: use: block (0, 0, 0), thread (3, 1, 0) waits at ch0.full[1] for the end of phase parity 1"
+    assert found[1:4] == snippet("a = tf.exp(x)", test_a_hang_names_the_line_of_the_wait)

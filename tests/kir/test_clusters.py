@@ -33,7 +33,7 @@ def test_the_text_is_read_back() -> None:
 
 
 def test_several_types() -> None:
-    kernel = changed(("CLUSTER (2, 1, 1)", "CLUSTER (2, 2, 1)"), ("across CIDx", "across CIDx, CIDy"))
+    kernel = changed(("GRID (4, 1, 1)", "GRID (4, 2, 1)"), ("CLUSTER (2, 1, 1)", "CLUSTER (2, 2, 1)"), ("across CIDx", "across CIDx, CIDy"))
     kernel.check_ir()
     assert tf.parse_kernel(str(kernel)) == kernel
     assert "ARRIVE empty[c.slot] across CIDx, CIDy" in str(kernel)
@@ -56,7 +56,8 @@ def test_expressions_are_mapped_and_the_types_kept() -> None:
         ((("across CIDx", "across CIDy, CIDx"),), "cluster types stand in the order CIDx, CIDy, CIDz, each once"),
         ((("across CIDx", "across CIDx, CIDx"),), "cluster types stand in the order CIDx, CIDy, CIDz, each once"),
         ((("CLUSTER (2, 1, 1)", "CLUSTER (N, 1, 1)"), ("SYNC cluster", "SYNC cluster 64*N")), "the shape of the cluster is not constant"),
-        ((("CLUSTER (2, 1, 1)", "CLUSTER (8, 4, 1)"),), "a cluster of 32 blocks; at most 16 are possible"),
+        ((("GRID (4, 1, 1)", "GRID (8, 4, 1)"), ("CLUSTER (2, 1, 1)", "CLUSTER (8, 4, 1)")), "a cluster of 32 blocks; at most 16 are possible"),
+        ((("CLUSTER (2, 1, 1)", "CLUSTER (8, 1, 1)"),), "4 blocks along x are not a multiple of the 8 of a cluster"),
         ((("SYNC cluster", "SYNC cluster 64"),), "a cluster barrier of 64 threads in clusters of 128"),
     ],
 )

@@ -777,3 +777,37 @@ def test_what_a_bulk_copy_stores_is_not_read_again() -> None:
         z = tf.neg(y)
         fusion.add_output(z)
     assert refused(lambda: tf.lower(fusion)).startswith(f"cannot lower {y.name}: the atom tma_store writes {y.name} later, and {z.name} reads it again\nhelp: ")
+
+
+def test_a_bulk_store_of_a_tile_that_does_not_exist_is_not_started() -> None:
+    """It would write nothing, but read storage that its source does not have."""
+    with tf.Fusion("nothing") as fusion:
+        x = tf.define_tensor([64], name="x")
+        staged = tf.abs(x)
+        y = tf.copy(staged)
+        fusion.add_output(y)
+    staged.set_memory_type(SHARED)
+    y.split(0, 64).split(0, 3)
+    y.set_atom(STORE, [2])
+    kernel = agrees(fusion, numbers(64))
+    assert any(isinstance(s, If) for s in walk(kernel))
+
+
+@pytest.mark.parametrize("split", [False, True])
+def test_a_bulk_store_finds_its_whole_box(split: bool) -> None:
+    with tf.Fusion("room") as fusion:
+        x = tf.define_tensor(["N"], name="x")
+        staged = tf.abs(x)
+        y = tf.copy(staged)
+        fusion.add_output(y)
+    staged.set_memory_type(SHARED)
+    y.split(0, 32)
+    if split:
+        staged.split(0, 32)
+    y.set_atom(STORE, [1])
+    if split:
+        for n in (20, 64):
+            agrees(fusion, numbers(n))
+    else:
+        text = refused(lambda: tf.lower(fusion))
+        assert text.startswith(f"cannot lower {y.name}: its box may end behind {staged.name} in Shared memory, which has N elements there")

@@ -158,3 +158,14 @@ def test_what_is_refused() -> None:
     assert refused(lambda: tf.lower(fusion)) == ORDER
     fusion, total, _ = scan([4, 8], 1)
     assert "rfactor" in refused(lambda: total.rfactor([1]))
+
+
+def test_totals_of_an_extent_that_is_small_are_registers() -> None:
+    """How many there are is a constant, since the extent is known to be at most that of one part."""
+    with tf.Fusion("small") as fusion:
+        x = tf.define_tensor([3, tf.dim("N", min=1, max=5)], name="x")
+        y = tf.cumsum(x, 0)
+        fusion.add_output(y)
+    y.split(1, 8)
+    y.axis(2).parallelize(TX)
+    proved(fusion, numbers(3, 4))

@@ -324,6 +324,25 @@ def test_a_tensor_without_the_axis_follows_in_the_same_loop() -> None:
         assert len(work(agrees(fusion, numbers(count, 4), numbers(4) * 0, tolerance=1e-6))) == 1
 
 
+@pytest.mark.parametrize("rows", [4, 7, 8])
+def test_registers_are_not_filled_from_work_that_a_block_does_not_have(rows: int) -> None:
+    """The copy into Shared memory writes zeros past the end of a split, but a block without a last trip does not: copies into registers are guarded."""
+    with tf.Fusion("registers") as fusion:
+        x = tf.define_tensor([rows, rows], name="x")
+        staged = tf.copy(x)
+        kept = tf.copy(staged)
+        y = tf.abs(kept)
+        fusion.add_output(y)
+    for tv in (staged, kept, y):
+        tv.merge(0)
+        deal(tv)
+    staged.set_memory_type(MemoryType.Shared)
+    staged.set_atom(tf.atoms.CP_ASYNC, [])
+    kernel = agrees(fusion, numbers(rows, rows))
+    assert len(work(kernel)) == 1
+    assert sum(isinstance(s, If) for s in walk(kernel)) == 2
+
+
 def test_what_lacks_the_axis_is_made_in_blocks_without_work_too_if_code_outside_reads_it() -> None:
     with tf.Fusion("everywhere") as fusion:
         x, w = tf.define_tensor([2, 5], name="x"), tf.define_tensor([1], name="w")

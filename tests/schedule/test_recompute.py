@@ -5,7 +5,7 @@ import pytest
 
 import taskfuse as tf
 from taskfuse.errors import ScheduleError
-from taskfuse.ir.expr import Gather, Read, Scan
+from taskfuse.ir.expr import Gather, Read, Reduction, Scan
 
 RNG = np.random.default_rng(0)
 
@@ -69,3 +69,19 @@ def test_a_table_of_sums_stays() -> None:
     text = f"recompute({made.name}): {found.name} reads it at computed indices: every element may be wanted"
     assert str(caught.value).splitlines()[0] == text
     assert str(caught.value).splitlines()[-1] == "help: leave it in memory; recompute its readers"
+
+
+def test_a_reduction_of_one_element_keeps_its_axis_if_its_body_cannot_stand_alone() -> None:
+    """The body takes constants of other dtypes, which a pointwise expression would promote."""
+    with tf.Fusion("argmin") as fusion:
+        x = tf.define_tensor([1, 3], dtype=tf.int64, name="x")
+        found = tf.argmin(x, 0, keepdims=True)
+        y = tf.pad(found, [(0, 0), (1, 0)], 7)
+        fusion.add_output(y)
+    reduction = [tv for tv in fusion.tensors() if isinstance(fusion.definition(tv), Reduction)][-1]
+    (made,) = reduction.recompute([y])
+    assert any(a.is_reduction for a in made.root)
+    kernel = tf.lower(fusion)
+    kernel.verify().require()
+    values = np.array([[3, 1, 2]], np.int64)
+    assert kernel.simulate(values)[0].tolist() == [[7, 0, 0, 0]]

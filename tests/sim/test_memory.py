@@ -78,7 +78,7 @@ def test_location_of_the_statement_is_reported() -> None:
     k = kernel("y[threadIdx.x] = copy(a)", "LOCAL a: float32[]")
     (stmt,) = k.body
     assert isinstance(stmt, Compute)
-    located = Compute(stmt.out, stmt.op, stmt.operands, stmt.dtype, Location("user.py", 7))
+    located = Compute(stmt.out, stmt.op, stmt.operands, stmt.dtype, location=Location("user.py", 7))
     with pytest.raises(SimulationError) as caught:
         simulate(type(k)(k.name, k.extents, k.params, k.grid, k.block, k.buffers, k.mbarriers, k.counters, (located,)), [X])
     assert caught.value.location == Location("user.py", 7)

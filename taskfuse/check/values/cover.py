@@ -174,9 +174,11 @@ def _axis(column: Ints, weights: dict[str, Expr], v: Visits, extent: Expr, knowl
     if reach is None:
         return width, True
     if not weights:
-        if not isinstance(extent, Const):
+        if isinstance(extent, Const):
+            return max(width, extent.value), width > extent.value
+        if not proves(knowledge, ge(const(width), extent)):
             raise Open(f"{width} points are visited along an axis of {extent}", v.node)
-        return max(width, extent.value), width > extent.value
+        return width, not proves(knowledge, ge(extent, const(width)))
     if not proves(knowledge, ge(reach, extent)):
         raise Open(f"only {reach} points along an axis of {extent} are visited", v.node)
     return width, not proves(knowledge, ge(extent, reach))

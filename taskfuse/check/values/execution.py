@@ -172,8 +172,8 @@ class _Execution:
         who = state.who(int(writers.threads[place]), stmt, role)
         if int(held.tag[0]) == WRONG:
             reason, notes = state.reason(int(held.data[0]))
-            raise Refuted(subject, reason, *notes, *(f"stored by {line}" if k == 0 else line for k, line in enumerate(who) if line not in notes))
+            raise Refuted(subject, reason, *notes, *("stored by " + line if k == 0 else line for k, line in enumerate(who) if line not in notes))
         if int(held.tag[0]) == NOTHING:
             raise Refuted(subject, "what is stored was never computed", *who)
         said, notes = state.difference(held, expected)
-        raise Refuted(subject, said, *notes, *(f"stored by {line}" if k == 0 and notes else line for k, line in enumerate(who)))
+        raise Refuted(subject, said, *notes, *("stored by " + line if k == 0 and notes else line for k, line in enumerate(who)))

@@ -149,7 +149,7 @@ class Machine:
         for lanes in waiting:
             role = f" in {lanes.role}" if lanes.role else ""
             more = f" and {len(lanes) - 1} more wait" if len(lanes) > 1 else " waits"
-            notes.append(f"{self.launch.thread(int(lanes.ids[0]))}{role}{more}: {stmt_text(self._at(lanes), self.kernel)}")
+            notes.append(f"{self.launch.thread(int(lanes.ids[0]))}{role}{more}: " + stmt_text(self._at(lanes), self.kernel))
         return Refuted("deadlock", "no thread can go on", *notes)
 
     # -- control flow -------------------------------------------------------------------------------------------------------------------
@@ -302,39 +302,42 @@ class Machine:
 
     def _inside(self, stmt: Stmt, lanes: Lanes) -> None:
         """Threads execute a statement from beginning to end."""
-        match stmt:
-            case Bind(body=body):
-                self._list(body, lanes)
-            case If(branches=branches):
-                for k, where in self._arms(stmt, lanes):
-                    if k >= 0:
-                        some = lanes if where is None else lanes.part((id(stmt), k), where)
-                        some.stack.append(Frame((), 0, branches[k].label or lanes.role))
-                        self._list(branches[k].body, some)
-                        some.stack.pop()
-            case For(var=var, body=body):
-                start, stop, step = (lanes.value(e) for e in (stmt.start, stmt.stop, stmt.step))
-                if self._alone[id(stmt)] and isinstance(start, int) and isinstance(stop, int) and isinstance(step, int) and step > 0:
-                    trips = np.arange(start, stop, step)
-                    some = max(1, WIDE // max(1, len(lanes)))
-                    for first in range(0, len(trips), some):
-                        self._list(body, lanes.in_iterations(var, trips[first : first + some]))
-                    return
-                at: Number = start
-                while True:
-                    active = at < stop
-                    if no(active):
-                        break
-                    lanes.own[var] = at
-                    self._list(body, lanes if every(active) else lanes.some(np.asarray(active)))
-                    at = at + step
-                lanes.own.pop(var, None)
-            case InitBarrier() | Arrive() | ArriveAsync() | Expect() | Release():
-                self.meetings.act(stmt, lanes)
-            case _:
-                if isinstance(stmt, TOGETHER) and not lanes.whole_warps:
-                    raise Refuted(stmt_text(stmt, self.kernel).split(" ")[0], "a part of a warp executes it", self.launch.thread(int(lanes.ids[0])))
-                self.execute(stmt, lanes)
+        try:
+            match stmt:
+                case Bind(body=body):
+                    self._list(body, lanes)
+                case If(branches=branches):
+                    for k, where in self._arms(stmt, lanes):
+                        if k >= 0:
+                            some = lanes if where is None else lanes.part((id(stmt), k), where)
+                            some.stack.append(Frame((), 0, branches[k].label or lanes.role))
+                            self._list(branches[k].body, some)
+                            some.stack.pop()
+                case For(var=var, body=body):
+                    start, stop, step = (lanes.value(e) for e in (stmt.start, stmt.stop, stmt.step))
+                    if self._alone[id(stmt)] and isinstance(start, int) and isinstance(stop, int) and isinstance(step, int) and step > 0:
+                        trips = np.arange(start, stop, step)
+                        some = max(1, WIDE // max(1, len(lanes)))
+                        for first in range(0, len(trips), some):
+                            self._list(body, lanes.in_iterations(var, trips[first : first + some]))
+                        return
+                    at: Number = start
+                    while True:
+                        active = at < stop
+                        if no(active):
+                            break
+                        lanes.own[var] = at
+                        self._list(body, lanes if every(active) else lanes.some(np.asarray(active)))
+                        at = at + step
+                    lanes.own.pop(var, None)
+                case InitBarrier() | Arrive() | ArriveAsync() | Expect() | Release():
+                    self.meetings.act(stmt, lanes)
+                case _:
+                    if isinstance(stmt, TOGETHER) and not lanes.whole_warps:
+                        raise Refuted(stmt_text(stmt, self.kernel).split(" ")[0], "a part of a warp executes it", self.launch.thread(int(lanes.ids[0])))
+                    self.execute(stmt, lanes)
+        except Refuted as found:
+            raise found.quoting(stmt_text(stmt, self.kernel)) from None
 
     def _list(self, body: tuple[Stmt, ...], lanes: Lanes) -> None:
         for stmt in body:

@@ -295,6 +295,9 @@ class Reach:
             return None
         if look.skip is None and self.storages[want.buffer].memory is not MemoryType.Local and _in_other_arm(claim.node, want.node):
             raise Open("it is written in another arm, in no known order", claim.node)
+        for n in claim.node.loops:
+            if n not in look.loops:  # of any iteration, so those behind it leave it
+                self._keeps(want, n)
         self.hits.append(claim)
         if claim.content is Content.ZERO:
             raise Open(f"it may find a zero in the place of {want.tensor}", claim.node)
@@ -406,10 +409,13 @@ class Reach:
 
     def alone(self, buffer: str) -> None:
         """Nothing else is written into the storage of a buffer in one iteration of the loops around its accesses, between the first one and the last."""
+        mine = self._accesses(buffer)
+        if not mine:
+            return
+        inner = {n for a in mine for n in a.loops if any(n not in b.loops for b in mine)}
         for other in self._shared_with(buffer):
-            mine = self._accesses(buffer)
             for n in self._accesses(other):
-                if mine and mine[0].number < n.number < mine[-1].number:
+                if mine[0].number < n.number < mine[-1].number or not inner.isdisjoint(n.loops):
                     raise Open(f"{other} lies on the storage of {buffer}, and is used between", n)
 
     def _shared_with(self, buffer: str) -> list[str]:

@@ -260,10 +260,8 @@ class State:
     # -- words --------------------------------------------------------------------------------------------------------------------------
 
     def who(self, thread: int, stmt: Stmt, role: str) -> tuple[str, ...]:
-        """A thread, what it executes, and the user's line."""
-        location = stmt.location
-        said = f"{self.launch.thread(thread)}{' in ' + role if role else ''}: {stmt_text(stmt, self.kernel)}"
-        return (said, f"from {location}") if location is not None else (said,)
+        """A thread, and what it executes."""
+        return (f"{self.launch.thread(thread)}{' in ' + role if role else ''}: " + stmt_text(stmt, self.kernel),)
 
     @staticmethod
     def index(place: int, extents: tuple[int, ...]) -> str:

@@ -134,4 +134,4 @@ def _open(node: Node, error: Open) -> Obligation:
 
 
 def _notes(error: Open) -> tuple[str, ...]:
-    return tuple(f"{n.text}" + (f" in {n.role}" if n.role else "") for n in error.nodes)
+    return tuple(n.text + (f" in {n.role}" if n.role else "") for n in error.nodes)

@@ -218,3 +218,53 @@ def test_rings_do_not_lie_on_each_other() -> None:
     shared = [line for line in text.splitlines() if line.startswith("  SHARED")]
     assert len(shared) == 2
     rejected(text, shared[1], shared[1].split(" @ ")[0] + " @ 0", "")
+
+
+OVERLAID = """\
+KERNEL k(x: float32[12]) -> (y: float32[3])
+  GRID (1, 1, 1)  BLOCK (1, 1, 1)
+  SHARED a: float32[4] @ 0
+  SHARED b: float32[3] @ 16
+  LOCAL acc: float32[]
+  DEFINE a: float32[12] = copy(x[i0])
+  DEFINE b: float32[3] over (12) at (i0//4) = reduce add of copy(a[i0]) from 0.0
+  DEFINE y: float32[3] = abs(b[i0])
+
+FOR i in 0..3:
+  FOR j in 0..4:
+    a[j] = copy(x[4*i + j])  ~ value a[4*i + j]
+  acc = copy(0.0)  ~ start b
+  FOR j in 0..4:
+    acc = add(acc, a[j])  ~ term b[4*i + j]
+  b[i] = copy(acc)  ~ value b[i]
+FOR i in 0..3:
+  y[i] = abs(b[i])  ~ value y[i]"""
+
+
+def test_later_iterations_leave_what_is_read_behind_their_loop() -> None:
+    """In the text all accesses of one buffer stand in front of those of the other, but the loop around them runs again."""
+    rejected(OVERLAID, "b: float32[3] @ 16", "b: float32[3] @ 0", "")
+
+
+SMALL = """\
+KERNEL k(x: float32[3, N]) -> (y: float32[3, N])
+  DIM N min 1 max 5
+  GRID (1, 1, 1)  BLOCK (8, 1, 1)
+  DEFINE y: float32[3, N] = abs(x[i0, i1])
+
+FOR i in 0..3:
+  IF threadIdx.x < N:
+    y[i, threadIdx.x] = abs(x[i, threadIdx.x])  ~ value y[i, threadIdx.x]"""
+
+
+@pytest.mark.parametrize(
+    ("good", "bad", "reason"),
+    [
+        ("threadIdx.x < N", "threadIdx.x < N - 1", "which points threadIdx.x < N - 1 leaves"),
+        ("threadIdx.x < N", "threadIdx.x < N && threadIdx.x < 4", "4 points are visited along an axis of N"),
+        ("threadIdx.x < N", "threadIdx.x < N && threadIdx.x != 2", "point [0, 2] is not visited"),
+        ("max 5", "max 9", "8 points are visited along an axis of N"),
+    ],
+)
+def test_an_axis_that_is_no_longer_than_a_block(good: str, bad: str, reason: str) -> None:
+    rejected(SMALL, good, bad, reason)

@@ -48,6 +48,7 @@ from taskfuse.kir.nodes import (
     Wgmma,
 )
 from taskfuse.kir.witness import Definition, Reduce
+from taskfuse.location import Quote
 from taskfuse.testing.case import seeded_case
 from tests.products import PRODUCTS, WARP_PRODUCTS, Product, WarpProduct
 
@@ -160,7 +161,10 @@ def test_an_index_off_by_one() -> None:
     assert finding.subject == "tv3[1]"
     assert finding.reason == "for element [1] of tv3: reads element [0] of tv2 where element [1] of tv2 is defined"
     assert finding.notes[0].startswith("thread 1: tv3[16*i0 + threadIdx.x] = exp(tv2[")
-    assert "test_execution.py" in finding.notes[1]
+    note = finding.notes[0]
+    assert isinstance(note, Quote)
+    assert note.location is not None
+    assert note.location.file == __file__
 
 
 def test_operands_in_the_wrong_order() -> None:
