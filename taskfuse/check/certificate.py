@@ -8,6 +8,7 @@ from enum import Enum
 from functools import cached_property
 from threading import RLock
 
+from taskfuse.check.collection import PAUSE
 from taskfuse.errors import ProofError
 from taskfuse.location import with_snippets
 
@@ -69,7 +70,8 @@ class Argument:
         while True:
             with self._lock:
                 if k == len(self._known):
-                    found = next(self._rest, None)
+                    with PAUSE:
+                        found = next(self._rest, None)
                     if found is None:
                         return
                     self._known.append(found)

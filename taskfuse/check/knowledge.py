@@ -6,7 +6,7 @@ of its symbols, directly or through others. Asked under these alone, with loop v
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from taskfuse.check.ranges import Ranges, terms_of
+from taskfuse.check.tables import Tables
 from taskfuse.ir.scalar import Const, Expr, Facts, FloorDiv, Select, le, lt, private, prove, substitute, sym
 from taskfuse.kir.nodes import For
 
@@ -100,10 +101,11 @@ class Knowledge:
         items: what was added to what holds in the whole kernel, in that order.
         linear: what linear arithmetic has found, for :class:`~taskfuse.check.linear.Linear`.
         samples: values of its symbols, for :mod:`~taskfuse.check.samples`.
+        tables: those that were made for questions, here and wherever more is known.
         under: what the last item was added to.
     """
 
-    __slots__ = ("_facts", "_next", "_questions", "_root", "items", "linear", "ranges", "samples", "under")
+    __slots__ = ("_close", "_facts", "_next", "_questions", "_root", "items", "linear", "ranges", "samples", "tables", "under")
 
     def __init__(self, ranges: Ranges, facts: Facts | None, items: tuple[Item, ...] = (), under: Knowledge | None = None) -> None:
         self.ranges = ranges
@@ -113,8 +115,10 @@ class Knowledge:
         self._facts = facts
         self.under = under
         self._root: Knowledge = self if under is None else under._root
+        self.tables: Tables = Tables() if under is None else under.tables
         self._next: dict[Item, Knowledge] = {}
         self._questions: dict[Expr, tuple[Knowledge, Expr]] = {}
+        self._close: dict[Expr, tuple[Knowledge, Expr]] = {}
 
     @property
     def facts(self) -> Facts:
@@ -159,17 +163,36 @@ class Knowledge:
         """What bears on a question and nothing else, with trips and elements numbered, and the question in these terms."""
         found = self._questions.get(question)
         if found is None:
-            names: dict[str, Expr] = {}
-            narrow = self._root
-            for item in self._bearing(question.free):
-                if isinstance(item, Expr):
-                    item = substitute(item, names)
-                else:
-                    item, name = item.renamed(names, len(names)), str(item.symbol)
-                    names[name] = item.symbol
-                narrow = narrow._given(item)
-            found = self._questions[question] = narrow, substitute(question, names)
+            found = self._questions[question] = self._narrowed(self._bearing(question.free), question)
         return found
+
+    def closely(self, question: Expr) -> tuple[Knowledge, Expr]:
+        """As :meth:`about`, with less: the iterations that a question speaks of, and what speaks of nothing else.
+
+        Copies of a statement differ by what holds of other symbols: this is one question for all of them.
+        """
+        found = self._close.get(question)
+        if found is None:
+            names = question.free
+            trips = [item.free for item in self.items if not isinstance(item, Expr)]
+            while near := [free for free in trips if not free.isdisjoint(names)]:
+                names = names.union(*near)
+                trips = [free for free in trips if free.isdisjoint(names)]
+            items = [item for item in self.items if item.free and item.free <= names]
+            found = self._close[question] = self._narrowed(items, question)
+        return found
+
+    def _narrowed(self, items: Iterable[Item], question: Expr) -> tuple[Knowledge, Expr]:
+        names: dict[str, Expr] = {}
+        narrow = self._root
+        for item in items:
+            if isinstance(item, Expr):
+                item = substitute(item, names)
+            else:
+                item, name = item.renamed(names, len(names)), str(item.symbol)
+                names[name] = item.symbol
+            narrow = narrow._given(item)
+        return narrow, substitute(question, names)
 
     def proves(self, condition: Expr) -> bool:
         """True only if the prover finds that a condition holds."""

@@ -46,28 +46,39 @@ class Ranges:
         empty: the conditions hold nowhere; False: they may.
     """
 
-    __slots__ = ("_memo", "_next", "empty", "known")
+    __slots__ = ("_changed", "_memo", "_next", "_under", "empty", "known")
 
-    def __init__(self, known: dict[Expr, Span], *, empty: bool = False) -> None:
+    def __init__(self, known: dict[Expr, Span], *, empty: bool = False, under: Ranges | None = None, changed: frozenset[str] = frozenset()) -> None:
         self.known = known
         self.empty = empty
+        self._under = under  # what says the same of all but the symbols that have changed
+        self._changed = changed
         self._memo: dict[Expr, Span] = {}
         self._next: dict[Expr, Ranges] = {}
 
     def with_span(self, atom: Expr, span: Span) -> Ranges:
         """Ranges in which ``atom`` also lies in ``span``."""
-        return Ranges({**self.known, atom: meet(self.known.get(atom, OPEN), span)})
+        return Ranges({**self.known, atom: meet(self.known.get(atom, OPEN), span)}, under=self, changed=atom.free)
 
     def under(self, condition: Expr) -> Ranges:
         """Ranges in which ``condition`` also holds."""
         found = self._next.get(condition)
         if found is None:
-            known = dict(self.known)
+            learned: dict[Expr, Span] = {}
             empty = self.empty or self.refutes(condition)
             for atom, span in (*_spans(condition), *self._without_an_end(condition)):
-                lo, hi = known[atom] = meet(known.get(atom, self.of(atom)), span)
+                known = learned.get(atom) or self.known.get(atom)
+                before = known or self.of(atom)
+                lo, hi = after = meet(before, span)
                 empty = empty or (lo is not None and hi is not None and lo > hi)
-            found = self._next[condition] = Ranges(known, empty=empty)
+                if after != before or (known is None and lo is not None and lo == hi):  # a value is said, even where it follows
+                    learned[atom] = after
+            if learned or empty is not self.empty:
+                changed = frozenset[str]().union(*(atom.free for atom in learned))
+                found = Ranges({**self.known, **learned}, empty=empty, under=self, changed=changed)
+            else:
+                found = self
+            self._next[condition] = found
         return found
 
     def _without_an_end(self, condition: Expr) -> Iterable[tuple[Expr, Span]]:
@@ -94,7 +105,11 @@ class Ranges:
             return e.value, e.value
         found = self._memo.get(e)
         if found is None:
-            found = self._memo[e] = meet(self._compute(e), self.known.get(e, OPEN))
+            if self._under is not None and e.free.isdisjoint(self._changed):
+                found = self._under.of(e)
+            else:
+                found = meet(self._compute(e), self.known.get(e, OPEN))
+            self._memo[e] = found
         return found
 
     def refutes(self, condition: Expr) -> bool:

@@ -38,6 +38,7 @@ class Kernel:
         residents: blocks that a multiprocessor holds at once, as far as registers decide that: threads have no more than allows it.
         buffers: Local, Shared and workspace storage.
         definitions: the math that it computes, if it says so (:mod:`taskfuse.kir.witness`).
+        keeps_rules: this object has been found to keep the rules of kernel IR; another one, however it was made of it, has not.
     """
 
     name: str
@@ -53,6 +54,7 @@ class Kernel:
     semaphores: tuple[Semaphore, ...] = ()
     residents: int = 1
     definitions: tuple[Definition, ...] = field(default=(), compare=False)
+    keeps_rules: bool = field(default=False, init=False, compare=False, repr=False)
 
     @property
     def meets_blocks(self) -> bool:

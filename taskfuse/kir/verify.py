@@ -12,23 +12,26 @@ from taskfuse.kir.atom_rules import ATOM_RULES
 from taskfuse.kir.declaration_rules import DECLARATION_RULES
 from taskfuse.kir.gather_rules import GATHER_RULES
 from taskfuse.kir.kernel import Kernel
-from taskfuse.kir.nodes import Bind, CursorInit, For, If, Stmt
+from taskfuse.kir.nodes import Bind, Branch, CursorInit, For, If, Stmt
 from taskfuse.kir.printer import Layout, layout
 from taskfuse.kir.scope import Declarations, Scope
 from taskfuse.kir.semaphore_rules import SEMAPHORE_RULES
 from taskfuse.kir.statement_rules import STATEMENT_RULES, Subject
 from taskfuse.kir.witness_rules import definition_problem, holds_problem
+from taskfuse.location import Location
 
 RULES = (*STATEMENT_RULES, *GATHER_RULES, *ATOM_RULES, *SEMAPHORE_RULES, holds_problem)
 
 
 def verify_kernel(kernel: Kernel) -> None:
-    """Check every rule of the IR.
+    """Check every rule of the IR, once for each kernel object: it cannot change.
 
     Raises:
         VerifyError: for the first statement (in the order of the text) that breaks one. The message quotes the whole kernel, with the
-            rule's message under the statement.
+            rule's message under the statement, and then the line that this comes from.
     """
+    if kernel.keeps_rules:
+        return
     declarations = Declarations.of(kernel)
     for rule in DECLARATION_RULES:
         problem = rule(declarations)
@@ -42,6 +45,7 @@ def verify_kernel(kernel: Kernel) -> None:
         laid = layout(kernel, witness=True)
         raise _error(kernel, laid, laid.definitions[number], message)
     _Verifier(kernel).body(kernel.body, Scope.outermost(declarations))
+    object.__setattr__(kernel, "keeps_rules", True)
 
 
 class _Verifier:
@@ -80,13 +84,13 @@ class _Verifier:
             message = rule(subject, scope)
             if message is not None:
                 laid = layout(self.kernel, witness=rule is holds_problem)
-                raise _error(self.kernel, laid, laid.statements[self.number], message)
+                raise _error(self.kernel, laid, laid.statements[self.number], message, None if isinstance(subject, Branch) else subject.location)
 
 
-def _error(kernel: Kernel, laid: Layout, line: int, message: str) -> VerifyError:
+def _error(kernel: Kernel, laid: Layout, line: int, message: str, location: Location | None = None) -> VerifyError:
     lines = laid.lines
     if line < len(lines):
         indent = len(lines[line]) - len(lines[line].lstrip())
         lines.insert(line + 1, f"{' ' * indent}^ {message}")
     quoted = "\n".join(f"  | {text}".rstrip() for text in lines)
-    return VerifyError(reason=f"kernel '{kernel.name}': {message}\n{quoted}")
+    return VerifyError(reason=f"kernel '{kernel.name}': {message}\n{quoted}", location=location)

@@ -1,5 +1,7 @@
 """Each rule of the verifier: a kernel that breaks it, with the message, and a twin that does not."""
 
+import pickle
+from dataclasses import replace
 from inspect import signature
 
 import pytest
@@ -335,7 +337,7 @@ def test_params_are_in_order() -> None:
 
 def body_of(stmt: object) -> Kernel:
     base = kernel("PASS")
-    return Kernel(**{**{f: getattr(base, f) for f in Kernel.__slots__}, "body": (stmt,)})
+    return Kernel(**{**{f: getattr(base, f) for f in Kernel.__match_args__}, "body": (stmt,)})
 
 
 NODES = [
@@ -441,3 +443,20 @@ def test_every_rule_is_in_the_table() -> None:
     }
     assert set(RULES) == defined
     assert len(STATEMENT_RULES) < len(RULES)
+
+
+def test_rules_are_looked_at_once_for_each_kernel_object(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = kernel("y[blockIdx.x, threadIdx.x] = copy(b[threadIdx.x])\n")
+    assert not found.keeps_rules
+    verify_kernel(found)
+    assert found.keeps_rules
+    with monkeypatch.context() as patched:
+        patched.setattr("taskfuse.kir.verify.DECLARATION_RULES", ())
+        patched.setattr("taskfuse.kir.verify.Scope", None)  # it would not come through
+        verify_kernel(found)
+    wrong = replace(found, name="", params=())  # another object
+    assert not wrong.keeps_rules
+    for _ in range(2):
+        with pytest.raises(VerifyError):
+            verify_kernel(wrong)
+    assert pickle.loads(pickle.dumps(found)) == found

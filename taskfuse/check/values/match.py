@@ -8,11 +8,9 @@ what else an index and an element depend on must cancel.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-
-import numpy as np
-from numpy.typing import NDArray
+from functools import cached_property
 
 from taskfuse.check.bounds import by_parts
 from taskfuse.check.knowledge import Element, Knowledge
@@ -20,17 +18,20 @@ from taskfuse.check.linear import Linear
 from taskfuse.check.program import BLOCK_NAMES, BLOCKS, THREAD_NAMES, THREADS, Node, conjuncts
 from taskfuse.check.ranges import terms_of
 from taskfuse.check.samples import fails
+from taskfuse.check.tables import Ints, Join, Table
 from taskfuse.check.tiles import swizzled_place
 from taskfuse.check.values.claims import Place, flattened
 from taskfuse.check.values.solve import Equation, Open, solved
-from taskfuse.ir.scalar import Compare, CompareOp, Const, Expr, FloorDiv, Mod, const, eq, evaluate, ge, le, lt, ne, simplify, substitute, sym
+from taskfuse.ir.scalar import Compare, CompareOp, Const, Expr, Facts, FloorDiv, Mod, const, eq, ge, le, lt, ne, simplify, substitute, sym
 from taskfuse.ir.types import MemoryType
 from taskfuse.kir.nodes import Content, For
 from taskfuse.kir.walk import own_symbols
 
-Ints = NDArray[np.int64]
 LIMIT = 1 << 18
 """Rows of a table."""
+
+Sides = tuple[Ints, Ints]
+"""What must be equal, along the axes of a table of the write and along those of one of the read."""
 
 W = "written."
 """Before the name of a symbol of the write."""
@@ -51,11 +52,11 @@ class Found:
 
     Attributes:
         under: where these hold; everywhere if there are none.
-        rest: values of symbols of the read at which it does not; ``None``: there are none.
+        rest: the points of the read at which it does not; ``None``: there are none.
     """
 
     under: tuple[Expr, ...] = ()
-    rest: Mapping[str, Ints] | None = None
+    rest: Table | None = None
 
 
 def inside(element: Iterable[Expr], shape: Iterable[Expr]) -> tuple[Expr, ...]:
@@ -76,6 +77,9 @@ def proves(knowledge: Knowledge, condition: Expr) -> bool:
             form = b - a
         case _:
             return not fails(*knowledge.about(condition)) and knowledge.proves(condition)
+    narrow, question = knowledge.closely(form)
+    if Linear.of(narrow).nonnegative(question, 1):
+        return True
     narrow, question = knowledge.about(form)
     if fails(narrow, ge(question, 0)):
         return False
@@ -104,95 +108,119 @@ def known_at(place: Place) -> Knowledge:
     return place.node.context.knowledge.given(*spans, *place.given)
 
 
+class Writing:
+    """A claim in symbols of its own: those of its threads, loops and points have other names than those of a read, but for what is the same there.
+
+    Attributes:
+        element, index, offset: as those of the claim.
+        conditions: those around it as they stand, ``None`` for steps of loops, and in these symbols.
+        spans: first values of the symbols, and behind the last ones.
+
+    Args:
+        memory: of the buffer that is written.
+        same: what symbols of the write are at the read: loops that both share, threads and blocks with memory of their own.
+    """
+
+    def __init__(self, claim: Place, memory: MemoryType, same: Mapping[str, Expr]) -> None:
+        self.claim = claim
+        kernel = claim.node.context.kernel
+        loops = [n.stmt for n in claim.node.loops if isinstance(n.stmt, For) and n.stmt.var not in same]
+        names = [*(loop.var for loop in loops), *(name for name, _ in claim.points)]
+        hardware: dict[str, Expr] = {}
+        if memory is not MemoryType.Local:
+            hardware |= dict(zip(THREAD_NAMES, kernel.block, strict=True))
+        if memory is MemoryType.Global:
+            hardware |= dict(zip(BLOCK_NAMES, kernel.grid, strict=True))
+        hardware = {name: extent for name, extent in hardware.items() if name not in same}
+        self._rename: dict[str, Expr] = {**same, **{n: sym(W + n) for n in (*names, *hardware)}}
+        self.element = tuple(map(self.named, claim.element))
+        self.index = tuple(map(self.named, claim.index))
+        self.conditions: list[tuple[Expr | None, Expr]] = [(part, self.named(part)) for c in (*claim.node.conditions, *claim.given) for part in conjuncts(c)]
+        self.spans: dict[str, tuple[Expr, Expr]] = {W + name: (const(0), extent) for name, extent in hardware.items()}
+        for loop in loops:
+            start, stop = self.named(loop.start), self.named(loop.stop)
+            self.spans[W + loop.var] = start, stop
+            if loop.step is not const(1):
+                step = eq((sym(W + loop.var) - start) % self.named(loop.step), 0)
+                self.conditions.append((None, step))
+        for name, n in claim.points:
+            self.spans[W + name] = const(0), const(n)
+
+    def named(self, e: Expr) -> Expr:
+        """An expression of the claim in these symbols."""
+        return e if e.free.isdisjoint(self._rename) else substitute(e, self._rename)
+
+    def who(self) -> Iterator[Equation]:
+        """What conditions say of its symbols alone."""
+        for _, c in self.conditions:
+            match c:
+                case Compare(op=CompareOp.EQ, a=a, b=b) if not (a - b).free.isdisjoint(self.spans) and (a - b).free <= self.spans.keys():
+                    yield a - b, const(0)
+                case _:
+                    pass
+
+
 class Match:
     """One claim and one read of a buffer. Of a write that leaves another tensor's element, or a zero, only where it is left is asked.
 
     Args:
         shape: of the tensor that is written.
-        same: what symbols of the write are at the read: loops that both share, threads and blocks with memory of their own.
         skip: the axis that says a slot: it is known to be the same.
         knowledge: what holds at the read.
-        among: the values of symbols of the read that are left; ``None``: all.
+        among: the points of the read that are left; ``None``: all.
         past: also where the element does not exist, in whose place a zero must be found.
         bare: whatever the conditions around the write are, and however often those of its loops run whose variables its place does not say.
     """
 
     def __init__(
         self,
-        claim: Place,
+        writing: Writing,
         want: Place,
         storage: Storage,
         shape: tuple[Expr, ...],
-        same: Mapping[str, Expr],
         skip: int | None,
         knowledge: Knowledge,
-        among: Mapping[str, Ints] | None,
+        among: Table | None,
         *,
         past: bool,
         bare: bool = False,
     ) -> None:
-        self.claim = claim
+        self.writing = writing
+        self.claim = claim = writing.claim
         self.want = want
         self.knowledge = knowledge
         self.storage = storage
         self.shape = shape
         self.among = among
         self.past = past
-        self.plain = True
-        kernel = claim.node.context.kernel
-        loops = [n.stmt for n in claim.node.loops if isinstance(n.stmt, For) and n.stmt.var not in same]
-        names = [*(loop.var for loop in loops), *(name for name, _ in claim.points)]
-        hardware: dict[str, Expr] = {}
-        if storage.memory is not MemoryType.Local:
-            hardware |= dict(zip(THREAD_NAMES, kernel.block, strict=True))
-        if storage.memory is MemoryType.Global:
-            hardware |= dict(zip(BLOCK_NAMES, kernel.grid, strict=True))
-        hardware = {name: extent for name, extent in hardware.items() if name not in same}
-        self.rename: dict[str, Expr] = {**same, **{n: sym(W + n) for n in (*names, *hardware)}}
-        alike = claim.tensor == want.tensor and claim.content is not Content.ZERO and (claim.content is Content.BODY) is (want.content is Content.BODY)
-        self.elements = list(zip(self._written(claim.element), want.element, strict=True)) if alike else []  # elements of others are never the same
         self.bare = bare
-        self.conditions: list[tuple[Expr | None, Expr]] = [(part, self._one(part)) for c in (*claim.node.conditions, *claim.given) for part in conjuncts(c)]
-        self.spans: dict[str, tuple[Expr, Expr]] = {W + name: (const(0), extent) for name, extent in hardware.items()}
-        for loop in loops:
-            start, stop = self._one(loop.start), self._one(loop.stop)
-            self.spans[W + loop.var] = start, stop
-            if loop.step is not const(1):
-                step = eq((sym(W + loop.var) - start) % self._one(loop.step), 0)
-                self.conditions.append((None, step))
-        for name, n in claim.points:
-            self.spans[W + name] = const(0), const(n)
-        self.facts = knowledge.facts
+        self.plain = True
+        self.conditions, self.spans = writing.conditions, writing.spans
+        alike = claim.tensor == want.tensor and claim.content is not Content.ZERO and (claim.content is Content.BODY) is (want.content is Content.BODY)
+        self.elements = list(zip(writing.element, want.element, strict=True)) if alike else []  # elements of others are never the same
+        self.equations = [*self._equations(skip), *writing.who()]
+
+    @cached_property
+    def facts(self) -> Facts:
+        """What holds at the read and of the symbols of the write."""
+        facts = self.knowledge.facts
         for n, (a, b) in self.spans.items():
             if isinstance(a, Const) and isinstance(b, Const):
-                self.facts = self.facts.with_range(n, a, b - 1)
-        for n, count in want.points:
-            self.facts = self.facts.with_range(n, 0, count - 1)
-        self.equations = self._equations(skip)
-
-    def _one(self, e: Expr) -> Expr:
-        return substitute(e, self.rename) if not e.free.isdisjoint(self.rename) else e
-
-    def _written(self, es: Iterable[Expr]) -> tuple[Expr, ...]:
-        return tuple(map(self._one, es))
+                facts = facts.with_range(n, a, b - 1)
+        for n, count in self.want.points:
+            facts = facts.with_range(n, 0, count - 1)
+        return facts
 
     def _equations(self, skip: int | None) -> list[Equation]:
         """Index by index; behind the axes that both name, address by address."""
         one, two = self.claim, self.want
         if one.offset is None and two.offset is None:
-            pairs = list(zip(self._written(one.index), two.index, strict=True))
+            pairs = list(zip(self.writing.index, two.index, strict=True))
         else:
             first = min(len(p.index) for p in (one, two) if p.offset is not None)
-            pairs = list(zip(self._written(one.index[:first]), two.index[:first], strict=True))
-            pairs.append((self._one(self._address(one, first)), self._address(two, first)))
-        found = [(a, b) for k, (a, b) in enumerate(pairs) if k != skip]
-        for _, c in self.conditions:  # who wrote it
-            match c:
-                case Compare(op=CompareOp.EQ, a=a, b=b) if not (a - b).free.isdisjoint(self.spans) and (a - b).free <= self.spans.keys():
-                    found.append((a - b, const(0)))
-                case _:
-                    pass
-        return found
+            pairs = list(zip(self.writing.index[:first], two.index[:first], strict=True))
+            pairs.append((self.writing.named(self._address(one, first)), self._address(two, first)))
+        return [(a, b) for k, (a, b) in enumerate(pairs) if k != skip]
 
     def _address(self, p: Place, first: int) -> Expr:
         if p.offset is None:
@@ -211,6 +239,8 @@ class Match:
             outcome = self._tried()
             if not isinstance(outcome, Open) and (outcome is None or not outcome.under):
                 return outcome
+            if self.plain and isinstance(outcome, Found) and all(proves(self.knowledge, c) for c in outcome.under):
+                return Found()
         if isinstance(outcome, Open):
             raise outcome
         return outcome
@@ -326,9 +356,9 @@ class Match:
         if not names or not self._countable(names):
             return found
         table = self._table(names, parts)
-        if not _rows(table):
+        if not table.count:
             return None
-        return found | {n: const(int(table[n][0])) for n in names}
+        return found | {n: const(value) for n, value in table.at(0).items()}
 
     # -- tables ---------------------------------------------------------------------------------------------------------------------
 
@@ -366,21 +396,15 @@ class Match:
         if conditions is None:
             return None
         filters, residual = conditions
-        write, read = self._table(mine | shared, filters), self._left(self._table(theirs | shared, self._reader_filters(theirs | shared)))
-        count_w, count_r = _rows(write), _rows(read)
-        if not count_r:
+        write, read = self._table(mine | shared, filters), self._table(theirs | shared, self._reader_filters(theirs | shared))
+        if self.among is not None:
+            read = read.within(self.among)
+        if not read.count:
             return None
-        keys_w = [write[n] for n in sorted(shared)]
-        keys_r = [read[n] for n in sorted(shared)]
-        for d in differences:
-            left, right = self._parted(d, mine, theirs, shared)
-            keys_w.append(_values(left, write, count_w))
-            keys_r.append(-_values(right, read, count_r))
-        wrong: list[tuple[Ints, Ints]] = []
-        for d in elements:
-            left, right = self._parted(d, mine, theirs, shared)
-            wrong.append((_values(left, write, count_w), -_values(right, read, count_r)))
-        return self._compare(keys_w, keys_r, wrong, [*under, *residual], read)
+        keys = [(write.grid(sym(n)), read.grid(sym(n))) for n in sorted(shared)]
+        keys += [self._sides(d, write, read) for d in differences]
+        wrong = [self._sides(d, write, read) for d in elements]
+        return self._compare(write, read, keys, wrong, [*under, *residual])
 
     def _near(self, differences: list[Expr], elements: list[Expr], mine: set[str]) -> set[str]:
         """The symbols of the read that a table needs: those that stand in no term with others that have no such table."""
@@ -402,19 +426,19 @@ class Match:
                     found |= term.free - mine
         return found
 
-    def _parted(self, d: Expr, mine: set[str], theirs: set[str], shared: set[str]) -> tuple[Expr, Expr]:
-        """The part of a difference that the write's table has, and that of the read's."""
+    def _sides(self, d: Expr, write: Table, read: Table) -> Sides:
+        """What must be equal for a difference to be 0: the part that the write's table has, and the opposite of that of the read's."""
         terms, constant = terms_of(d)
         left: Expr = const(0)
         right: Expr = const(constant)
         for term, k in terms:
-            if term.free <= mine | shared:
+            if term.free <= write.names:
                 left = left + term * k
-            elif term.free <= theirs | shared:
+            elif term.free <= read.names:
                 right = right + term * k
             else:
                 raise Open(f"{term} does not cancel", self.claim.node)
-        return left, right
+        return write.grid(left), read.grid(-right)
 
     def _filters(self, at: Mapping[str, Expr], mine: set[str], shared: set[str]) -> tuple[list[Expr], list[Expr]] | None:
         """The conditions of the write that its table decides, and those that are left; ``None`` if one never holds."""
@@ -463,58 +487,32 @@ class Match:
                 found += [] if s.step is const(1) else [eq((sym(s.var) - s.start) % s.step, 0)]
         return [c for c in found if c.free <= names]
 
-    def _table(self, names: set[str], filters: list[Expr]) -> dict[str, Ints]:
-        ordered = sorted(names)
-        grids = [np.arange(span[0], span[1] + 1) for n in ordered if (span := self._span(n)) is not None]
-        mesh = np.meshgrid(*grids, indexing="ij")
-        env = {n: g.reshape(-1) for n, g in zip(ordered, mesh, strict=True)}
-        if env:
-            mask = np.ones(mesh[0].size, np.bool_)
-            for c in filters:
-                mask &= np.broadcast_to(np.asarray(evaluate(c, env), np.bool_), mask.shape)
-            if not mask.all():
-                env = {n: v[mask] for n, v in env.items()}
-        return env
+    def _table(self, names: set[str], filters: list[Expr]) -> Table:
+        spans = {n: span for n in sorted(names) if (span := self._span(n)) is not None}
+        return self.knowledge.tables.of(spans, filters if spans else ())
 
-    def _left(self, table: dict[str, Ints]) -> dict[str, Ints]:
-        """A table of the read without what other writes have left there."""
-        names = sorted(table.keys() & (self.among or {}).keys())
-        if self.among is None or not names:
-            return table
-        count = _rows(table)
-        numbers, _ = _numbers([np.concatenate([table[n], self.among[n]]) for n in names], count + _rows(dict(self.among)))
-        mask = np.isin(numbers[:count], numbers[count:])
-        return {n: v[mask] for n, v in table.items()}
-
-    def _compare(self, keys_w: list[Ints], keys_r: list[Ints], elements: list[tuple[Ints, Ints]], residual: list[Expr], read: dict[str, Ints]) -> Found | None:
-        wide = max((k.size for k in (*keys_w, *(a for a, _ in elements))), default=1)
-        long = max((k.size for k in (*keys_r, *(b for _, b in elements))), default=1)
-        columns = [np.concatenate([np.broadcast_to(a, wide), np.broadcast_to(b, long)]) for a, b in zip(keys_w, keys_r, strict=True)]
-        numbers, count = _numbers(columns, wide + long)
-        written, wanted = numbers[:wide], numbers[wide:]
-        if not wide:
+    def _compare(self, write: Table, read: Table, keys: list[Sides], elements: list[Sides], residual: list[Expr]) -> Found | None:
+        if not write.count:
             return None
-        at = np.full(count, -1, np.int64)  # of each place, a write of it
-        at[written] = np.arange(wide)
-        first = at[wanted]
-        hit = first >= 0
-        if not hit.any():
+        join = Join(write, read, keys)
+        if not join.hit.any():
             return None
-        read_too = np.zeros(count, np.bool_)
-        read_too[wanted] = True
-        for k, (a, b) in enumerate(elements):
-            left, right = np.broadcast_to(a, wide), np.broadcast_to(b, long)
-            if (read_too[written] & (left != left[at[written]])).any():
-                raise Open(f"one place is written with different indices on axis {k} of {self.want.tensor}", self.claim.node)
-            bad = np.flatnonzero(hit & (left[first] != right))
-            if bad.size:
-                where = ", ".join(f"{n} = {v[bad[0]]}" for n, v in read.items())
-                raise Open(f"it finds another element of {self.want.tensor} on axis {k}" + (f" ({where})" if where else ""), self.claim.node)
-        if hit.all():
+        if not join.is_one(elements):
+            for k, sides in enumerate(elements):
+                self._fault(join.fault([sides]), k, read)
+        if join.hit.all():
             return Found(tuple(residual))
         if residual:
             raise Open("only some of the elements are written there", self.claim.node)
-        return Found((), {n: v[~hit] for n, v in read.items()})
+        return Found((), read.some(~join.hit))
+
+    def _fault(self, fault: int | None, axis: int, read: Table) -> None:
+        """An element is another on an axis. Raises :class:`Open`."""
+        if fault == -1:
+            raise Open(f"one place is written with different indices on axis {axis} of {self.want.tensor}", self.claim.node)
+        if fault is not None:
+            where = ", ".join(f"{n} = {v}" for n, v in read.at(fault).items())
+            raise Open(f"it finds another element of {self.want.tensor} on axis {axis}" + (f" ({where})" if where else ""), self.claim.node)
 
 
 def _own_names(node: Node, place: Place) -> set[str]:
@@ -529,29 +527,3 @@ def _bytes(storage: Storage, axes: int) -> int:
         assert isinstance(e, Const)
         total *= e.value
     return total
-
-
-def _rows(table: dict[str, Ints]) -> int:
-    return next(iter(table.values())).size if table else 1
-
-
-def _values(e: Expr, table: dict[str, Ints], count: int) -> Ints:
-    return np.broadcast_to(np.asarray(evaluate(e, table), np.int64), count)
-
-
-def _numbers(rows: list[Ints], size: int) -> tuple[Ints, int]:
-    """A number for each column, the same for equal columns; and how many numbers there may be."""
-    found = np.zeros(size, np.int64)
-    count = 1
-    for row in rows:
-        low, high = int(row.min(initial=0)), int(row.max(initial=0))
-        width = high - low + 1
-        if count * width > 1 << 23:  # fewer numbers for what there is
-            _, row = np.unique(row, return_inverse=True)
-            low, width = 0, int(row.max(initial=0)) + 1
-        found = found * width + (row - low)
-        count *= width
-        if count > 1 << 23:
-            _, found = np.unique(found, return_inverse=True)
-            count = int(found.max(initial=0)) + 1
-    return found, count

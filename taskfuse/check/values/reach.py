@@ -12,7 +12,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from taskfuse.check.accesses import overlapping
 from taskfuse.check.forms import Visit
@@ -20,18 +19,18 @@ from taskfuse.check.knowledge import Knowledge
 from taskfuse.check.private import PrivateRing, PrivateRings
 from taskfuse.check.program import BLOCKS, THREADS, Node, Program
 from taskfuse.check.rings import Rings
+from taskfuse.check.tables import Table
 from taskfuse.check.values.claims import Instructions, Place
 from taskfuse.check.values.cover import covered
-from taskfuse.check.values.match import Found, Match, Storage, W, equal, inside, known_at
+from taskfuse.check.values.match import Found, Match, Storage, W, Writing, equal, inside, known_at
 from taskfuse.check.values.solve import Open
 from taskfuse.check.values.stores import stores
-from taskfuse.ir.scalar import Const, Expr, Sym, and_, const, eq, evaluate, ge, not_, substitute, sym
+from taskfuse.ir.scalar import Const, Expr, Sym, and_, const, eq, ge, not_, substitute, sym
 from taskfuse.ir.types import BLOCK_TYPES, CLUSTER_TYPES, MemoryType
 from taskfuse.kir import accesses
 from taskfuse.kir.nodes import Content, For, Holds, TensorParam, TmaLoad
 from taskfuse.kir.witness import Definition, Whole
 
-Ints = NDArray[np.int64]
 ROWS = 1 << 21
 TRIPS = 9
 """How many iterations back a write is looked for, less one."""
@@ -72,6 +71,7 @@ class Reach:
         self.producers = {r.producer.cursor + ".slot": r for r in rings.rings}
         self.hits: list[Place] = []
         self._whole: dict[str, bool] = {}
+        self._writings: dict[tuple[object, ...], Writing] = {}
         self._nodes: dict[str, list[Node]] = {}
         self._overlaps: dict[str, list[str]] = {}
         for a, b in overlapping(program):
@@ -165,8 +165,8 @@ class Reach:
             size *= ROWS + 1 if lo is None or hi is None else hi - lo + 1
         if size > ROWS:
             return False
-        grids = np.meshgrid(*(np.arange(lo or 0, (hi or 0) + 1) for lo, hi in spans.values()), indexing="ij")
-        return not np.any(np.asarray(evaluate(difference, dict(zip(spans, grids, strict=True)))))
+        table = Table([{n: np.arange(lo or 0, (hi or 0) + 1)} for n, (lo, hi) in spans.items()])
+        return not np.any(table.grid(difference))
 
     def _stored_before(self, want: Place, knowledge: Knowledge) -> bool:
         """True if a workspace in Global memory that lies as its tensor does has been stored whole, once, by statements that are over."""
@@ -238,9 +238,7 @@ class Reach:
                     same[block.index_name] = b // extent * extent + sym(f"{W}{b}.issuer")
         return same
 
-    def _scan(
-        self, want: Place, looks: list[_Look], knowledge: Knowledge, *, past: bool, among: Mapping[str, Ints] | None = None, may: bool = False
-    ) -> bool:
+    def _scan(self, want: Place, looks: list[_Look], knowledge: Knowledge, *, past: bool, among: Table | None = None, may: bool = False) -> bool:
         """True if one of some writes, looked at from the last one on, is found in every case. The others that may be found have the same element.
 
         Args:
@@ -268,9 +266,7 @@ class Reach:
                     return True
         return False
 
-    def _last(
-        self, claim: Place, want: Place, look: _Look, knowledge: Knowledge, among: Mapping[str, Ints] | None, error: Open, *, past: bool
-    ) -> Found:
+    def _last(self, claim: Place, want: Place, look: _Look, knowledge: Knowledge, among: Table | None, error: Open, *, past: bool) -> Found:
         """What the last iterations of loops that are over have left, if they write all of it."""
         loops = dict(look.loops)
         for n in claim.node.loops:
@@ -287,10 +283,15 @@ class Reach:
                 return found
         raise error
 
-    def _match(self, claim: Place, want: Place, look: _Look, knowledge: Knowledge, among: Mapping[str, Ints] | None, *, past: bool) -> Found | None:
+    def _match(self, claim: Place, want: Place, look: _Look, knowledge: Knowledge, among: Table | None, *, past: bool) -> Found | None:
         shape = () if claim.content is Content.ZERO else self.shape(claim.tensor, claim.content)
-        match = Match(claim, want, self.storages[want.buffer], shape, self._look(claim, look), look.skip, knowledge, among, past=past)
-        found = match.found()
+        storage = self.storages[want.buffer]
+        same = self._look(claim, look)
+        key = claim, *same.items()
+        writing = self._writings.get(key)
+        if writing is None:
+            writing = self._writings[key] = Writing(claim, storage.memory, same)
+        found = Match(writing, want, storage, shape, look.skip, knowledge, among, past=past).found()
         if found is None:
             return None
         if look.skip is None and self.storages[want.buffer].memory is not MemoryType.Local and _in_other_arm(claim.node, want.node):
@@ -465,4 +466,3 @@ def _encloses(visit: Visit, node: Node) -> bool:
         return False
     place = next((n for n in node.path if n.block is visit.advance.block), None)
     return place is not None and visit.wait.number < node.number < visit.advance.number
-

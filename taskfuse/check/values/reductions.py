@@ -16,10 +16,11 @@ from numpy.typing import NDArray
 
 from taskfuse.check.knowledge import Knowledge
 from taskfuse.check.program import BLOCK_NAMES, THREADS, Node, conjuncts
+from taskfuse.check.tables import Table
 from taskfuse.check.values.claims import Instructions, Place
 from taskfuse.check.values.cover import covered
 from taskfuse.check.values.joins import Joined, Joins
-from taskfuse.check.values.match import LIMIT, Found, Match, inside, known_at, proves
+from taskfuse.check.values.match import LIMIT, Found, Match, Writing, inside, known_at, proves
 from taskfuse.check.values.reach import Reach
 from taskfuse.check.values.runs import Span, Visits, known_of, runs
 from taskfuse.check.values.solve import Open
@@ -121,7 +122,7 @@ class Reductions:
         groups: dict[tuple[object, ...], list[Term]] = {}
         for t in terms:
             groups.setdefault((t.place.index, t.place.points, t.place.element), []).append(t)
-        among: Mapping[str, Ints] | None = None
+        among: Table | None = None
         hits: list[list[Term]] = []
         for group in groups.values():
             found = self._match(group[-1].place, want, knowledge, among)
@@ -171,7 +172,7 @@ class Reductions:
             self._value(s, rule, parts=False)
             same = {n.stmt.var: sym(n.stmt.var) for n in s.node.loops if isinstance(n.stmt, For) and n in want.node.loops}
             claim, target = replace(s, element=(), content=Content.START), replace(want, element=(), content=Content.START)
-            found = Match(claim, target, self.reach.storages[s.buffer], (), same, None, knowledge, None, past=False).found()
+            found = self._writes(claim, target, same, knowledge, None)
             if found is not None and not found.under and found.rest is None:
                 return
         raise Open("its accumulator is not known to be set", want.node)
@@ -188,10 +189,16 @@ class Reductions:
                 if not _disjoint(one, two):
                     raise Open("an accumulator takes terms in different places", a[0].node, b[0].node)
 
-    def _match(self, claim: Place, want: Place, knowledge: Knowledge, among: Mapping[str, Ints] | None) -> Found | None:
+    def _match(self, claim: Place, want: Place, knowledge: Knowledge, among: Table | None) -> Found | None:
         shared = {n.stmt.var: sym(n.stmt.var) for n in claim.node.loops if isinstance(n.stmt, For) and n in want.node.loops}
         shape = self.reach.shape(want.tensor)
-        return Match(claim, want, self.reach.storages[want.buffer], shape, shared, None, knowledge, among, past=False, bare=True).found()
+        storage = self.reach.storages[want.buffer]
+        return Match(Writing(claim, storage.memory, shared), want, storage, shape, None, knowledge, among, past=False, bare=True).found()
+
+    def _writes(self, claim: Place, want: Place, same: Mapping[str, Expr], knowledge: Knowledge, among: Table | None) -> Found | None:
+        """Whether a start sets the accumulators that are used."""
+        storage = self.reach.storages[claim.buffer]
+        return Match(Writing(claim, storage.memory, same), want, storage, (), None, knowledge, among, past=False).found()
 
     def _group(self, want: Place, group: list[Term], definition: Definition, knowledge: Knowledge) -> bool:
         """All terms of a group of accumulators are in what is read, once. True if partial results have been joined."""
@@ -292,12 +299,12 @@ class Reductions:
         target = replace(user, element=(), content=Content.START)
         shared = {n.stmt.var: sym(n.stmt.var) for n in user.node.loops if isinstance(n.stmt, For)}
         around = known_at(user).given(*given)
-        among: Mapping[str, Ints] | None = None
+        among: Table | None = None
         for s in reversed(starts):
             common = {n.stmt.var for n in s.node.loops if isinstance(n.stmt, For) and n in user.node.loops}
             same = {name: e for name, e in shared.items() if name in common}
             claim = replace(s, element=(), content=Content.START)
-            found = Match(claim, target, self.reach.storages[s.buffer], (), same, None, around, among, past=False).found()
+            found = self._writes(claim, target, same, around, among)
             if found is None:
                 continue
             if found.rest is not None:
@@ -349,10 +356,12 @@ class Reductions:
         found: list[Expr] = []
         for c in t.node.conditions:
             for part in conjuncts(c):
-                cuts = proves(known_of(t.node, dict(t.points)).given(*inside(t.point, self.reach.definitions[t.place.tensor].space)), part)
-                if joined is None and part.free <= THREADS and not proves(knowledge, part) and not cuts:
-                    raise Open(f"terms are taken under {part}, and read under other conditions", t.node)
-                if part.free <= THREADS or proves(knowledge, part):
+                holds = proves(knowledge, part)
+                if joined is None and part.free <= THREADS and not holds:
+                    around = known_of(t.node, dict(t.points)).given(*inside(t.point, self.reach.definitions[t.place.tensor].space))
+                    if not proves(around, part):
+                        raise Open(f"terms are taken under {part}, and read under other conditions", t.node)
+                if holds or part.free <= THREADS:
                     found.append(part)
         return found
 

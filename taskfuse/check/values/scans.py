@@ -7,7 +7,7 @@ from dataclasses import replace
 from taskfuse.check.program import Node, conjuncts
 from taskfuse.check.ranges import terms_of
 from taskfuse.check.values.claims import Instructions
-from taskfuse.check.values.match import Match, equal, inside, known_at, proves
+from taskfuse.check.values.match import Match, Writing, equal, inside, known_at, proves
 from taskfuse.check.values.reach import Reach
 from taskfuse.check.values.solve import Open
 from taskfuse.ir.elementwise import ELEMENTWISE
@@ -89,7 +89,7 @@ class Scans:
         claim, target = (self.instructions.written(n, Holds("", content=Content.START)) for n in (start, term))
         same = {n.stmt.var: sym(n.stmt.var) for n in start.loops if isinstance(n.stmt, For) and n in term.loops}
         storage = self.reach.storages[claim.buffer]
-        found = Match(claim, replace(target, element=()), storage, (), same, None, known_at(target), None, past=False).found()
+        found = Match(Writing(claim, storage.memory, same), replace(target, element=()), storage, (), None, known_at(target), None, past=False).found()
         if found is None or found.under or found.rest is not None:
             raise Open("its total is not known to be set before its first step", start)
 

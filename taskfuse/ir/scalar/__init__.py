@@ -4,7 +4,7 @@
 ``search`` the prover behind them, ``queries`` the questions one asks, ``text`` and ``tokens`` the notation, ``evaluation`` the numbers.
 """
 
-from taskfuse.ir.scalar.evaluation import compile_expr, evaluate
+from taskfuse.ir.scalar.evaluation import Evaluation, compile_expr, evaluate
 from taskfuse.ir.scalar.expr import (
     FALSE,
     ONE,
@@ -55,6 +55,7 @@ __all__ = [
     "Compare",
     "CompareOp",
     "Const",
+    "Evaluation",
     "Expr",
     "Facts",
     "FloorDiv",

@@ -36,6 +36,10 @@ from taskfuse.ir.scalar.logic import is_boolean
 Value = int | npt.NDArray[Any]
 
 
+KEPT = 1 << 12
+"""Elements of an array that is kept for the next expression."""
+
+
 def evaluate(e: IntLike, env: Mapping[str, Value]) -> Value:
     """The value of ``e`` with every symbol's value taken from ``env``: integers of any size, or int64 arrays that broadcast together (and then wrap around).
 
@@ -46,66 +50,95 @@ def evaluate(e: IntLike, env: Mapping[str, Value]) -> Value:
         KeyError: a symbol without a value.
         ZeroDivisionError, IndexError: the expression has no value.
     """
-    done: dict[Expr, Value] = {}
+    return Evaluation(env).of(e)
 
-    def visit(node: Expr) -> Value:
-        found = done.get(node)
-        if found is None:
-            found = done[node] = _value(node, visit, env)
+
+class Evaluation:
+    """Values of several expressions at the same values of symbols: what they share is computed once.
+
+    Attributes:
+        env: the value of each symbol; it must not change.
+    """
+
+    __slots__ = ("_done", "_kept", "env")
+
+    def __init__(self, env: Mapping[str, Value]) -> None:
+        self.env = env
+        self._kept: dict[Expr, Value] = {}
+        self._done: dict[Expr, Value] = {}  # of one expression
+
+    def of(self, e: IntLike) -> Value:
+        """As :func:`evaluate`."""
+        with np.errstate(divide="ignore"):
+            found = self._of(wrap(e))
+        self._done.clear()
         return found
 
-    with np.errstate(divide="ignore"):
-        return visit(wrap(e))
+    def _of(self, e: Expr) -> Value:
+        match e:
+            case Const(value):
+                return value
+            case Sym(name):
+                return self.env[name]
+            case _:
+                found = self._kept.get(e)
+                if found is None:
+                    found = self._done.get(e)
+                if found is None:
+                    found = self._compute(e)
+                    kept = self._kept if isinstance(found, int) or found.size <= KEPT else self._done
+                    kept[e] = found
+                return found
 
-
-def _value(e: Expr, visit: Callable[[Expr], Value], env: Mapping[str, Value]) -> Value:
-    def number(node: Expr) -> Any:
+    def _number(self, e: Expr) -> Any:
         """The value of an operand that is wanted as an integer, so that booleans add up."""
-        value = visit(node)
-        return _as_int(value) if is_boolean(node) else value
+        value = self._of(e)
+        return _as_int(value) if is_boolean(e) else value
 
-    match e:
-        case Const(value):
-            return value
-        case Sym(name):
-            return env[name]
-        case Sum(terms, constant):
-            return sum((k * number(term) for term, k in terms), constant)
-        case Product(factors):
-            return reduce(lambda x, y: x * y, map(number, factors))
-        case FloorDiv(a, b):
-            return number(a) // number(b)
-        case Mod(a, b):
-            return number(a) % number(b)
-        case Xor(a, b):
-            return number(a) ^ number(b)
-        case Min(args):
-            return reduce(_minimum, map(number, args))
-        case Max(args):
-            return reduce(_maximum, map(number, args))
-        case Compare(CompareOp.LT, a, b):
-            return number(a) < number(b)
-        case Compare(CompareOp.LE, a, b):
-            return number(a) <= number(b)
-        case Compare(CompareOp.EQ, a, b):
-            return number(a) == number(b)
-        case Compare(CompareOp.NE, a, b):
-            return number(a) != number(b)
-        case And(args):
-            return _short_circuit(args, visit, stop=False)
-        case Or(args):
-            return _short_circuit(args, visit, stop=True)
-        case Not(a):
-            return _not(visit(a))
-        case Select(cond, a, b):
-            condition = visit(cond)
-            if isinstance(condition, (int, np.bool_)):
-                return visit(a if condition else b)
-            return np.where(condition, visit(a), visit(b))
-        case Table(values, index):
-            return _lookup(values, number(index))
-        case _:
-            raise AssertionError(type(e))
+    def _compute(self, e: Expr) -> Value:
+        number = self._number
+        match e:
+            case Sum(terms, constant):
+                total: Any = constant
+                for term, k in terms:
+                    value = number(term) if k == 1 else number(term) * k
+                    total = total + value
+                return total
+            case Product(factors):
+                return reduce(lambda x, y: x * y, map(number, factors))
+            case FloorDiv(a, b):
+                return number(a) // number(b)
+            case Mod(a, b):
+                return number(a) % number(b)
+            case Xor(a, b):
+                return number(a) ^ number(b)
+            case Min(args):
+                return reduce(_minimum, map(number, args))
+            case Max(args):
+                return reduce(_maximum, map(number, args))
+            case Compare(CompareOp.LT, a, b):
+                return number(a) < number(b)
+            case Compare(CompareOp.LE, a, b):
+                return number(a) <= number(b)
+            case Compare(CompareOp.EQ, a, b):
+                return number(a) == number(b)
+            case Compare(CompareOp.NE, a, b):
+                return number(a) != number(b)
+            case And(args):
+                return _short_circuit(args, self._of, stop=False)
+            case Or(args):
+                return _short_circuit(args, self._of, stop=True)
+            case Not(a):
+                return _not(self._of(a))
+            case Select(cond, a, b):
+                condition = self._of(cond)
+                if isinstance(condition, (int, np.bool_)):
+                    return self._of(a if condition else b)
+                return np.where(condition, self._of(a), self._of(b))
+            case Table(values, index):
+                return _lookup(values, number(index))
+            case _:
+                raise AssertionError(type(e))
 
 
 def _as_int(value: Any) -> Any:

@@ -1,0 +1,185 @@
+"""Tables: all values that symbols have together, and two of them joined on what must be equal.
+
+A table is a grid with an axis for each symbol (or for symbols that have some values together), and the points of it that conditions leave. An expression is
+computed along the axes of its own symbols, and subexpressions once: only what comes out is spread over the points. Keys of several columns are numbered digit
+by digit, alike in both tables, so that equal numbers are equal keys.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from math import prod
+
+import numpy as np
+from numpy.typing import NDArray
+
+from taskfuse.ir.scalar import Evaluation, Expr
+
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+
+KEPT = 1 << 15
+"""Points of the grid of a table that is kept for the next question."""
+SMALL = 1 << 12
+"""Values that are looked through for a common divisor."""
+DENSE = 8
+"""How many numbers there may be for each row: with more of them those that occur are numbered anew."""
+NUMBERS = 1 << 62
+
+
+class Table:
+    """Points of a grid.
+
+    Attributes:
+        names: the symbols.
+        count: how many points there are: one if there are no symbols.
+
+    Args:
+        axes: the values of symbols along each axis; the last one changes fastest.
+        filters: conditions on the symbols.
+    """
+
+    __slots__ = ("_places", "_shape", "_values", "count", "names")
+
+    def __init__(self, axes: Sequence[Mapping[str, Ints]], filters: Iterable[Expr] = ()) -> None:
+        self._shape = tuple(next(iter(axis.values())).size for axis in axes)
+        env: dict[str, Ints] = {}
+        for k, axis in enumerate(axes):
+            along = [1] * len(axes)
+            along[k] = self._shape[k]
+            env |= {name: values.reshape(along) for name, values in axis.items()}
+        self.names = frozenset(env)
+        self._values = Evaluation(env)
+        mask = np.ones(1, np.bool_)
+        for c in filters:
+            mask = mask & np.asarray(self._values.of(c), np.bool_)
+        self.count = prod(self._shape)
+        self._places: Ints | None = None  # in the grid; all of them
+        if not mask.all():
+            self._places = np.flatnonzero(np.broadcast_to(mask, self._shape or (1,)))
+            self.count = self._places.size
+
+    def some(self, mask: Bools) -> Table:
+        """The points at which something holds."""
+        found = Table.__new__(Table)
+        found.names, found._shape, found._values = self.names, self._shape, self._values
+        found._places = np.flatnonzero(mask) if self._places is None else self._places[mask]
+        found.count = found._places.size
+        return found
+
+    def within(self, other: Table) -> Table:
+        """The points that are points of another table, as far as the symbols of both say."""
+        common = sorted(self.names & other.names)
+        if not common or not self.count:
+            return self
+        mine, theirs, _ = numbered([(self._column(n), other._column(n)) for n in common])
+        mask = np.isin(self.spread(mine), other.spread(theirs))
+        return self if mask.all() else self.some(mask)
+
+    def grid(self, e: Expr) -> Ints:
+        """The values of an expression along the axes of its symbols."""
+        return np.asarray(self._values.of(e), np.int64)
+
+    def spread(self, values: Ints) -> Ints:
+        """Values along some axes, at each of the points."""
+        flat = np.broadcast_to(values, self._shape or (1,)).reshape(-1)
+        return flat if self._places is None else flat[self._places]
+
+    def values(self, e: Expr) -> Ints:
+        """The values of an expression at each of the points."""
+        return self.spread(self.grid(e))
+
+    def _column(self, name: str) -> Ints:
+        return np.asarray(self._values.env[name], np.int64)
+
+    def at(self, point: int) -> dict[str, int]:
+        """The values of the symbols at one of the points."""
+        place = np.unravel_index(point if self._places is None else self._places[point], self._shape or (1,))
+        return {name: int(np.broadcast_to(self._column(name), self._shape or (1,))[place]) for name in sorted(self.names)}
+
+
+class Tables:
+    """The tables of symbols that are independent of each other, of one proof."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[object, ...], Table] = {}
+
+    def of(self, spans: Mapping[str, tuple[int, int]], filters: Iterable[Expr] = ()) -> Table:
+        """All values of symbols, in their order, from their first to their last ones under some conditions."""
+        filters = tuple(filters)
+        key = (*spans.items(), *filters)
+        found = self._known.get(key)
+        if found is None:
+            found = Table([{name: np.arange(lo, hi + 1)} for name, (lo, hi) in spans.items()], filters)
+            if prod(hi - lo + 1 for lo, hi in spans.values()) <= KEPT:
+                self._known[key] = found
+        return found
+
+
+class Join:
+    """Points of one table and points of another one that have equal keys.
+
+    Args:
+        keys: values of both, along axes of each.
+
+    Attributes:
+        hit: the points of the second table that have the keys of some point of the first.
+    """
+
+    def __init__(self, one: Table, two: Table, keys: Iterable[tuple[Ints, Ints]]) -> None:
+        self._one, self._two = one, two
+        mine, theirs, count = numbered(keys)
+        self._mine, self._theirs = one.spread(mine), two.spread(theirs)
+        if count > DENSE * (one.count + two.count):
+            self._mine, self._theirs, count = _ranked(self._mine, self._theirs)
+        at = np.full(count, -1, np.int64)
+        at[self._mine] = np.arange(one.count)
+        self._count = count
+        self._same = at[self._mine]  # for each point, one of those with its keys
+        self._first = at[self._theirs]
+        self.hit: Bools = self._first >= 0
+
+    def is_one(self, pairs: Iterable[tuple[Ints, Ints]]) -> bool:
+        """Whether points of the first table that have the keys of some point of the second also have its values, those of each pair."""
+        return self.fault(pairs) is None
+
+    def fault(self, pairs: Iterable[tuple[Ints, Ints]]) -> int | None:
+        """Where values differ: a point of the second table, or -1 if they differ for points of the first with the same keys; ``None``: nowhere."""
+        a, b, _ = numbered(pairs)
+        left, right = self._one.spread(a), self._two.spread(b)
+        apart = left != left[self._same]
+        if apart.any():
+            read = np.zeros(self._count, np.bool_)
+            read[self._theirs] = True
+            if (apart & read[self._mine]).any():
+                return -1
+        bad = np.flatnonzero(self.hit & (left[self._first] != right))
+        return int(bad[0]) if bad.size else None
+
+
+def numbered(columns: Iterable[tuple[Ints, Ints]]) -> tuple[Ints, Ints, int]:
+    """A number for the values in each row of two lists of columns, the same for equal rows; and how many numbers there may be."""
+    mine = theirs = np.zeros((), np.int64)
+    count = 1
+    for a, b in columns:
+        low, high = min(int(a.min()), int(b.min())), max(int(a.max()), int(b.max()))
+        if low == high:
+            continue
+        width = high - low + 1
+        if width > NUMBERS:
+            a, b, width = _ranked(a, b)
+            low = 0
+        a, b = a - low, b - low
+        if a.size + b.size <= SMALL and (step := int(np.gcd(np.gcd.reduce(a, axis=None), np.gcd.reduce(b, axis=None)))) > 1:
+            a, b, width = a // step, b // step, (width - 1) // step + 1
+        if count * width > NUMBERS:
+            a, b, width = _ranked(a, b)
+            mine, theirs, count = _ranked(mine, theirs)
+        mine, theirs, count = mine * width + a, theirs * width + b, count * width
+    return mine, theirs, count
+
+
+def _ranked(a: Ints, b: Ints) -> tuple[Ints, Ints, int]:
+    """Numbers of the values that occur."""
+    values, ranks = np.unique(np.concatenate([a.reshape(-1), b.reshape(-1)]), return_inverse=True)
+    return ranks[: a.size].reshape(a.shape), ranks[a.size :].reshape(b.shape), values.size
