@@ -24,8 +24,8 @@ from taskfuse.ir.scalar import Expr, Facts, const, lt, sym
 from taskfuse.ir.storage import storage_uses
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import MemoryType
-from taskfuse.kir.atom_rules import MAX_PENDING
 from taskfuse.kir.nodes import BarrierSlot, Commit, Expect, Queue, Retire, TmaLoad, Wait
+from taskfuse.kir.synchronization_rules import MAX_PENDING
 from taskfuse.lowering.channels import Channels
 from taskfuse.lowering.clusters import is_multicast
 from taskfuse.lowering.completion import has_copies_of_threads, is_transfer, queue_of
