@@ -105,10 +105,12 @@ class Ranges:
             return e.value, e.value
         found = self._memo.get(e)
         if found is None:
-            if self._under is not None and e.free.isdisjoint(self._changed):
-                found = self._under.of(e)
-            else:
-                found = meet(self._compute(e), self.known.get(e, OPEN))
+            here, free = self, e.free
+            while here._under is not None and free.isdisjoint(here._changed):
+                here = here._under
+            found = here._memo.get(e)
+            if found is None:
+                found = here._memo[e] = meet(here._compute(e), here.known.get(e, OPEN))
             self._memo[e] = found
         return found
 
