@@ -49,6 +49,7 @@ PARTS = {
     "random": Part(pytest("tests/gpu/test_random.py", "--maxfail=100", "--dist=worksteal", jobs=14), 150),
     "chaos": Part(["-m", "tests.gpu.chaos"], 240),
     "sanitizer": Part(["tests/gpu/sanitizer.py", "--jobs", "12"], 180),
+    "target": Part(["benchmarks/target.py"], 60, stores=True),
     "launch": Part(["benchmarks/launch.py"], 60, stores=True),
     "first_call": Part(["benchmarks/first_call.py"], 150, stores=True),
     "horizontal": Part(["benchmarks/horizontal.py", "--host"], 150, stores=True),

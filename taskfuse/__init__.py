@@ -43,6 +43,7 @@ from taskfuse.schedule.cut import Cut, cut
 from taskfuse.schedule.propagate import parallelize_like
 from taskfuse.schedulers.horizontal import horizontal, horizontal_gain
 from taskfuse.sim import Scheduler
+from taskfuse.target import Target
 from taskfuse.version import VERSION
 
 __version__ = VERSION
@@ -65,6 +66,7 @@ __all__ = [
     "ParallelType",
     "Scalar",
     "Scheduler",
+    "Target",
     "Task",
     "TensorView",
     "allocation",

@@ -7,6 +7,7 @@ from functools import partial
 from typing import Literal
 
 from taskfuse.chain import Chain, link, planned
+from taskfuse.cuda.present import present
 from taskfuse.errors import UnsupportedError
 from taskfuse.executable import Executable, one_kernel
 from taskfuse.ir.fusion import Fusion, as_fusion
@@ -18,6 +19,7 @@ from taskfuse.schedule.cut import Cut
 from taskfuse.schedulers.schedule import Sizes
 from taskfuse.schedulers.segments import plan
 from taskfuse.specialization import specialized
+from taskfuse.target import Target, as_target
 
 
 def compile(
@@ -27,6 +29,7 @@ def compile(
     schedule: Literal["auto"] | None = "auto",
     sizes: Mapping[str, int] | None = None,
     specialize: bool = True,
+    target: Target | str | None = None,
     arch: str | None = None,
     fast_math: bool = False,
     debug: bool = False,
@@ -49,7 +52,9 @@ def compile(
         sizes: values of the fusion's dimensions that the cost models of automatic schedules assume; the kernels run with all.
         specialize: schedule automatically again, at a call, for what its extents have that others lack (docs/automatic.md); false: the kernels for
             all extents run all calls.
-        arch: target of the machine code, such as ``"sm_90a"``; by default that of the GPU.
+        target: the GPU that automatic schedules are chosen for and whose limits kernels keep: a :class:`taskfuse.Target`, its name (``"H100"``) or its
+            architecture; by default the one in this machine, an H200 if there is none.
+        arch: what machine code is made for, such as ``"sm_90a"``; by default the GPU that runs it.
         fast_math: approximate division, square root and functions; subnormals become zero.
         debug: bound every wait and report it by :class:`HangError` if it takes too long; a call then waits for its kernel.
         unsafe: take the kernel as it is, without a proof; what the compiler says of its registers is a warning then.
@@ -57,8 +62,8 @@ def compile(
 
     Raises:
         ProofError: the kernel may deadlock or race; the notes are a counterexample, or say what is outside the model.
-        UnsupportedError: what is no fusion, cut or kernel; a backend or a choice of ``schedule`` that does not exist; ``sizes`` of what is no dimension
-            or no extent; no outputs; or an op that has no automatic schedule.
+        UnsupportedError: what is no fusion, cut or kernel; a backend, a target or a choice of ``schedule`` that does not exist; ``sizes`` of what is no
+            dimension or no extent; no outputs; or an op that has no automatic schedule.
         LoweringError: see :func:`lower`.
         VerifyError: a kernel that breaks a rule of kernel IR.
         OptionError: an environment variable of taskfuse that it does not know.
@@ -66,17 +71,19 @@ def compile(
     if schedule not in ("auto", None):
         help = "use 'auto', or None to take the fusion as it is"
         raise UnsupportedError(what=f"schedule {schedule!r}", reason="there is no such choice", help=help, location=caller())
+    machine = present() if target is None else as_target(target)
+    options = options or LoweringOptions(target=machine)
     make = partial(one_kernel, backend=backend, arch=arch, fast_math=fast_math, debug=debug, unsafe=unsafe, options=options)
     match fusion:
         case Cut(fusion=whole, parts=parts):
-            Sizes(whole, sizes)
+            Sizes(whole, sizes, machine)
             extents = [{name: size for name, size in (sizes or {}).items() if name in part.dims} for part in parts]
-            settings = {"specialize": specialize, "arch": arch, "fast_math": fast_math, "debug": debug, "unsafe": unsafe, "options": options}
+            settings = {"specialize": specialize, "target": machine, "arch": arch, "fast_math": fast_math, "debug": debug, "unsafe": unsafe, "options": options}
             again = partial(compile, backend=backend, schedule=schedule, **settings)
             return Chain(whole, [link(part, again(part, sizes=own)) for part, own in zip(parts, extents, strict=True)])
         case Fusion() if schedule == "auto" and not fusion.has_schedule:
-            run = planned(fusion, plan(fusion, sizes=sizes), make)
-            return specialized(fusion, make, run, sizes) if specialize and fusion.dims else run
+            run = planned(fusion, plan(fusion, sizes=sizes, target=machine), make)
+            return specialized(fusion, make, run, sizes, machine) if specialize and fusion.dims else run
         case Kernel():
             return make(fusion)
         case _:

@@ -40,6 +40,7 @@ PLAN: Final = "plan:"
 VARIABLES: Final = tuple(
     PREFIX + name for name in ("DUMP", "DUMP_DIR", "CACHE_DIR", "CACHE_BYTES", "ALWAYS_COMPILE", "BACKEND", "VERIFY", "CHAOS", "WATCHDOG_MS")
 )
+OTHERS: Final = ("XDG_CACHE_HOME", "HOME", "CUDA_VISIBLE_DEVICES")
 DEFAULT_CACHE_BYTES: Final = 1 << 30
 DEFAULT_WATCHDOG_MS: Final = 2000
 STAGES: Final[tuple[Stage, ...]] = get_args(Stage)
@@ -63,6 +64,7 @@ class Options:
         verify: prove every kernel before it runs.
         chaos: seed of the random delays of a debug build; ``None``: no delays.
         watchdog_ms: milliseconds that a wait of a debug build lasts before it reports.
+        visible_devices: CUDA's own ``CUDA_VISIBLE_DEVICES``; empty: all.
     """
 
     dump: frozenset[Stage]
@@ -75,6 +77,7 @@ class Options:
     verify: bool
     chaos: int | None
     watchdog_ms: int
+    visible_devices: str
 
 
 def read_options(env: Mapping[str, str] | None = None) -> Options:
@@ -84,7 +87,7 @@ def read_options(env: Mapping[str, str] | None = None) -> Options:
         OptionError: a variable that starts with ``TASKFUSE_`` and is none of ours, or a value that it cannot have.
     """
     given = os.environ if env is None else env
-    return _options(tuple((name, value) for name, value in given.items() if name.startswith(PREFIX) or name in ("XDG_CACHE_HOME", "HOME")))
+    return _options(tuple((name, value) for name, value in given.items() if name.startswith(PREFIX) or name in OTHERS))
 
 
 @lru_cache(maxsize=16)
@@ -105,6 +108,7 @@ def _options(given: tuple[tuple[str, str], ...]) -> Options:
         verify=_switch("TASKFUSE_VERIFY", env, "1"),
         chaos=_seed("TASKFUSE_CHAOS", env),
         watchdog_ms=_positive("TASKFUSE_WATCHDOG_MS", env, DEFAULT_WATCHDOG_MS),
+        visible_devices=env.get("CUDA_VISIBLE_DEVICES", ""),
     )
 
 

@@ -24,9 +24,10 @@ from taskfuse.ir.scalar import const, sym
 from taskfuse.kir import Kernel
 from taskfuse.location import caller
 from taskfuse.schedule.copy import Renaming, copy_fusion, embed
-from taskfuse.schedulers.machine import DRAM_BYTES_PER_US, LAUNCH_US, VECTOR_BYTES
+from taskfuse.schedulers.machine import VECTOR_BYTES
 from taskfuse.schedulers.schedule import Sizes
 from taskfuse.schedulers.segments import Plan, plan
+from taskfuse.target import Target
 
 if TYPE_CHECKING:
     from taskfuse.check import Certificate
@@ -81,17 +82,21 @@ class Specialized(Executable):
         fusion: unscheduled; kept, and not changed.
         make: makes executables.
         base: what computes it for all extents, with the dimensions of ``fusion`` as facts.
+        target: the GPU that schedules are chosen for.
         scheduled: the specialization for each set of facts; ``None``: one for each length of its reduced rows.
     """
 
-    __slots__ = ("_aligned", "_base", "_fusion", "_inputs", "_lock", "_make", "_reduced", "_runs", "_scheduled", "_width")
+    __slots__ = ("_aligned", "_base", "_fusion", "_inputs", "_lock", "_make", "_reduced", "_runs", "_scheduled", "_target", "_width")
 
-    def __init__(self, fusion: Fusion, make: Make, base: Specialization, scheduled: Mapping[Facts, Specialization | None] | None = None) -> None:
+    def __init__(
+        self, fusion: Fusion, make: Make, base: Specialization, target: Target, scheduled: Mapping[Facts, Specialization | None] | None = None
+    ) -> None:
         self.backend = base.run.backend
         self.schedule = base.run.schedule
         self._fusion = fusion
         self._make = make
         self._base = base
+        self._target = target
         self._scheduled = dict(scheduled or {})
         self._inputs = len(fusion.inputs)
         self._runs: dict[Hashable, Executable] = {}  # by shapes; replaced, not emptied: others may read it
@@ -168,9 +173,9 @@ class Specialized(Executable):
         return run
 
     def _at(self, extents: Mapping[str, int]) -> Executable:
-        extent = Sizes(self._fusion, extents)
+        extent = Sizes(self._fusion, extents, self._target)
         moved = sum(extent.elements(tv) * tv.dtype.itemsize for tv in (*self._fusion.inputs, *self._fusion.outputs))
-        if moved < SMALL * LAUNCH_US * DRAM_BYTES_PER_US:
+        if moved < SMALL * self._target.launch_us * self._target.dram_bytes_per_us:
             return self._base.run
         facts = self._facts(extents)
         exact = tuple(replace(d, min=extents[d.name], max=extents[d.name], multiple_of=1) if d.name in self._reduced else d for d in facts)
@@ -208,7 +213,7 @@ class Specialized(Executable):
 
     def _plan(self, facts: Facts, sizes: Mapping[str, int]) -> Plan:
         part = narrowed(self._fusion, facts)
-        return plan(part, sizes={name: size for name, size in sizes.items() if name in part.dims})
+        return plan(part, sizes={name: size for name, size in sizes.items() if name in part.dims}, target=self._target)
 
     def _same(self, chosen: Plan, extents: Mapping[str, int]) -> Specialization | None:
         """One that has the same schedule, and whose facts hold."""
@@ -245,17 +250,17 @@ class Specialized(Executable):
 
     def __reduce__(self) -> tuple[Any, ...]:
         with self._lock:
-            return Specialized, (self._fusion, self._make, self._base, dict(self._scheduled))
+            return Specialized, (self._fusion, self._make, self._base, self._target, dict(self._scheduled))
 
     def __repr__(self) -> str:
         return f"Specialized({self._fusion.name!r}, {len(self.specializations)} specializations, backend={self.backend!r})"
 
 
-def specialized(fusion: Fusion, make: Make, run: Executable, sizes: Mapping[str, int] | None) -> Specialized:
+def specialized(fusion: Fusion, make: Make, run: Executable, sizes: Mapping[str, int] | None, target: Target) -> Specialized:
     """``run``, which is ``fusion`` for all extents, scheduled for ``sizes``; and specialized from now on."""
-    extent = Sizes(fusion, sizes)
+    extent = Sizes(fusion, sizes, target)
     base = Specialization(tuple(fusion.dims.values()), {name: extent(sym(name)) for name in fusion.dims}, run)
-    return Specialized(copy_fusion(fusion)[0], make, base)
+    return Specialized(copy_fusion(fusion)[0], make, base, target)
 
 
 def narrowed(fusion: Fusion, facts: Facts) -> Fusion:

@@ -11,8 +11,11 @@ import taskfuse as tf
 from taskfuse import ParallelType as P
 from taskfuse.cuda import arrays
 from taskfuse.cuda.arrays import Kinds
+from taskfuse.cuda.nvrtc import Binary
+from taskfuse.cuda.source import emit
 from taskfuse.errors import CudaUnavailableError, TaskfuseError
 from tests.cuda.fakes import FakeDriver, FakeTensor, FakeTorch, aligned
+from tests.lines import line_of
 
 X = np.random.default_rng(0).standard_normal((4, 32), dtype=np.float32)
 
@@ -53,6 +56,16 @@ def test_an_executable_can_be_pickled() -> None:
     run = pickle.loads(pickle.dumps(tf.compile(scaled(), "sim", fast_math=True)))
     assert np.array_equal(run(X, 2.0)[0], X * 2)
     assert run.backend == "sim"
+
+
+def test_dumped_cuda_says_where_statements_come_from(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    run = tf.compile(scaled(), "cuda")
+    source = emit(run.kernel)
+    monkeypatch.setenv("TASKFUSE_DUMP", "cuda")
+    run._dump(source, Binary(b"", "", None, ()), "sm_90a")
+    printed = capsys.readouterr().err
+    assert f"test_executable.py:{line_of('fusion.add_output(x * a)', scaled)}:27  fusion.add_output(x * a)\n" in printed
+    assert "test_executable.py" not in source.text
 
 
 def test_out_in_the_simulator() -> None:

@@ -19,6 +19,7 @@ LAYERS = {
     "dtypes": 0,
     "dump": 0,
     "svg": 0,
+    "target": 0,
     "version": 0,
     "ir": 1,
     "ops": 1,

@@ -10,6 +10,7 @@ import taskfuse as tf
 from examples import gemm
 from taskfuse import ParallelType as P
 from taskfuse.cli.load import EXAMPLES, load
+from taskfuse.ir.parser import parse_fusion
 from taskfuse.ir.scalar import const, substitute
 from taskfuse.kir import map_expressions, map_stmts, specialized, stmt_text, walk
 from taskfuse.kir.nodes import Arrive, Bind, Compute, For, If, Stmt, VectorCopy, Wait
@@ -115,6 +116,17 @@ def test_a_task_that_nobody_made_comes_from_its_first_tensor() -> None:
     fusion.group([fusion.task([a])]).parallelize(P.TIDy)
     kernel = tf.lower(fusion)
     assert without_line(kernel) == []
+
+
+def test_a_fusion_that_was_read_is_its_own_place() -> None:
+    text = str(gemm.build())
+    for fusion, file in ((tf.parse_fusion(text), "<fusion text>"), (parse_fusion(text, "gemm.fusion"), "gemm.fusion")):
+        kernel = tf.lower(fusion)
+        assert {s.location.file for s in walk(kernel) if s.location is not None} == {file}
+        assert without_line(kernel) == []
+        for start, name in (("WGMMA", "tv4"), ("STMATRIX", "tv10"), ("SETMAXNREG 240", "group consumer")):
+            (line,) = {s.location.line for s in walk(kernel) if s.location is not None and stmt_text(s, kernel).startswith(start)}
+            assert text.split("\n")[line - 1].lower().startswith(name)
 
 
 # -- kept ---------------------------------------------------------------------------------------------------------------------------------

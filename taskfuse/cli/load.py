@@ -71,7 +71,7 @@ def parse(text: str, file: str | None = None) -> Program:
         kernel = parse_kernel(text, file)
         kernel.check_ir()
         return Program(None, kernel)
-    return Program(parse_fusion(text), None)
+    return Program(parse_fusion(text) if file is None else parse_fusion(text, file), None)
 
 
 def _find(stem: str) -> Path:

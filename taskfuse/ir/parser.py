@@ -45,32 +45,20 @@ _FILE = "<fusion text>"
 _LOST = re.compile(r"x\d+")
 
 
-def parse_fusion(text: str) -> Fusion:
+def parse_fusion(text: str, file: str = _FILE) -> Fusion:
     """The fusion that ``text`` describes: ``fusion_to_text(parse_fusion(t)) == t`` for every printed ``t``.
 
-    Tensors and expressions are located in the text. The laws of schedules are not checked here, but where schedules are lowered.
+    Tensors, expressions, tasks and groups are located in the text. The laws of schedules are not checked here, but where schedules are lowered.
+
+    Args:
+        file: what the text was read from.
 
     Raises:
         ParseError: the text leaves the grammar of docs/fusion-text.md, or a name, a rank or an axis in it does not fit.
         FusionError: an input is made an output, or one tensor twice.
         TaskError: a task or group breaks a law.
     """
-    return _Builder(read_fusion(text)).build()
-
-
-def _location(token: Token) -> Location:
-    return Location(_FILE, token.line, token.column - 1)
-
-
-@contextmanager
-def _located(token: Token) -> Generator[None, None, None]:
-    """Errors of the fusion itself point to ``token``."""
-    try:
-        yield
-    except (FusionError, TaskError) as error:
-        if error.location is None or error.location.file != _FILE:
-            error.location = _location(token)
-        raise
+    return _Builder(read_fusion(text), file).build()
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,8 +167,9 @@ def _root(t: TensorText) -> tuple[AxisText, ...]:
 
 
 class _Builder:
-    def __init__(self, text: FusionText) -> None:
+    def __init__(self, text: FusionText, file: str) -> None:
         self.text = text
+        self.file = file
         self.fusion = Fusion(text.name)
         self.scalars: dict[str, Scalar] = {}
         self.tensors: dict[str, TensorView] = {}
@@ -197,7 +186,7 @@ class _Builder:
         for s in text.scalars:
             self._check_new(s.name)
             self.scalars[s.name.text] = fusion.add_scalar(s.name.text, s.dtype)
-            self.scalars[s.name.text].location = _location(s.name.token)
+            self.scalars[s.name.text].location = self._location(s.name.token)
         for t in text.tensors:
             self._check_new(t.name)
             self._check_symbols(t.name.token, t.shape, 0)
@@ -205,18 +194,18 @@ class _Builder:
         schedules = self._schedules()
         axes = _Axes(text)
         for t in self._order():
-            tv = fusion.new_tensor(axes.root(t), t.dtype, name=t.name.text, location=_location(t.name.token))
+            tv = fusion.new_tensor(axes.root(t), t.dtype, name=t.name.text, location=self._location(t.name.token))
             self.tensors[t.name.text] = tv
             self._check_symbols(t.name.token, (a.extent for a in tv.root), 0)
         for t in text.tensors:
             self._schedule(t, schedules.get(t.name.text), axes)
         self._define_all()
         for name in text.outputs:
-            with _located(name.token):
+            with self._located(name.token):
                 fusion.add_output(self._tensor(name))
         if text.resident is not None:
             token, count = text.resident
-            with _located(token):
+            with self._located(token):
                 fusion.resident_blocks(count)
         self._build_tree(axes)
         return fusion
@@ -325,7 +314,7 @@ class _Builder:
                 self.fusion.set_owner(tv, self._tensor(t.owner))
 
     def _value(self, t: TensorText, tv: TensorView, above: set[str]) -> MathExpr:
-        space, location = len(tv.root), _location(t.name.token)
+        space, location = len(tv.root), self._location(t.name.token)
 
         def operands(texts: Sequence[OperandText]) -> tuple[Operand, ...]:
             return tuple(self._operand(o, space, above, t.name.token) for o in texts)
@@ -390,18 +379,31 @@ class _Builder:
         if not self.text.nodes:
             return
         groups: list[tuple[GroupText, Group]] = []
-        with _located(self.text.nodes[0].name.token):
+        with self._located(self.text.nodes[0].name.token):
             self.fusion.tasks.rebuild(lambda: self._add_nodes(groups))
         for n, group in groups:
             group.turns = None if n.turns is None else axes.named(n.turns)
             if n.ptype is not None:
-                with _located(n.name.token):
+                with self._located(n.name.token):
                     group.parallelize(n.ptype)
+
+    def _location(self, token: Token) -> Location:
+        return Location(self.file, token.line, token.column - 1)
+
+    @contextmanager
+    def _located(self, token: Token) -> Generator[None, None, None]:
+        """Errors of the fusion itself point to ``token``."""
+        try:
+            yield
+        except (FusionError, TaskError) as error:
+            if error.location is None or error.location.file != self.file:
+                error.location = self._location(token)
+            raise
 
     def _add_nodes(self, groups: list[tuple[GroupText, Group]]) -> None:
         nodes: dict[str, Node] = {}
         for n in self.text.nodes:
-            with _located(n.name.token):
+            with self._located(n.name.token):
                 match n:
                     case TaskText():
                         node: Node = self.fusion.task([self._tensor(t) for t in n.tensors], n.name.text)
@@ -411,6 +413,7 @@ class _Builder:
                                 raise m.token.error(f"there is no task or group '{m.text}' above this line")
                         node = self.fusion.group([nodes[m.text] for m in n.members], n.name.text)
                         groups.append((n, node))
+                node.location = self._location(n.name.token)
                 if n.budget is not None:
                     node.registers(n.budget or None)
                 nodes[n.name.text] = node

@@ -18,23 +18,23 @@ from taskfuse.ir.tasks import Node, Task
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import BLOCK_TYPES, CLUSTER_TYPES, ParallelType
 from taskfuse.kir import map_expressions, map_stmts
-from taskfuse.kir.limits import MAX_CLUSTER
 from taskfuse.kir.nodes import Dim3, Stmt
 from taskfuse.lowering.domains import ancestors, digits, refused
 from taskfuse.lowering.plan import base_name
 from taskfuse.lowering.regions import Regions
+from taskfuse.target import Target
 
 ONE = const(1)
 
 
-def cluster_shape(regions: Regions) -> Dim3:
-    """Blocks of a cluster (x, y, z), which are constants. Raises :class:`LoweringError`."""
+def cluster_shape(regions: Regions, target: Target) -> Dim3:
+    """Blocks of a cluster (x, y, z), which are constants, as many as the target has at most. Raises :class:`LoweringError`."""
     x, y, z = (regions.launch[p] for p in CLUSTER_TYPES)
     blocks = x * y * z
-    if not isinstance(blocks, Const) or not 1 <= blocks.value <= MAX_CLUSTER:
+    if not isinstance(blocks, Const) or not 1 <= blocks.value <= target.limits.cluster:
         raise LoweringError(
             what=regions.fusion.name,
-            reason=f"a cluster would have {blocks} blocks; their number is a constant, at most {MAX_CLUSTER}",
+            reason=f"a cluster would have {blocks} blocks; their number is a constant, at most {target.limits.cluster} of {target.arch}",
             help="split the axis that is bound to a cluster type by a small constant, and bind the outer part to a block type",
         )
     return x, y, z

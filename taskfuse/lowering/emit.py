@@ -37,14 +37,16 @@ from taskfuse.lowering.clusters import cluster_shape, grid_shape, in_grid
 from taskfuse.lowering.lines import Lines, located
 from taskfuse.lowering.plan import PBind, PDispatch, PGuard, PLoop, PNode, PScope, PStmt, PSync, base_name
 from taskfuse.lowering.regions import Regions, hardware_index
+from taskfuse.target import Target
 
 
 class Emitter:
     """Emits one plan."""
 
-    def __init__(self, fusion: Fusion, regions: Regions) -> None:
+    def __init__(self, fusion: Fusion, regions: Regions, target: Target) -> None:
         self.fusion = fusion
         self.regions = regions
+        self.target = target
         self.lines = Lines(fusion)
 
     def body(self, nodes: list[PNode], facts: Facts) -> tuple[Stmt, ...]:
@@ -113,7 +115,7 @@ class Emitter:
     ) -> Kernel:
         """The whole kernel: arguments, launch shape, initialization of mbarriers, body."""
         fusion, regions = self.fusion, self.regions
-        cluster = cluster_shape(regions)
+        cluster = cluster_shape(regions, self.target)
         body = self.body(plan, regions.facts)
         lines: dict[str, Location | None] = {}  # of an mbarrier, or of a cursor that counts everywhere: that of the first statement that names it
         for s in walk(body):

@@ -18,6 +18,7 @@ from taskfuse.lowering.rings import Rings
 from taskfuse.lowering.statements import Statements
 from taskfuse.schedule.joins import Joins
 from taskfuse.schedule.order import Item, Tree
+from taskfuse.target import DEFAULT, Target
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,11 +29,13 @@ class LoweringOptions:
         order_seed: picks one of the valid total orders; ``None``: the order in which tensors were made.
         shared_limit: bytes of Shared memory per block above which buffers with disjoint lifetimes share memory.
         verify: verify the plan and the kernel after each step.
+        target: the GPU whose limits the kernel must keep.
     """
 
     order_seed: int | None = None
     shared_limit: int = 48 * 1024
     verify: bool = True
+    target: Target = DEFAULT
 
 
 @dataclass(slots=True)

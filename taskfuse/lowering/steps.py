@@ -208,7 +208,7 @@ def _layout(state: State) -> None:
     Requires: ``buffers``. Ensures: each has an offset.
     """
     kept = {*state.statements.alignments, *state.channels.copied()}
-    state.buffers = lay_out(state.plan, state.buffers, state.options.shared_limit, kept)
+    state.buffers = lay_out(state.plan, state.buffers, state.options.shared_limit, kept, state.options.target)
 
 
 def _barriers(state: State) -> None:
@@ -240,7 +240,7 @@ def _emit(state: State) -> None:
 
     Requires: all else. Ensures: ``kernel``.
     """
-    emitter = Emitter(state.fusion, state.regions)
+    emitter = Emitter(state.fusion, state.regions, state.options.target)
     maps = tuple(state.statements.maps.values())
     kernel = emitter.kernel(state.plan, state.buffers, state.mbarriers, state.counters, semaphores(state.channels), tuple(state.cursors), maps)
     state.kernel = replace(kernel, definitions=definitions(state.fusion))

@@ -15,7 +15,6 @@ from taskfuse.ir.expr import Assemble, Scan
 from taskfuse.ir.scalar import Const, Expr, ceildiv, const, simplify
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import INDEX_TYPES, MemoryType, ParallelType
-from taskfuse.kir.limits import SHARED_BYTES
 from taskfuse.kir.nodes import Buffer
 from taskfuse.lowering.domains import digits, product
 from taskfuse.lowering.indexing import Indexer
@@ -24,6 +23,7 @@ from taskfuse.lowering.plan import PDispatch, PLoop, PNode, children, is_base, s
 from taskfuse.lowering.rings import Rings
 from taskfuse.lowering.scans import carried_axes
 from taskfuse.lowering.statements import Statements
+from taskfuse.target import Target
 
 ALIGN = 16
 MAX_LOCAL = 1024
@@ -138,7 +138,7 @@ def _size(b: Buffer) -> Expr:
     return size
 
 
-def lay_out(plan: list[PNode], all_buffers: list[Buffer], limit: int, copied: Container[str]) -> list[Buffer]:
+def lay_out(plan: list[PNode], all_buffers: list[Buffer], limit: int, copied: Container[str], target: Target) -> list[Buffer]:
     """Give every Shared buffer its byte offset. Memory is reused only where ``limit`` bytes would not do (overlaying blocks is free).
 
     Buffers of ``copied``, which bulk copies write or read, or copies that no thread waits for, share bytes with none of the same block: a
@@ -171,11 +171,11 @@ def lay_out(plan: list[PNode], all_buffers: list[Buffer], limit: int, copied: Co
             at = max(at, (o + n + align - 1) // align * align)
         fixed.append((b, at, bytes_))
     used = max((o + n for _, o, n in fixed), default=0)
-    if used > SHARED_BYTES:
+    if used > target.limits.block_shared:
         largest = sorted(fixed, key=lambda f: -f[2])[:3]
         raise LoweringError(
             what="Shared memory",
-            reason=f"a block would need {used} bytes; sm_90 has {SHARED_BYTES}",
+            reason=f"a block would need {used} bytes; {target.arch} has {target.limits.block_shared}",
             notes=tuple(f"{b.name}: {n} bytes" for b, _, n in largest),
             help="use smaller tiles or fewer stages, or set_memory_type(Global)",
         )

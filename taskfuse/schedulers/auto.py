@@ -19,24 +19,26 @@ from taskfuse.schedulers.scan import scan
 from taskfuse.schedulers.schedule import Chosen, Scheduler, Sizes
 from taskfuse.schedulers.tiled import tiled
 from taskfuse.schedulers.transpose import transpose
+from taskfuse.target import DEFAULT, Target
 
 SCHEDULERS: Final[tuple[Scheduler, ...]] = (matmul, tiled, reduction, normalization, scan, cat, transpose, pointwise, fallback)
 """Those that know most of a fusion first; the last takes what the others refuse."""
 
 
-def auto(fusion: Fusion, config: Any = None, *, sizes: Mapping[str, int] | None = None) -> Chosen[Any]:
+def auto(fusion: Fusion, config: Any = None, *, sizes: Mapping[str, int] | None = None, target: Target = DEFAULT) -> Chosen[Any]:
     """Schedule a fusion by the first of :data:`SCHEDULERS` that takes it.
 
     Args:
         fusion: it is changed.
         config: the parameters, of the scheduler that they are of; ``None``: chosen by its cost model.
         sizes: values of the fusion's dimensions for cost models; 4096, within what is known, where there is none.
+        target: the GPU.
 
     Raises:
         UnsupportedError: the fusion has a schedule or no outputs, or no single kernel computes it well: :func:`taskfuse.compile` makes several. The
             notes have every reason.
     """
-    Sizes(as_fusion(fusion, "tf.schedulers.auto"), sizes)
+    Sizes(as_fusion(fusion, "tf.schedulers.auto"), sizes, target)
     if fusion.has_schedule:
         raise _refuse(fusion, "it has a schedule already", "give it a fusion without scheduling calls")
     if not fusion.outputs:
@@ -44,7 +46,7 @@ def auto(fusion: Fusion, config: Any = None, *, sizes: Mapping[str, int] | None 
     refused: list[tuple[str, str]] = []
     for scheduler in SCHEDULERS:
         try:
-            return replace(scheduler(fusion, config, sizes=sizes), refused=tuple(refused))
+            return replace(scheduler(fusion, config, sizes=sizes, target=target), refused=tuple(refused))
         except UnsupportedError as error:
             refused.append((scheduler.__name__, str(error.fields["reason"])))
     raise UnsupportedError(

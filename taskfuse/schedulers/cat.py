@@ -31,6 +31,7 @@ from taskfuse.schedulers.parameters import Parameters
 from taskfuse.schedulers.pointwise import PointwiseConfig, check, choose, schedule
 from taskfuse.schedulers.schedule import Chosen, Option, Sizes, check_call, refuse, tries_parameters
 from taskfuse.schedulers.script import Script
+from taskfuse.target import DEFAULT, Target
 
 
 class Form(Enum):
@@ -67,7 +68,7 @@ class CatConfig(Parameters):
 
 
 @tries_parameters
-def cat(fusion: Fusion, config: CatConfig | None = None, *, sizes: Mapping[str, int] | None = None) -> Chosen[CatConfig]:
+def cat(fusion: Fusion, config: CatConfig | None = None, *, sizes: Mapping[str, int] | None = None, target: Target = DEFAULT) -> Chosen[CatConfig]:
     """Schedule elementwise functions with a concatenation, or several of the same parts, in the form that the cost model says is fastest.
 
     Args:
@@ -80,7 +81,7 @@ def cat(fusion: Fusion, config: CatConfig | None = None, *, sizes: Mapping[str, 
             loop that differ in shape.
     """
     check_call(fusion, "cat", config, CatConfig)
-    extent = Sizes(fusion, sizes)
+    extent = Sizes(fusion, sizes, target)
     check(fusion, "cat")
     whole = _concatenation(fusion)
     if whole is None:

@@ -9,10 +9,11 @@ from math import gcd
 from typing import ClassVar
 
 from taskfuse.ir.atoms import WGMMA_ROWS
-from taskfuse.kir.limits import SHARED_BYTES, WARPGROUP
+from taskfuse.kir.limits import WARPGROUP
 from taskfuse.schedulers.contraction import STAGED_ITEMSIZE
 from taskfuse.schedulers.loads import BULK_BYTES
 from taskfuse.schedulers.parameters import Parameters
+from taskfuse.target import DEFAULT, Target
 
 SPAN = 128
 """Bytes of k, or of m or n where that is contiguous, in one row of a tile in Shared memory: the widest swizzle."""
@@ -61,7 +62,7 @@ class MatmulConfig(Parameters):
     stages: int = 4
     in_flight: int = 1
     group: int = 8
-    blocks: int = 132
+    blocks: int = DEFAULT.sms
     kind: MatmulKind = MatmulKind.COOPERATIVE
     cluster: int = 1
 
@@ -133,10 +134,13 @@ class MatmulConfig(Parameters):
         ring = self.stages * (self.tile_m + self.tile_n) * self.tile_k * itemsize
         return ring + staged * STAGING_SLOTS * self.warpgroups * WGMMA_ROWS * self.columns * STAGED_ITEMSIZE + BARRIER_BYTES
 
-    def check_fits(self, itemsize: int, staged: int, *, columns_contiguous: bool = False, columns_by_threads: bool = False, is_reduced: bool = False) -> None:
-        """Check what depends on the fusion.
+    def check_fits(
+        self, target: Target, itemsize: int, staged: int, *, columns_contiguous: bool = False, columns_by_threads: bool = False, is_reduced: bool = False
+    ) -> None:
+        """Check what depends on the fusion and the GPU.
 
         Args:
+            target: the GPU.
             itemsize: bytes of an operand's element.
             staged: number of outputs that are staged for bulk stores.
             columns_contiguous: n, not k, is contiguous in the factor with the columns.
@@ -164,5 +168,5 @@ class MatmulConfig(Parameters):
                 "use MatmulKind.COOPERATIVE and cluster=1",
             )
         needed = self.shared_bytes(itemsize, staged)
-        if needed > SHARED_BYTES:
-            raise self.error(f"it takes {needed} bytes of Shared memory, and a block has {SHARED_BYTES}", "use fewer stages or a smaller tile")
+        if needed > target.limits.block_shared:
+            raise self.error(f"it takes {needed} bytes of Shared memory, and a block has {target.limits.block_shared}", "use fewer stages or a smaller tile")

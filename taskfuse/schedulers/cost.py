@@ -20,21 +20,13 @@ from math import ceil, prod
 from typing import ClassVar
 
 from taskfuse.ir.atoms import WGMMA_ROWS
-from taskfuse.kir.limits import SHARED_BYTES
 from taskfuse.schedulers.config import SPAN, STAGED_COLUMNS, MatmulConfig, MatmulKind
 from taskfuse.schedulers.loads import copy_cycles
-from taskfuse.schedulers.machine import CLOCK_MHZ, DRAM_BYTES_PER_US, SMS
 from taskfuse.schedulers.schedule import Option
+from taskfuse.target import DEFAULT, Target
 
-TENSOR_FLOP_PER_CYCLE = {4: 2048, 2: 4096, 1: 8192}
-"""Dense multiply-adds of one multiprocessor, times 2, by the bytes of an element (NVIDIA H100 white paper: 989 TFLOP/s of bf16 at 1830 MHz;
-twice that of 8 bits, half of tf32)."""
 TENSOR_EFFICIENCY = 0.95
 """What a long loop of wgmma gets of that."""
-SHARED_BYTES_PER_CYCLE = 128
-"""One access of a multiprocessor to Shared memory, 32 banks of 4 bytes."""
-L2_BYTES_PER_CYCLE = 65
-"""From the second-level cache to each multiprocessor; 64 at most, of a clock that is higher while that is the limit."""
 START_US, WARPGROUP_US = 1.7, 0.4
 """From one kernel of a graph to the next, barriers and first load included; and more for each warpgroup that multiplies beyond the first."""
 STEP_CYCLES = 270
@@ -115,7 +107,7 @@ class Problem:
         batch, m, n, k: extents.
         itemsize: bytes of an operand's element.
         staged, direct: outputs that are staged for bulk stores, and those stored from registers.
-        sms: multiprocessors of the GPU.
+        target: the GPU.
         columns_contiguous: n, not k, is contiguous in the factor with the columns.
         access: for each operand, the bytes of one access where threads copy it; 0: the copy engine does.
         row_sums, column_sums: reductions of the result along n, and along m (or both).
@@ -129,7 +121,7 @@ class Problem:
     itemsize: int = 2
     staged: int = 1
     direct: int = 0
-    sms: int = SMS
+    target: Target = DEFAULT
     columns_contiguous: bool = False
     access: tuple[int, int] = (0, 0)
     row_sums: int = 0
@@ -179,19 +171,20 @@ def estimate(problem: Problem, config: MatmulConfig) -> Estimate:
     """The time of ``config`` for ``problem``."""
     waves = ceil(problem.tiles(config) / config.blocks)
     steps = ceil(problem.k / config.tile_k)
-    flop = 2 * config.tile_m * config.tile_n * config.tile_k
+    target = problem.target
+    multiplied = config.tile_m * config.tile_n * config.tile_k * problem.itemsize
     instructions = config.tile_m // WGMMA_ROWS
     read = (instructions * (WGMMA_ROWS + config.tile_n)) * config.tile_k * problem.itemsize
     loaded = (config.tile_m + config.tile_n) * config.tile_k * problem.itemsize
     cycles = {
-        "tensor cores": flop / TENSOR_FLOP_PER_CYCLE[problem.itemsize] / TENSOR_EFFICIENCY,
-        "Shared memory": read / SHARED_BYTES_PER_CYCLE,
-        "L2 cache": loaded / L2_BYTES_PER_CYCLE,
+        "tensor cores": multiplied / target.tensor_bytes_per_cycle / TENSOR_EFFICIENCY,
+        "Shared memory": read / target.shared_bytes_per_cycle,
+        "L2 cache": loaded / target.l2_bytes_per_cycle,
         "barriers": STEP_CYCLES,
     }
     if any(problem.access):
         tiles = config.tile_m * config.tile_k * problem.itemsize, config.tile_n * config.tile_k * problem.itemsize
-        cycles["copies of threads"] = copy_cycles(tiles, problem.access, problem.itemsize)
+        cycles["copies of threads"] = copy_cycles(tiles, problem.access, problem.itemsize, target)
     bound = max(cycles, key=lambda name: cycles[name])
     pieces = config.rows / WGMMA_ROWS * config.tile_n / STAGED_COLUMNS
     piece = PIECE_CYCLES * (problem.staged + DIRECT_FACTOR * problem.direct)
@@ -203,8 +196,8 @@ def estimate(problem: Problem, config: MatmulConfig) -> Estimate:
         total = max(waves * (products + TURN_CYCLES) + epilogue, ceil(waves / config.warpgroups) * (products + epilogue))
     else:
         total = waves * (products + epilogue)
-    us = total / CLOCK_MHZ + (CLUSTER_US if config.cluster > 1 else 0)
-    dram = problem.batch * problem.itemsize * (problem.m * problem.k + problem.n * problem.k + problem.m * problem.n) / DRAM_BYTES_PER_US
+    us = total / target.clock_mhz + (CLUSTER_US if config.cluster > 1 else 0)
+    dram = problem.batch * problem.itemsize * (problem.m * problem.k + problem.n * problem.k + problem.m * problem.n) / target.dram_bytes_per_us
     if dram > us:
         us, bound = dram, "DRAM"
     if problem.is_reduced:
@@ -215,6 +208,7 @@ def estimate(problem: Problem, config: MatmulConfig) -> Estimate:
 
 def candidates(problem: Problem) -> Iterator[MatmulConfig]:
     """The configurations that the model chooses from: each tile with the stages, group and blocks that suit it."""
+    room = problem.target.limits.block_shared
     for tile_m, tile_n, warpgroups, kind, cluster in SHAPES:
         if problem.columns_contiguous and tile_n * problem.itemsize % SPAN:
             continue
@@ -222,11 +216,11 @@ def candidates(problem: Problem) -> Iterator[MatmulConfig]:
             continue
         if problem.sides > MOST_SIDES.get((tile_m, tile_n, warpgroups, kind, cluster), problem.sides):
             continue
-        config = MatmulConfig(tile_m, tile_n, SPAN // problem.itemsize, warpgroups, MAX_STAGES, 1, 1, problem.sms // cluster * cluster, kind, cluster)
+        config = MatmulConfig(tile_m, tile_n, SPAN // problem.itemsize, warpgroups, MAX_STAGES, 1, 1, problem.target.sms // cluster * cluster, kind, cluster)
         tiles = problem.tiles(config)
         if (config.takes_turns and tiles <= config.blocks) or problem.m <= tile_m * (cluster - 1):
             continue  # no turns to take; nobody to share with
-        stages = next((s for s in range(MAX_STAGES, 1, -1) if replace(config, stages=s).shared_bytes(problem.itemsize, problem.staged) <= SHARED_BYTES), None)
+        stages = next((s for s in range(MAX_STAGES, 1, -1) if replace(config, stages=s).shared_bytes(problem.itemsize, problem.staged) <= room), None)
         if stages is not None:
             blocks = min(config.blocks, tiles)
             yield replace(config, stages=stages, blocks=blocks, group=_group(problem, config, blocks))

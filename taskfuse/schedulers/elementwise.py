@@ -20,9 +20,10 @@ from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import MemoryType
 from taskfuse.ir.types import ParallelType as P
 from taskfuse.schedule.recompute import is_gathered_elementwise, reduces_one
-from taskfuse.schedulers.machine import CLOCK_MHZ, DRAM_BYTES_PER_US, FUNCTION_COST, FUNCTIONS, LANES, LAUNCH_US, SMS
+from taskfuse.schedulers.machine import FUNCTION_COST, FUNCTIONS
 from taskfuse.schedulers.schedule import Sizes, refuse
 from taskfuse.schedulers.script import Script
+from taskfuse.target import Target
 
 MOST_NEW = 128
 """Tensors that recomputation may add: where concatenations or reductions of one another are read at several points, their number multiplies."""
@@ -276,16 +277,18 @@ class Work:
     Attributes:
         loaded, stored: bytes between the chip and its memory.
         instructions: of all threads together.
+        target: the GPU.
     """
 
     loaded: float
     stored: float
     instructions: float
+    target: Target
 
     def us(self, vector_bytes: int) -> float:
         """Microseconds, if a thread loads and stores so many bytes at a time: what takes longer of memory and arithmetic, and the launch."""
-        memory = (self.loaded + self.stored) / (DRAM_BYTES_PER_US * EFFICIENCY[vector_bytes])
-        return LAUNCH_US + max(memory, self.instructions / (SMS * LANES * CLOCK_MHZ))
+        memory = (self.loaded + self.stored) / (self.target.dram_bytes_per_us * EFFICIENCY[vector_bytes])
+        return self.target.launch_us + max(memory, self.instructions / (self.target.lanes * self.target.cycles_per_us))
 
 
 def work(fusion: Fusion, extent: Sizes, turned: bool = False, apart: bool = False) -> Work:
@@ -311,7 +314,7 @@ def work(fusion: Fusion, extent: Sizes, turned: bool = False, apart: bool = Fals
                 else:
                     loaded += elements * (size if turned or is_coalesced(fusion, read, tv) else SECTOR_BYTES)
         instructions += points * cost(expr)
-    return Work(loaded, float(sum(extent.elements(tv) * tv.dtype.itemsize for tv in fusion.outputs)), instructions)
+    return Work(loaded, float(sum(extent.elements(tv) * tv.dtype.itemsize for tv in fusion.outputs)), instructions, extent.target)
 
 
 def _is_scattered(fusion: Fusion, expr: MathExpr) -> bool:

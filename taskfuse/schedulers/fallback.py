@@ -22,6 +22,7 @@ from taskfuse.schedulers.elementwise import ancestors, check_new, follow, is_ali
 from taskfuse.schedulers.parameters import Parameters
 from taskfuse.schedulers.schedule import Chosen, Option, Sizes, check_call, refuse, tries_parameters
 from taskfuse.schedulers.script import Script
+from taskfuse.target import DEFAULT, Target
 
 SERIAL_US = 0.02
 """Microseconds of a step of a serial reduction or scan. Assumed, not measured: it keeps this scheduler from what others do better."""
@@ -52,7 +53,9 @@ class FallbackConfig(Parameters):
 
 
 @tries_parameters
-def fallback(fusion: Fusion, config: FallbackConfig | None = None, *, sizes: Mapping[str, int] | None = None) -> Chosen[FallbackConfig]:
+def fallback(
+    fusion: Fusion, config: FallbackConfig | None = None, *, sizes: Mapping[str, int] | None = None, target: Target = DEFAULT
+) -> Chosen[FallbackConfig]:
     """Schedule a fusion as one kernel; reductions that are read at other points than their own are done again for each, scans for each output.
 
     Args:
@@ -65,7 +68,7 @@ def fallback(fusion: Fusion, config: FallbackConfig | None = None, *, sizes: Map
             scan in a reduction, in a scan of another axis, or at other points.
     """
     check_call(fusion, "fallback", config, FallbackConfig)
-    extent = Sizes(fusion, sizes)
+    extent = Sizes(fusion, sizes, target)
     trial, _ = copy_fusion(fusion)
     recompute_all(Script(trial), trial)
     along = _check(trial)

@@ -24,13 +24,9 @@ from taskfuse.kir import Kernel
 from taskfuse.kir.limits import MAX_THREADS, launch_registers
 from taskfuse.kir.nodes import Buffer, Dim3
 from taskfuse.lowering import lower
-from taskfuse.schedulers.machine import CLOCK_MHZ, DRAM_BYTES_PER_US, LANES, LAUNCH_US, SMS
 from taskfuse.schedulers.schedule import Block
+from taskfuse.target import Target
 
-BUSY_THREADS = 1024
-"""Threads of a multiprocessor, each with one load of 16 bytes in flight, that keep DRAM busy: 4.3 MB/us * 0.6 us / 132 / 16, rounded."""
-TENSOR_BYTES_PER_CYCLE = 4096
-"""Multiply-adds of the tensor cores of a multiprocessor, times the bytes of an operand (NVIDIA H100 white paper: 989 TFLOP/s of bf16 at 1830 MHz)."""
 BASE_REGISTERS = 24
 """Of a thread, beside those that hold its largest Local tensor: addresses, indices, what is in flight."""
 
@@ -46,6 +42,7 @@ class Load:
         bytes: that it reads and writes, each input and output once.
         cycles: that its operations take one multiprocessor.
         residents: blocks of a multiprocessor that the registers of a thread have to allow (:meth:`taskfuse.Fusion.resident_blocks`).
+        target: the GPU.
         meets_blocks: its blocks wait for one another.
     """
 
@@ -56,6 +53,7 @@ class Load:
     shared: int
     bytes: float
     cycles: float
+    target: Target
     residents: int = 1
     meets_blocks: bool = False
 
@@ -72,7 +70,7 @@ class Load:
     def resident(self) -> int:
         """Blocks of this kernel on one multiprocessor; at least 1, as one that fits not even once does not launch."""
         registers = min(self.registers, launch_registers(self.threads * self.residents))
-        return max(1, occupancy(Resources(registers, 0, 0, 0, 0, 0), self.threads, self.shared, "sm_90"))
+        return max(1, occupancy(Resources(registers, 0, 0, 0, 0, 0), self.threads, self.shared, self.target.arch))
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +111,7 @@ class Gain:
         found: list[str] = []
         if joint.threads > MAX_THREADS:
             found.append(f"blocks of {' x '.join(map(str, joint.block))} threads: at most {MAX_THREADS} are possible")
-        room = SMS * min(joint.residents, joint.resident())
+        room = joint.target.sms * min(joint.residents, joint.resident())
         if joint.meets_blocks and joint.blocks > room:
             waiting = ", ".join(m.name for m in self.members if m.meets_blocks)
             found.append(f"blocks of {waiting} wait for one another, so that all {joint.blocks} have to be resident at once: {room} are sure to be")
@@ -144,10 +142,11 @@ def gain(name: str, loads: Sequence[Load], alone: Sequence[Load]) -> Gain:
         alone: what they would ask for alone.
     """
     joint = _joint(name, loads)
-    return Gain(tuple(loads), joint, tuple(LAUNCH_US + duration([m], m.resident()) for m in alone), LAUNCH_US + duration(loads, joint.resident()))
+    launch = joint.target.launch_us
+    return Gain(tuple(loads), joint, tuple(launch + duration([m], m.resident()) for m in alone), launch + duration(loads, joint.resident()))
 
 
-def load(name: str, fusion: Fusion, sizes: Mapping[str, int]) -> Load:
+def load(name: str, fusion: Fusion, sizes: Mapping[str, int], target: Target) -> Load:
     """What the kernel of ``fusion`` asks for, at the given values of all its dimensions. Raises what :func:`taskfuse.lower` raises."""
     kernel = lower(fusion)
 
@@ -167,7 +166,8 @@ def load(name: str, fusion: Fusion, sizes: Mapping[str, int]) -> Load:
         _registers(kernel),
         max(shared, default=0),
         transferred,
-        sum(prod(number(a.extent) for a in e.output.root) / _rate(e) for e in fusion.exprs() if has_code(fusion, e)),
+        sum(prod(number(a.extent) for a in e.output.root) / _rate(e, target) for e in fusion.exprs() if has_code(fusion, e)),
+        target,
         kernel.residents,
         kernel.meets_blocks,
     )
@@ -175,7 +175,7 @@ def load(name: str, fusion: Fusion, sizes: Mapping[str, int]) -> Load:
 
 def duration(loads: Sequence[Load], resident: int) -> float:
     """Microseconds of blocks that start in the order of ``loads``, at most ``resident`` on each multiprocessor, in waves."""
-    capacity = SMS * resident
+    capacity = loads[0].target.sms * resident if loads else 0
     us, room = 0.0, capacity
     wave: list[tuple[Load, int]] = []
     for m in loads:
@@ -200,9 +200,10 @@ def _wave(parts: Sequence[tuple[Load, int]]) -> float:
     blocks = sum(n for _, n in parts)
     if not blocks:
         return 0.0
-    active = sum(n * m.threads for m, n in parts) / (SMS * BUSY_THREADS)
-    transfer = sum(n * m.bytes / m.blocks for m, n in parts) / (DRAM_BYTES_PER_US * min(1.0, active))
-    compute = sum(n * m.cycles / m.blocks for m, n in parts) / (CLOCK_MHZ * min(SMS, blocks))
+    target = parts[0][0].target
+    active = sum(n * m.threads for m, n in parts) / (target.sms * target.busy_threads)
+    transfer = sum(n * m.bytes / m.blocks for m, n in parts) / (target.dram_bytes_per_us * min(1.0, active))
+    compute = sum(n * m.cycles / m.blocks for m, n in parts) / (target.clock_mhz * min(target.sms, blocks))
     return max(transfer, compute)
 
 
@@ -219,6 +220,7 @@ def _joint(name: str, loads: Sequence[Load]) -> Load:
         max(m.shared for m in loads),
         sum(m.bytes for m in loads),
         sum(m.cycles for m in loads),
+        loads[0].target,
         max(1, residents),
         any(m.meets_blocks for m in loads),
     )
@@ -234,9 +236,9 @@ def _elements(b: Buffer) -> Expr:
     return prod(b.shape, start=const(1))
 
 
-def _rate(expr: MathExpr) -> float:
+def _rate(expr: MathExpr, target: Target) -> float:
     """Points of an expression's iteration space that a multiprocessor does in a cycle."""
     atom = expr.output.schedule.atom
     if atom is None or atom.contraction is None:
-        return LANES
-    return TENSOR_BYTES_PER_CYCLE / reads(expr)[0].tensor.dtype.itemsize
+        return target.lanes
+    return target.tensor_bytes_per_cycle / reads(expr)[0].tensor.dtype.itemsize

@@ -25,10 +25,12 @@ from taskfuse.schedule.copy import Copied, Renaming, embed
 from taskfuse.schedulers.gain import Gain
 from taskfuse.schedulers.members import schedule_members
 from taskfuse.schedulers.schedule import Sizes
+from taskfuse.target import DEFAULT, Target
 
 
 def horizontal(
-    fusions: Sequence[Fusion], *, name: str = "horizontal", shared: Iterable[str] = (), sizes: Mapping[str, int] | None = None, force: bool = False
+    fusions: Sequence[Fusion], *, name: str = "horizontal", shared: Iterable[str] = (), sizes: Mapping[str, int] | None = None, force: bool = False,
+    target: Target = DEFAULT,
 ) -> Fusion:
     """One fusion of several that do not depend on each other, side by side on ``BIDx``.
 
@@ -45,6 +47,7 @@ def horizontal(
             that stand for the same axis are one, whatever they are called.
         sizes: values of dimensions, as they are called in the new fusion, for cost models; 4096, within what is known, where there is none.
         force: also where the estimate expects no gain.
+        target: the GPU that it is for.
 
     Returns:
         A fusion like any other: it can be lowered, compiled, proved, simulated, scheduled on.
@@ -55,7 +58,7 @@ def horizontal(
         TaskError, ScheduleError, LoweringError: a member cannot be lowered by itself.
     """
     shared = _names(name, shared)
-    members, expected = _members(fusions, name, shared, sizes)
+    members, expected = _members(fusions, name, shared, sizes, target)
     if not (force or expected.pays):
         raise FusionError(
             fusion=name,
@@ -69,15 +72,17 @@ def horizontal(
     return joined
 
 
-def horizontal_gain(fusions: Sequence[Fusion], *, name: str = "horizontal", shared: Iterable[str] = (), sizes: Mapping[str, int] | None = None) -> Gain:
+def horizontal_gain(
+    fusions: Sequence[Fusion], *, name: str = "horizontal", shared: Iterable[str] = (), sizes: Mapping[str, int] | None = None, target: Target = DEFAULT
+) -> Gain:
     """What :func:`horizontal` expects of the same arguments: microseconds alone and side by side, and why. Raises as it does, but for no gain."""
-    return _members(fusions, name, shared, sizes)[1]
+    return _members(fusions, name, shared, sizes, target)[1]
 
 
-def _members(fusions: Sequence[Fusion], name: str, shared: Iterable[str], sizes: Mapping[str, int] | None) -> tuple[list[Fusion], Gain]:
+def _members(fusions: Sequence[Fusion], name: str, shared: Iterable[str], sizes: Mapping[str, int] | None, target: Target) -> tuple[list[Fusion], Gain]:
     """The fusions, with schedules, and what is expected of them; ``sizes`` has the names of the joined fusion."""
     joined = _Join(fusions, name, _names(name, shared))
-    return schedule_members(name, joined.members, joined.extents(sizes))
+    return schedule_members(name, joined.members, joined.extents(sizes, target), target)
 
 
 def _names(fusion: str, shared: object) -> tuple[str, ...]:
@@ -158,13 +163,13 @@ class _Join:
         self.fusion.group(tops, self._nodes.give(self.name, "members")).parallelize(ParallelType.BIDx)
         return self.fusion
 
-    def extents(self, sizes: Mapping[str, int] | None) -> dict[str, dict[str, int]]:
+    def extents(self, sizes: Mapping[str, int] | None, target: Target) -> dict[str, dict[str, int]]:
         """Values of the dimensions of each member; ``sizes`` has the names of the new fusion."""
         found: dict[str, dict[str, Expr]] = {}
         for member, fusion in self.members.items():
             found[member] = self._symbols(member, fusion)
             self._embed(member, fusion, found[member])
-        extent = Sizes(self.fusion, sizes)
+        extent = Sizes(self.fusion, sizes, target)
         return {member: {dim: extent(e) for dim, e in symbols.items()} for member, symbols in found.items()}
 
     # -- symbols and inputs -----------------------------------------------------------------------------------------------------------

@@ -14,8 +14,8 @@ from taskfuse.ir import atoms
 from taskfuse.ir.scalar import Expr, Facts, is_multiple
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import ParallelType as P
-from taskfuse.schedulers.machine import LATENCY_CYCLES
 from taskfuse.schedulers.script import Recorded
+from taskfuse.target import Target
 
 BULK_BYTES = 16
 """Strides of a tensor that the copy engine reads or writes, in bytes, are multiples of this."""
@@ -58,7 +58,7 @@ def by_threads(call: Recorded, size: int, itemsize: int) -> None:
     call.bind(-1, P.TIDx)
 
 
-def copy_cycles(tiles: tuple[int, int], access: tuple[int, int], itemsize: int) -> float:
+def copy_cycles(tiles: tuple[int, int], access: tuple[int, int], itemsize: int, target: Target) -> float:
     """Cycles that the threads of the loading role take for a slot: nothing of the next slot is in flight while they wait.
 
     Args:
@@ -67,7 +67,7 @@ def copy_cycles(tiles: tuple[int, int], access: tuple[int, int], itemsize: int) 
     """
     accesses = [tile // size // LOADING_THREADS if size else 0 for tile, size in zip(tiles, access, strict=True)]
     rounds = sum(ceil(n / TOGETHER) for n, size in zip(accesses, access, strict=True) if size == itemsize)
-    return LATENCY_CYCLES * (rounds or 1) + ACCESS_CYCLES * sum(accesses)
+    return target.latency_cycles * (rounds or 1) + ACCESS_CYCLES * sum(accesses)
 
 
 def told(tv: TensorView, facts: Facts) -> str:

@@ -7,23 +7,24 @@ from math import prod
 
 from taskfuse.dtypes import DType, float32
 from taskfuse.ir.fusion import Fusion
-from taskfuse.ir.matrix_instructions import accumulator_dtype
+from taskfuse.ir.matrix_instructions import SHAPES, Family, accumulator_dtype
 from taskfuse.schedulers.config import MatmulConfig
 from taskfuse.schedulers.contraction import Product, find
 from taskfuse.schedulers.cost import Estimate, Problem, estimate, rank
 from taskfuse.schedulers.loads import told
-from taskfuse.schedulers.machine import SMS
 from taskfuse.schedulers.schedule import Chosen, Sizes, check_call, refuse, tries_parameters
 from taskfuse.schedulers.script import Script
 from taskfuse.schedulers.warp_specialized import WarpSpecialized
+from taskfuse.target import DEFAULT, Target
 
 EITHER_MAJOR_BYTES = 2
 """Bytes of the elements that ``wgmma`` takes with k or the other axis contiguous; of all others k must be (PTX ISA, "wgmma.mma_async")."""
+WGMMA_ARCH = next(s.arch for s in SHAPES if s.family is Family.WGMMA)
 
 
 @tries_parameters
 def matmul(
-    fusion: Fusion, config: MatmulConfig | None = None, *, sizes: Mapping[str, int] | None = None, sms: int = SMS, tf32: bool = False
+    fusion: Fusion, config: MatmulConfig | None = None, *, sizes: Mapping[str, int] | None = None, target: Target = DEFAULT, tf32: bool = False
 ) -> Chosen[MatmulConfig]:
     """Schedule a fusion with one matrix product and an elementwise epilogue: a persistent, warp-specialized kernel for Hopper (sm_90a).
 
@@ -38,7 +39,7 @@ def matmul(
         fusion: it is changed: tensors, tasks and schedule are added.
         config: the parameters; ``None``: the fastest by the cost model.
         sizes: values of the fusion's dimensions for the cost model; 4096, within what is known, where there is none.
-        sms: multiprocessors of the GPU.
+        target: the GPU.
         tf32: multiply float32 as tf32: tensor cores take sign, exponent and the first 10 bits of the fraction. Without it float32 is refused.
 
     Returns:
@@ -49,11 +50,15 @@ def matmul(
     """
     check_call(fusion, "matmul", config, MatmulConfig)
     product = find(fusion)
+    if not target.has(WGMMA_ARCH, feature=True):
+        reason = f"a schedule with wgmma, which sm_{WGMMA_ARCH}a alone has; {target.name} is {target.arch}"
+        raise refuse(fusion, "matmul", reason, "tf.schedulers.tiled multiplies on CUDA cores; or schedule mma.sync by hand")
     _check_types(fusion, product, tf32)
-    problem = _problem(fusion, product, sizes, sms)
+    problem = _problem(fusion, product, sizes, target)
     alternatives = tuple(rank(problem))
     chosen = alternatives[0].config if config is None else config
     chosen.check_fits(
+        target,
         problem.itemsize,
         problem.staged,
         columns_contiguous=problem.columns_contiguous,
@@ -111,8 +116,8 @@ def _what_there_is(sums: DType | None) -> str:
     return f"sum them in {sums.name}: tf.matmul(a, b, dtype=tf.{sums.name})"
 
 
-def _problem(fusion: Fusion, product: Product, sizes: Mapping[str, int] | None, sms: int) -> Problem:
-    extent = Sizes(fusion, sizes)
+def _problem(fusion: Fusion, product: Product, sizes: Mapping[str, int] | None, target: Target) -> Problem:
+    extent = Sizes(fusion, sizes, target)
     staged = sum(out.is_bulk for out in product.outputs)
     m, n, k = (extent(product.extent(p)) for p in (product.m, product.n, product.k))
     batch = prod(extent(product.extent(position)) for position in product.batch)
@@ -121,4 +126,4 @@ def _problem(fusion: Fusion, product: Product, sizes: Mapping[str, int] | None, 
     columns = sum(product.m in r.over for r in product.reductions)
     rows = len(product.reductions) - columns
     itemsize = product.a.tensor.dtype.itemsize
-    return Problem(m, n, k, batch, itemsize, staged, direct, sms, not product.b.is_k_major, access, rows, columns, len(product.sides))
+    return Problem(m, n, k, batch, itemsize, staged, direct, target, not product.b.is_k_major, access, rows, columns, len(product.sides))

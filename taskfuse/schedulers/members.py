@@ -17,6 +17,7 @@ from taskfuse.schedule.copy import copy_fusion
 from taskfuse.schedulers.auto import SCHEDULERS, auto
 from taskfuse.schedulers.gain import Gain, Load, gain, load
 from taskfuse.schedulers.schedule import Block
+from taskfuse.target import Target
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +28,7 @@ class Member:
     load: Load
 
 
-def schedule_members(name: str, fusions: Mapping[str, Fusion], sizes: Mapping[str, Mapping[str, int]]) -> tuple[list[Fusion], Gain]:
+def schedule_members(name: str, fusions: Mapping[str, Fusion], sizes: Mapping[str, Mapping[str, int]], target: Target) -> tuple[list[Fusion], Gain]:
     """The fusions as they go side by side, those without a schedule as scheduled copies, and what is expected of that.
 
     Args:
@@ -39,7 +40,7 @@ def schedule_members(name: str, fusions: Mapping[str, Fusion], sizes: Mapping[st
         UnsupportedError: no scheduler takes one of them as one kernel.
         TaskError, ScheduleError, LoweringError: one of them cannot be lowered by itself.
     """
-    choices = [_Scheduled(member, f, sizes[member]) if f.has_schedule else _Unscheduled(member, f, sizes[member]) for member, f in fusions.items()]
+    choices = [(_Scheduled if f.has_schedule else _Unscheduled)(member, f, sizes[member], target) for member, f in fusions.items()]
     alone = [c.first.load for c in choices]
 
     def expected(members: list[Member]) -> Gain:
@@ -74,8 +75,8 @@ def _boxed(choices: Sequence[_Scheduled | _Unscheduled]) -> Iterator[list[Member
 class _Scheduled:
     """A member as it is: its block is what its author made it, in any box."""
 
-    def __init__(self, name: str, fusion: Fusion, sizes: Mapping[str, int]) -> None:
-        self.first = Member(fusion, load(name, fusion, sizes))
+    def __init__(self, name: str, fusion: Fusion, sizes: Mapping[str, int], target: Target) -> None:
+        self.first = Member(fusion, load(name, fusion, sizes, target))
 
     def within(self, box: Block) -> Member | None:
         return self.first
@@ -88,11 +89,11 @@ class _Unscheduled:
         first: as its scheduler would have it alone.
     """
 
-    def __init__(self, name: str, fusion: Fusion, sizes: Mapping[str, int]) -> None:
-        self._name, self._fusion, self._sizes = name, fusion, sizes
+    def __init__(self, name: str, fusion: Fusion, sizes: Mapping[str, int], target: Target) -> None:
+        self._name, self._fusion, self._sizes, self._target = name, fusion, sizes, target
         copy, _ = copy_fusion(fusion)
-        found = auto(copy, sizes=sizes)
-        self.first = Member(copy, load(name, copy, sizes))
+        found = auto(copy, sizes=sizes, target=target)
+        self.first = Member(copy, load(name, copy, sizes, target))
         self._scheduler = next(s for s in SCHEDULERS if s.__name__ == found.scheduler)
         self._made = {repr(found.config): self.first}
         alone = [(a.config, a.block) for a in sorted(found.alternatives, key=lambda a: a.us) if a.block is not None and not a.meets_blocks]
@@ -109,6 +110,6 @@ class _Unscheduled:
         known = self._made.get(repr(config))
         if known is None:
             copy, _ = copy_fusion(self._fusion)
-            self._scheduler(copy, config, sizes=self._sizes)
-            known = self._made[repr(config)] = Member(copy, load(self._name, copy, self._sizes))
+            self._scheduler(copy, config, sizes=self._sizes, target=self._target)
+            known = self._made[repr(config)] = Member(copy, load(self._name, copy, self._sizes, self._target))
         return known

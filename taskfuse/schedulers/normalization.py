@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from taskfuse.ir.fusion import Fusion
-from taskfuse.schedulers.machine import SMS
 from taskfuse.schedulers.reduction import schedule
 from taskfuse.schedulers.rows import RowConfig
 from taskfuse.schedulers.schedule import Chosen, check_call, tries_parameters
+from taskfuse.target import DEFAULT, Target
 
 
 @tries_parameters
-def normalization(fusion: Fusion, config: RowConfig | None = None, *, sizes: Mapping[str, int] | None = None, sms: int = SMS) -> Chosen[RowConfig]:
+def normalization(fusion: Fusion, config: RowConfig | None = None, *, sizes: Mapping[str, int] | None = None, target: Target = DEFAULT) -> Chosen[RowConfig]:
     """Schedule a fusion whose reductions all reduce the same axes: softmax, layer_norm, rms_norm, a norm of a sum, several norms, mean and variance.
 
     A row is loaded once and kept in registers where it fits, else in Shared memory; a row that fits neither, or whose length is not known, is
@@ -22,7 +22,7 @@ def normalization(fusion: Fusion, config: RowConfig | None = None, *, sizes: Map
         fusion: it is changed: tensors and schedule are added.
         config: the parameters; ``None``: the fastest by the cost model.
         sizes: values of the fusion's dimensions for the cost model; 4096, within what is known, where there is none.
-        sms: multiprocessors of the GPU.
+        target: the GPU.
 
     Returns:
         The parameters, why they were chosen, and the schedule as code.
@@ -31,4 +31,4 @@ def normalization(fusion: Fusion, config: RowConfig | None = None, *, sizes: Map
         UnsupportedError: the fusion or the parameters are not of that kind.
     """
     check_call(fusion, "normalization", config, RowConfig)
-    return schedule("normalization", fusion, config, sizes, sms)
+    return schedule("normalization", fusion, config, sizes, target)

@@ -39,6 +39,7 @@ from taskfuse.schedulers.machine import VECTOR_BYTES
 from taskfuse.schedulers.parameters import Parameters
 from taskfuse.schedulers.schedule import Chosen, Option, Sizes, check_call, refuse, tries_parameters
 from taskfuse.schedulers.script import Script
+from taskfuse.target import DEFAULT, Target
 
 INDICES = (P.BIDx, P.TIDy, P.TIDx)
 THREADS = 256
@@ -90,7 +91,9 @@ class PointwiseConfig(Parameters):
 
 
 @tries_parameters
-def pointwise(fusion: Fusion, config: PointwiseConfig | None = None, *, sizes: Mapping[str, int] | None = None) -> Chosen[PointwiseConfig]:
+def pointwise(
+    fusion: Fusion, config: PointwiseConfig | None = None, *, sizes: Mapping[str, int] | None = None, target: Target = DEFAULT
+) -> Chosen[PointwiseConfig]:
     """Schedule elementwise functions whose outputs have one shape: one pass over it, each input loaded once per element.
 
     Args:
@@ -102,7 +105,7 @@ def pointwise(fusion: Fusion, config: PointwiseConfig | None = None, *, sizes: M
         UnsupportedError: the fusion has a schedule, a reduction, a matrix product, a concatenation in scatter form, or outputs of several shapes.
     """
     check_call(fusion, "pointwise", config, PointwiseConfig)
-    extent = Sizes(fusion, sizes)
+    extent = Sizes(fusion, sizes, target)
     check(fusion, "pointwise")
     script = Script(fusion)
     script.comment("each tensor at the points of what reads it, inputs in registers")

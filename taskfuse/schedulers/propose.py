@@ -25,11 +25,10 @@ from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import ParallelType
 from taskfuse.location import caller
 from taskfuse.schedule.copy import copy_fusion
-from taskfuse.schedulers.cost import SHARED_BYTES_PER_CYCLE
-from taskfuse.schedulers.gain import BUSY_THREADS, TENSOR_BYTES_PER_CYCLE
-from taskfuse.schedulers.machine import CLOCK_MHZ, DRAM_BYTES_PER_US, FUNCTION_COST, FUNCTIONS, LANES, SMS
+from taskfuse.schedulers.machine import FUNCTION_COST, FUNCTIONS
 from taskfuse.schedulers.partition import Body, Cut, Part, Partition, Refused
 from taskfuse.schedulers.schedule import Sizes
+from taskfuse.target import DEFAULT, Target
 
 Tensors = tuple[TensorView, ...]
 
@@ -42,20 +41,21 @@ PAYS = 1.05
 INDEPENDENT = "parts that do not depend on each other"
 
 
-def partition(fusion: Fusion, sizes: Mapping[str, int] | None = None) -> Partition:
+def partition(fusion: Fusion, sizes: Mapping[str, int] | None = None, target: Target = DEFAULT) -> Partition:
     """Propose tasks and groups for a fusion; see :meth:`Fusion.partition`."""
     if fusion.tasks.nodes:
         name = fusion.tasks.nodes[0].name
         raise TaskError(node=name, reason=f"fusion '{fusion.name}' has tasks already", help="partition it before its first task is made", location=caller())
-    return _Proposal(fusion, sizes).run()
+    return _Proposal(fusion, sizes, target).run()
 
 
 class _Proposal:
     """One proposal in progress."""
 
-    def __init__(self, fusion: Fusion, sizes: Mapping[str, int] | None) -> None:
+    def __init__(self, fusion: Fusion, sizes: Mapping[str, int] | None, target: Target) -> None:
         self.fusion = fusion
-        self.number = Sizes(fusion, sizes)
+        self.target = target
+        self.number = Sizes(fusion, sizes, target)
         self.exprs: dict[TensorView, MathExpr] = {e.output: e for e in fusion.exprs() if not fusion.is_view(e.output)}
         self.reads = {tv: storage_reads(fusion, e) for tv, e in self.exprs.items()}
         self.refused: list[Refused] = []
@@ -137,8 +137,8 @@ class _Proposal:
                 continue
             before = tuple(t for t in tensors if t is not tv and tv in self._needing(t, tensors))
             after = tuple(t for t in tensors if t is not tv and t not in before)
-            cycles = self._points(tv) * operands[0].dtype.itemsize / TENSOR_BYTES_PER_CYCLE
-            load, math = self._us(before, inputs=operands), max(cycles / (CLOCK_MHZ * SMS), self._us((), shared=2 * sum(map(self._bytes, operands))))
+            cycles = self._points(tv) * operands[0].dtype.itemsize / self.target.tensor_bytes_per_cycle
+            load, math = self._us(before, inputs=operands), max(cycles / self.target.cycles_per_us, self._us((), shared=2 * sum(map(self._bytes, operands))))
             why = f"{tv.name} reads each element of its operands {reuse:.0f} times or more: a role brings them while another one computes"
             loads = tuple(t for t in operands if t.is_input and all(reader in tensors for reader in self._readers(t)))
             if not before and not loads:
@@ -198,7 +198,7 @@ class _Proposal:
 
     def _threads(self, tensors: Sequence[TensorView]) -> int:
         """Points that can be computed at once: those of the largest result."""
-        return max(map(self._size, tensors), default=SMS * BUSY_THREADS)
+        return max(map(self._size, tensors), default=self.target.sms * self.target.busy_threads)
 
     def _us(
         self, tensors: Tensors, *, ops: int | None = None, shared: int = 0, threads: int | None = None, inputs: Collection[TensorView] | None = None
@@ -214,9 +214,10 @@ class _Proposal:
         given = {r.tensor for tv in tensors for r in self.reads[tv] if r.tensor.is_input} if inputs is None else {x for x in inputs if x.is_input}
         moved = sum(map(self._bytes, given)) + sum(self._bytes(tv) for tv in tensors if tv.is_output)
         work = self._ops(tensors) if ops is None else ops
-        fill = min(1.0, (self._threads(tensors) if threads is None else threads) / (SMS * BUSY_THREADS))
-        per_us = CLOCK_MHZ * SMS
-        return max(moved / DRAM_BYTES_PER_US, work / (LANES * per_us), shared / (SHARED_BYTES_PER_CYCLE * per_us)) / fill
+        target = self.target
+        fill = min(1.0, (self._threads(tensors) if threads is None else threads) / (target.sms * target.busy_threads))
+        per_us = target.cycles_per_us
+        return max(moved / target.dram_bytes_per_us, work / (target.lanes * per_us), shared / (target.shared_bytes_per_cycle * per_us)) / fill
 
 
 def _next(members: Sequence[Part]) -> ParallelType | None:

@@ -13,17 +13,17 @@ from taskfuse.ir.storage import storage_reads
 from taskfuse.ir.tensor import TensorView
 from taskfuse.lowering.lower import lower
 from taskfuse.schedule.copy import copy_fusion
-from taskfuse.schedulers.machine import SMS
 from taskfuse.schedulers.phases import Keep, Phases
 from taskfuse.schedulers.row_cost import RowProblem, estimate, rank
 from taskfuse.schedulers.rows import RowConfig, Rows, check
 from taskfuse.schedulers.schedule import Chosen, Sizes, check_call, refuse, tries_parameters
 from taskfuse.schedulers.script import Script
 from taskfuse.schedulers.space import Space, find, settle
+from taskfuse.target import DEFAULT, Target
 
 
 @tries_parameters
-def reduction(fusion: Fusion, config: RowConfig | None = None, *, sizes: Mapping[str, int] | None = None, sms: int = SMS) -> Chosen[RowConfig]:
+def reduction(fusion: Fusion, config: RowConfig | None = None, *, sizes: Mapping[str, int] | None = None, target: Target = DEFAULT) -> Chosen[RowConfig]:
     """Schedule a fusion whose reductions all reduce the same axes and do not depend on one another's results element by element.
 
     Elementwise ops may stand before and behind; there may be several reductions and outputs. The reduced axes may be contiguous, not
@@ -33,7 +33,7 @@ def reduction(fusion: Fusion, config: RowConfig | None = None, *, sizes: Mapping
         fusion: it is changed: tensors and schedule are added.
         config: the parameters; ``None``: the fastest by the cost model.
         sizes: values of the fusion's dimensions for the cost model; 4096, within what is known, where there is none.
-        sms: multiprocessors of the GPU.
+        target: the GPU.
 
     Returns:
         The parameters, why they were chosen, and the schedule as code.
@@ -46,7 +46,7 @@ def reduction(fusion: Fusion, config: RowConfig | None = None, *, sizes: Mapping
     phases = Phases(trial, find(trial)).count
     if phases > 1:
         raise refuse(fusion, "reduction", f"a row is walked over {phases} times", "tf.schedulers.normalization takes such fusions")
-    return schedule("reduction", fusion, config, sizes, sms)
+    return schedule("reduction", fusion, config, sizes, target)
 
 
 def _settled(fusion: Fusion) -> tuple[Fusion, bool]:
@@ -57,11 +57,11 @@ def _settled(fusion: Fusion) -> tuple[Fusion, bool]:
     return trial, bool(script.lines)
 
 
-def schedule(name: str, fusion: Fusion, config: RowConfig | None, sizes: Mapping[str, int] | None, sms: int) -> Chosen[RowConfig]:
+def schedule(name: str, fusion: Fusion, config: RowConfig | None, sizes: Mapping[str, int] | None, target: Target) -> Chosen[RowConfig]:
     """Choose the parameters, unless they are given, and make the calls."""
     trial, is_changed = _settled(fusion)
     space = find(trial)
-    problem = _problem(trial, space, Phases(trial, space), Sizes(fusion, sizes), sms)
+    problem = _problem(trial, space, Phases(trial, space), Sizes(fusion, sizes, target))
     alternatives = tuple(rank(problem))
     chosen = alternatives[0].config if config is None else config
     check(trial, space, chosen)
@@ -88,7 +88,7 @@ def _try(fusion: Fusion, trial: Fusion, config: RowConfig) -> None:
         raise refuse(fusion, "reduction", str(error).split("\n", 1)[0], "leave what is at fault to a fusion of its own") from error
 
 
-def _problem(fusion: Fusion, space: Space, phases: Phases, extent: Sizes, sms: int) -> RowProblem:
+def _problem(fusion: Fusion, space: Space, phases: Phases, extent: Sizes) -> RowProblem:
     wide, private = space.having(fusion, space.reduced), space.having(fusion, space.kept) if space.kept else set(fusion.tensors())
     rows, columns = space.extent(space.kept), space.extent(space.reduced)
     most = bounds(rows, fusion.facts())[1]
@@ -112,7 +112,7 @@ def _problem(fusion: Fusion, space: Space, phases: Phases, extent: Sizes, sms: i
         repeated=tuple((keep, phases.repeated(keep)) for keep in Keep),
         is_constant=isinstance(columns, Const),
         may_share=most is not None and most <= extent(rows),
-        sms=sms,
+        target=extent.target,
     )
 
 

@@ -15,17 +15,13 @@ from typing import ClassVar
 
 from taskfuse.cuda.occupancy import occupancy
 from taskfuse.cuda.resources import Resources
-from taskfuse.kir.limits import MAX_THREADS, SHARED_BYTES, WARP
-from taskfuse.schedulers.machine import CLOCK_MHZ, DRAM_BYTES_PER_US, LANES, LAUNCH_US, SMS
+from taskfuse.kir.limits import MAX_THREADS, WARP
 from taskfuse.schedulers.phases import Keep
 from taskfuse.schedulers.rows import RowConfig
 from taskfuse.schedulers.schedule import Option
+from taskfuse.target import DEFAULT, Target
 
-ARCH = "sm_90a"
 """The multiprocessor whose resident blocks are counted."""
-L2_BYTES_PER_US = 5.5e6
-L2_BYTES = 32 * 2**20
-"""What may lie between two walks over a row so that the second finds it in the second-level cache: less than its 50 MB."""
 LOAD_CYCLES, STORE_CYCLES, SHUFFLE_CYCLES, BARRIER_CYCLES, GRID_CYCLES = 600, 100, 20, 30, 4000
 """Waits: for a load while the memory is busy; for stores to leave; for a step of a butterfly; at a barrier of a block; at one of the grid."""
 SLOT_CYCLES, BLOCK_SLOT_CYCLES = 30, 80
@@ -70,7 +66,7 @@ class RowProblem:
         repeated: those that later phases compute again, by what is kept.
         is_constant: the length of a row is known: it may be kept.
         may_share: the number of rows is known to be no greater than ``rows``: blocks that share a row fit the device.
-        sms: multiprocessors of the GPU.
+        target: the GPU.
     """
 
     rows: int
@@ -89,7 +85,7 @@ class RowProblem:
     repeated: tuple[tuple[Keep, int], ...] = ()
     is_constant: bool = True
     may_share: bool = True
-    sms: int = SMS
+    target: Target = DEFAULT
 
     @property
     def load_bytes(self) -> int:
@@ -191,17 +187,17 @@ def _lanes(problem: RowProblem, config: RowConfig) -> int:
 def residents(problem: RowProblem, config: RowConfig) -> int:
     """Blocks that a multiprocessor holds at once; 0: not even one, or a thread would need more registers than it can have."""
     shared, needed = shared_bytes(problem, config), registers(problem, config)
-    if shared > SHARED_BYTES or needed > MOST_REGISTERS:
+    if shared > problem.target.limits.block_shared or needed > MOST_REGISTERS:
         return 0
-    return occupancy(Resources(needed, 0, 0, 0, 0, 0), config.threads * config.rows, shared, ARCH)
+    return occupancy(Resources(needed, 0, 0, 0, 0, 0), config.threads * config.rows, shared, problem.target.arch)
 
 
 def estimate(problem: RowProblem, config: RowConfig) -> RowEstimate:
     """The time of ``config`` for ``problem``, if a multiprocessor holds a block of it."""
-    held, sms = max(residents(problem, config), 1), problem.sms
+    held, target = max(residents(problem, config), 1), problem.target
     threads = config.threads * config.rows
     total = ceil(problem.row_vectors / config.rows) * config.blocks
-    together = min(total, sms * held)
+    together = min(total, target.sms * held)
     waves = total / together if total > 4 * together else ceil(total / together)
     trips = ceil(problem.vectors / (config.threads * config.blocks * config.unroll))
     walks = problem.phases if config.keep is Keep.NOTHING else 1
@@ -211,7 +207,7 @@ def estimate(problem: RowProblem, config: RowConfig) -> RowEstimate:
     stored = float(elements * problem.store_bytes) if problem.stored is None else problem.stored
     again = (walks - 1) * loaded
     rows_at_once = together * config.rows // config.blocks * problem.results
-    speed = L2_BYTES_PER_US if rows_at_once * row_bytes <= L2_BYTES else DRAM_BYTES_PER_US
+    speed = target.l2_bytes_per_us if rows_at_once * row_bytes <= target.l2_bytes else target.dram_bytes_per_us
     functions = problem.functions + dict(problem.repeated).get(config.keep, 0)
     per_element = problem.phases * INSTRUCTIONS + functions * FUNCTION_INSTRUCTIONS
     per_element += 0 if config.keep is Keep.REGISTERS else problem.phases * COPY_INSTRUCTIONS
@@ -221,12 +217,12 @@ def estimate(problem: RowProblem, config: RowConfig) -> RowEstimate:
     # a row's threads past its end wait for the others: they are resident, and load nothing
     full = min(1.0, problem.vectors / (trips * config.threads * config.blocks * config.unroll))
     times = {
-        "memory": (loaded + stored) / DRAM_BYTES_PER_US + again / speed,
-        "instructions": work / full / (LANES * min(sms, total) * CLOCK_MHZ),
-        "waits": waves * cycles / CLOCK_MHZ,
+        "memory": (loaded + stored) / target.dram_bytes_per_us + again / speed,
+        "instructions": work / full / (target.lanes * min(target.sms, total) * target.clock_mhz),
+        "waits": waves * cycles / target.clock_mhz,
     }
     bound = max(times, key=lambda name: times[name])
-    us = LAUNCH_US + times[bound] + OTHERS * sum(t for name, t in times.items() if name != bound)
+    us = target.launch_us + times[bound] + OTHERS * sum(t for name, t in times.items() if name != bound)
     block = (config.threads, config.rows, 1) if problem.is_inner else (config.rows, config.threads, 1)
     return RowEstimate(config, us, registers(problem, config), held, bound, block=block, meets_blocks=config.blocks > 1)
 
@@ -266,7 +262,7 @@ def _blocks(problem: RowProblem, threads: int, rows: int) -> list[int]:
     found = [1]
     if problem.is_inner and rows > 1:
         return found
-    while problem.may_share and ceil(problem.row_vectors / rows) * found[-1] * 2 <= 2 * problem.sms and problem.vectors >= threads * found[-1] * 4:
+    while problem.may_share and ceil(problem.row_vectors / rows) * found[-1] * 2 <= 2 * problem.target.sms and problem.vectors >= threads * found[-1] * 4:
         found.append(found[-1] * 2)
     return found
 
@@ -286,7 +282,7 @@ def _kept(problem: RowProblem, threads: int, rows: int, blocks: int) -> Iterator
 
 def _fits(problem: RowProblem, config: RowConfig) -> bool:
     """True if blocks that meet are all on the device at once."""
-    return config.blocks == 1 or ceil(problem.row_vectors / config.rows) * config.blocks <= problem.sms * residents(problem, config)
+    return config.blocks == 1 or ceil(problem.row_vectors / config.rows) * config.blocks <= problem.target.sms * residents(problem, config)
 
 
 def rank(problem: RowProblem) -> list[RowEstimate]:

@@ -27,6 +27,7 @@ from taskfuse.schedulers.elementwise import Leaf, align, bind_vectors, divides, 
 from taskfuse.schedulers.machine import VECTOR_BYTES
 from taskfuse.schedulers.schedule import Chosen, Option, Sizes, check_call, refuse
 from taskfuse.schedulers.script import Recorded, Script
+from taskfuse.target import DEFAULT, Target
 
 CHUNK_BYTES = 64
 """Of a chunk at most, as it is accumulated: a thread has it in registers, twice for a while, and a block of 1024 leaves each thread 64 of these. So
@@ -65,7 +66,7 @@ class ScanConfig:
         return f"{self.chunk} elements of a thread, {self.rows} rows per block"
 
 
-def scan(fusion: Fusion, config: ScanConfig | None = None, *, sizes: Mapping[str, int] | None = None) -> Chosen[ScanConfig]:
+def scan(fusion: Fusion, config: ScanConfig | None = None, *, sizes: Mapping[str, int] | None = None, target: Target = DEFAULT) -> Chosen[ScanConfig]:
     """Schedule scans along the last axis of outputs of one shape: each row in the registers of one block.
 
     Args:
@@ -78,7 +79,7 @@ def scan(fusion: Fusion, config: ScanConfig | None = None, *, sizes: Mapping[str
             shapes; or rows that may be longer than the threads of a block hold.
     """
     check_call(fusion, "scan", config, ScanConfig)
-    extent = Sizes(fusion, sizes)
+    extent = Sizes(fusion, sizes, target)
     _check(fusion)
     longest = _longest(fusion, fusion.outputs[0].shape[-1])
     bytes_of_total = max(e.output.dtype.compute.itemsize for e in needed(fusion) if isinstance(e, Scan))

@@ -1,6 +1,6 @@
 """What all schedulers share: what they are told of the sizes, what they give back, and how one says that a fusion is not of its kind.
 
-A scheduler is a function ``scheduler(fusion, config=None, *, sizes=None)``. It changes ``fusion`` by public scheduling calls, written down by a
+A scheduler is a function ``scheduler(fusion, config=None, *, sizes=None, target=DEFAULT)``. It changes ``fusion`` by public scheduling calls, written down by a
 :class:`~taskfuse.schedulers.script.Script`, and returns what it has :class:`Chosen`. A fusion that it does not take it leaves as it was, and raises
 :class:`~taskfuse.errors.UnsupportedError`; ``taskfuse/schedulers/auto.py`` then asks the next one.
 """
@@ -20,6 +20,7 @@ from taskfuse.ir.scalar import Expr, evaluate, free_symbols
 from taskfuse.ir.tensor import TensorView
 from taskfuse.location import caller
 from taskfuse.schedule.copy import copy_fusion
+from taskfuse.target import DEFAULT, Target
 
 ASSUMED = 4096
 """The extent that cost models assume where nothing is known."""
@@ -139,7 +140,7 @@ class Scheduler(Protocol):
 
     __name__: str
 
-    def __call__(self, fusion: Fusion, config: Any = None, *, sizes: Mapping[str, int] | None = None) -> Chosen[Any]: ...
+    def __call__(self, fusion: Fusion, config: Any = None, *, sizes: Mapping[str, int] | None = None, target: Target = DEFAULT) -> Chosen[Any]: ...
 
 
 def refuse(fusion: Fusion, kind: str, reason: str, help: str | None = None) -> UnsupportedError:
@@ -181,16 +182,19 @@ def tries_parameters(scheduler: SchedulerT) -> SchedulerT:
 
 
 class Sizes:
-    """Numbers for the extents of a fusion: those given, else what is known of a dimension, nearest to :data:`ASSUMED`.
+    """What cost models know beside a fusion: the machine, and numbers for extents: those given, else what is known of a dimension, nearest to
+    :data:`ASSUMED`.
 
     Args:
         given: values of dimensions.
+        target: the machine.
 
     Raises:
         UnsupportedError: ``given`` names what is no dimension of ``fusion``, or an extent that it cannot have.
     """
 
-    def __init__(self, fusion: Fusion, given: Mapping[str, int] | None) -> None:
+    def __init__(self, fusion: Fusion, given: Mapping[str, int] | None, target: Target) -> None:
+        self.target = target
         given = {} if given is None else given
         if not isinstance(cast("object", given), Mapping):
             raise _strange(fusion, f"sizes is {given!r}", "give a mapping from names of dimensions to extents, such as {'N': 1024}")

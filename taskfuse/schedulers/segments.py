@@ -22,9 +22,10 @@ from taskfuse.schedule.copy import copy_fusion
 from taskfuse.schedule.cut import piece
 from taskfuse.schedulers.auto import auto
 from taskfuse.schedulers.elementwise import cost, is_aligned
-from taskfuse.schedulers.machine import CLOCK_MHZ, DRAM_BYTES_PER_US, LANES, LAUNCH_US, SMS, VECTOR_BYTES
+from taskfuse.schedulers.machine import VECTOR_BYTES
 from taskfuse.schedulers.scan import LONG, chunk_long_rows
 from taskfuse.schedulers.schedule import Chosen, Sizes
+from taskfuse.target import DEFAULT, Target
 
 SLACK = 1.5
 """A kernel that takes no more than so many times as long as its bytes, or its arithmetic, is not cut."""
@@ -112,17 +113,18 @@ def _lists(names: Sequence[Sequence[str]]) -> str:
     return str([list(part) for part in names])
 
 
-def plan(fusion: Fusion, *, sizes: Mapping[str, int] | None = None) -> Plan:
+def plan(fusion: Fusion, *, sizes: Mapping[str, int] | None = None, target: Target = DEFAULT) -> Plan:
     """The kernels of an unscheduled fusion, scheduled.
 
     Args:
         fusion: it is not changed.
         sizes: values of its dimensions for cost models; 4096, within what is known, where there is none.
+        target: the GPU.
 
     Raises:
         UnsupportedError: no outputs; an op that no scheduler takes even alone; or ``sizes`` names no dimension of it.
     """
-    extent = Sizes(fusion, sizes)
+    extent = Sizes(fusion, sizes, target)
     whole, _ = copy_fusion(fusion)
     chunked = chunk_long_rows(whole)
     if chunked:
@@ -130,7 +132,7 @@ def plan(fusion: Fusion, *, sizes: Mapping[str, int] | None = None) -> Plan:
     reason = "no scheduler takes it whole"
     one = None
     try:
-        found = auto(whole, sizes=sizes)
+        found = auto(whole, sizes=sizes, target=target)
         one = Plan(fusion.name, (Step(whole, found, tuple(e.output.name for e in needed(fusion))),))
         reason = f"as one kernel {found.us:.1f} us ({found.scheduler})"
         if found.us <= SLACK * _least(fusion, extent):
@@ -138,7 +140,7 @@ def plan(fusion: Fusion, *, sizes: Mapping[str, int] | None = None) -> Plan:
     except UnsupportedError:
         if len(needed(fusion)) <= 1 and not _rows_of(fusion, [e.output for e in needed(fusion)]):
             raise
-    several = replace(_Search(fusion, sizes).plan(reason), chunked=chunked)
+    several = replace(_Search(fusion, sizes, target).plan(reason), chunked=chunked)
     return several if one is None or several.us < one.us else one
 
 
@@ -166,7 +168,8 @@ def _least(fusion: Fusion, extent: Sizes) -> float:
     """
     code = (e for e in needed(fusion) if factors(fusion, e) is None)
     instructions = sum(prod(extent(a.extent) for a in e.output.root) * cost(e) for e in code)
-    return LAUNCH_US + max(_bytes(fusion, extent) / DRAM_BYTES_PER_US, instructions / (SMS * LANES * CLOCK_MHZ))
+    target = extent.target
+    return target.launch_us + max(_bytes(fusion, extent) / target.dram_bytes_per_us, instructions / (target.lanes * target.cycles_per_us))
 
 
 def _bytes(fusion: Fusion, extent: Sizes) -> float:
@@ -176,10 +179,11 @@ def _bytes(fusion: Fusion, extent: Sizes) -> float:
 class _Search:
     """Pieces put together, greedily."""
 
-    def __init__(self, fusion: Fusion, sizes: Mapping[str, int] | None) -> None:
+    def __init__(self, fusion: Fusion, sizes: Mapping[str, int] | None, target: Target) -> None:
         self.fusion = fusion
         self.sizes = sizes
-        self.extent = Sizes(fusion, sizes)
+        self.target = target
+        self.extent = Sizes(fusion, sizes, target)
         self.tensors = tuple(e.output for e in needed(fusion))
         self.place = {tv: k for k, tv in enumerate(self.tensors)}
         self.reads = {tv: self._read_by(tv) for tv in self.tensors}
@@ -305,10 +309,11 @@ class _Search:
             part = piece(self.fusion, tensors, self.fusion.name)
             sizes = {name: value for name, value in (self.sizes or {}).items() if name in part.dims}
             try:
-                found = Step(part, auto(part, sizes=sizes), tuple(tv.name for tv in tensors))
+                found = Step(part, auto(part, sizes=sizes, target=self.target), tuple(tv.name for tv in tensors))
             except UnsupportedError:
                 found = None
-            if found is None or found.schedule.us > SLACK * (LAUNCH_US + _bytes(part, Sizes(part, sizes)) / DRAM_BYTES_PER_US):
+            moved = _bytes(part, Sizes(part, sizes, self.target))
+            if found is None or found.schedule.us > SLACK * (self.target.launch_us + moved / self.target.dram_bytes_per_us):
                 found = self._of_views(tensors, sizes, found)
             self._steps[p] = found
         return self._steps[p]
@@ -320,7 +325,7 @@ class _Search:
             return found
         part = piece(self.fusion, tensors, self.fusion.name, views)
         try:
-            step = Step(part, auto(part, sizes=sizes), tuple(tv.name for tv in tensors), tuple(tv.name for tv in views))
+            step = Step(part, auto(part, sizes=sizes, target=self.target), tuple(tv.name for tv in tensors), tuple(tv.name for tv in views))
         except UnsupportedError:
             return found
         return step if found is None or step.schedule.us < found.schedule.us else found
@@ -328,7 +333,7 @@ class _Search:
     def _refused(self, p: Piece) -> UnsupportedError:
         part = piece(self.fusion, [tv for tv in self.tensors if tv in p], self.fusion.name)
         try:
-            auto(part)
+            auto(part, target=self.target)
         except UnsupportedError as error:
             return error
         raise AssertionError("it was refused before")

@@ -26,10 +26,11 @@ from taskfuse.ir.types import MemoryType
 from taskfuse.ir.types import ParallelType as P
 from taskfuse.schedule import layouts
 from taskfuse.schedulers.elementwise import divides, is_aligned, registers
-from taskfuse.schedulers.machine import ASYNC_BYTES, CLOCK_MHZ, DRAM_BYTES_PER_US, LANES, LAUNCH_US, SMS, VECTOR_BYTES
+from taskfuse.schedulers.machine import ASYNC_BYTES, VECTOR_BYTES
 from taskfuse.schedulers.parameters import Parameters
 from taskfuse.schedulers.schedule import Chosen, Option, Sizes, check_call, refuse, tries_parameters
 from taskfuse.schedulers.script import Recorded, Script, Spelled
+from taskfuse.target import DEFAULT, Target
 
 SIDE = 16
 """Threads along the rows and along the columns of a tile."""
@@ -104,7 +105,7 @@ class _Problem:
 
 
 @tries_parameters
-def tiled(fusion: Fusion, config: TiledConfig | None = None, *, sizes: Mapping[str, int] | None = None) -> Chosen[TiledConfig]:
+def tiled(fusion: Fusion, config: TiledConfig | None = None, *, sizes: Mapping[str, int] | None = None, target: Target = DEFAULT) -> Chosen[TiledConfig]:
     """Schedule one contraction of two inputs, of any dtypes, and what is elementwise behind it.
 
     Args:
@@ -116,7 +117,7 @@ def tiled(fusion: Fusion, config: TiledConfig | None = None, *, sizes: Mapping[s
         UnsupportedError: the fusion is not of that kind, has a schedule, or may be empty; or there are fewer than 16 rows or columns.
     """
     check_call(fusion, "tiled", config, TiledConfig)
-    extent = Sizes(fusion, sizes)
+    extent = Sizes(fusion, sizes, target)
     problem = _find(fusion)
     m, n, k = (extent(problem.result.root[p].extent) for p in (problem.m, problem.n, problem.k))
     if min(m, n) < LEAST:
@@ -217,10 +218,11 @@ def _option(problem: _Problem, c: TiledConfig, extent: Sizes) -> Option[TiledCon
     k = prod(extent(a.extent) for a in space if a.is_reduction)
     batch = prod(extent(space[p].extent) for p in problem.batch)
     blocks = batch * ceil(m / (SIDE * c.rows)) * ceil(n / (SIDE * c.columns))
-    rate = LANES * CLOCK_MHZ * EFFICIENCY.get((c.rows, c.columns), EFFICIENCY[8, 4]) / (1 if problem.result.dtype.itemsize <= 4 else 2)
-    busy = ceil(blocks / SMS) * SIDE * SIDE * c.rows * c.columns * k / rate
+    target = extent.target
+    rate = target.lanes * target.clock_mhz * EFFICIENCY.get((c.rows, c.columns), EFFICIENCY[8, 4]) / (1 if problem.result.dtype.itemsize <= 4 else 2)
+    busy = ceil(blocks / target.sms) * SIDE * SIDE * c.rows * c.columns * k / rate
     moved = sum(extent.elements(tv) * tv.dtype.itemsize for tv in (problem.a.tensor, problem.b.tensor, problem.result))
-    return Option(c, LAUNCH_US + max(busy, moved / DRAM_BYTES_PER_US), block=(SIDE, SIDE, 1))
+    return Option(c, target.launch_us + max(busy, moved / target.dram_bytes_per_us), block=(SIDE, SIDE, 1))
 
 
 # -- the schedule -----------------------------------------------------------------------------------------------------------------------

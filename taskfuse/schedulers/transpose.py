@@ -26,6 +26,7 @@ from taskfuse.schedulers.parameters import Parameters
 from taskfuse.schedulers.pointwise import check
 from taskfuse.schedulers.schedule import Chosen, Option, Sizes, check_call, refuse, tries_parameters
 from taskfuse.schedulers.script import Script, Spelled
+from taskfuse.target import DEFAULT, Target
 
 CHUNKS = 8
 """Chunks of a vector's size that are permuted with one another: 128 bytes, all banks."""
@@ -64,7 +65,9 @@ class TransposeConfig(Parameters):
 
 
 @tries_parameters
-def transpose(fusion: Fusion, config: TransposeConfig | None = None, *, sizes: Mapping[str, int] | None = None) -> Chosen[TransposeConfig]:
+def transpose(
+    fusion: Fusion, config: TransposeConfig | None = None, *, sizes: Mapping[str, int] | None = None, target: Target = DEFAULT
+) -> Chosen[TransposeConfig]:
     """Schedule elementwise functions of which an input is contiguous along another axis than the outputs are.
 
     Args:
@@ -76,7 +79,7 @@ def transpose(fusion: Fusion, config: TransposeConfig | None = None, *, sizes: M
         UnsupportedError: the fusion is not elementwise with outputs of one shape, or no input is turned against them.
     """
     check_call(fusion, "transpose", config, TransposeConfig)
-    extent = Sizes(fusion, sizes)
+    extent = Sizes(fusion, sizes, target)
     check(fusion, "transpose")
     rows = turned_axis(fusion)
     if rows is None:

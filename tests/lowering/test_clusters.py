@@ -157,7 +157,7 @@ def test_clusters_have_a_constant_shape() -> None:
     fusion = pointwise(BX, S, TX, extents=(6, "N", 32))
     fusion.outputs[0].axis(1).parallelize(CX)
     assert refused(lambda: tf.lower(fusion)) == (
-        "cannot lower pointwise: a cluster would have max(N, 1) blocks; their number is a constant, at most 16\n"
+        "cannot lower pointwise: a cluster would have max(N, 1) blocks; their number is a constant, at most 16 of sm_90a\n"
         "help: split the axis that is bound to a cluster type by a small constant, and bind the outer part to a block type"
     )
     assert "would have 32 blocks" in refused(lambda: tf.lower(pointwise(S, S, CX)))

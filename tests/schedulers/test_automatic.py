@@ -16,9 +16,9 @@ from taskfuse.ir.evaluate import evaluate
 from taskfuse.ir.values import RING
 from taskfuse.kir.arguments import bind_symbols
 from taskfuse.schedulers import CatConfig, Form, PointwiseConfig, TransposeConfig, segments
-from taskfuse.schedulers.machine import DRAM_BYTES_PER_US
 from taskfuse.schedulers.segments import Plan, plan
 from taskfuse.sim import simulate
+from taskfuse.target import DEFAULT
 from taskfuse.testing.case import Case, Outcome
 from taskfuse.testing.chooser import RandomChooser
 from taskfuse.testing.graphs import Graph
@@ -193,7 +193,7 @@ def test_what_takes_as_long_as_its_arithmetic_is_not_cut(monkeypatch: pytest.Mon
             x = tf.sin(x) + tf.cos(x)
         fusion.add_output(x)
     found = plan(fusion)
-    assert found.us > 5 * (2 * 4096 * 64 * 4 / DRAM_BYTES_PER_US)
+    assert found.us > 5 * (2 * 4096 * 64 * 4 / DEFAULT.dram_bytes_per_us)
     assert not found.is_cut
 
 

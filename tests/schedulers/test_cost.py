@@ -1,5 +1,7 @@
 """The cost model: what it chooses, and that it counts right."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -8,7 +10,7 @@ import taskfuse as tf
 from taskfuse.kir.limits import SHARED_BYTES
 from taskfuse.schedulers import MatmulConfig, MatmulKind
 from taskfuse.schedulers.cost import MOST_SIDES, SHAPES, SHARED_TILES, Problem, candidates, estimate, rank
-from taskfuse.schedulers.machine import SMS
+from taskfuse.target import DEFAULT
 from tests.schedulers.products import Product
 
 EXTENT = st.integers(1, 8192)
@@ -23,7 +25,7 @@ def test_candidates_fit_and_are_ranked(m: int, n: int, k: int, batch: int, stage
     assert [e.us for e in found] == sorted(e.us for e in found)
     for e in found:
         assert e.config.shared_bytes(2, staged) <= SHARED_BYTES
-        assert 1 <= e.config.blocks <= min(SMS, problem.tiles(e.config))
+        assert 1 <= e.config.blocks <= min(DEFAULT.sms, problem.tiles(e.config))
         assert 0 < e.efficiency <= 1
         assert (e.waves - 1) * e.config.blocks < problem.tiles(e.config) <= e.waves * e.config.blocks
 
@@ -136,5 +138,5 @@ def test_the_code_makes_the_same_kernel() -> None:
 
 
 def test_another_gpu() -> None:
-    schedule = tf.schedulers.matmul(Product().fusion(), sms=16)
+    schedule = tf.schedulers.matmul(Product().fusion(), target=replace(DEFAULT, sms=16))
     assert schedule.config.blocks == 16

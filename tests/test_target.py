@@ -1,0 +1,129 @@
+"""Targets: which one a GPU is, what follows from it, and that everything that depends on a machine hears of it."""
+
+import ctypes
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+import taskfuse as tf
+from taskfuse.cuda import present
+from taskfuse.errors import LoweringError, UnsupportedError
+from taskfuse.lowering import LoweringOptions
+from taskfuse.schedulers.segments import plan
+from taskfuse.target import A100, DEFAULT, H100, H200, LIMITS, TARGETS, as_target, capability, target_of
+
+
+@pytest.mark.parametrize(
+    ("name", "arch", "target"),
+    [
+        ("NVIDIA H200", "sm_90", H200),
+        ("NVIDIA H100 80GB HBM3", "sm_90", H100),
+        ("NVIDIA A100-SXM4-80GB", "sm_80", A100),
+        ("NVIDIA GH200 480GB", "sm_90", H200),
+        ("NVIDIA GeForce RTX 4090", "sm_89", DEFAULT),
+    ],
+)
+def test_the_target_of_a_gpu(name: str, arch: str, target: tf.Target) -> None:
+    assert target_of(name, arch) is target
+
+
+def test_names_and_architectures() -> None:
+    assert as_target("h100") is H100
+    assert as_target("sm_80") is A100
+    assert as_target(H200) is H200
+    with pytest.raises(UnsupportedError, match="target 'H300' is not supported: there is no such target"):
+        as_target("H300")
+    with pytest.raises(UnsupportedError, match="its limits are not known"):
+        capability("sm_77")
+    with pytest.raises(UnsupportedError, match="its limits are not known"):
+        replace(H200, arch="sm_77")
+
+
+def test_instructions_of_one_architecture_and_of_all_later_ones() -> None:
+    assert H200.has(90, feature=True)
+    assert not A100.has(90)
+    assert H200.has(80)
+    assert not H200.has(80, feature=True)
+
+
+def test_rows_are_possible() -> None:
+    for t in TARGETS.values():
+        assert t.limits is LIMITS[t.capability]
+        assert t.limits.block_shared < t.limits.shared
+        assert t.dram_bytes_per_us < t.l2_bytes_per_us < t.sms * t.shared_bytes_per_cycle * t.clock_mhz
+
+
+class Library:
+    """NVML, as far as it is called."""
+
+    def __init__(self, name: bytes, status: int = 0) -> None:
+        def init() -> int:
+            return status
+
+        def find(what: object, device: object) -> int:
+            return 0
+
+        def said(device: object, text: ctypes.Array[ctypes.c_char], size: object) -> int:
+            text.value = name
+            return 0
+
+        def compute(device: object, major: Any, minor: Any) -> int:
+            ctypes.cast(major, ctypes.POINTER(ctypes.c_int))[0] = 8
+            ctypes.cast(minor, ctypes.POINTER(ctypes.c_int))[0] = 0
+            return 0
+
+        self.nvmlInit_v2, self.nvmlDeviceGetHandleByIndex_v2, self.nvmlDeviceGetHandleByUUID = init, find, find
+        self.nvmlDeviceGetName, self.nvmlDeviceGetCudaComputeCapability = said, compute
+
+
+@pytest.mark.parametrize(("library", "target"), [(lambda: Library(b"NVIDIA A100-PCIE-40GB"), A100), (lambda: Library(b"NVIDIA A100", 9), DEFAULT)])
+def test_the_gpu_of_this_machine(monkeypatch: pytest.MonkeyPatch, library: Callable[[], Library], target: tf.Target) -> None:
+    monkeypatch.setattr(ctypes, "CDLL", lambda name: library())
+    present.present.cache_clear()
+    try:
+        assert present.present() is target
+    finally:
+        present.present.cache_clear()
+
+
+def product() -> tf.Fusion:
+    with tf.Fusion("product") as fusion:
+        a, b = (tf.define_tensor([512, 512], dtype=tf.float16, name=name) for name in "ab")
+        fusion.add_output(tf.matmul(a, b))
+    return fusion
+
+
+def test_a_target_without_wgmma_gets_a_schedule_without() -> None:
+    assert plan(product()).steps[0].schedule.scheduler == "matmul"
+    found = plan(product(), target=A100).steps[0].schedule
+    assert found.scheduler != "matmul"
+    assert "sm_90a alone has; A100 is sm_80" in dict(found.refused)["matmul"]
+    run = tf.compile(product(), "sim", target="A100")
+    assert run.kernel.ptx("sm_80")
+
+
+def test_a_block_has_as_much_shared_memory_as_the_target() -> None:
+    def fusion() -> tf.Fusion:
+        with tf.Fusion("large") as made:
+            x = tf.define_tensor([200, 1024], dtype=tf.int8, name="x")
+            staged = tf.copy(x)
+            made.add_output(tf.copy(staged))
+        staged.set_memory_type(tf.MemoryType.Shared)
+        return made
+
+    tf.lower(fusion(), LoweringOptions(target=H200))
+    with pytest.raises(LoweringError, match="a block would need 204800 bytes; sm_80 has 166912"):
+        tf.lower(fusion(), LoweringOptions(target=A100))
+
+
+def test_figures_decide() -> None:
+    """A machine with a fifth of the bandwidth expects five times the time of what only moves bytes."""
+    def us(target: tf.Target) -> float:
+        with tf.Fusion("pointwise") as fusion:
+            x = tf.define_tensor([1 << 26], name="x")
+            fusion.add_output(x + 1.0)
+        return plan(fusion, target=target).us - target.launch_us
+
+    assert us(replace(H200, dram_bytes_per_us=H200.dram_bytes_per_us / 5)) == pytest.approx(5 * us(H200))
