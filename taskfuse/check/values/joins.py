@@ -13,7 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from taskfuse.check.knowledge import Knowledge, Trip
+from taskfuse.check.items import Trip
+from taskfuse.check.knowledge import Knowledge
 from taskfuse.check.program import BLOCK_NAMES, BLOCKS, THREAD_NAMES, Block, Node, conjuncts
 from taskfuse.check.values.match import Storage, equal, proves
 from taskfuse.check.values.solve import Open, solved
