@@ -11,7 +11,7 @@ import taskfuse as tf
 from taskfuse.cuda import present
 from taskfuse.errors import LoweringError, UnsupportedError
 from taskfuse.lowering import LoweringOptions
-from taskfuse.schedulers.segments import plan
+from taskfuse.schedulers.segmenter import plan
 from taskfuse.target import A100, DEFAULT, H100, H200, LIMITS, TARGETS, as_target, capability, target_of
 
 

@@ -15,7 +15,7 @@ from taskfuse.runtime.kernel import one_kernel
 from taskfuse.runtime.views import StridedView
 from taskfuse.schedule.copy import Renaming, copy_fusion, embed
 from taskfuse.schedulers.fallback import fallback
-from taskfuse.schedulers.segments import Plan
+from taskfuse.schedulers.segmenter import Plan
 
 if TYPE_CHECKING:
     from taskfuse.check import Certificate

@@ -19,7 +19,7 @@ from taskfuse.runtime.kernel import one_kernel
 from taskfuse.runtime.specialization import specialized
 from taskfuse.schedule.cut import Cut
 from taskfuse.schedulers.schedule import Sizes
-from taskfuse.schedulers.segments import plan
+from taskfuse.schedulers.segmenter import plan
 from taskfuse.target import Target, as_target
 
 

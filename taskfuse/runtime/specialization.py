@@ -26,7 +26,7 @@ from taskfuse.runtime.executable import Executable, Facts, Specialization, is_va
 from taskfuse.schedule.copy import Renaming, copy_fusion, embed
 from taskfuse.schedulers.machine import VECTOR_BYTES
 from taskfuse.schedulers.schedule import Sizes
-from taskfuse.schedulers.segments import Plan, plan
+from taskfuse.schedulers.segmenter import Plan, plan
 from taskfuse.target import Target
 
 if TYPE_CHECKING:

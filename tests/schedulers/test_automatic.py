@@ -16,7 +16,7 @@ from taskfuse.ir.values import RING
 from taskfuse.kir.arguments import bind_symbols
 from taskfuse.runtime.views import StridedView
 from taskfuse.schedulers import CatConfig, Form, PointwiseConfig, TransposeConfig, segments
-from taskfuse.schedulers.segments import Plan, plan
+from taskfuse.schedulers.segmenter import Plan, plan
 from taskfuse.sim import simulate
 from taskfuse.target import DEFAULT
 from taskfuse.testing.case import Case, Outcome
