@@ -10,7 +10,7 @@ from taskfuse.dtypes import DType, float32
 from taskfuse.ir.scalar import TRUE, Expr, const
 from taskfuse.ir.types import MemoryType
 from taskfuse.kir.clusters import cluster_threads
-from taskfuse.kir.forms import Option, Piece, Slot, Word, form_of
+from taskfuse.kir.forms import Option, Slot, Word, form_of
 from taskfuse.kir.kernel import ONE, Kernel
 from taskfuse.kir.nodes import (
     Access,
@@ -246,18 +246,15 @@ class _Printer(OperandPrinter):
         """A statement by the form of its class."""
         form = form_of(type(stmt))
         assert form is not None, f"{type(stmt).__name__} has no form and no printer"
-        return "".join(self.piece(piece, stmt) for piece in form.pieces)
-
-    def piece(self, piece: Piece, stmt: Stmt) -> str:
-        """A part of it."""
-        match piece:
-            case Word(text=text):
-                return text
-            case Slot(name=name, type=kind):
-                return self.values[kind](getattr(stmt, name))
-            case Option(word=word, slot=slot, default=default):
-                value = getattr(stmt, slot.name)
-                return "" if value == default else f"{word.text}{self.values[slot.type](value)}"
+        values, text = self.values, ""
+        for piece in form.pieces:
+            if type(piece) is Word:
+                text += piece.text
+            elif type(piece) is Slot:
+                text += values[piece.type](getattr(stmt, piece.name))
+            elif type(piece) is Option and (value := getattr(stmt, piece.slot.name)) != piece.default:
+                text += piece.word.text + values[piece.slot.type](value)
+        return text
 
 
 def _multiplied(stmt: Wgmma | Mma) -> str:
