@@ -5,7 +5,6 @@ kernel whose members run side by side, and :func:`compile` a function on arrays.
 """
 
 from taskfuse import errors, ops, schedulers, tiles
-from taskfuse.compiling import compile
 from taskfuse.dtypes import (
     DType,
     bfloat16,
@@ -24,7 +23,6 @@ from taskfuse.dtypes import (
     uint32,
     uint64,
 )
-from taskfuse.executable import Executable
 from taskfuse.ir import atoms, readers, scalar
 from taskfuse.ir.fusion import Dim, Fusion
 from taskfuse.ir.parser import parse_fusion
@@ -32,10 +30,12 @@ from taskfuse.ir.tasks import Group, Task
 from taskfuse.ir.tensor import Scalar, TensorView
 from taskfuse.ir.types import GroupKind, MemoryType, ParallelType
 from taskfuse.ir.values import NATIVE, RING
-from taskfuse.kernel_readers import KernelReaders
 from taskfuse.kir import Kernel, parse_kernel
 from taskfuse.lowering import LoweringOptions, lower
 from taskfuse.ops import *
+from taskfuse.runtime.compile import compile
+from taskfuse.runtime.executable import Executable
+from taskfuse.runtime.readers import KernelReaders
 from taskfuse.schedule import layouts
 from taskfuse.schedule.allocation import AllocationBuilder, allocation
 from taskfuse.schedule.copy import copy_fusion

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
-from taskfuse.ir.elementwise import ELEMENTWISE
+from taskfuse.ir.elementwise import ELEMENTWISE, Elementwise
 from taskfuse.ops.pointwise import __all__ as BY_HAND
 from taskfuse.ops.table import OPS, Kind, Op
 
@@ -79,12 +80,24 @@ def ops_page() -> str:
 
 
 def _section(kind: Kind) -> str:
-    ops = sorted((op for op in OPS.values() if op.kind is kind), key=lambda op: [*ELEMENTWISE].index(op.name) if kind is Kind.ELEMENTWISE else 0)
+    ops = [op for op in OPS.values() if op.kind is kind]
     if kind is Kind.MISSING:
         rows = [f"| `{op.name}` | {op.doc.removeprefix('Not there: ')} | {op.instead} |" for op in ops]
         return "\n".join([f"## {kind.value}", "| op | why | instead |", "|---|---|---|", *rows])
-    rows = [f"| `{_call(op)}` | {_plain(op.doc)} | {_names(op)} |" for op in ops]
+    if kind is Kind.ELEMENTWISE:  # also those that the module, which this text is made beside, does not have yet
+        rows = [_row(OPS[row.name]) if row.name in BY_HAND else _new_row(row) for row in ELEMENTWISE.values()]
+    else:
+        rows = [_row(op) for op in ops]
     return "\n".join([f"## {kind.value}", "| op | what it gives | NumPy, torch |", "|---|---|---|", *rows])
+
+
+def _row(op: Op) -> str:
+    return f"| `{_call(op)}` | {_plain(op.doc)} | {_names(op.numpy, op.torch)} |"
+
+
+def _new_row(row: Elementwise) -> str:
+    torch = row.name if row.torch is None else row.torch
+    return f"| `{row.name}({', '.join(row.operands)})` | {_plain(row.doc)} | {_names(row.numpy_name, torch.split())} |"
 
 
 def _call(op: Op) -> str:
@@ -95,6 +108,5 @@ def _plain(doc: str) -> str:
     return re.sub(r":\w+:`~?([^`]*)`", r"`\1`", doc).replace("``", "`").replace("|", "\\|")
 
 
-def _names(op: Op) -> str:
-    numpy = [f"`np.{op.numpy}`"] if op.numpy else []
-    return ", ".join(numpy + [f"`{name}`" for name in op.torch])
+def _names(numpy: str | None, torch: Iterable[str]) -> str:
+    return ", ".join([f"`np.{numpy}`"] * bool(numpy) + [f"`{name}`" for name in torch])

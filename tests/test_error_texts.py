@@ -265,7 +265,7 @@ def test_automatic_schedules(call: Callable[[Chain], Any], expected: str) -> Non
     ("kind", "wanted"),
     [
         ("matmul", "MatmulConfig"),
-        ("tiled", "TiledConfig"),
+        ("simt_gemm", "SimtGemmConfig"),
         ("reduction", "RowConfig"),
         ("normalization", "RowConfig"),
         ("cat", "CatConfig"),

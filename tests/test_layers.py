@@ -33,15 +33,9 @@ LAYERS = {
     "schedulers": 6,
     "tiles": 6,
     "torch": 6,
+    "runtime": 6,
     "testing": 6,
     "cli": 6,
-    "executable": 6,
-    "chain": 6,
-    "handing": 6,
-    "specialization": 6,
-    "compiling": 6,
-    "kernel_readers": 6,
-    "proving": 6,
     "__main__": 6,
     "": 6,  # the package itself, taskfuse/__init__.py
 }

@@ -15,7 +15,7 @@ from taskfuse.ir.scalar import const, substitute
 from taskfuse.kir import map_expressions, map_stmts, specialized, stmt_text, walk
 from taskfuse.kir.nodes import Arrive, Bind, Compute, For, If, Stmt, VectorCopy, Wait
 from taskfuse.location import Location
-from taskfuse.schedulers.segments import plan
+from taskfuse.schedulers.segmenter import plan
 from taskfuse.testing import seeded_case
 from taskfuse.testing.options import OPTIONS, Mix
 from tests.lines import line_of

@@ -11,7 +11,7 @@ import taskfuse as tf
 from taskfuse.cuda import present
 from taskfuse.errors import LoweringError, UnsupportedError
 from taskfuse.lowering import LoweringOptions
-from taskfuse.schedulers.segments import plan
+from taskfuse.schedulers.segmenter import plan
 from taskfuse.target import A100, DEFAULT, H100, H200, LIMITS, TARGETS, as_target, capability, target_of
 
 
@@ -80,7 +80,10 @@ class Library:
 
 @pytest.mark.parametrize(("library", "target"), [(lambda: Library(b"NVIDIA A100-PCIE-40GB"), A100), (lambda: Library(b"NVIDIA A100", 9), DEFAULT)])
 def test_the_gpu_of_this_machine(monkeypatch: pytest.MonkeyPatch, library: Callable[[], Library], target: tf.Target) -> None:
-    monkeypatch.setattr(ctypes, "CDLL", lambda name: library())
+    def opened(name: str) -> Library:
+        return library()
+
+    monkeypatch.setattr(ctypes, "CDLL", opened)
     present.present.cache_clear()
     try:
         assert present.present() is target

@@ -80,7 +80,9 @@ class Knowledge:
             match item:
                 case Trip(symbol=symbol, start=start, stop=stop, implied=implied):
                     lo, (_, hi) = self.ranges.of(start)[0], self.ranges.of(stop)
-                    ranges = self.ranges.under(lt(start, stop)).with_span(symbol, (lo, None if hi is None else hi - 1)).under_all(implied)
+                    ranges = self.ranges.under(lt(start, stop)).with_span(symbol, (lo, None if hi is None else hi - 1))
+                    for c in implied:
+                        ranges = ranges.with_share(c)
                 case Element(symbol=symbol, span=span):
                     ranges = self.ranges.with_span(symbol, span)
                 case condition:

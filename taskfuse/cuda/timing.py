@@ -13,7 +13,7 @@ CALLS = 10
 """Calls in a graph: the gap between two graphs counts a tenth."""
 
 Call = Callable[..., Any]
-"""What takes arrays, ``out=`` and ``stream=``: an :class:`~taskfuse.executable.Executable`."""
+"""What takes arrays, ``out=`` and ``stream=``: an :class:`~taskfuse.runtime.executable.Executable`."""
 
 
 def in_turn(calls: Sequence[Call], args: Sequence[Any], rounds: int = 20) -> list[float]:

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from taskfuse.dtypes import DType, bool_, result_type
-from taskfuse.ir.ring import mix
+from taskfuse.ir.integer_ring import mix
 from taskfuse.ir.spelling import (
     AND,
     OR,
@@ -78,7 +78,7 @@ class Elementwise:
         function: the NumPy implementation, on arrays of the compute dtype.
         cpp: how it is written in C++.
         doc: one sentence for its documentation.
-        ring: the implementation on words of the integer ring (``taskfuse.ir.ring``); ``None``: a hash of the words, keyed by the name.
+        ring: the implementation on words of the integer ring (``taskfuse.ir.integer_ring``); ``None``: a hash of the words, keyed by the name.
         commutative: true if the first two operands may change places.
         ulps: how many units in the last place float32 and float64 may be off on a GPU, from the correctly rounded result; ``None``: exact. Functions
             of CUDA's library: CUDA C++ Programming Guide, "Mathematical Functions"; others from the errors of their steps.

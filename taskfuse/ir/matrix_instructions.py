@@ -28,6 +28,18 @@ PTX_TYPES = {bfloat16: "bf16", float16: "f16", float32: "tf32", float8_e4m3: "e4
 _PTX_SUMS = {float32: "f32", int32: "s32"}
 
 
+_ALIKE = (bfloat16, float16, float32)
+_FLOATS = (float8_e4m3, float8_e5m2)
+_INTEGERS = (int8, uint8)
+# 16-bit floats and float32 (as tf32) go with their like; 8-bit floats mix, and so do 8-bit integers, whose sums are int32 (they wrap).
+ALL_TYPES = (
+    *((a, a, float32) for a in _ALIKE),
+    *((a, b, float32) for a in _FLOATS for b in _FLOATS),
+    *((a, b, int32) for a in _INTEGERS for b in _INTEGERS),
+)
+"""Operand types, and the type in which their products are summed."""
+
+
 @dataclass(frozen=True, slots=True)
 class Shape:
     """Instructions of one shape.
@@ -44,6 +56,7 @@ class Shape:
         arch: the compute capability that it needs.
         float8_arch: the same for 8-bit floats.
         figure: how the PTX ISA begins the titles of its figures.
+        types: the operands that it takes.
     """
 
     family: Family
@@ -58,6 +71,7 @@ class Shape:
     arch: int
     float8_arch: int
     figure: str
+    types: tuple[tuple[DType, DType, DType], ...] = ALL_TYPES
 
 
 SHAPES = (
@@ -146,17 +160,6 @@ def accumulator(family: Family, m: int, n: int) -> Fragment:
     return fragments.accumulator(m, n, f"{figure}k* fragment layout for accumulator matrix D")
 
 
-_ALIKE = (bfloat16, float16, float32)
-_FLOATS = (float8_e4m3, float8_e5m2)
-_INTEGERS = (int8, uint8)
-# 16-bit floats and float32 (as tf32) go with their like; 8-bit floats mix, and so do 8-bit integers, whose sums are int32 (they wrap).
-_TYPES = (
-    *((a, a, float32) for a in _ALIKE),
-    *((a, b, float32) for a in _FLOATS for b in _FLOATS),
-    *((a, b, int32) for a in _INTEGERS for b in _INTEGERS),
-)
-
-
 def _row(shape: Shape, a: DType, b: DType, sums: DType) -> MatrixInstruction:
     k = shape.k_bytes // a.itemsize
     figure = f"{shape.figure}k{k} fragment layout for matrix"
@@ -165,7 +168,7 @@ def _row(shape: Shape, a: DType, b: DType, sums: DType) -> MatrixInstruction:
     return MatrixInstruction(shape, k, a, b, sums, in_a, in_b)
 
 
-MATRIX_INSTRUCTIONS = tuple(_row(shape, *types) for shape in SHAPES for types in _TYPES)
+MATRIX_INSTRUCTIONS = tuple(_row(shape, *types) for shape in SHAPES for types in shape.types)
 
 
 @cache

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from taskfuse.errors import TaskError
 from taskfuse.ir.assignment import assign
+from taskfuse.ir.draw_layout import Box, arrange, route
 from taskfuse.ir.expr import Assemble, Gather, MathExpr, Pointwise, Reduction, Scan, Select, View
 from taskfuse.ir.fusion import Fusion, shape_text
-from taskfuse.ir.layout import Box, arrange, route
 from taskfuse.ir.storage import producers
 from taskfuse.ir.tasks import Group, Node, Task
 from taskfuse.ir.tensor import TensorView

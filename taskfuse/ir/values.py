@@ -1,6 +1,6 @@
 """Value modes: what an element is while a fusion is evaluated or a kernel is simulated.
 
-``NATIVE`` computes on ordinary numbers. ``RING`` puts words of the integer ring (:mod:`taskfuse.ir.ring`) in the place of floats, so that
+``NATIVE`` computes on ordinary numbers. ``RING`` puts words of the integer ring (:mod:`taskfuse.ir.integer_ring`) in the place of floats, so that
 results do not depend on the order of a sum and can be compared for equality. The reference evaluator and the simulator take either and
 compute through the same functions here. Nothing here warns: division by zero, overflow and invalid operands give what IEEE 754 says for floats,
 and what NumPy says for integers (division by zero gives 0).
@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from taskfuse.dtypes import DType, DTypeKind, bool_
 from taskfuse.ir.elementwise import Array, Combine, DTypeRule, Elementwise
-from taskfuse.ir.ring import WORD, embed, hash_words
+from taskfuse.ir.integer_ring import WORD, embed, hash_words
 
 Scalar = bool | int | float
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import Annotated, ClassVar
 
 from taskfuse.dtypes import DType
 from taskfuse.ir.elementwise import Elementwise
@@ -252,6 +253,22 @@ class Holds:
 
 
 # -- statements ---------------------------------------------------------------------------------------------------------------------
+# What a field holds is its type (taskfuse.kir.fields). FORM is the line of a statement: fields in braces, and in brackets what is left out where
+# its fields have their defaults (taskfuse.kir.forms). Statements without one have a printer and a parser of their own.
+
+
+class Use(Enum):
+    """What a statement does with an element, or some from it on, that a field names."""
+
+    READ = "read"
+    WRITTEN = "written"
+    UPDATED = "updated"
+
+
+Written = Annotated[Access, Use.WRITTEN]
+Updated = Annotated[Access, Use.UPDATED]
+MapName = Annotated[str, "map"]
+CursorName = Annotated[str, "cursor"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,6 +279,13 @@ class Located:
     """
 
     location: Location | None = field(default=None, compare=False, repr=False, kw_only=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Writer(Located):
+    """A statement that writes elements, and may say what these stand for (:class:`Holds`)."""
+
+    holds: Holds | None = field(default=None, compare=False, kw_only=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -304,14 +328,13 @@ class If(Located):
 
 
 @dataclass(frozen=True, slots=True)
-class Compute(Located):
+class Compute(Writer):
     """``out = op(operands)``: operands are converted to ``dtype``, the op runs in it, the result is converted to ``out``'s dtype."""
 
-    out: Access
+    out: Written
     op: Elementwise
     operands: tuple[Operand, ...]
     dtype: DType
-    holds: Holds | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -323,13 +346,12 @@ class Case:
 
 
 @dataclass(frozen=True, slots=True)
-class Choose(Located):
+class Choose(Writer):
     """``out`` = the operand of the first case whose condition holds (no other operand is read); one always does. ``label`` is its printed name."""
 
-    out: Access
+    out: Written
     label: str
     cases: tuple[Case, ...]
-    holds: Holds | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -342,32 +364,32 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True)
-class Gather(Located):
+class Gather(Writer):
     """``width`` elements, consecutive along the last index of both sides, copied from an index that values say.
 
     The symbols mean something in ``source`` alone. Where one of them is outside of its ``[0, extent)``, zeros are written and ``source`` is not
     read. Nothing is converted. Several elements are moved by one instruction, both addresses aligned to its size.
     """
 
-    out: Access
+    FORM: ClassVar[str] = "GATHER {out} <- {source}[ width {width}] at {values}"
+    out: Written
     source: Access
     values: tuple[Found, ...]
     width: int = 1
-    holds: Holds | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
-class VectorCopy(Located):
+class VectorCopy(Writer):
     """``width`` elements, consecutive along the last index of both sides, copied by one instruction; both addresses aligned to its size."""
 
-    out: Access
+    FORM: ClassVar[str] = "COPY {out} <- {source} width {width}"
+    out: Written
     source: Access
     width: int
-    holds: Holds | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
-class AsyncCopy(Located):
+class AsyncCopy(Writer):
     """``width`` elements from Global to Shared memory (``cp.async``), done at any later time, in the generic proxy (PTX ISA, "cp.async").
 
     The copy is done before the executing thread's retire of its batch (:attr:`Queue.COPY`), and before the arrival that the thread's next
@@ -379,11 +401,11 @@ class AsyncCopy(Located):
         valid: where it fails, zeros are written and ``source`` is not read.
     """
 
-    out: Access
+    FORM: ClassVar[str] = "COPY.async {out} <- {source} width {width}[ if {valid}]"
+    out: Written
     source: Access
     width: int
     valid: Expr = TRUE
-    holds: Holds | None = field(default=None, compare=False)
 
 
 class BarrierScope(Enum):
@@ -418,6 +440,7 @@ class Barrier(Located):
 class InitBarrier(Located):
     """``mbarrier.init``: phase 0, ``count`` pending arrivals."""
 
+    FORM: ClassVar[str] = "INIT {barrier} count {count}"
     barrier: BarrierSlot
     count: Expr
 
@@ -425,6 +448,8 @@ class InitBarrier(Located):
 @dataclass(frozen=True, slots=True)
 class FenceInit(Located):
     """Makes initialized mbarriers visible to the asynchronous proxy (``fence.mbarrier_init``)."""
+
+    FORM: ClassVar[str] = "FENCE mbarrier_init"
 
 
 @dataclass(frozen=True, slots=True)
@@ -436,6 +461,7 @@ class Arrive(Located):
             differs from its own block's on these types alone, its own block included (``mapa``, ``mbarrier.arrive.release.cluster``).
     """
 
+    FORM: ClassVar[str] = "ARRIVE {barrier}[ across {across}]"
     barrier: BarrierSlot
     across: tuple[ParallelType, ...] = ()
 
@@ -447,6 +473,7 @@ class ArriveAsync(Located):
     It hands over what the copies wrote, and nothing that the thread itself stored.
     """
 
+    FORM: ClassVar[str] = "ARRIVE.async {barrier}"
     barrier: BarrierSlot
 
 
@@ -454,6 +481,7 @@ class ArriveAsync(Located):
 class Expect(Located):
     """``mbarrier.arrive.expect_tx``: each executing thread adds ``bytes`` to the pending bytes, then counts as one arrival."""
 
+    FORM: ClassVar[str] = "EXPECT {barrier} bytes {bytes}"
     barrier: BarrierSlot
     bytes: Expr
 
@@ -462,6 +490,7 @@ class Expect(Located):
 class Wait(Located):
     """``mbarrier.try_wait.parity`` in a loop (acquire): goes on once the barrier's current phase parity differs from ``parity``."""
 
+    FORM: ClassVar[str] = "WAIT {barrier} parity {parity}"
     barrier: BarrierSlot
     parity: Expr
 
@@ -470,6 +499,7 @@ class Wait(Located):
 class Release(Located):
     """``red.release.gpu.add`` of 1: each executing thread counts once, after what it did before."""
 
+    FORM: ClassVar[str] = "RELEASE {semaphore}"
     semaphore: SemaphoreSlot
 
 
@@ -477,6 +507,7 @@ class Release(Located):
 class Acquire(Located):
     """``ld.acquire.gpu`` in a loop: each executing thread goes on once ``phases`` phases of the semaphore are complete."""
 
+    FORM: ClassVar[str] = "ACQUIRE {semaphore} phases {phases}"
     semaphore: SemaphoreSlot
     phases: Expr
 
@@ -485,7 +516,8 @@ class Acquire(Located):
 class CursorInit(Located):
     """A ring cursor, a per-thread state: symbols ``name.slot``, ``name.parity`` and ``name.phase`` (wraps so far) from here on."""
 
-    name: str
+    FORM: ClassVar[str] = "{name} = CURSOR(slots {slots}, slot {slot}, parity {parity})"
+    name: CursorName
     slots: int
     slot: int
     parity: int
@@ -500,7 +532,7 @@ class Advance(Located):
 
 
 @dataclass(frozen=True, slots=True)
-class TmaLoad(Located):
+class TmaLoad(Writer):
     """Copy a box from Global to Shared, issued by each executing thread, done by the copy engine at any later time.
 
     The box at ``coords`` (outermost axis first; elements outside the tensor read 0) is written row-major at ``out`` under the map's
@@ -512,22 +544,22 @@ class TmaLoad(Located):
             (PTX ISA, "cp.async.bulk.tensor", ``.multicast::cluster``).
     """
 
-    out: Access
-    map: str
+    FORM: ClassVar[str] = "TMA {out} <- {map}{coords} on {barrier}[ across {across}]"
+    out: Written
+    map: MapName
     coords: tuple[Expr, ...]
     barrier: BarrierSlot
     across: tuple[ParallelType, ...] = ()
-    holds: Holds | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
-class TmaStore(Located):
+class TmaStore(Writer):
     """Copy a box from Shared to Global (clipped), done by the copy engine at any time before the issuing thread's matching retire."""
 
-    map: str
+    FORM: ClassVar[str] = "TMA {map}{coords} <- {source}"
+    map: MapName
     coords: tuple[Expr, ...]
     source: Access
-    holds: Holds | None = field(default=None, compare=False)
 
 
 class Queue(Enum):
@@ -542,6 +574,7 @@ class Queue(Enum):
 class Commit(Located):
     """Close the batch of operations issued to ``queue`` since the last commit."""
 
+    FORM: ClassVar[str] = "COMMIT {queue}"
     queue: Queue
 
 
@@ -558,9 +591,11 @@ class Retire(Located):
 class WgmmaFence(Located):
     """``wgmma.fence``: orders register accesses before the following wgmma."""
 
+    FORM: ClassVar[str] = "FENCE wgmma"
+
 
 @dataclass(frozen=True, slots=True)
-class Wgmma(Located):
+class Wgmma(Writer):
     """``acc += A @ B^T`` by one warpgroup, asynchronously: A is m64 x k, B is n x k; operands are read when the engine gets to it.
 
     Fragments (of accumulators, and of A in registers) are those of :mod:`taskfuse.ir.matrix_instructions`. Products of float32 operands are tf32.
@@ -576,13 +611,12 @@ class Wgmma(Located):
 
     n: int
     k: int
-    acc: Access
+    acc: Updated
     a: Descriptor | Access
     b: Descriptor
     accumulate: Expr
     dtype: DType
     b_dtype: DType | None = None
-    holds: Holds | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         if self.b_dtype is self.dtype:
@@ -607,7 +641,7 @@ class Wgmma(Located):
 
 
 @dataclass(frozen=True, slots=True)
-class Mma(Located):
+class Mma(Writer):
     """``mma.sync``: ``acc += A @ B`` by one warp; A is m16 x k, B is k x n8, all in registers (fragments: :mod:`taskfuse.ir.matrix_instructions`).
 
     Products of float32 operands are tf32.
@@ -620,12 +654,11 @@ class Mma(Located):
     """
 
     k: int
-    acc: Access
+    acc: Updated
     a: Access
     b: Access
     dtype: DType
     b_dtype: DType | None = None
-    holds: Holds | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         if self.b_dtype is self.dtype:
@@ -655,7 +688,7 @@ class Mma(Located):
 
 
 @dataclass(frozen=True, slots=True)
-class LdMatrix(Located):
+class LdMatrix(Writer):
     """``ldmatrix``: a warp loads matrices of 8 rows of 16 bytes from Shared memory into registers.
 
     Lane l gives the address ``source`` of row l%8 of matrix l/8; where there are fewer than 4 matrices, the addresses of the last lanes are
@@ -666,15 +699,14 @@ class LdMatrix(Located):
         matrices: 1, 2 or 4.
     """
 
-    out: Access
+    out: Written
     source: Access
     matrices: int = 4
     transpose: bool = False
-    holds: Holds | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
-class StMatrix(Located):
+class StMatrix(Writer):
     """``stmatrix``: a warp stores matrices of 8 rows of 16 bytes from registers to Shared memory; the inverse of :class:`LdMatrix`.
 
     Lane l gives the address ``out`` of row l%8 of matrix l/8. For 16-bit elements, it holds of row l/4 (of column l/4 if ``transpose``)
@@ -684,15 +716,14 @@ class StMatrix(Located):
         matrices: 1, 2 or 4.
     """
 
-    out: Access
+    out: Written
     source: Access
     matrices: int = 4
     transpose: bool = False
-    holds: Holds | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
-class Shuffle(Located):
+class Shuffle(Writer):
     """``shfl.sync.bfly``: ``out`` = what the lane whose number is ``lane ^ mask`` holds in ``source``; all 32 lanes of a warp execute it together.
 
     Attributes:
@@ -700,10 +731,10 @@ class Shuffle(Located):
         mask: what the numbers of the two lanes differ by: 1, 2, 4, 8 or 16.
     """
 
-    out: Access
+    FORM: ClassVar[str] = "SHUFFLE {out} <- {source} xor {mask}"
+    out: Written
     source: Access
     mask: int
-    holds: Holds | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -714,6 +745,7 @@ class FenceProxyAsync(Located):
         memory: Shared (``.shared::cta``) or Global (``.global``): a fence covers one of them alone.
     """
 
+    FORM: ClassVar[str] = "FENCE {memory}"
     memory: MemoryType = MemoryType.Shared
 
 
@@ -721,6 +753,7 @@ class FenceProxyAsync(Located):
 class SetMaxNReg(Located):
     """``setmaxnreg``: this warpgroup's register budget per thread from here on. More than it had: once others have given so many back."""
 
+    FORM: ClassVar[str] = "SETMAXNREG {registers}"
     registers: int
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from taskfuse.dtypes import DTYPES, DType
 from taskfuse.ir.elementwise import ELEMENTWISE, Elementwise
 from taskfuse.ir.scalar import TRUE, Expr, Token, const
+from taskfuse.ir.types import ParallelType
 from taskfuse.kir.clusters import cluster_threads
 from taskfuse.kir.nodes import (
     Access,
@@ -17,12 +18,14 @@ from taskfuse.kir.nodes import (
     Counter,
     Descriptor,
     Dim3,
+    Found,
     Immediate,
     IndexOf,
     Major,
     Mbarrier,
     Operand,
     Param,
+    Queue,
     ScalarParam,
     ScalarValue,
     Semaphore,
@@ -34,6 +37,8 @@ from taskfuse.kir.printer import block_threads
 from taskfuse.kir.reader import Reader, known
 
 MAJORS = {m.value: m for m in Major}
+INDEX_TYPES = {p.value: p for p in ParallelType}
+QUEUES = {q.value: q for q in Queue}
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +84,20 @@ class OperandParser:
     def __init__(self, reader: Reader, names: Names) -> None:
         self.reader = reader
         self.names = names
+        # how the value of a field is read, by what the field holds: the counterpart of the printer's
+        self.values: dict[object, Callable[[], object]] = {
+            int: reader.integer,
+            Expr: reader.expression,
+            "map": self.map,
+            "cursor": lambda: reader.name("a cursor"),
+            tuple[Expr, ...]: lambda: reader.expressions("(", ")"),
+            tuple[ParallelType, ...]: self.across,
+            tuple[Found, ...]: self.found,
+            Access: self.access,
+            BarrierSlot: self.slot,
+            SemaphoreSlot: self.semaphore,
+            Queue: self.queue,
+        }
 
     def operand(self, dtype: DType) -> Operand:
         """An operand where a constant without a dtype means one of ``dtype``."""
@@ -145,6 +164,33 @@ class OperandParser:
         if not (reader.at("<") and reader.tokens[reader.position + 1].text == "-"):
             raise reader.fail("'<-'")
         reader.position += 2
+
+    def map(self) -> str:
+        token = self.reader.word("a tensor map")
+        return known(token, token.text, self.names.maps, "tensor map").name
+
+    def queue(self) -> Queue:
+        token = self.reader.word("a queue")
+        return known(token, token.text, QUEUES, "queue")
+
+    def across(self) -> tuple[ParallelType, ...]:
+        """``CIDx, CIDy``: index types."""
+        found: list[ParallelType] = []
+        while not found or self.reader.take(","):
+            token = self.reader.word("a cluster type")
+            found.append(known(token, token.text, INDEX_TYPES, "cluster type"))
+        return tuple(found)
+
+    def found(self) -> tuple[Found, ...]:
+        """Symbols and the values that they are."""
+        values: list[Found] = []
+        while not values or self.reader.take(","):
+            symbol = self.reader.name("a symbol")
+            self.reader.expect("=")
+            source = self.access()
+            self.reader.expect("of")
+            values.append(Found(symbol, source, self.reader.expression()))
+        return tuple(values)
 
     def semaphore(self) -> SemaphoreSlot:
         reader = self.reader

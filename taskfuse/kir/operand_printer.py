@@ -3,12 +3,59 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import Any
 
 from taskfuse.dtypes import DType
 from taskfuse.ir.elementwise import Elementwise
 from taskfuse.ir.scalar import TRUE, Expr, const
-from taskfuse.kir.nodes import Access, Case, Descriptor, Immediate, IndexOf, Operand, ScalarValue
+from taskfuse.ir.types import MemoryType, ParallelType
+from taskfuse.kir.nodes import (
+    Access,
+    BarrierSlot,
+    Case,
+    Descriptor,
+    Found,
+    Immediate,
+    IndexOf,
+    Operand,
+    Queue,
+    ScalarValue,
+    SemaphoreSlot,
+)
+
+FENCED = {MemoryType.Shared: "proxy.async", MemoryType.Global: "proxy.async.global"}
+"""What a fence between proxies covers."""
+
+
+def _slot(barrier: BarrierSlot) -> str:
+    return f"{barrier.name}[{barrier.slot}]"
+
+
+def _counter(slot: SemaphoreSlot) -> str:
+    return f"{slot.name}[{listed(slot.index)}]"
+
+
+def _types(types: tuple[ParallelType, ...]) -> str:
+    return ", ".join(p.value for p in types)
+
+
+def _box(coordinates: tuple[Expr, ...]) -> str:
+    return f"({listed(coordinates)})"
+
+
+VALUES: dict[object, Callable[[Any], str]] = {
+    int: str,
+    Expr: str,
+    "map": str,
+    "cursor": str,
+    tuple[Expr, ...]: _box,
+    tuple[ParallelType, ...]: _types,
+    BarrierSlot: _slot,
+    SemaphoreSlot: _counter,
+    Queue: lambda queue: queue.value,
+    MemoryType: FENCED.__getitem__,
+}
 
 
 class OperandPrinter:
@@ -16,10 +63,12 @@ class OperandPrinter:
 
     Attributes:
         locals: what is written without brackets where it has no axes.
+        values: how values of a field are written, by what the field holds.
     """
 
     def __init__(self, locals: frozenset[str] = frozenset()) -> None:
         self.locals = locals
+        self.values: dict[object, Callable[[Any], str]] = VALUES | {Access: self.access, tuple[Found, ...]: self.found}
 
     def access(self, access: Access) -> str:
         if not access.index and access.buffer in self.locals:
@@ -50,6 +99,10 @@ class OperandPrinter:
         """``op(operands)``; the dtype in which it runs is left out where it is that of the result."""
         suffix = "" if dtype is stored else f".{dtype}"
         return f"{op.name}{suffix}({', '.join(self.operand(o, dtype) for o in operands)})"
+
+    def found(self, values: tuple[Found, ...]) -> str:
+        """The values of a gather."""
+        return ", ".join(f"{v.symbol} = {self.access(v.source)} of {v.extent}" for v in values)
 
     def descriptor(self, d: Descriptor) -> str:
         offset = "" if d.offset is const(0) else f" + {d.offset}"

@@ -8,59 +8,39 @@ from dataclasses import dataclass, field
 
 from taskfuse.dtypes import DType, float32
 from taskfuse.ir.scalar import TRUE, Expr, const
-from taskfuse.ir.types import MemoryType, ParallelType
+from taskfuse.ir.types import MemoryType
 from taskfuse.kir.clusters import cluster_threads
+from taskfuse.kir.forms import Option, Slot, Word, form_of
 from taskfuse.kir.kernel import ONE, Kernel
 from taskfuse.kir.nodes import (
     Access,
-    Acquire,
     Advance,
-    Arrive,
-    ArriveAsync,
-    AsyncCopy,
     Barrier,
     BarrierScope,
-    BarrierSlot,
     Bind,
     Buffer,
     Choose,
-    Commit,
     Compute,
-    CursorInit,
     Dim3,
-    Expect,
     Extent,
-    FenceInit,
-    FenceProxyAsync,
     For,
-    Gather,
     HostParam,
     If,
-    InitBarrier,
     LdMatrix,
     Mma,
-    Release,
     Retire,
     ScalarParam,
     Semaphore,
-    SemaphoreSlot,
-    SetMaxNReg,
-    Shuffle,
     StMatrix,
     Stmt,
     TensorMapParam,
     TensorParam,
-    TmaLoad,
-    TmaStore,
-    VectorCopy,
-    Wait,
     Wgmma,
-    WgmmaFence,
 )
 from taskfuse.kir.operand_printer import OperandPrinter, listed
 from taskfuse.kir.walk import Body, held
 from taskfuse.kir.witness_printer import definition_text, holds_text
-from taskfuse.kir.words import ACROSS, FROM, HOLDS, TF32
+from taskfuse.kir.words import FROM, HOLDS, TF32
 from taskfuse.location import Quote
 
 INDENT = "  "
@@ -245,45 +225,10 @@ class _Printer(OperandPrinter):
                 return f"{self.access(stmt.out)} = {self.computation(stmt.op, stmt.operands, stmt.dtype, self.dtypes.get(stmt.out.buffer))}"
             case Choose():
                 return f"{self.access(stmt.out)} = {stmt.label}({self.cases(stmt.cases, self.dtypes.get(stmt.out.buffer))})"
-            case Gather():
-                values = ", ".join(f"{v.symbol} = {self.access(v.source)} of {v.extent}" for v in stmt.values)
-                width = f" width {stmt.width}" if stmt.width > 1 else ""
-                return f"GATHER {self.access(stmt.out)} <- {self.access(stmt.source)}{width} at {values}"
-            case VectorCopy():
-                return f"COPY {self.access(stmt.out)} <- {self.access(stmt.source)} width {stmt.width}"
-            case AsyncCopy():
-                valid = "" if stmt.valid is TRUE else f" if {stmt.valid}"
-                return f"COPY.async {self.access(stmt.out)} <- {self.access(stmt.source)} width {stmt.width}{valid}"
-            case InitBarrier():
-                return f"INIT {_slot(stmt.barrier)} count {stmt.count}"
-            case FenceInit():
-                return "FENCE mbarrier_init"
-            case Arrive():
-                return f"ARRIVE {_slot(stmt.barrier)}{_across(stmt.across)}"
-            case ArriveAsync():
-                return f"ARRIVE.async {_slot(stmt.barrier)}"
-            case Expect():
-                return f"EXPECT {_slot(stmt.barrier)} bytes {stmt.bytes}"
-            case Wait():
-                return f"WAIT {_slot(stmt.barrier)} parity {stmt.parity}"
-            case Release():
-                return f"RELEASE {_counter(stmt.semaphore)}"
-            case Acquire():
-                return f"ACQUIRE {_counter(stmt.semaphore)} phases {stmt.phases}"
-            case CursorInit():
-                return f"{stmt.name} = CURSOR(slots {stmt.slots}, slot {stmt.slot}, parity {stmt.parity})"
             case Advance():
                 return f"{stmt.cursor}.advance({stmt.count})"
-            case TmaLoad():
-                return f"TMA {self.access(stmt.out)} <- {stmt.map}({listed(stmt.coords)}) on {_slot(stmt.barrier)}{_across(stmt.across)}"
-            case TmaStore():
-                return f"TMA {stmt.map}({listed(stmt.coords)}) <- {self.access(stmt.source)}"
-            case Commit():
-                return f"COMMIT {stmt.queue.value}"
             case Retire():
                 return f"RETIRE {stmt.queue.value}{'.read' if stmt.read_only else ''} <= {stmt.pending}"
-            case WgmmaFence():
-                return "FENCE wgmma"
             case Wgmma():
                 a = self.access(stmt.a) if isinstance(stmt.a, Access) else self.descriptor(stmt.a)
                 operands = f"{self.access(stmt.acc)}, {a}, {self.descriptor(stmt.b)}"
@@ -294,14 +239,22 @@ class _Printer(OperandPrinter):
                 return f"LDMATRIX{_matrices(stmt)} {self.access(stmt.out)} <- {self.access(stmt.source)}"
             case StMatrix():
                 return f"STMATRIX{_matrices(stmt)} {self.access(stmt.out)} <- {self.access(stmt.source)}"
-            case Shuffle():
-                return f"SHUFFLE {self.access(stmt.out)} <- {self.access(stmt.source)} xor {stmt.mask}"
-            case FenceProxyAsync():
-                return "FENCE proxy.async.global" if stmt.memory is MemoryType.Global else "FENCE proxy.async"
-            case SetMaxNReg():
-                return f"SETMAXNREG {stmt.registers}"
-            case For() | Bind() | If() | Barrier():
-                raise AssertionError("has lines of its own")
+            case _:
+                return self.formed(stmt)
+
+    def formed(self, stmt: Stmt) -> str:
+        """A statement by the form of its class."""
+        form = form_of(type(stmt))
+        assert form is not None, f"{type(stmt).__name__} has no form and no printer"
+        values, text = self.values, ""
+        for piece in form.pieces:
+            if type(piece) is Word:
+                text += piece.text
+            elif type(piece) is Slot:
+                text += values[piece.type](getattr(stmt, piece.name))
+            elif type(piece) is Option and (value := getattr(stmt, piece.slot.name)) != piece.default:
+                text += piece.word.text + values[piece.slot.type](value)
+        return text
 
 
 def _multiplied(stmt: Wgmma | Mma) -> str:
@@ -339,20 +292,8 @@ def _buffer(buffer: Buffer) -> str:
     return text if buffer.offset is None else f"{text} @ {buffer.offset}"
 
 
-def _slot(barrier: BarrierSlot) -> str:
-    return f"{barrier.name}[{barrier.slot}]"
-
-
-def _across(types: tuple[ParallelType, ...]) -> str:
-    return f" {ACROSS} {', '.join(p.value for p in types)}" if types else ""
-
-
 def _semaphore(semaphore: Semaphore) -> str:
     return f"{semaphore.name}[{listed(semaphore.shape)}] count {semaphore.count}"
-
-
-def _counter(slot: SemaphoreSlot) -> str:
-    return f"{slot.name}[{listed(slot.index)}]"
 
 
 def _dim3(dim: Dim3) -> str:

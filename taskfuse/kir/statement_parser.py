@@ -2,69 +2,60 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from taskfuse.ir.scalar import TRUE, Expr, Sym, Token, TokenKind, const
-from taskfuse.ir.types import MemoryType, ParallelType
-from taskfuse.kir.matrix_parser import MatrixParser
+from taskfuse.dtypes import DTYPES, DType, float32
+from taskfuse.ir.scalar import TRUE, Sym, Token, TokenKind, const
+from taskfuse.kir.forms import FORMS, STATEMENT_WORDS, Form, Option, Slot, Word
 from taskfuse.kir.nodes import (
     Access,
-    Acquire,
     Advance,
-    Arrive,
-    ArriveAsync,
-    AsyncCopy,
     Barrier,
     BarrierScope,
     Bind,
     Branch,
     Choose,
-    Commit,
     Compute,
     CursorInit,
-    Expect,
-    FenceInit,
     FenceProxyAsync,
     For,
-    Found,
-    Gather,
     If,
-    InitBarrier,
-    Queue,
-    Release,
+    LdMatrix,
+    Mma,
     Retire,
-    SetMaxNReg,
-    Shuffle,
+    StMatrix,
     Stmt,
     TmaLoad,
     TmaStore,
-    VectorCopy,
-    Wait,
-    WgmmaFence,
+    Wgmma,
 )
-from taskfuse.kir.operand_parser import Names, operation
+from taskfuse.kir.operand_parser import INDEX_TYPES, QUEUES, Names, OperandParser, operation
+from taskfuse.kir.operand_printer import FENCED
 from taskfuse.kir.printer import WARP_SIZE
 from taskfuse.kir.reader import Reader, known
 from taskfuse.kir.witness_parser import WitnessParser
-from taskfuse.kir.words import ACROSS, FROM, HOLDS, Keyword
+from taskfuse.kir.words import FROM, HOLDS, TF32, Keyword
 from taskfuse.location import Location
 
-INDEX_TYPES = {p.value: p for p in ParallelType}
 SCOPES = {s.value: s for s in BarrierScope}
-QUEUES = {q.value: q for q in Queue}
-FENCES = {
-    "mbarrier_init": FenceInit(),
-    "wgmma": WgmmaFence(),
-    "proxy.async": FenceProxyAsync(),
-    "proxy.async.global": FenceProxyAsync(MemoryType.Global),
+# A statement that has a form begins with a word of its own, but for fences, which the next word tells apart, and bulk copies.
+FORMED = {word: tuple(form for form in FORMS if form.keyword == word) for word in STATEMENT_WORDS}
+FENCES: dict[str, Stmt] = {
+    **{" ".join(form.words[1:]): form.made({}) for form in FORMED[Keyword.FENCE.value] if len(form.pieces) == 1},
+    **{text: FenceProxyAsync(memory) for memory, text in FENCED.items()},
 }
+WGMMA_SHAPE = re.compile(r"WGMMA\.m64n(\d+)k(\d+)\.(\w+)(?:\.(\w+))?")
+MMA_SHAPE = re.compile(r"MMA\.m16n8k(\d+)\.(\w+)(?:\.(\w+))?")
+MATRICES = re.compile(r"(?:LD|ST)MATRIX(?:\.x([124]))?(\.trans)?")
+OPERAND_TYPES = DTYPES | {TF32: float32}
 READ_ONLY = ".read"
-ASYNC = ".async"
 ADVANCE = ".advance"
+TMA_LOAD, TMA_STORE, CURSOR = (next(form for form in FORMS if form.statement is kind) for kind in (TmaLoad, TmaStore, CursorInit))
 
 
-class StatementParser(MatrixParser):
+class StatementParser(OperandParser):
     """Recursive descent over the lines; one method per statement."""
 
     def __init__(self, reader: Reader, names: Names, witness: WitnessParser, file: str | None = None) -> None:
@@ -72,24 +63,13 @@ class StatementParser(MatrixParser):
         self.witness = witness
         self.file = file
         self.statements: dict[Keyword, Callable[[], Stmt]] = {
-            Keyword.COPY: self.copy,
-            Keyword.GATHER: self.gather,
-            Keyword.INIT: self.init_barrier,
             Keyword.FENCE: self.fence,
-            Keyword.ARRIVE: self.arrive,
-            Keyword.EXPECT: self.expect_bytes,
-            Keyword.WAIT: self.wait,
-            Keyword.RELEASE: self.release,
-            Keyword.ACQUIRE: self.acquire,
             Keyword.TMA: self.tma,
-            Keyword.COMMIT: self.commit,
             Keyword.RETIRE: self.retire,
             Keyword.WGMMA: self.wgmma,
             Keyword.MMA: self.mma,
             Keyword.LDMATRIX: self.ld_matrix,
             Keyword.STMATRIX: self.st_matrix,
-            Keyword.SHUFFLE: self.shuffle,
-            Keyword.SETMAXNREG: self.set_max_n_reg,
         }
 
     # -- lines ----------------------------------------------------------------------------------------------------------------------
@@ -128,7 +108,8 @@ class StatementParser(MatrixParser):
             case Keyword.SYNC:
                 return self.sync()
             case None:
-                stmt = self.assignment()
+                forms = FORMED.get(token.text.partition(".")[0])
+                stmt = self.assignment() if forms is None else self.one_of(forms)
             case _ if keyword in self.statements:
                 stmt = self.statements[keyword]()
             case _:
@@ -231,7 +212,7 @@ class StatementParser(MatrixParser):
         if token.kind is TokenKind.NAME and follows not in ("=", "["):
             raise token.error(f"'{token.text}' begins no statement")
         if follows == "=" and reader.tokens[reader.position + 2].text == Keyword.CURSOR.value:
-            return self.cursor()
+            return self.formed(CURSOR)
         out = self.access()
         reader.expect("=")
         return self.computation(out)
@@ -243,20 +224,6 @@ class StatementParser(MatrixParser):
         count = reader.expression()
         reader.expect(")")
         return Advance(name, count)
-
-    def cursor(self) -> CursorInit:
-        reader = self.reader
-        name = reader.name("a cursor")
-        reader.expect("=")
-        reader.advance()
-        reader.expect("(")
-        slots = reader.number("slots")
-        reader.expect(",")
-        slot = reader.number("slot")
-        reader.expect(",")
-        parity = reader.number("parity")
-        reader.expect(")")
-        return CursorInit(name, slots, slot, parity)
 
     def computation(self, out: Access) -> Compute | Choose:
         reader = self.reader
@@ -287,109 +254,46 @@ class StatementParser(MatrixParser):
 
     # -- instructions ---------------------------------------------------------------------------------------------------------------
 
-    def copy(self) -> VectorCopy | AsyncCopy:
-        is_async = self.is_async(Keyword.COPY)
-        out, source = self.transfer()
-        width = self.reader.number("width")
-        if not is_async:
-            return VectorCopy(out, source, width)
-        return AsyncCopy(out, source, width, self.reader.expression() if self.reader.take("if") else TRUE)
-
-    def gather(self) -> Gather:
-        out, source = self.transfer()
-        width = self.reader.number("width") if self.reader.at("width") else 1
-        self.reader.expect("at")
-        values = [self.found()]
-        while self.reader.take(","):
-            values.append(self.found())
-        return Gather(out, source, tuple(values), width)
-
-    def found(self) -> Found:
-        """A symbol and the value that it is."""
-        symbol = self.reader.name("a symbol")
-        self.reader.expect("=")
-        source = self.access()
-        self.reader.expect("of")
-        return Found(symbol, source, self.reader.expression())
-
-    def is_async(self, keyword: Keyword) -> bool:
-        """True if the next token is ``keyword`` with ``.async``."""
+    def one_of(self, forms: Sequence[Form]) -> Stmt:
+        """A statement of one of these forms, which begin with one word of the grammar."""
         token = self.reader.token
-        suffix = token.text.removeprefix(keyword.value)
-        if suffix not in ("", ASYNC):
-            raise token.error(f"expected {keyword.value} or {keyword.value}{ASYNC}, found {token}")
-        return suffix == ASYNC
+        found = next((form for form in forms if form.head == token.text), None)
+        if found is None:
+            raise token.error(f"expected {' or '.join(form.head for form in forms)}, found {token}")
+        return self.formed(found)
 
-    def init_barrier(self) -> InitBarrier:
-        self.reader.advance()
-        slot = self.slot()
-        self.reader.expect("count")
-        return InitBarrier(slot, self.reader.expression())
+    def formed(self, form: Form) -> Stmt:
+        """A statement of a form."""
+        values: dict[str, object] = {}
+        for piece in form.pieces:
+            match piece:
+                case Word(tokens=tokens):
+                    self.take_all(tokens)
+                case Slot(name=name, type=kind):
+                    values[name] = self.values[kind]()
+                case Option(word=word, slot=slot):
+                    if self.reader.at(word.tokens[0]):
+                        self.take_all(word.tokens)
+                        values[slot.name] = self.values[slot.type]()
+        return form.made(values)
 
-    def fence(self) -> FenceInit | WgmmaFence | FenceProxyAsync:
+    def take_all(self, tokens: Sequence[str]) -> None:
+        for token in tokens:
+            if token == "<-":
+                self.arrow()
+            else:
+                self.reader.expect(token)
+
+    def fence(self) -> Stmt:
         self.reader.advance()
         token = self.reader.word("what is fenced")
         return known(token, token.text, FENCES, "fence")
 
-    def arrive(self) -> Arrive | ArriveAsync:
-        is_async = self.is_async(Keyword.ARRIVE)
-        self.reader.advance()
-        return ArriveAsync(self.slot()) if is_async else Arrive(self.slot(), self.across())
-
-    def across(self) -> tuple[ParallelType, ...]:
-        """``across CIDx, CIDy``: index types, or nothing."""
-        reader = self.reader
-        found: list[ParallelType] = []
-        while reader.take("," if found else ACROSS):
-            token = reader.word("a cluster type")
-            found.append(known(token, token.text, INDEX_TYPES, "cluster type"))
-        return tuple(found)
-
-    def expect_bytes(self) -> Expect:
-        self.reader.advance()
-        slot = self.slot()
-        self.reader.expect("bytes")
-        return Expect(slot, self.reader.expression())
-
-    def wait(self) -> Wait:
-        self.reader.advance()
-        slot = self.slot()
-        self.reader.expect("parity")
-        return Wait(slot, self.reader.expression())
-
-    def release(self) -> Release:
-        self.reader.advance()
-        return Release(self.semaphore())
-
-    def acquire(self) -> Acquire:
-        self.reader.advance()
-        slot = self.semaphore()
-        self.reader.expect("phases")
-        return Acquire(slot, self.reader.expression())
-
-    def tma(self) -> TmaLoad | TmaStore:
-        reader = self.reader
-        reader.advance()
-        if reader.tokens[reader.position + 1].text == "(":
-            name, coords = self.box()
-            self.arrow()
-            return TmaStore(name, coords, self.access())
-        out = self.access()
-        self.arrow()
-        name, coords = self.box()
-        reader.expect("on")
-        return TmaLoad(out, name, coords, self.slot(), self.across())
-
-    def box(self) -> tuple[str, tuple[Expr, ...]]:
-        """``map(coordinates)``."""
-        token = self.reader.word("a tensor map")
-        name = known(token, token.text, self.names.maps, "tensor map").name
-        return name, self.reader.expressions("(", ")")
-
-    def commit(self) -> Commit:
-        self.reader.advance()
-        token = self.reader.word("a queue")
-        return Commit(known(token, token.text, QUEUES, "queue"))
+    def tma(self) -> Stmt:
+        """A store begins with a tensor map and coordinates, a load with an element."""
+        tokens = self.reader.tokens
+        is_store = tokens[min(self.reader.position + 2, len(tokens) - 1)].text == "("
+        return self.formed(TMA_STORE if is_store else TMA_LOAD)
 
     def retire(self) -> Retire:
         reader = self.reader
@@ -399,10 +303,55 @@ class StatementParser(MatrixParser):
         reader.expect("<=")
         return Retire(queue, reader.integer(), read_only=token.text.endswith(READ_ONLY))
 
-    def shuffle(self) -> Shuffle:
-        out, source = self.transfer()
-        return Shuffle(out, source, self.reader.number("xor"))
+    # -- matrices -------------------------------------------------------------------------------------------------------------------
 
-    def set_max_n_reg(self) -> SetMaxNReg:
-        self.reader.advance()
-        return SetMaxNReg(self.reader.integer())
+    def wgmma(self) -> Wgmma:
+        reader = self.reader
+        token = reader.advance()
+        shape = WGMMA_SHAPE.fullmatch(token.text)
+        if shape is None:
+            raise token.error(f"expected WGMMA.m64n<n>k<k>.<dtype>, found {token}")
+        dtypes = self.operand_types(token, shape[3], shape[4])
+        acc = self.access()
+        reader.expect(",")
+        a = self.descriptor() if reader.at("desc") else self.access()
+        reader.expect(",")
+        b = self.descriptor()
+        reader.expect(",")
+        reader.expect("accumulate")
+        return Wgmma(int(shape[1]), int(shape[2]), acc, a, b, reader.expression(), *dtypes)
+
+    def mma(self) -> Mma:
+        reader = self.reader
+        token = reader.advance()
+        shape = MMA_SHAPE.fullmatch(token.text)
+        if shape is None:
+            raise token.error(f"expected MMA.m16n8k<k>.<dtype>, found {token}")
+        dtypes = self.operand_types(token, shape[2], shape[3])
+        acc = self.access()
+        reader.expect(",")
+        a = self.access()
+        reader.expect(",")
+        return Mma(int(shape[1]), acc, a, self.access(), *dtypes)
+
+    def operand_types(self, token: Token, a: str, b: str | None) -> tuple[DType, DType | None]:
+        """The element types of A and B in the name of a product of matrices."""
+        if float32.name in (a, b):
+            raise token.error(f"products of {float32} operands are {TF32}: say so")
+        return known(token, a, OPERAND_TYPES, "operand type"), None if b is None else known(token, b, OPERAND_TYPES, "operand type")
+
+    def matrices(self) -> tuple[int, bool]:
+        """How many matrices an instruction moves, and whether it transposes them: ``.x<n>`` and ``.trans`` behind its name."""
+        token = self.reader.token
+        found = MATRICES.fullmatch(token.text)
+        if found is None:
+            raise token.error(f"expected {token.text.partition('.')[0]} with .x1, .x2 or .x4, and .trans, found {token}")
+        return int(found[1] or 4), found[2] is not None
+
+    def ld_matrix(self) -> LdMatrix:
+        count, transpose = self.matrices()
+        return LdMatrix(*self.transfer(), count, transpose)
+
+    def st_matrix(self) -> StMatrix:
+        count, transpose = self.matrices()
+        return StMatrix(*self.transfer(), count, transpose)

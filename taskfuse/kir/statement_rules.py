@@ -7,48 +7,34 @@ from collections.abc import Callable
 from taskfuse.dtypes import DType
 from taskfuse.ir.elementwise import DTypeRule, Elementwise
 from taskfuse.ir.scalar import FALSE, ZERO, Const, Expr, is_boolean
-from taskfuse.ir.types import CLUSTER_TYPES, MemoryType
-from taskfuse.kir.clusters import cluster_threads, constant_shape, needs_cluster
-from taskfuse.kir.declaration_rules import MAX_MBARRIER_COUNT, NO_NAME
-from taskfuse.kir.limits import MAX_CLUSTER, WARP
+from taskfuse.ir.types import MemoryType
+from taskfuse.kir.declaration_rules import NO_NAME
+from taskfuse.kir.fields import fields_of
 from taskfuse.kir.nodes import (
     Access,
-    Acquire,
     Advance,
-    Arrive,
     AsyncCopy,
     Barrier,
-    BarrierScope,
     Bind,
     Branch,
     Choose,
     Compute,
     CursorInit,
-    Expect,
     For,
     If,
     Immediate,
-    InitBarrier,
     Operand,
-    Release,
     ScalarValue,
     Stmt,
     TensorParam,
-    TmaLoad,
     TmaStore,
-    VectorCopy,
     Wgmma,
 )
-from taskfuse.kir.printer import block_threads
 from taskfuse.kir.scope import CURSOR_PARTS, Scope, parts_of
 from taskfuse.kir.walk import accesses, barrier_slots, expressions, own_symbols, walk
 
 Subject = Stmt | Branch
 StatementRule = Callable[[Subject, Scope], str | None]
-
-NAMED_BARRIERS = range(1, 16)
-VECTOR_WIDTHS = (2, 4, 8, 16)
-VECTOR_BYTES = 16
 
 
 def _subject_accesses(subject: Subject) -> tuple[Access, ...]:
@@ -79,18 +65,18 @@ def names_are_declared(subject: Subject, scope: Scope) -> str | None:
             return f"there is no scalar argument '{operand.name}'"
     if isinstance(subject, Branch):
         return None
-    for barrier in barrier_slots(subject):
-        if barrier.name not in d.mbarriers:
-            return f"there is no mbarrier '{barrier.name}'"
-    match subject:
-        case TmaLoad(map=name) | TmaStore(map=name):
-            return None if name in d.maps else f"there is no tensor map '{name}'"
-        case Barrier(counter=str(name)):
-            return None if name in d.counters else f"there is no counter '{name}'"
-        case Release(semaphore=slot) | Acquire(semaphore=slot):
-            return None if slot.name in d.semaphores else f"there is no semaphore '{slot.name}'"
-        case _:
-            return None
+    found = fields_of(type(subject))
+    kinds = ((found.slots, d.mbarriers, "mbarrier"), (found.semaphores, d.semaphores, "semaphore"))
+    for names, declared, what in kinds:
+        for slot in (getattr(subject, name) for name in names):
+            if slot.name not in declared:
+                return f"there is no {what} '{slot.name}'"
+    for name in (getattr(subject, name) for name in found.maps):
+        if name not in d.maps:
+            return f"there is no tensor map '{name}'"
+    if isinstance(subject, Barrier) and subject.counter is not None and subject.counter not in d.counters:
+        return f"there is no counter '{subject.counter}'"
+    return None
 
 
 def symbols_are_in_scope(subject: Subject, scope: Scope) -> str | None:
@@ -286,106 +272,6 @@ def constants_fit(subject: Subject, scope: Scope) -> str | None:
     return None
 
 
-def vector_copies_are_vectors(subject: Subject, scope: Scope) -> str | None:
-    """A vector is 2 to 16 elements, at most 16 bytes, and copied without conversion."""
-    match subject:
-        case VectorCopy(out=out, source=source, width=width):
-            to, of = scope.declarations.dtype(out.buffer), scope.declarations.dtype(source.buffer)
-            if to is None or to is not of:
-                return f"a vector copy does not convert: '{out.buffer}' is {to}, '{source.buffer}' is {of}"
-            if not out.index or not source.index:
-                return "a vector copy needs an axis on both sides"
-            if width not in VECTOR_WIDTHS or width * to.itemsize > VECTOR_BYTES:
-                return f"a vector of {width} {to}: widths are 2, 4, 8 and 16, and at most {VECTOR_BYTES} bytes"
-            return None
-        case _:
-            return None
-
-
-def barriers_have_participants(subject: Subject, scope: Scope) -> str | None:
-    """The number of threads that meet, and the hardware barrier where they do, exist."""
-    if not isinstance(subject, Barrier):
-        return None
-    match subject.scope:
-        case BarrierScope.BLOCK:
-            block = block_threads(scope.declarations.kernel.block)
-            return None if subject.threads is block else f"a block barrier of {subject.threads} threads in blocks of {block}"
-        case BarrierScope.WARP:
-            block, count = block_threads(scope.declarations.kernel.block), subject.threads
-            whole = count.value == WARP or (count is block and count.value < WARP) if isinstance(count, Const) else count is block
-            return None if whole else f"a warp barrier of {count} threads: all {WARP} of a warp meet, or all of a block that has fewer"
-        case BarrierScope.NAMED:
-            if subject.id is None:
-                return "a named barrier without an id"
-            if isinstance(subject.id, Const) and subject.id.value not in NAMED_BARRIERS:
-                return f"named barrier {subject.id}: ids are 1 to 15"
-            if isinstance(subject.threads, Const) and (subject.threads.value < 1 or subject.threads.value % WARP):
-                return f"a named barrier of {subject.threads} threads: not a multiple of {WARP}"
-            return None
-        case BarrierScope.CLUSTER:
-            kernel = scope.declarations.kernel
-            everyone = cluster_threads(kernel.block, kernel.cluster)
-            return None if subject.threads is everyone else f"a cluster barrier of {subject.threads} threads in clusters of {everyone}"
-        case BarrierScope.GRID:
-            return "a grid barrier without a counter" if subject.counter is None else None
-
-
-def barriers_name_what_they_use(subject: Subject, scope: Scope) -> str | None:
-    """Only a named barrier has an id, only a grid barrier a counter."""
-    match subject:
-        case Barrier(scope=kind, id=number) if number is not None and kind is not BarrierScope.NAMED:
-            return f"a {kind.value} barrier has no id"
-        case Barrier(scope=kind, counter=counter) if counter is not None and kind is not BarrierScope.GRID:
-            return f"a {kind.value} barrier has no counter"
-        case _:
-            return None
-
-
-def clusters_are_constant(subject: Subject, scope: Scope) -> str | None:
-    """What reaches other blocks of the cluster names cluster types, each once, in their order; then the shape of the cluster is constant."""
-    if isinstance(subject, Branch) or not needs_cluster(subject):
-        return None
-    if isinstance(subject, Arrive | TmaLoad):
-        wrong = next((p for p in subject.across if p not in CLUSTER_TYPES), None)
-        if wrong is not None:
-            return f"{wrong.value} is not a cluster type"
-        if list(subject.across) != [p for p in CLUSTER_TYPES if p in subject.across]:
-            return "cluster types stand in the order CIDx, CIDy, CIDz, each once"
-    shape = constant_shape(scope.declarations.kernel.cluster)
-    if shape is None:
-        return "the shape of the cluster is not constant"
-    blocks = shape[0] * shape[1] * shape[2]
-    return None if 1 <= blocks <= MAX_CLUSTER else f"a cluster of {blocks} blocks; at most {MAX_CLUSTER} are possible"
-
-
-def mbarrier_counts_are_possible(subject: Subject, scope: Scope) -> str | None:
-    """PTX ISA, "mbarrier": counts and pending bytes are at most 2**20 - 1."""
-    match subject:
-        case InitBarrier(count=Const(value=count)) if not 1 <= count <= MAX_MBARRIER_COUNT:
-            return f"an mbarrier counts 1 to {MAX_MBARRIER_COUNT} arrivals, not {count}"
-        case Expect(bytes=Const(value=count)) if not 0 <= count <= MAX_MBARRIER_COUNT:
-            return f"an mbarrier expects at most {MAX_MBARRIER_COUNT} bytes, not {count}"
-        case _:
-            return None
-
-
-def cursors_are_possible(subject: Subject, scope: Scope) -> str | None:
-    """A cursor is at a slot of its ring, and its name is its own."""
-    match subject:
-        case CursorInit(name=name) if not scope.declarations.is_name(name):
-            return NO_NAME.format(name)
-        case CursorInit(name=name) if scope.declarations.is_declared(name) or name in scope.symbols:
-            return f"the cursor '{name}' already means something here"
-        case CursorInit(name=name, slots=slots) if slots != scope.declarations.cursors[name]:
-            return f"the cursor '{name}' runs over {slots} slots here and over {scope.declarations.cursors[name]} elsewhere"
-        case CursorInit(slots=slots) if slots < 1:
-            return f"a cursor over {slots} slots; it needs at least 1"
-        case CursorInit(slots=slots, slot=slot, parity=parity) if not 0 <= slot < slots or parity not in (0, 1):
-            return f"a cursor at slot {slot} with parity {parity}: slots are 0 to {slots - 1}, parities 0 and 1"
-        case _:
-            return None
-
-
 STATEMENT_RULES: tuple[StatementRule, ...] = (
     names_are_declared,
     branches_exist,
@@ -403,10 +289,4 @@ STATEMENT_RULES: tuple[StatementRule, ...] = (
     ops_have_their_operands,
     ops_have_a_dtype,
     constants_fit,
-    vector_copies_are_vectors,
-    barriers_have_participants,
-    barriers_name_what_they_use,
-    clusters_are_constant,
-    mbarrier_counts_are_possible,
-    cursors_are_possible,
 )

@@ -1,25 +1,26 @@
 """The verifier of kernel IR: what every kernel must satisfy before and after each pass.
 
 The rules are one function each, in tables: of declarations (:mod:`taskfuse.kir.declaration_rules`), of statements
-(:mod:`taskfuse.kir.statement_rules`, :mod:`taskfuse.kir.gather_rules`, :mod:`taskfuse.kir.atom_rules`, :mod:`taskfuse.kir.semaphore_rules`), and of the
-witness (:mod:`taskfuse.kir.witness_rules`). Races, deadlocks and dynamic bounds are the checker's business.
+(:mod:`taskfuse.kir.statement_rules`, :mod:`taskfuse.kir.synchronization_rules`, :mod:`taskfuse.kir.copy_rules`, :mod:`taskfuse.kir.matrix_rules`), and
+of the witness (:mod:`taskfuse.kir.witness_rules`). Races, deadlocks and dynamic bounds are the checker's business.
 """
 
 from __future__ import annotations
 
 from taskfuse.errors import VerifyError
-from taskfuse.kir.atom_rules import ATOM_RULES
+from taskfuse.kir.copy_rules import COPY_RULES
 from taskfuse.kir.declaration_rules import DECLARATION_RULES
-from taskfuse.kir.gather_rules import GATHER_RULES
 from taskfuse.kir.kernel import Kernel
-from taskfuse.kir.nodes import Bind, CursorInit, For, If, Stmt
+from taskfuse.kir.matrix_rules import MATRIX_RULES
+from taskfuse.kir.nodes import Bind, Branch, CursorInit, For, If, Stmt
 from taskfuse.kir.printer import Layout, layout
 from taskfuse.kir.scope import Declarations, Scope
-from taskfuse.kir.semaphore_rules import SEMAPHORE_RULES
 from taskfuse.kir.statement_rules import STATEMENT_RULES, Subject
+from taskfuse.kir.synchronization_rules import SYNCHRONIZATION_RULES
 from taskfuse.kir.witness_rules import definition_problem, holds_problem
+from taskfuse.location import Location
 
-RULES = (*STATEMENT_RULES, *GATHER_RULES, *ATOM_RULES, *SEMAPHORE_RULES, holds_problem)
+RULES = (*STATEMENT_RULES, *SYNCHRONIZATION_RULES, *COPY_RULES, *MATRIX_RULES, holds_problem)
 
 
 def verify_kernel(kernel: Kernel) -> None:
@@ -27,7 +28,7 @@ def verify_kernel(kernel: Kernel) -> None:
 
     Raises:
         VerifyError: for the first statement (in the order of the text) that breaks one. The message quotes the whole kernel, with the
-            rule's message under the statement.
+            rule's message under the statement, and then the line that this comes from.
     """
     if kernel.keeps_rules:
         return
@@ -83,13 +84,13 @@ class _Verifier:
             message = rule(subject, scope)
             if message is not None:
                 laid = layout(self.kernel, witness=rule is holds_problem)
-                raise _error(self.kernel, laid, laid.statements[self.number], message)
+                raise _error(self.kernel, laid, laid.statements[self.number], message, None if isinstance(subject, Branch) else subject.location)
 
 
-def _error(kernel: Kernel, laid: Layout, line: int, message: str) -> VerifyError:
+def _error(kernel: Kernel, laid: Layout, line: int, message: str, location: Location | None = None) -> VerifyError:
     lines = laid.lines
     if line < len(lines):
         indent = len(lines[line]) - len(lines[line].lstrip())
         lines.insert(line + 1, f"{' ' * indent}^ {message}")
     quoted = "\n".join(f"  | {text}".rstrip() for text in lines)
-    return VerifyError(reason=f"kernel '{kernel.name}': {message}\n{quoted}")
+    return VerifyError(reason=f"kernel '{kernel.name}': {message}\n{quoted}", location=location)

@@ -9,10 +9,9 @@ from taskfuse.dtypes import DTYPES, DType
 from taskfuse.ir.axes import iteration_point
 from taskfuse.ir.elementwise import COMBINES
 from taskfuse.ir.scalar import Expr
-from taskfuse.kir.nodes import Access, Content, Holds, Stmt, TensorParam
+from taskfuse.kir.nodes import Access, Content, Holds, Stmt, TensorParam, Writer
 from taskfuse.kir.operand_parser import Names, OperandParser, operation
 from taskfuse.kir.reader import Reader, known
-from taskfuse.kir.walk import WRITERS
 from taskfuse.kir.witness import INDEXED, Accumulate, Apply, Definition, Find, Pick, Reduce, Rule, Whole, wrong_index
 from taskfuse.kir.words import RULE_WORDS, RuleWord
 
@@ -130,7 +129,7 @@ class WitnessParser(OperandParser):
     def held(self, stmt: Stmt) -> Stmt:
         """A statement with what its results stand for, which follows."""
         token = self.reader.advance()
-        if not isinstance(stmt, WRITERS):
+        if not isinstance(stmt, Writer):
             raise token.error("what a statement's results stand for is said behind one that writes elements, and this one writes none")
         return replace(stmt, holds=self.holds())
 

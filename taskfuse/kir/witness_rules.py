@@ -34,11 +34,11 @@ from taskfuse.kir.nodes import (
     TmaStore,
     VectorCopy,
     Wgmma,
+    Writer,
 )
 from taskfuse.kir.operand_printer import listed
 from taskfuse.kir.scope import Declarations, Scope
 from taskfuse.kir.statement_rules import Subject
-from taskfuse.kir.walk import WRITERS
 from taskfuse.kir.witness import INDEXED, Accumulate, Apply, Definition, Find, Pick, Reduce, Whole, wrong_index
 
 
@@ -259,7 +259,7 @@ HoldsRule = Callable[[Stmt, Holds, Definition, Scope], str | None]
 
 def holds_problem(subject: Subject, scope: Scope) -> str | None:
     """What is wrong with what a statement's results are said to stand for."""
-    if not isinstance(subject, WRITERS) or subject.holds is None:
+    if not isinstance(subject, Writer) or subject.holds is None:
         return None
     holds = subject.holds
     definition = scope.declarations.definitions.get(holds.tensor)

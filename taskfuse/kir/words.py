@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from enum import Enum
 
+from taskfuse.kir.forms import STATEMENT_WORDS
+
 
 class Keyword(Enum):
     """What begins a line, or a part of one. The value is the printed word."""
@@ -29,25 +31,14 @@ class Keyword(Enum):
     IF = "IF"
     ELSE = "ELSE"
     CURSOR = "CURSOR"
-    COPY = "COPY"
-    GATHER = "GATHER"
     SYNC = "SYNC"
-    INIT = "INIT"
     FENCE = "FENCE"
-    ARRIVE = "ARRIVE"
-    EXPECT = "EXPECT"
-    WAIT = "WAIT"
-    RELEASE = "RELEASE"
-    ACQUIRE = "ACQUIRE"
     TMA = "TMA"
-    COMMIT = "COMMIT"
     RETIRE = "RETIRE"
     WGMMA = "WGMMA"
     MMA = "MMA"
     LDMATRIX = "LDMATRIX"
     STMATRIX = "STMATRIX"
-    SHUFFLE = "SHUFFLE"
-    SETMAXNREG = "SETMAXNREG"
 
 
 class RuleWord(Enum):
@@ -73,4 +64,4 @@ EXPRESSION_FUNCTIONS = ("min", "max", "xor", "ceildiv", "select", "table")
 TF32 = "tf32"  # how tensor cores multiply float32
 OPERAND_WORDS = ("index", "otherwise", "if", "desc")
 
-RESERVED: frozenset[str] = frozenset((*KEYWORDS, *VALUES, *EXPRESSION_FUNCTIONS, *OPERAND_WORDS))
+RESERVED: frozenset[str] = frozenset((*KEYWORDS, *STATEMENT_WORDS, *VALUES, *EXPRESSION_FUNCTIONS, *OPERAND_WORDS))

@@ -61,9 +61,9 @@ def bulk_copy(st: Statements, tv: TensorView) -> list[PStmt]:
         reason = "a bulk load completes at a barrier of a ring, and it has none"
         raise refused(tv, reason, f"make {inside.name} a boundary of a vertical group, or a ring in a loop: circular_buffer")
     if full is not None and loads:
-        stmt = TmaLoad(place, name, box.coords, BarrierSlot(full, shared.index[0]), share.across, holds(tv, env))
+        stmt = TmaLoad(place, name, box.coords, BarrierSlot(full, shared.index[0]), share.across, holds=holds(tv, env))
     else:
-        stmt = TmaStore(name, box.coords, place, holds(tv, env))
+        stmt = TmaStore(name, box.coords, place, holds=holds(tv, env))
     reads = (there,) if loads and outside.is_output else () if loads else (shared,)  # of an input nobody writes
     return [PStmt(tv, st.indexer.tree.place[tv], stmt, (*env.guards, *begins), env.facts, (shared,) if loads else (), reads)]
 

@@ -3,7 +3,7 @@
 A thread's ``cp.async`` are done when it has retired them (PTX ISA, "cp.async.wait_group"), and then they are writes of the thread: the barrier
 that orders the data for other threads must come after. So the retire stands right behind the copies, in the innermost block that also
 holds a reader, or code that writes what they read; copies next to each other share one. Copies into a channel need none: an arrival waits for
-them. Those that fill a ring ahead are retired some trips later (:mod:`taskfuse.lowering.ahead`).
+them. Those that fill a ring ahead are retired some trips later (:mod:`taskfuse.lowering.prefetch`).
 
 Copies that are done later are in no order. Guards let them write each element once, as far as loops have a first index at which to write it
 (:mod:`taskfuse.lowering.guards`); in a loop that writes elements again there is a retire in each iteration, whoever reads them.
@@ -13,17 +13,17 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from taskfuse.lowering.ahead import Ahead
 from taskfuse.lowering.channels import Channels
 from taskfuse.lowering.completion import RETIRE_COPIES, has_copies_of_threads
 from taskfuse.lowering.indexing import Indexer
 from taskfuse.lowering.plan import PLoop, PNode, PStmt, PSync, children, statements
+from taskfuse.lowering.prefetch import Prefetch
 
 _Place = tuple[list[PNode], int]
 _Path = list[_Place]
 
 
-def retire_copies(plan: list[PNode], indexer: Indexer, channels: Channels, ahead: list[Ahead]) -> None:
+def retire_copies(plan: list[PNode], indexer: Indexer, channels: Channels, ahead: list[Prefetch]) -> None:
     """Put a retire behind the asynchronous copies of the plan that no arrival waits for, and are not those of ``ahead``."""
     pending = {tv for a in ahead for tv in a.tensors}
     for copy in [s for s in statements(plan) if has_copies_of_threads(s.tv) and s.tv not in pending]:

@@ -16,12 +16,12 @@ from __future__ import annotations
 
 from taskfuse.ir.scalar import Const, Expr, Facts, const, lt, simplify, sym
 from taskfuse.kir.nodes import Advance
-from taskfuse.lowering.ahead import Ahead, blocks, rename
 from taskfuse.lowering.domains import refused
 from taskfuse.lowering.plan import PGuard, PLoop, PNode, PSync, moved, selected, statements
+from taskfuse.lowering.prefetch import Prefetch, blocks, rename
 
 
-def unroll_rings(plan: list[PNode], rings: list[Ahead], facts: Facts) -> None:
+def unroll_rings(plan: list[PNode], rings: list[Prefetch], facts: Facts) -> None:
     """Unroll every loop with a ring in registers by the number of its slots. ``facts``: what is known of arguments.
 
     Raises:
@@ -45,7 +45,7 @@ def unroll_rings(plan: list[PNode], rings: list[Ahead], facts: Facts) -> None:
         block[at : at + 1] = _cut(ring, trips, facts)
 
 
-def _cut(ring: Ahead, trips: Expr, known: Facts) -> list[PNode]:
+def _cut(ring: Prefetch, trips: Expr, known: Facts) -> list[PNode]:
     """Rounds of as many trips as there are slots, and the trips that are left."""
     loop, stages = ring.loop, ring.stages
     rounds, left = simplify(trips // stages, known), simplify(trips % stages, known)

@@ -1,7 +1,7 @@
 """Rings inside one role: a circular buffer whose writer and readers are the same threads' code.
 
 Each iteration of the innermost loop around the tensor uses the next of ``stages`` slots. The role fills them ahead where it can
-(:mod:`taskfuse.lowering.ahead`). Where it cannot, a slot is written again only ``stages`` iterations later: the barrier that orders the data orders the
+(:mod:`taskfuse.lowering.prefetch`). Where it cannot, a slot is written again only ``stages`` iterations later: the barrier that orders the data orders the
 reuse of the slot, too, and the sync pass needs no second one.
 """
 
@@ -13,9 +13,9 @@ from taskfuse.ir.scalar import Expr, const, sym
 from taskfuse.ir.tasks import Task
 from taskfuse.ir.tensor import TensorView
 from taskfuse.kir.nodes import Advance, CursorInit
-from taskfuse.lowering.ahead import Ahead, fill_ahead
 from taskfuse.lowering.channels import Channels
 from taskfuse.lowering.plan import PLoop, PNode, PSync, children, statements
+from taskfuse.lowering.prefetch import Prefetch, prefetch
 from taskfuse.lowering.statements import Statements
 from taskfuse.schedule.joins import Loop
 
@@ -30,7 +30,7 @@ class Rings:
     def __init__(self, ring: dict[TensorView, Loop], channels: Channels) -> None:
         self._channels = channels
         self._ring = ring
-        self.ahead: list[Ahead] = []
+        self.prefetches: list[Prefetch] = []
 
     @staticmethod
     def of(channels: Channels, paths: Mapping[TensorView, tuple[Loop, ...]]) -> Rings:
@@ -48,19 +48,19 @@ class Rings:
     @property
     def loops(self) -> dict[str, tuple[Loop, int]]:
         """The rings whose slots are filled where they are used: their loops, and how many slots they have."""
-        ahead = {tv for a in self.ahead for tv in a.tensors}
+        ahead = {tv for a in self.prefetches for tv in a.tensors}
         return {tv.name: (loop, tv.schedule.stages) for tv, loop in self._ring.items() if tv not in ahead}
 
-    def fill_ahead(self, plan: list[PNode], statements: Statements) -> None:
-        """Let all rings that can be filled ahead be so. Raises :class:`LoweringError` (see :func:`fill_ahead`)."""
-        self.ahead = fill_ahead(plan, self._ring, statements, self._channels)
+    def prefetch(self, plan: list[PNode], statements: Statements) -> None:
+        """Let all rings that can be filled ahead be so. Raises :class:`LoweringError` (see :func:`prefetch`)."""
+        self.prefetches = prefetch(plan, self._ring, statements, self._channels)
 
     def slots(self, tv: TensorView) -> int:
         """The depth of the ring that the storage of ``tv`` has; 0 if it has none."""
         channel = self._channels.channel(tv)
         if channel is not None:
             return channel.stages
-        shared = next((a.stages for a in self.ahead if tv in a.tensors), tv.schedule.stages)
+        shared = next((a.stages for a in self.prefetches if tv in a.tensors), tv.schedule.stages)
         return shared if tv in self._ring else 0
 
     def slot(self, tv: TensorView, task: Task) -> Expr | None:
@@ -73,15 +73,15 @@ class Rings:
 
     def barriers(self) -> list[tuple[str, int, Expr]]:
         """The mbarrier arrays: name, slots, arrivals per phase: that of the thread which starts the copies."""
-        return [(a.full, a.stages, const(1)) for a in self.ahead if a.full is not None]
+        return [(a.full, a.stages, const(1)) for a in self.prefetches if a.full is not None]
 
     def insert(self, plan: list[PNode]) -> None:
         """Put the cursors into the plan: they start with the kernel and advance at the end of each iteration."""
-        for ahead in self.ahead:
+        for ahead in self.prefetches:
             if not ahead.in_registers:
                 ahead.loop.body.append(PSync((Advance(ahead.cursor, const(1)),), ahead.tensors[0]))
                 plan.insert(0, PSync((CursorInit(ahead.cursor, ahead.stages, 0, 0),), ahead.tensors[0]))
-        ahead = {tv for a in self.ahead for tv in a.tensors}
+        ahead = {tv for a in self.prefetches for tv in a.tensors}
         for tv, loop in self._ring.items():
             if tv not in ahead:
                 cursor = f"{tv.name}.ring"

@@ -142,7 +142,7 @@ def _prefetch(state: State) -> None:
 
     Requires: ``plan``, without waits or arrivals. Ensures: fills of these rings run ahead of their uses.
     """
-    state.rings.fill_ahead(state.plan, state.statements)
+    state.rings.prefetch(state.plan, state.statements)
 
 
 def _endpoints(state: State) -> None:
@@ -167,7 +167,7 @@ def _copies(state: State) -> None:
 
     Requires: ``endpoints``. Ensures: such a copy is done before its result is read, or written again.
     """
-    retire_copies(state.plan, state.indexer, state.channels, state.rings.ahead)
+    retire_copies(state.plan, state.indexer, state.channels, state.rings.prefetches)
 
 
 def _register_rings(state: State) -> None:
@@ -175,7 +175,7 @@ def _register_rings(state: State) -> None:
 
     Requires: ``cursors``. Ensures: the slot of a ring in registers is a constant in each copy of its loop's body.
     """
-    unroll_rings(state.plan, state.rings.ahead, state.regions.facts)
+    unroll_rings(state.plan, state.rings.prefetches, state.regions.facts)
 
 
 def _buffers(state: State) -> None:

@@ -121,7 +121,7 @@ class Synchronizer:
         self.cursors: list[str] = []
         self._ordered = ordered
         self._rings = rings.loops
-        self._ahead = {tv.name for ahead in rings.ahead for tv in ahead.tensors}
+        self._ahead = {tv.name for ahead in rings.prefetches for tv in ahead.tensors}
         self._memory = {b.name: b.memory for b in buffers}
         self._named: dict[tuple[Node, frozenset[ParallelType]], tuple[int, int]] = {}  # the first and the last id
         self._stand_in: dict[Node, str] = {}

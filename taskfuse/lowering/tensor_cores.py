@@ -44,7 +44,8 @@ def wgmma(st: Statements, tv: TensorView) -> list[PStmt]:
     held = st.indexer.memory.get(a.tensor) is MemoryType.Local
     left = _registers(tv, a, a_place, env) if held else _descriptor(st, tv, env, a, a_place, (names[0], sizes[names[0]]), (names[2], sizes[names[2]]))
     right = _descriptor(st, tv, env, b, b_place, (names[1], sizes[names[1]]), (names[2], sizes[names[2]]))
-    stmt = Wgmma(atom.tile[1], atom.tile[2], _first(tv, acc, env), left, right, started, a.tensor.dtype, b.tensor.dtype, holds(tv, env, Content.TERM))
+    made = holds(tv, env, Content.TERM)
+    stmt = Wgmma(atom.tile[1], atom.tile[2], _first(tv, acc, env), left, right, started, a.tensor.dtype, b.tensor.dtype, holds=made)
     return [PStmt(tv, st.indexer.tree.place[tv], stmt, env.guards, env.facts, (acc,), (a_place, b_place, acc))]
 
 
@@ -61,7 +62,7 @@ def mma(st: Statements, tv: TensorView) -> list[PStmt]:
             raise refused(tv, reason, f"{read.tensor.name}.cache_after() with tf.atoms.LDMATRIX_X4")
     (a, a_place), (b, b_place) = factors
     registers = (_registers(tv, a, a_place, env), _registers(tv, b, b_place, env))
-    stmt = Mma(atom.tile[2], _first(tv, acc, env), *registers, a.tensor.dtype, b.tensor.dtype, holds(tv, env, Content.TERM))
+    stmt = Mma(atom.tile[2], _first(tv, acc, env), *registers, a.tensor.dtype, b.tensor.dtype, holds=holds(tv, env, Content.TERM))
     return [PStmt(tv, st.indexer.tree.place[tv], stmt, env.guards, env.facts, (acc,), (a_place, b_place, acc))]
 
 

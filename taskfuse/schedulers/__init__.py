@@ -7,14 +7,14 @@ from taskfuse.schedulers.config import MatmulConfig, MatmulKind
 from taskfuse.schedulers.fallback import FallbackConfig, fallback
 from taskfuse.schedulers.matmul import matmul
 from taskfuse.schedulers.normalization import normalization
-from taskfuse.schedulers.phases import Keep
+from taskfuse.schedulers.persistent_buffers import Keep
 from taskfuse.schedulers.pointwise import PointwiseConfig, pointwise
 from taskfuse.schedulers.propose import partition
 from taskfuse.schedulers.reduction import reduction
 from taskfuse.schedulers.rows import RowConfig
 from taskfuse.schedulers.scan import ScanConfig, scan
 from taskfuse.schedulers.schedule import Chosen, Option, Schedule
-from taskfuse.schedulers.tiled import TiledConfig, tiled
+from taskfuse.schedulers.simt_gemm import SimtGemmConfig, simt_gemm
 from taskfuse.schedulers.transpose import TransposeConfig, transpose
 from taskfuse.schedulers.tuning import Trial, Tuned, tune
 
@@ -32,7 +32,7 @@ __all__ = [
     "RowConfig",
     "ScanConfig",
     "Schedule",
-    "TiledConfig",
+    "SimtGemmConfig",
     "TransposeConfig",
     "Trial",
     "Tuned",
@@ -44,7 +44,7 @@ __all__ = [
     "pointwise",
     "reduction",
     "scan",
-    "tiled",
+    "simt_gemm",
     "transpose",
     "tune",
 ]

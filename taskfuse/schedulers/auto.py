@@ -17,11 +17,11 @@ from taskfuse.schedulers.pointwise import pointwise
 from taskfuse.schedulers.reduction import reduction
 from taskfuse.schedulers.scan import scan
 from taskfuse.schedulers.schedule import Chosen, Scheduler, Sizes
-from taskfuse.schedulers.tiled import tiled
+from taskfuse.schedulers.simt_gemm import simt_gemm
 from taskfuse.schedulers.transpose import transpose
 from taskfuse.target import DEFAULT, Target
 
-SCHEDULERS: Final[tuple[Scheduler, ...]] = (matmul, tiled, reduction, normalization, scan, cat, transpose, pointwise, fallback)
+SCHEDULERS: Final[tuple[Scheduler, ...]] = (matmul, simt_gemm, reduction, normalization, scan, cat, transpose, pointwise, fallback)
 """Those that know most of a fusion first; the last takes what the others refuse."""
 
 

@@ -22,7 +22,7 @@ from taskfuse.ir.tensor import Scalar, TensorView
 from taskfuse.ir.types import ParallelType
 from taskfuse.location import caller
 from taskfuse.schedule.copy import Copied, Renaming, embed
-from taskfuse.schedulers.gain import Gain
+from taskfuse.schedulers.horizontal_cost import Gain
 from taskfuse.schedulers.members import schedule_members
 from taskfuse.schedulers.schedule import Sizes
 from taskfuse.target import DEFAULT, Target

@@ -52,7 +52,7 @@ def matmul(
     product = find(fusion)
     if not target.has(WGMMA_ARCH, feature=True):
         reason = f"a schedule with wgmma, which sm_{WGMMA_ARCH}a alone has; {target.name} is {target.arch}"
-        raise refuse(fusion, "matmul", reason, "tf.schedulers.tiled multiplies on CUDA cores; or schedule mma.sync by hand")
+        raise refuse(fusion, "matmul", reason, "tf.schedulers.simt_gemm multiplies on CUDA cores; or schedule mma.sync by hand")
     _check_types(fusion, product, tf32)
     problem = _problem(fusion, product, sizes, target)
     alternatives = tuple(rank(problem))

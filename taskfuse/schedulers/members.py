@@ -2,7 +2,7 @@
 
 A block of the joint kernel has the most threads of any member along x, y and z each, so that members which are fast alone may not fit together: 256
 threads along x beside 8 along y are 2048. So boxes of threads are tried. In each, a member takes the fastest candidate of its scheduler that fits;
-of the boxes that all members fit, the joint estimate (:mod:`taskfuse.schedulers.gain`) picks one. Those along x alone come first; the next height is
+of the boxes that all members fit, the joint estimate (:mod:`taskfuse.schedulers.horizontal_cost`) picks one. Those along x alone come first; the next height is
 tried where some member fits none of them.
 """
 
@@ -15,7 +15,7 @@ from taskfuse.ir.fusion import Fusion
 from taskfuse.kir.limits import MAX_THREADS, WARP
 from taskfuse.schedule.copy import copy_fusion
 from taskfuse.schedulers.auto import SCHEDULERS, auto
-from taskfuse.schedulers.gain import Gain, Load, gain, load
+from taskfuse.schedulers.horizontal_cost import Gain, Load, gain, load
 from taskfuse.schedulers.schedule import Block
 from taskfuse.target import Target
 

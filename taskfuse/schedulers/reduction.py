@@ -13,7 +13,7 @@ from taskfuse.ir.storage import storage_reads
 from taskfuse.ir.tensor import TensorView
 from taskfuse.lowering.lower import lower
 from taskfuse.schedule.copy import copy_fusion
-from taskfuse.schedulers.phases import Keep, Phases
+from taskfuse.schedulers.persistent_buffers import Keep, Phases
 from taskfuse.schedulers.row_cost import RowProblem, estimate, rank
 from taskfuse.schedulers.rows import RowConfig, Rows, check
 from taskfuse.schedulers.schedule import Chosen, Sizes, check_call, refuse, tries_parameters

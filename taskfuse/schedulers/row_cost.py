@@ -16,7 +16,7 @@ from typing import ClassVar
 from taskfuse.cuda.occupancy import occupancy
 from taskfuse.cuda.resources import Resources
 from taskfuse.kir.limits import MAX_THREADS, WARP
-from taskfuse.schedulers.phases import Keep
+from taskfuse.schedulers.persistent_buffers import Keep
 from taskfuse.schedulers.rows import RowConfig
 from taskfuse.schedulers.schedule import Option
 from taskfuse.target import DEFAULT, Target

@@ -24,7 +24,7 @@ from taskfuse.kir.limits import MAX_GRID, MAX_THREADS
 from taskfuse.schedulers.elementwise import leaf_of, vector_fits
 from taskfuse.schedulers.machine import ASYNC_BYTES, VECTOR_BYTES
 from taskfuse.schedulers.parameters import Parameters
-from taskfuse.schedulers.phases import Keep, Phases
+from taskfuse.schedulers.persistent_buffers import Keep, Phases
 from taskfuse.schedulers.schedule import refuse
 from taskfuse.schedulers.script import Script
 from taskfuse.schedulers.space import Space, is_in_place

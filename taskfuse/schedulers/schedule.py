@@ -31,7 +31,7 @@ Block = tuple[int, int, int]
 
 
 class Schedule(Protocol):
-    """How a fusion was scheduled: as one kernel (:class:`Chosen`) or as several (:class:`taskfuse.schedulers.segments.Plan`)."""
+    """How a fusion was scheduled: as one kernel (:class:`Chosen`) or as several (:class:`taskfuse.schedulers.segmenter.Plan`)."""
 
     @property
     def scheduler(self) -> str:

@@ -14,10 +14,11 @@ from dataclasses import dataclass
 from typing import Any, Protocol, cast
 
 from taskfuse.errors import InputError, TaskfuseError, UnsupportedError
-from taskfuse.executable import Executable, one_kernel
 from taskfuse.ir.fusion import Fusion, as_fusion
 from taskfuse.location import caller
 from taskfuse.options import read_options
+from taskfuse.runtime.executable import Executable
+from taskfuse.runtime.kernel import one_kernel
 from taskfuse.schedule.copy import copy_fusion
 from taskfuse.schedulers.auto import auto
 from taskfuse.schedulers.schedule import Chosen, Scheduler

@@ -26,7 +26,7 @@ from taskfuse.schedule import layouts
 from taskfuse.schedulers import loads
 from taskfuse.schedulers.config import SPAN, STAGING_SLOTS, STMATRIX, MatmulConfig
 from taskfuse.schedulers.contraction import STAGED_ITEMSIZE, Operand, Product
-from taskfuse.schedulers.reduced import Parts
+from taskfuse.schedulers.reduction_epilogue import Parts
 from taskfuse.schedulers.script import Script, Spelled
 
 WGMMA_K_BYTES = 32

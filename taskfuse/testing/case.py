@@ -25,6 +25,7 @@ from taskfuse.kir.limits import MAX_BLOCK, SHARED_BYTES
 from taskfuse.lowering import LoweringOptions, lower
 from taskfuse.schedule.copy import copy_fusion
 from taskfuse.testing import partitions
+from taskfuse.testing.automatic import automatic
 from taskfuse.testing.chooser import Chooser, RandomChooser
 from taskfuse.testing.graphs import Graph
 from taskfuse.testing.mechanisms import mechanisms
@@ -201,6 +202,8 @@ def _scheduled(chooser: Chooser, options: CaseOptions, recorder: Recorder, sizes
 def _schedule(chooser: Chooser, options: CaseOptions, recorder: Recorder, sizes: dict[str, int]) -> None:
     """Tasks, groups and schedule, in one of the orders in which calls can be made."""
     scheduler = Scheduler(chooser, options, recorder, lambda e: int(evaluate(e, sizes)))
+    if chooser.chance(options.schedulers) and automatic(chooser, recorder):
+        return
     if chooser.chance(options.streams):
         stream(chooser, recorder, scheduler.size, options.clusters)
         return
@@ -275,6 +278,8 @@ def _repairs(recorder: Recorder, tv: TensorView) -> Iterator[None]:
         yield
     if tv.schedule.memory is not MemoryType.Shared and recorder.attempt(tv, "set_memory_type", MemoryType.Shared) is not None:
         yield
+    if tv.schedule.memory is MemoryType.Shared and _has_block_roles(fusion) and recorder.attempt(tv, "set_memory_type", MemoryType.Global) is not None:
+        yield
     moved = [p for p in made if p.schedule.memory is None and recorder.attempt(p, "set_memory_type", MemoryType.Shared) is not None]
     if moved:
         yield
@@ -292,6 +297,11 @@ def _repairs(recorder: Recorder, tv: TensorView) -> Iterator[None]:
         if x.schedule.inline:
             recorder.attempt(x, "inline_at", 0)
     yield
+
+
+def _has_block_roles(fusion: Fusion) -> bool:
+    """True if members of a vertical group run on blocks of their own, which share no Shared memory."""
+    return any(g.ptype is not None and g.ptype.is_block and partitions.is_vertical(g) for g in fusion.tasks.groups())
 
 
 def _too_large(kernel: Kernel, options: CaseOptions, sizes: dict[str, int]) -> TaskfuseError | None:

@@ -20,7 +20,7 @@ from taskfuse.kir import Kernel, held, parse_kernel, walk
 from taskfuse.kir.nodes import Access, Case, Content, Holds, Immediate, IndexOf, Operand, ScalarValue
 from taskfuse.kir.witness import Accumulate, Apply, Definition, Find, Pick, Reduce, Rule, Whole
 from taskfuse.testing.mutations import at
-from taskfuse.testing.value_edits import WRITERS, with_holds
+from taskfuse.testing.value_edits import Writer, with_holds
 
 
 def crash(kernel: Kernel, extents: Mapping[str, int] | None = None, *, searched: bool = False) -> str | None:
@@ -63,7 +63,7 @@ def _raised(ask: Callable[[], None]) -> str | None:
 
 def hostile_witnesses(kernel: Kernel, chance: random.Random) -> Iterator[Kernel]:
     """A kernel with others in the place of its definitions, or of what one statement says to hold; without end."""
-    stmts = [s for s in walk(kernel) if isinstance(s, WRITERS)]
+    stmts = [s for s in walk(kernel) if isinstance(s, Writer)]
     while kernel.definitions and stmts:
         if chance.random() < 0.5:
             yield replace(kernel, definitions=tuple(_definitions([*kernel.definitions], chance)))

@@ -48,6 +48,7 @@ class CaseOptions:
         rows: share of inputs that get a copy in Shared memory; most of these, and of others there, get an allocation domain.
         nests: share of fusions whose axes are split more than once, by what mostly does not divide them.
         rewrites: share of tensors that are tried to be computed elsewhere: a second time, in their readers' loops, in chunks, in parts.
+        schedulers: share of fusions that are left to one of ``tf.schedulers``.
         products: share of fusions whose math is a product of matrices and what is around it, at extents of tiles of tensor cores.
         tensor_cores: share of fusions with such products whose schedules use tensor cores where these can compute them.
         batches, prologues, chains: share of products' axes of a batch that there are; of factors that are computed, or views; of products that feed another.
@@ -100,6 +101,7 @@ class CaseOptions:
     rows: int = 0
     nests: int = 0
     rewrites: int = 0
+    schedulers: int = 0
     products: int = 0
     tensor_cores: int = 0
     batches: int = 0
@@ -225,6 +227,23 @@ PRODUCTS = CaseOptions(
     groups=70,
 )
 
+# What the schedulers of the library do, at extents that need several blocks and tiles.
+AUTOMATIC = CaseOptions(
+    ops=2,
+    sizes=(32, 64, 16, 48, 33, 128),
+    elements=20000,
+    empty=2,
+    gathers=4,
+    selects=16,
+    scans=12,
+    views=24,
+    positions=0,
+    schedulers=100,
+    products=15,
+    threads=1024,
+    blocks=256,
+)
+
 # More of everything.
 LARGE = CaseOptions(ops=22, depth=6)
 
@@ -273,6 +292,7 @@ class Mix(Enum):
     REWRITES = "rewrites"
     LARGE = "large"
     POINTWISE = "pointwise"
+    AUTOMATIC = "automatic"
     SMALL = "small"
     EVERYTHING = "everything"
     FUNCTIONS = "functions"
@@ -302,6 +322,7 @@ OPTIONS = {
     Mix.REWRITES: REWRITES,
     Mix.LARGE: LARGE,
     Mix.POINTWISE: POINTWISE,
+    Mix.AUTOMATIC: AUTOMATIC,
     Mix.FUNCTIONS: replace(USUAL, functions=True),
 }
 TURNS = {

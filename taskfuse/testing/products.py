@@ -43,6 +43,10 @@ class ProductGraph(Graph):
             if made is not None:
                 self.tensors.append(made)
                 result = made
+        rounded = self._try("cast", result, self.chooser.pick((bfloat16, float16))) if result.dtype is float32 and self.chooser.chance(45) else None
+        if rounded is not None:
+            self.tensors.append(rounded)
+            result = rounded
         if self.chooser.chance(self.options.chains):
             made = self._second(result)
             self.tensors += [] if made is None else [made]

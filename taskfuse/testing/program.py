@@ -103,7 +103,7 @@ class Recorder:
         """Call ``receiver.method(*args, **keywords)``, record it, and return its result.
 
         Args:
-            receiver: the module ``taskfuse``, the fusion, or a tensor, axis, task or group of it.
+            receiver: the module ``taskfuse`` or ``taskfuse.schedulers``, the fusion, or a tensor, axis, task or group of it.
         """
         head = self.text(receiver)
         given = ", ".join([self.text(a) for a in args] + [f"{k}={self.text(v)}" for k, v in keywords.items()])
@@ -158,6 +158,8 @@ class Recorder:
                 return repr(value.value)
             case _ if value is tf:
                 return "tf"
+            case _ if value is tf.schedulers:
+                return "tf.schedulers"
             case _ if isinstance(value, list | tuple):
                 items = ", ".join(map(self.text, cast("Sequence[Any]", value)))
                 return f"[{items}]" if isinstance(value, list) else f"({items},)"

@@ -3,7 +3,7 @@
 Of every kernel mistakes are planted in the order of what it does, and in what it computes. A kernel that is proved must give the words that NumPy gives
 in the ring, under every scheduler that it is run under and at several extents, and the second machine (:mod:`taskfuse.testing.machine`) must find
 no fault: else it is a **contradiction**. One that is proved at the extents of its case alone is held to these. What is not proved is counted by the layer
-that lacks something.
+that lacks something. A launch that takes more steps than are looked at decides nothing; it is counted.
 
 ``--log FILE`` keeps a line per kernel, ``--resume`` goes on behind them, ``--jobs J`` looks at cases side by side.
 """
@@ -34,7 +34,7 @@ from taskfuse.testing.machine import find_fault
 from taskfuse.testing.mutations import Operator
 from taskfuse.testing.operators import OPERATORS
 from taskfuse.testing.options import Mix
-from taskfuse.testing.outcomes import is_valid, other_words
+from taskfuse.testing.outcomes import MOST, LongRun, is_valid, other_words
 from taskfuse.testing.value_operators import VALUE_OPERATORS
 
 STEPS = 30_000
@@ -56,7 +56,7 @@ class Row:
         mix: what the case was made of.
         kind: ``kernel``, or what the mistake is in; operator: the mistake.
         said: what the proof says of it; gap: the layer that lacks something, and what, without names and numbers.
-        launches: how many were compared.
+        launches: how many were compared; long: how many took more steps than are looked at, so that nothing is known of them.
         failure: how a kernel that is proved misbehaves.
     """
 
@@ -69,6 +69,7 @@ class Row:
     gap: str = ""
     launches: int = 0
     failure: str = ""
+    long: int = 0
 
 
 def kernels(case: Case, mutants: int, chance: random.Random) -> Iterator[tuple[str, str, Kernel]]:
@@ -103,26 +104,41 @@ def resized(case: Case, chance: random.Random) -> Case:
     return replace(case, sizes=sizes)
 
 
-def contradiction(cases: Sequence[Case], kernel: Kernel, schedulers: int, seed: int) -> tuple[int, str]:
-    """How many launches of a proved kernel were compared, and how it misbehaves in one of them; empty if it does not."""
-    launches = 0
+@dataclass(slots=True)
+class Compared:
+    """Launches of a proved kernel: how many were compared, how many were too long; how it misbehaves in one of them, empty if it does not."""
+
+    launches: int = 0
+    long: int = 0
+    failure: str = ""
+
+
+def contradiction(cases: Sequence[Case], kernel: Kernel, schedulers: int, seed: int, most: int = MOST) -> Compared:
+    """Run a proved kernel, at most so many steps of the simulator each time."""
+    done = Compared()
     kinds = tuple(Scheduler)
     for sized in cases:
         try:
             arguments = sized.arguments()
             wanted = evaluate(sized.plain, arguments, RING)
             for k in range(schedulers):
-                scheduler = kinds[(seed + launches) % len(kinds)]
-                found = other_words(kernel, arguments, wanted, seed + k, scheduler)
+                scheduler = kinds[(seed + done.launches + done.long) % len(kinds)]
+                try:
+                    found = other_words(kernel, arguments, wanted, seed + k, scheduler, most=most)
+                except LongRun:
+                    done.long += 1
+                    continue
                 if found is not None:
-                    return launches, f"sizes {sized.sizes}, {scheduler.value}: {found}"
-                launches += 1
+                    done.failure = f"sizes {sized.sizes}, {scheduler.value}: {found}"
+                    return done
+                done.launches += 1
         except TaskfuseError:  # more threads, or more Shared memory, than there are at these extents
             continue
         fault = find_fault(kernel, [sized.sizes], 1, STEPS)
         if fault is not None:
-            return launches, f"sizes {sized.sizes}: {fault}"
-    return launches, ""
+            done.failure = f"sizes {sized.sizes}: {fault}"
+            return done
+    return done
 
 
 def look(mix: Mix, mutants: int, sizes: int, schedulers: int, seed: int) -> list[Row]:
@@ -138,11 +154,11 @@ def look(mix: Mix, mutants: int, sizes: int, schedulers: int, seed: int) -> list
             found = proof(kernel, case.sizes)
         except Exception as error:
             found = Proof(Standing.OUTSIDE, f"{CRASH} {type(error).__name__}: {error}".split("\n")[0])
-        launches, failure = 0, ""
+        done = Compared()
         if found.standing is not Standing.OUTSIDE:
-            launches, failure = contradiction(cases if found.standing is Standing.PROVED else [case], kernel, schedulers, seed)
+            done = contradiction(cases if found.standing is Standing.PROVED else [case], kernel, schedulers, seed)
         said = "" if found.standing is None else found.standing.value
-        made.append(Row(seed, number, mix.kind(seed).value, kind, operator, said, pattern(found.gap), launches, failure))
+        made.append(Row(seed, number, mix.kind(seed).value, kind, operator, said, pattern(found.gap), done.launches, done.failure, done.long))
     return made
 
 
@@ -153,6 +169,7 @@ class Tally:
     said: Counter[tuple[str, str, str]] = field(default_factory=Counter[tuple[str, str, str]])
     gaps: Counter[tuple[str, str]] = field(default_factory=Counter[tuple[str, str]])
     launches: int = 0
+    long: Counter[tuple[str, str, str]] = field(default_factory=Counter[tuple[str, str, str]])
     rows: int = 0
     failures: list[Row] = field(default_factory=list[Row])
 
@@ -161,18 +178,20 @@ class Tally:
         self.rows += 1
         self.launches += row.launches
         self.said[row.mix, row.kind, row.said] += 1
+        self.long[row.mix, row.kind, row.said] += row.long
         if row.said == Standing.OUTSIDE.value:
             self.gaps[row.kind, row.gap if row.kind == "kernel" else row.gap.partition(":")[0]] += 1
         if row.failure:
             self.failures.append(row)
 
     def __str__(self) -> str:
-        lines = [f"{n:8} {mix:12} {kind:8} {said}" for (mix, kind, said), n in sorted(self.said.items())]
+        lines = [f"{'kernels':>8} {'too long':>8}", *(f"{n:8} {self.long[key]:8} {key[0]:12} {key[1]:8} {key[2]}" for key, n in sorted(self.said.items()))]
         lines += ["", "not proved, by kind and layer; of kernels by what the proof lacks"]
         lines += [f"{n:8} {kind:8} {reason}" for (kind, reason), n in self.gaps.most_common()]
         mutants = sum(n for (_, kind, _), n in self.said.items() if kind != "kernel")
         proved = sum(n for (_, _, said), n in self.said.items() if said != Standing.OUTSIDE.value)
         lines += ["", f"{self.rows} kernels, {mutants} of them mutants; {proved} are proved, and compared in {self.launches} launches"]
+        lines += [f"{sum(self.long.values())} launches more took more than {MOST} steps: nothing is known of them"]
         return "\n".join((*lines, f"{len(self.failures)} contradictions"))
 
 

@@ -35,7 +35,6 @@ from taskfuse.kir.nodes import (
 from taskfuse.testing.mutations import Edit, Mutants, at
 
 Writer = Compute | Choose | Gather | VectorCopy | AsyncCopy | TmaLoad | TmaStore | Wgmma | Mma | LdMatrix | StMatrix | Shuffle
-WRITERS = (Compute, Choose, Gather, VectorCopy, AsyncCopy, TmaLoad, TmaStore, Wgmma, Mma, LdMatrix, StMatrix, Shuffle)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +52,7 @@ class Site:
 def writers(kernel: Kernel) -> Iterator[Writer]:
     """The statements that write values."""
     for s in walk(kernel):
-        if isinstance(s, WRITERS):
+        if isinstance(s, Writer):
             yield s
 
 
@@ -107,7 +106,7 @@ def element(operand: Operand) -> Access:
 
 def with_holds(s: Stmt, holds: Holds | None) -> Stmt:
     """A statement that says to hold something else."""
-    return replace(s, holds=holds) if isinstance(s, WRITERS) else s
+    return replace(s, holds=holds) if isinstance(s, Writer) else s
 
 
 def rewritten(s: Stmt, f: Callable[[Expr], Expr], *, lies: bool) -> Stmt:

@@ -28,7 +28,7 @@ from taskfuse.ir.values import NATIVE
 from taskfuse.kir import Kernel, to_text
 from taskfuse.sim import simulate
 from taskfuse.testing.mutations import Operator
-from taskfuse.testing.outcomes import UNWRITTEN, equal, is_valid, other_words
+from taskfuse.testing.outcomes import UNWRITTEN, LongRun, equal, is_valid, other_words
 from taskfuse.testing.value_operators import VALUE_OPERATORS
 from taskfuse.testing.value_subjects import STEPS, Launch, Subject, names, subjects
 
@@ -46,11 +46,12 @@ class Said(Enum):
 
 
 class Ran(Enum):
-    """What the launches show. ROUNDS: equal words, and other numbers."""
+    """What the launches show. ROUNDS: equal words, and other numbers. LONG: nothing, since one takes more steps than are looked at."""
 
     EQUAL = "equal"
     ROUNDS = "rounds"
     DIFFERS = "differs"
+    LONG = "long"
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +99,7 @@ class Table:
         return [m for m in self.mutants if m.escaped]
 
     def __str__(self) -> str:
-        head = ("operator", "mutants", "invalid", "refuted", "outside", "with notes", "equal", "proved", "at", "rounds", "escaped")
+        head = ("operator", "mutants", "invalid", "refuted", "outside", "with notes", "equal", "proved", "at", "rounds", "long", "escaped")
         lines = [f"{head[0]:34}" + "".join(f"{h:>11}" for h in head[1:])]
         rows = {op.name: [m for m in self.mutants if m.operator == op.name] for op in VALUE_OPERATORS}
         for name, mine in [*rows.items(), ("all", self.mutants)]:
@@ -110,10 +111,11 @@ class Table:
                 said[Said.REFUTED],
                 said[Said.OUTSIDE],
                 sum(m.shown for m in refused),
-                sum(m.ran is not Ran.DIFFERS for m in refused),
+                sum(m.ran in (Ran.EQUAL, Ran.ROUNDS) for m in refused),
                 said[Said.PROVED],
                 said[Said.PROVED_AT],
                 sum(m.proved and m.ran is Ran.ROUNDS for m in mine),
+                sum(m.ran is Ran.LONG for m in mine),
                 sum(m.escaped for m in mine),
             )
             lines.append(f"{name:34}" + "".join(f"{n:11}" for n in counts))
@@ -126,7 +128,7 @@ class Table:
             ("proved, and wrong", self.escaped),
             ("the checker fails", [m for m in self.mutants if CRASH in m.reason]),
             ("proved, and rounds otherwise", [m for m in self.mutants if m.proved and m.ran is Ran.ROUNDS]),
-            ("refused, and equal in the launches", [m for m in self.mutants if m.said in (Said.REFUTED, Said.OUTSIDE) and m.ran is not Ran.DIFFERS]),
+            ("refused, and equal in the launches", [m for m in self.mutants if m.said in (Said.REFUTED, Said.OUTSIDE) and m.ran in (Ran.EQUAL, Ran.ROUNDS)]),
             ("outside of the model", [m for m in self.mutants if m.said is Said.OUTSIDE and m.ran is Ran.DIFFERS]),
         ):
             lines += ["", f"{title} ({len(found)})", *(f"  {m}" for m in found)]
@@ -192,6 +194,8 @@ def ran(launches: Sequence[Launch], mutant: Kernel) -> Ran:
                 return Ran.DIFFERS
             numbers = simulate(mutant, launch.arguments, values=NATIVE, extents=launch.extents, max_steps=4 * STEPS)
             rounds = rounds or not equal(numbers, launch.native)
+        except LongRun:
+            return Ran.LONG
         except (TaskfuseError, ZeroDivisionError, IndexError) as error:
             if UNWRITTEN not in str(error):
                 return Ran.DIFFERS

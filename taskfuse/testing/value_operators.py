@@ -41,7 +41,7 @@ from taskfuse.kir.nodes import (
 from taskfuse.testing.lie_operators import LIE_OPERATORS
 from taskfuse.testing.mutations import Edit, Mutants, Operator, all_bodies, at, change, inner, with_body
 from taskfuse.testing.tile_operators import TILE_OPERATORS
-from taskfuse.testing.value_edits import WRITERS, Writer, in_each, in_writers, index_of, reads, rewritten, writers, writes
+from taskfuse.testing.value_edits import Writer, in_each, in_writers, index_of, reads, rewritten, writers, writes
 
 # -- indices --------------------------------------------------------------------------------------------------------------------------
 
@@ -144,7 +144,7 @@ def _digits(kernel: Kernel, s: Writer) -> Iterator[Stmt]:
 
 
 def _computes(s: Stmt) -> bool:
-    return any(isinstance(t, WRITERS) for t in walk(s))
+    return any(isinstance(t, Writer) for t in walk(s))
 
 
 def _loop(new: Callable[[For], Stmt]) -> Edit:
@@ -225,7 +225,7 @@ def _neighbours(kernel: Kernel) -> Mutants:
     """Two statements that compute change places."""
     for body in all_bodies(kernel):
         for k in range(len(body) - 1):
-            if all(isinstance(inner(s), WRITERS) for s in body[k : k + 2]):
+            if all(isinstance(inner(s), Writer) for s in body[k : k + 2]):
                 yield with_body(kernel, body, (*body[:k], body[k + 1], body[k], *body[k + 2 :]))
 
 
@@ -233,10 +233,10 @@ def _hoisted(kernel: Kernel) -> Mutants:
     """The last statement of a loop behind it, and the one in front of a loop inside it."""
     for body in all_bodies(kernel):
         for k, s in enumerate(body):
-            if isinstance(s, For) and s.body and isinstance(inner(s.body[-1]), WRITERS) and len(s.body) > 1:
+            if isinstance(s, For) and s.body and isinstance(inner(s.body[-1]), Writer) and len(s.body) > 1:
                 last = at_start(s.body[-1], s)
                 yield with_body(kernel, body, (*body[:k], replace(s, body=s.body[:-1]), last, *body[k + 1 :]))
-            if k and isinstance(s, For) and isinstance(inner(body[k - 1]), WRITERS):
+            if k and isinstance(s, For) and isinstance(inner(body[k - 1]), Writer):
                 yield with_body(kernel, body, (*body[: k - 1], replace(s, body=(body[k - 1], *s.body)), *body[k + 1 :]))
 
 

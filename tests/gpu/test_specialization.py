@@ -8,7 +8,7 @@ import pytest
 torch = pytest.importorskip("torch", reason="needs torch")
 
 import taskfuse as tf
-from taskfuse.specialization import Specialized
+from taskfuse.runtime.specialization import Specialized
 from tests.gpu.device import poisoned, to_numpy, to_torch
 from tests.gpu.tolerance import accepted
 from tests.schedulers.rows import arguments

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import taskfuse as tf
 from examples import founding, gemm, horizontal_fusion, pipeline
 from taskfuse.errors import TaskError
-from taskfuse.ir.layout import MARGIN, Box, arrange, route
+from taskfuse.ir.draw_layout import MARGIN, Box, arrange, route
 from taskfuse.ir.picture import fusion_picture
 from taskfuse.svg import Drawing
 from taskfuse.testing import seeded_case

@@ -6,7 +6,7 @@ import pytest
 
 import taskfuse as tf
 from taskfuse.cli.load import load
-from taskfuse.errors import ParseError
+from taskfuse.errors import ParseError, VerifyError
 from taskfuse.kir import parse_kernel, to_text, walk
 from taskfuse.location import Location, shown_path
 
@@ -74,6 +74,15 @@ def test_statements_of_a_file_come_from_its_lines() -> None:
     assert next(s.location for s in walk(found)) == Location("a.py", 3, 4)
     bare = parse_kernel("\n".join(plain(str(parse_kernel(TEXT)))), "some.kir")
     assert [s.location for s in walk(bare)] == [Location("some.kir", line, column) for line, column in ((6, 0), (7, 2), (10, 0), (11, 0), (12, 2), (13, 4))]
+
+
+def test_a_broken_rule_names_the_line(tmp_path: Path) -> None:
+    path = tmp_path / "k.kir"
+    path.write_text(str(parse_kernel(TEXT)).replace("x[i]", "x[j]"), encoding="utf-8")
+    with pytest.raises(VerifyError) as caught:
+        parse_kernel(path.read_text(encoding="utf-8"), str(path)).check_ir()
+    number = next(k for k, line in enumerate(path.read_text(encoding="utf-8").split("\n"), 1) if "x[j]" in line)
+    assert str(caught.value).split("\n")[-3:] == [f"  --> k.kir:{number}", "   |     y[i] = copy(x[j])", "   |     ^"]
 
 
 @pytest.mark.parametrize(

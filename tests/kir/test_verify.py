@@ -428,16 +428,15 @@ kernel 'scale': 'i' is not in scope
 
 
 def test_every_rule_is_in_the_table() -> None:
-    import taskfuse.kir.atom_rules as atoms
-    import taskfuse.kir.gather_rules as gathers
+    import taskfuse.kir.copy_rules as copies
     import taskfuse.kir.matrix_rules as matrices
-    import taskfuse.kir.semaphore_rules as semaphores
     import taskfuse.kir.statement_rules as statements
+    import taskfuse.kir.synchronization_rules as synchronization
     import taskfuse.kir.witness_rules as witness
 
     defined = {
         f
-        for module in (statements, gathers, atoms, matrices, semaphores, witness)
+        for module in (statements, synchronization, copies, matrices, witness)
         for name, f in vars(module).items()
         if callable(f) and getattr(f, "__module__", "") == module.__name__ and name[0].islower() and list(signature(f).parameters) == ["subject", "scope"]
     }

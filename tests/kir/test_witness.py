@@ -15,9 +15,8 @@ from taskfuse.errors import ParseError, VerifyError
 from taskfuse.ir.elementwise import COMBINES, ELEMENTWISE
 from taskfuse.ir.scalar import const, ge, lt, sym
 from taskfuse.kir import Kernel, held, map_stmts, parse_kernel, specialized, verify_kernel, walk
-from taskfuse.kir.nodes import Access, Case, Compute, Content, Holds, Immediate, IndexOf, ScalarValue, Stmt
+from taskfuse.kir.nodes import Access, Case, Compute, Content, Holds, Immediate, IndexOf, ScalarValue, Stmt, Writer
 from taskfuse.kir.scope import Declarations
-from taskfuse.kir.walk import WRITERS
 from taskfuse.kir.witness import Accumulate, Apply, Definition, Find, Pick, Reduce, Whole
 from taskfuse.kir.words import RULE_WORDS
 from taskfuse.lowering.state import State
@@ -252,7 +251,7 @@ def test_every_pass_keeps_what_every_statement_holds(monkeypatch: pytest.MonkeyP
         step.change(state)
         if not hasattr(state, "kernel"):
             return
-        writers = [s for s in walk(state.kernel) if isinstance(s, WRITERS)]
+        writers = [s for s in walk(state.kernel) if isinstance(s, Writer)]
         assert all(s.holds is not None for s in writers)
         assert definitions is None or state.kernel.definitions is definitions
         verify_kernel(state.kernel)

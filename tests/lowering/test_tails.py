@@ -11,7 +11,7 @@ from taskfuse import ParallelType as P
 from taskfuse.ir.atoms import Atom
 from taskfuse.kir import walk
 from taskfuse.kir.nodes import Compute, If, VectorCopy
-from taskfuse.schedulers import TiledConfig
+from taskfuse.schedulers import SimtGemmConfig
 from tests.lowering.running import agrees, numbers
 
 Math = Callable[[tf.TensorView], tf.TensorView]
@@ -132,7 +132,7 @@ def test_products_on_cuda_cores_are_unguarded_inside(sizes: tuple[int, int, int]
         a, b = tf.define_tensor(["M", "K"], dtype=dtype, name="a"), tf.define_tensor(["K", "N"], dtype=dtype, name="b")
         out = tf.matmul(a, b, dtype=tf.float32 if dtype.is_float else tf.int32)
         fusion.add_output(out)
-    tf.schedulers.tiled(fusion, TiledConfig(2, 2, depth=8))
+    tf.schedulers.simt_gemm(fusion, SimtGemmConfig(2, 2, depth=8))
     m, n, k = sizes
     kernel = agrees(fusion, numbers(m, k, dtype=dtype.numpy), numbers(k, n, dtype=dtype.numpy, seed=1), schedulers=(tf.Scheduler.RANDOM,))
     assert not any(is_guarded(kernel, s.out.buffer) for s in walk(kernel) if isinstance(s, Compute) and s.op.name == "fma")

@@ -10,7 +10,7 @@ import taskfuse as tf
 from taskfuse.ir.evaluate import evaluate
 from taskfuse.ir.values import NATIVE, RING
 from taskfuse.kir import Kernel
-from taskfuse.schedulers.segments import plan
+from taskfuse.schedulers.segmenter import plan
 from taskfuse.testing.case import seeded_case
 from taskfuse.testing.definition_operators import DEFINITION_OPERATORS
 from taskfuse.testing.meaning import meaning

@@ -290,7 +290,7 @@ ALIKE = (
     Program(key_cache, "cat", dict(B=2, S=6, N=2, D=8), dict(B=32, S=2048, N=64, D=1024)),
     Program(depthwise_conv, "pointwise", dict(B=2, S=8, C=8), dict(B=8, S=4096, C=2048)),
     Program(gram, "matmul", dict(N=64, K=32), dict(N=4096, K=4096)),
-    Program(gram_in_float32, "tiled", dict(N=32, K=32), dict(N=4096, K=4096)),
+    Program(gram_in_float32, "simt_gemm", dict(N=32, K=32), dict(N=4096, K=4096)),
     Program(covariance, "matmul", dict(N=64, K=32), dict(N=4096, K=4096)),
     Program(squared, "matmul", dict(N=64), dict(N=4096)),
 )

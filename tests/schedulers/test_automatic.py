@@ -10,13 +10,13 @@ import pytest
 import taskfuse as tf
 from taskfuse.check import verify
 from taskfuse.errors import OutputError, TaskfuseError, UnsupportedError
-from taskfuse.handing import Handed
 from taskfuse.ir.arguments import bind_shapes
 from taskfuse.ir.evaluate import evaluate
 from taskfuse.ir.values import RING
 from taskfuse.kir.arguments import bind_symbols
+from taskfuse.runtime.views import StridedView
 from taskfuse.schedulers import CatConfig, Form, PointwiseConfig, TransposeConfig, segments
-from taskfuse.schedulers.segments import Plan, plan
+from taskfuse.schedulers.segmenter import Plan, plan
 from taskfuse.sim import simulate
 from taskfuse.target import DEFAULT
 from taskfuse.testing.case import Case, Outcome
@@ -50,7 +50,7 @@ def checked(fusion: tf.Fusion, arguments: list[Any], seed: int = 0) -> Plan:
     for step, again in zip(found.steps, pasted(fusion, found), strict=True):
         kernel = tf.lower(step.fusion)
         assert str(tf.lower(again)) == str(kernel)
-        values |= {name: Handed(fusion, name, "sim").of(values, sizes, None, 0) for name in step.views}
+        values |= {name: StridedView(fusion, name, "sim").of(values, sizes, None, 0) for name in step.views}
         given = [values[name] for name in [*(tv.name for tv in step.fusion.inputs), *(s.name for s in step.fusion.scalars)]]
         if not kernel.verify().is_proved:  # an argument with a gap: the extents of the call close it
             shapes = {tv.name: np.shape(array) for tv, array in zip(step.fusion.inputs, given, strict=False)}

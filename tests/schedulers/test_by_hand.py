@@ -13,7 +13,7 @@ import pytest
 
 import taskfuse as tf
 from taskfuse.errors import TaskfuseError
-from taskfuse.schedulers import TiledConfig
+from taskfuse.schedulers import SimtGemmConfig
 from tests.proofs import proved
 
 
@@ -127,7 +127,7 @@ def test_rings_deeper_than_what_may_be_unfinished() -> None:
         fusion.add_output(tf.define_tensor([20, 24], name="x") @ tf.define_tensor([24, 28], name="y"))
     x, y = np.random.default_rng(0).uniform(-1, 1, (2, 28, 28)).astype(np.float32)
     (wanted,) = fusion.evaluate(x[:20, :24], y[:24])
-    tf.schedulers.tiled(fusion, TiledConfig(2, 2, depth=4, stages=12))
+    tf.schedulers.simt_gemm(fusion, SimtGemmConfig(2, 2, depth=4, stages=12))
     kernel = tf.lower(fusion)
     proved(kernel)
     np.testing.assert_allclose(kernel.simulate(x[:20, :24], y[:24])[0], wanted, rtol=1e-5, atol=1e-6)
@@ -143,7 +143,7 @@ def several(y: tf.TensorView) -> list[tf.TensorView]:
 
 
 @pytest.mark.parametrize("behind", [silu, several])
-@pytest.mark.parametrize(("dtype", "scheduler"), [(tf.bfloat16, tf.schedulers.matmul), (tf.float32, tf.schedulers.tiled)], ids=["matmul", "tiled"])
+@pytest.mark.parametrize(("dtype", "scheduler"), [(tf.bfloat16, tf.schedulers.matmul), (tf.float32, tf.schedulers.simt_gemm)], ids=["matmul", "simt_gemm"])
 def test_products_that_are_read_at_several_depths(dtype: tf.DType, scheduler: Any, behind: Callable[[tf.TensorView], list[tf.TensorView]]) -> None:
     """What is computed from a product is read together with the product."""
     with tf.Fusion("gated") as fusion:

@@ -15,7 +15,7 @@ from taskfuse.errors import TaskfuseError
 from taskfuse.ir.types import MemoryType
 from taskfuse.kir import walk
 from taskfuse.kir.nodes import Barrier, BarrierScope
-from taskfuse.schedulers.gain import duration
+from taskfuse.schedulers.horizontal_cost import duration
 from taskfuse.testing import seeded_case
 from tests.proofs import proved, sizes_of
 from tests.schedulers.members import computed, numbers, pointwise, row_sum, softmax

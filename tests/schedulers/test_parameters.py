@@ -11,14 +11,14 @@ import pytest
 
 import taskfuse as tf
 from taskfuse.errors import UnsupportedError
-from taskfuse.schedulers import CatConfig, FallbackConfig, Form, MatmulConfig, PointwiseConfig, RowConfig, TiledConfig, TransposeConfig
+from taskfuse.schedulers import CatConfig, FallbackConfig, Form, MatmulConfig, PointwiseConfig, RowConfig, SimtGemmConfig, TransposeConfig
 
 CONFIGS: list[Any] = [
     PointwiseConfig(4, 64, 1, 1),
     TransposeConfig(64, 256, 4, 4),
     CatConfig(Form.GATHER),
     RowConfig(),
-    TiledConfig(),
+    SimtGemmConfig(),
     MatmulConfig(),
     FallbackConfig(),
 ]

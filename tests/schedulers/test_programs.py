@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import taskfuse as tf
-from taskfuse.schedulers.segments import Plan, plan
+from taskfuse.schedulers.segmenter import Plan, plan
 from tests.proofs import proved
 from tests.schedulers.programs import ALIKE, BIG, Program
 from tests.schedulers.test_automatic import checked

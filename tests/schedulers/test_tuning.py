@@ -14,7 +14,7 @@ import pytest
 import taskfuse as tf
 from taskfuse import ParallelType as P
 from taskfuse.errors import UnsupportedError
-from taskfuse.executable import Executable
+from taskfuse.runtime.executable import Executable
 from taskfuse.schedulers import Chosen, MatmulConfig, Option, Trial, Tuned, matmul, tune
 from taskfuse.schedulers.script import Script
 

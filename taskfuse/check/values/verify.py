@@ -18,8 +18,7 @@ from taskfuse.check.values.scans import Scans
 from taskfuse.check.values.solve import Open
 from taskfuse.check.values.statements import Statements, Written
 from taskfuse.kir import Kernel, held
-from taskfuse.kir.nodes import Content, Gather
-from taskfuse.kir.walk import WRITERS
+from taskfuse.kir.nodes import Content, Gather, Writer
 from taskfuse.kir.witness import Accumulate
 
 
@@ -74,7 +73,7 @@ def _symbolic(program: Program, rings: Rings, private: PrivateRings) -> Iterator
     failed = False
     written: list[Written] = []
     for node in program.leaves():
-        if not isinstance(node.stmt, WRITERS):
+        if not isinstance(node.stmt, Writer):
             continue
         try:
             written.append(_entered(node, reach, reductions, scans, statements))

@@ -20,7 +20,7 @@ from taskfuse.options import Options
 from taskfuse.version import VERSION
 
 _PROVED: Final = b"proved"
-_CHECKER: Final = ("check", "kir", "ir/scalar")
+_CHECKER: Final = ("check", "kir", "ir")
 _REMEMBERED: Final = 4096
 
 
@@ -84,14 +84,14 @@ class Proof:
 
 
 def _key(kernel: Kernel) -> str:
-    return hashlib.sha256("\0".join(("proof", VERSION, _checker(), to_text(kernel, witness=True))).encode()).hexdigest()
+    return hashlib.sha256("\0".join(("proof", VERSION, checker(), to_text(kernel, witness=True))).encode()).hexdigest()
 
 
 @lru_cache(maxsize=1)
-def _checker() -> str:
+def checker() -> str:
     """The files that a proof depends on, as they are: a checker that was changed has proved nothing yet."""
-    root = Path(__file__).parent
-    files = sorted(f for folder in _CHECKER for f in (root / folder).rglob("*.py"))
+    root = Path(__file__).parents[1]
+    files = sorted((*root.glob("*.py"), *(f for folder in _CHECKER for f in (root / folder).rglob("*.py"))))
     return " ".join(f"{f.name}:{s.st_size}:{s.st_mtime_ns}" for f in files for s in (f.stat(),))
 
 

@@ -9,24 +9,24 @@ for which the schedulers make the same calls share a kernel.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from math import gcd, lcm, log2, prod
+from dataclasses import replace
+from math import gcd, lcm
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Final
 
-from taskfuse.chain import planned
 from taskfuse.errors import FusionError, InputError, UnsupportedError
-from taskfuse.executable import Executable
 from taskfuse.ir.arguments import bind_shapes
 from taskfuse.ir.expr import Reduction
 from taskfuse.ir.fusion import Dim, Fusion
 from taskfuse.ir.scalar import const, sym
 from taskfuse.kir import Kernel
 from taskfuse.location import caller
+from taskfuse.runtime.chain import planned
+from taskfuse.runtime.executable import Executable, Facts, Specialization, is_value
 from taskfuse.schedule.copy import Renaming, copy_fusion, embed
 from taskfuse.schedulers.machine import VECTOR_BYTES
 from taskfuse.schedulers.schedule import Sizes
-from taskfuse.schedulers.segments import Plan, plan
+from taskfuse.schedulers.segmenter import Plan, plan
 from taskfuse.target import Target
 
 if TYPE_CHECKING:
@@ -41,36 +41,8 @@ SMALL: Final = 1 / 64
 GAIN: Final = 0.9
 """A kernel for one length of reduced rows takes at most so much of the time of one for many lengths, by the cost models, or is not made."""
 
-Facts = tuple[Dim, ...]
 Make = Callable[..., Executable]
 """``make(fusion, schedule=...)``: the executable of a scheduled fusion."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Specialization:
-    """What some calls run.
-
-    Attributes:
-        facts: what it takes for granted of each dimension.
-        sizes: extents that its schedule was chosen for; it runs with all that the facts allow.
-        run: it, with the ``schedule`` that was made for these facts.
-    """
-
-    facts: Facts
-    sizes: Mapping[str, int]
-    run: Executable
-
-    def holds(self, extents: Mapping[str, int]) -> bool:
-        """True if the facts do."""
-        return all(_is_value(d, extents[d.name]) for d in self.facts)
-
-    def suits(self, extents: Mapping[str, int]) -> tuple[int, int, float]:
-        """Greater for one that has more to build on, constants before divisors; then for one that was chosen for sizes closer to ``extents``."""
-        distance = sum(abs(log2(max(size, 1) / max(extents[name], 1))) for name, size in self.sizes.items())
-        return sum(d.min == d.max for d in self.facts), prod(d.multiple_of for d in self.facts), -distance
-
-    def __str__(self) -> str:
-        return f"{', '.join(map(str, self.facts))}; chosen for {', '.join(f'{name}={size}' for name, size in self.sizes.items())}"
 
 
 class Specialized(Executable):
@@ -91,8 +63,7 @@ class Specialized(Executable):
     def __init__(
         self, fusion: Fusion, make: Make, base: Specialization, target: Target, scheduled: Mapping[Facts, Specialization | None] | None = None
     ) -> None:
-        self.backend = base.run.backend
-        self.schedule = base.run.schedule
+        super().__init__(base.run.backend, base.run.schedule)
         self._fusion = fusion
         self._make = make
         self._base = base
@@ -123,7 +94,6 @@ class Specialized(Executable):
 
     @property
     def certificates(self) -> tuple[Certificate, ...]:
-        """What was proved of each of ``kernels``."""
         return self._base.run.certificates
 
     @property
@@ -139,7 +109,7 @@ class Specialized(Executable):
         if strange is not None:
             raise self._refuse(f"'{strange}' is {'not given' if strange in dims else 'no dimension of it'}")
         for name, d in dims.items():
-            if not _is_value(d, sizes[name]):
+            if not is_value(d, sizes[name]):
                 raise self._refuse(f"{name} is {sizes[name]}, and the fusion says {d}")
         return self._at(sizes)
 
@@ -269,7 +239,3 @@ def narrowed(fusion: Fusion, facts: Facts) -> Fusion:
     new.dims.update((d.name, d) for d in facts if d.min != d.max)
     embed(fusion, new, Renaming(symbols={d.name: const(d.min) for d in facts if d.min == d.max}))
     return new
-
-
-def _is_value(d: Dim, size: int) -> bool:
-    return size >= d.min and (d.max is None or size <= d.max) and size % d.multiple_of == 0

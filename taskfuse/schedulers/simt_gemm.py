@@ -1,4 +1,4 @@
-"""``tf.schedulers.tiled``: a matrix product on the CUDA cores, for what the tensor cores do not multiply, such as float32 in full precision.
+"""``tf.schedulers.simt_gemm``: a matrix product on the CUDA cores, for what the tensor cores do not multiply, such as float32 in full precision.
 
     result   [batch, row tile, column tile: blocks | others summed, k tile | row, column of threads | k step | rows, columns, k of a thread, unrolled]
     tiles    [the same blocks | others summed, k tile | elements over all threads, vector]: each factor in a ring of Shared memory, filled ahead by ``cp.async``
@@ -46,8 +46,8 @@ LEAST = 16
 
 
 @dataclass(frozen=True, slots=True)
-class TiledConfig(Parameters):
-    """The parameters of a tiled schedule.
+class SimtGemmConfig(Parameters):
+    """The parameters of a product on CUDA cores.
 
     Attributes:
         rows, columns: of the result that a thread has: tiles are 16 times as many.
@@ -105,7 +105,9 @@ class _Problem:
 
 
 @tries_parameters
-def tiled(fusion: Fusion, config: TiledConfig | None = None, *, sizes: Mapping[str, int] | None = None, target: Target = DEFAULT) -> Chosen[TiledConfig]:
+def simt_gemm(
+    fusion: Fusion, config: SimtGemmConfig | None = None, *, sizes: Mapping[str, int] | None = None, target: Target = DEFAULT
+) -> Chosen[SimtGemmConfig]:
     """Schedule one contraction of two inputs, of any dtypes, and what is elementwise behind it.
 
     Args:
@@ -116,19 +118,19 @@ def tiled(fusion: Fusion, config: TiledConfig | None = None, *, sizes: Mapping[s
     Raises:
         UnsupportedError: the fusion is not of that kind, has a schedule, or may be empty; or there are fewer than 16 rows or columns.
     """
-    check_call(fusion, "tiled", config, TiledConfig)
+    check_call(fusion, "simt_gemm", config, SimtGemmConfig)
     extent = Sizes(fusion, sizes, target)
     problem = _find(fusion)
     m, n, k = (extent(problem.result.root[p].extent) for p in (problem.m, problem.n, problem.k))
     if min(m, n) < LEAST:
-        raise refuse(fusion, "tiled", f"it has {m} rows and {n} columns", "tf.schedulers.reduction")
+        raise refuse(fusion, "simt_gemm", f"it has {m} rows and {n} columns", "tf.schedulers.reduction")
     options = sorted((_option(problem, c, extent) for c in _candidates(problem)), key=lambda option: option.us)
     chosen = options[0] if config is None else _option(problem, config, extent)
     script = Script(fusion)
-    _Tiled(script, problem, chosen.config).apply()
+    _SimtGemm(script, problem, chosen.config).apply()
     batch = " x ".join(str(extent(problem.result.root[p].extent)) for p in problem.batch)
     size = f"{f'{batch} times ' if batch else ''}{m} x {n} x {k}"
-    return Chosen("tiled", size, chosen, tuple(options), config is not None, script.text)
+    return Chosen("simt_gemm", size, chosen, tuple(options), config is not None, script.text)
 
 
 # -- the problem ------------------------------------------------------------------------------------------------------------------------
@@ -139,16 +141,16 @@ def _find(fusion: Fusion) -> _Problem:
     result = expr.output
     found = factors(fusion, expr)
     if found is None:
-        raise refuse(fusion, "tiled", f"{result.name} does not sum products of two tensors", "tf.schedulers.reduction")
+        raise refuse(fusion, "simt_gemm", f"{result.name} does not sum products of two tensors", "tf.schedulers.reduction")
     for read in (found.a, found.b):
         _check_factor(fusion, read, result)
     if not found.make_a_matrix:
-        raise refuse(fusion, "tiled", f"{result.name} has no rows or no columns", "tf.schedulers.reduction")
+        raise refuse(fusion, "simt_gemm", f"{result.name} has no rows or no columns", "tf.schedulers.reduction")
     if max(found.rows) > max(found.columns):
         found = found.swapped()
     for a in result.root:
         if not prove(ge(a.extent, 1), fusion.facts()):
-            raise refuse(fusion, "tiled", f"the extent {a.extent} may be 0", "declare it with tf.dim(..., min=1)")
+            raise refuse(fusion, "simt_gemm", f"the extent {a.extent} may be 0", "declare it with tf.dim(..., min=1)")
     m, n = max(found.rows), max(found.columns)
     *summed, k = found.summed
     widest = max(tv.dtype.itemsize for tv in (result, found.a.tensor, found.b.tensor, *fusion.outputs))
@@ -167,20 +169,21 @@ def _contraction(fusion: Fusion) -> Reduction:
         if isinstance(expr, Reduction):
             found.append(expr)
         elif not isinstance(expr, Pointwise | View):
-            raise refuse(fusion, "tiled", f"{expr.output.name} is not computed element by element", "leave it to a fusion of its own")
+            raise refuse(fusion, "simt_gemm", f"{expr.output.name} is not computed element by element", "leave it to a fusion of its own")
     if len(found) != 1:
-        raise refuse(fusion, "tiled", f"it takes one contraction, and there are {len(found)} reductions", "give each a fusion of its own")
+        raise refuse(fusion, "simt_gemm", f"it takes one contraction, and there are {len(found)} reductions", "give each a fusion of its own")
     (contraction,) = found
     behind = {contraction.output}
     for expr in needed(fusion):
         reads = storage_reads(fusion, expr)
         for read in reads if expr is not contraction else ():
             if not read.tensor.is_input and not is_aligned(read, expr.output):
-                raise refuse(fusion, "tiled", f"{expr.output.name} reads {read.tensor.name} elsewhere than at its own place", "leave it to a fusion of its own")
+                reason = f"{expr.output.name} reads {read.tensor.name} elsewhere than at its own place"
+                raise refuse(fusion, "simt_gemm", reason, "leave it to a fusion of its own")
         if any(read.tensor in behind for read in reads):
             behind.add(expr.output)
         elif expr is not contraction:
-            raise refuse(fusion, "tiled", f"{expr.output.name} does not need the product", "leave it to a fusion of its own")
+            raise refuse(fusion, "simt_gemm", f"{expr.output.name} does not need the product", "leave it to a fusion of its own")
     return contraction
 
 
@@ -188,11 +191,11 @@ def _check_factor(fusion: Fusion, read: Read, result: TensorView) -> None:
     tv = read.tensor
     positions = [iteration_position(e) for e in read.index]
     if not tv.is_input or len(storage_uses(fusion, tv)) > 1:
-        raise refuse(fusion, "tiled", f"the factor {tv.name} is computed, or read elsewhere, too", "make it an input of a fusion of its own")
+        raise refuse(fusion, "simt_gemm", f"the factor {tv.name} is computed, or read elsewhere, too", "make it an input of a fusion of its own")
     known = [p for p in positions if p is not None]
     whole = all(isinstance(e, Const) if p is None else result.root[p].extent is n for e, p, n in zip(read.index, positions, tv.shape, strict=True))
     if not whole or len(set(known)) != len(known):
-        raise refuse(fusion, "tiled", f"{result.name} reads {tv.name} at [{', '.join(map(str, read.index))}]", "pass slices and reshaped arrays as inputs")
+        raise refuse(fusion, "simt_gemm", f"{result.name} reads {tv.name} at [{', '.join(map(str, read.index))}]", "pass slices and reshaped arrays as inputs")
 
 
 def _vector(fusion: Fusion, tv: TensorView) -> int:
@@ -205,13 +208,13 @@ def _vector(fusion: Fusion, tv: TensorView) -> int:
 # -- the parameters ---------------------------------------------------------------------------------------------------------------------
 
 
-def _candidates(problem: _Problem) -> list[TiledConfig]:
+def _candidates(problem: _Problem) -> list[SimtGemmConfig]:
     """Parts of a tile for each thread, as large as its registers allow. A step takes longer than a load: two tiles in the ring were measured to be enough."""
     most = 8 if problem.result.dtype.itemsize <= 4 else 4
-    return [TiledConfig(rows, columns) for rows, columns in EFFICIENCY if max(rows, columns) <= most]
+    return [SimtGemmConfig(rows, columns) for rows, columns in EFFICIENCY if max(rows, columns) <= most]
 
 
-def _option(problem: _Problem, c: TiledConfig, extent: Sizes) -> Option[TiledConfig]:
+def _option(problem: _Problem, c: SimtGemmConfig, extent: Sizes) -> Option[SimtGemmConfig]:
     """Its time: whole waves of blocks at the rate of multiply-adds, or the bytes of factors and result, whichever takes longer."""
     space = problem.result.root
     m, n = (extent(space[p].extent) for p in (problem.m, problem.n))
@@ -228,10 +231,10 @@ def _option(problem: _Problem, c: TiledConfig, extent: Sizes) -> Option[TiledCon
 # -- the schedule -----------------------------------------------------------------------------------------------------------------------
 
 
-class _Tiled:
+class _SimtGemm:
     """The calls."""
 
-    def __init__(self, script: Script, problem: _Problem, config: TiledConfig) -> None:
+    def __init__(self, script: Script, problem: _Problem, config: SimtGemmConfig) -> None:
         self.script = script
         self.fusion = script.fusion
         self.problem = problem

@@ -10,7 +10,7 @@ import taskfuse as tf
 from taskfuse.errors import UnsupportedError
 from taskfuse.ir.evaluate import evaluate
 from taskfuse.ir.values import RING
-from taskfuse.schedulers import TiledConfig
+from taskfuse.schedulers import SimtGemmConfig
 from taskfuse.sim import simulate
 from tests.proofs import proved
 
@@ -33,10 +33,10 @@ def product(m: int | str, n: int | str, k: int | str, turned: str = "", dtype: t
     return fusion
 
 
-def check(fusion: tf.Fusion, config: TiledConfig | None = None, **sizes: int) -> str:
+def check(fusion: tf.Fusion, config: SimtGemmConfig | None = None, **sizes: int) -> str:
     """The kernel, proved, exact in the ring, and the one that the printed code gives."""
     names: dict[str, Any] = {"fusion": tf.copy_fusion(fusion)[0]}
-    found = tf.schedulers.tiled(fusion, config)
+    found = tf.schedulers.simt_gemm(fusion, config)
     kernel = tf.lower(fusion)
     exec(found.code, names)
     assert str(tf.lower(names["fusion"])) == str(kernel)
@@ -48,28 +48,28 @@ def check(fusion: tf.Fusion, config: TiledConfig | None = None, **sizes: int) ->
 
 @pytest.mark.parametrize("turned", ["", "a", "b", "ab"])
 def test_every_layout(turned: str) -> None:
-    text = check(product(64, 32, 48, turned), TiledConfig(4, 2))
+    text = check(product(64, 32, 48, turned), SimtGemmConfig(4, 2))
     assert text.count("COPY.async") == 4  # each factor, before the loop and in it
     assert "width 4" in text
 
 
 def test_any_extents() -> None:
-    check(product(37, 33, 19), TiledConfig(2, 2))
-    check(product("M", "N", "K"), TiledConfig(2, 2, stages=2), M=33, N=34, K=19)
-    check(product(20, 24, 8, batch=(2,)), TiledConfig(2, 2, depth=8))
+    check(product(37, 33, 19), SimtGemmConfig(2, 2))
+    check(product("M", "N", "K"), SimtGemmConfig(2, 2, stages=2), M=33, N=34, K=19)
+    check(product(20, 24, 8, batch=(2,)), SimtGemmConfig(2, 2, depth=8))
 
 
 @pytest.mark.parametrize("dtype", [tf.float64, tf.bfloat16, tf.int8, tf.uint8, tf.int32])
 def test_dtypes(dtype: tf.DType) -> None:
-    check(product(32, 32, 33 if dtype is tf.bfloat16 else 32, "b" if dtype is tf.int8 else "", dtype), TiledConfig(2, 2))
+    check(product(32, 32, 33 if dtype is tf.bfloat16 else 32, "b" if dtype is tf.int8 else "", dtype), SimtGemmConfig(2, 2))
 
 
 def test_full_precision_is_asked_first_after_tensor_cores() -> None:
     fusion = product(4096, 4096, 4096)
     found = tf.schedulers.auto(fusion)
-    assert found.scheduler == "tiled"
-    assert found.config == TiledConfig(8, 4)
-    assert found.explain().startswith("tiled 4096 x 4096 x 4096: chosen: tiles of 128 x 64 x 32, 2 in the ring, 8 x 4 elements of a thread")
+    assert found.scheduler == "simt_gemm"
+    assert found.config == SimtGemmConfig(8, 4)
+    assert found.explain().startswith("simt_gemm 4096 x 4096 x 4096: chosen: tiles of 128 x 64 x 32, 2 in the ring, 8 x 4 elements of a thread")
     assert "WGMMA" not in str(tf.lower(fusion))
 
 
@@ -77,25 +77,25 @@ def test_several_axes_that_are_summed() -> None:
     with tf.Fusion("summed") as fusion:
         a, b = T([3, 32, 17], name="a"), T([3, 17, 20], name="b")
         fusion.add_output(tf.einsum("bij,bjk->ik", a, b))
-    check(fusion, TiledConfig(2, 2))
+    check(fusion, SimtGemmConfig(2, 2))
 
 
 def _computed() -> None:
     with tf.Fusion("f") as fusion:
         x, y = T([32, 32], name="x"), T([32, 32], name="y")
         fusion.add_output(tf.exp(x) @ y)
-    tf.schedulers.tiled(fusion)
+    tf.schedulers.simt_gemm(fusion)
 
 
 def _scaled() -> None:
     with tf.Fusion("f") as fusion:
         x = T([32, 32], name="x")
         fusion.add_output(x @ x.T + x)
-    tf.schedulers.tiled(fusion)
+    tf.schedulers.simt_gemm(fusion)
 
 
 REFUSED: list[tuple[Callable[[], Any], str]] = [
-    (lambda: tf.schedulers.tiled(product(8, 32, 32)), "it has 8 rows and 32 columns"),
+    (lambda: tf.schedulers.simt_gemm(product(8, 32, 32)), "it has 8 rows and 32 columns"),
     (_computed, "tv2 does not need the product"),
     (_scaled, "the factor x is computed, or read elsewhere, too"),
 ]
@@ -112,4 +112,4 @@ def test_a_result_that_is_read_stays_in_registers() -> None:
         c = T([32, 32], name="a") @ T([32, 32], name="b")
         fusion.add_output(tf.exp(c))
         fusion.add_output(c)
-    assert "SYNC grid" not in check(fusion, TiledConfig(2, 2))
+    assert "SYNC grid" not in check(fusion, SimtGemmConfig(2, 2))

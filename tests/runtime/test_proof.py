@@ -8,12 +8,12 @@ import pytest
 
 import taskfuse as tf
 from examples import stream
-from taskfuse import proving
 from taskfuse.check import Certificate, Verdict
 from taskfuse.errors import ProofError
 from taskfuse.kir import Kernel
+from taskfuse.runtime import proof
 
-RING = (Path(__file__).parent / "kernels" / "ring.kir").read_text(encoding="utf-8")
+RING = (Path(__file__).parents[1] / "kernels" / "ring.kir").read_text(encoding="utf-8")
 WITHOUT_WAIT = RING.replace("WAIT empty[p.slot] parity p.parity", "PASS")
 FORMULA = RING.replace("WAIT full[c.slot] parity c.parity", "WAIT full[k % 2] parity k//2 % 2")
 X = np.arange(96, dtype=np.float32).reshape(3, 32)
@@ -34,14 +34,14 @@ FOR i in 0..M:
 def calls(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
     """The kernels that are looked at, in a process and a folder that remember nothing."""
     found: list[str] = []
-    verify = proving.verify
+    verify = proof.verify
 
     def counted(kernel: Kernel, extents: dict[str, int] | None = None) -> Certificate:
         found.append(kernel.name if extents is None else f"{kernel.name} {[extents[e.name] for e in kernel.extents]}")
         return verify(kernel, extents)
 
-    monkeypatch.setattr(proving, "verify", counted)
-    monkeypatch.setattr(proving, "_known", {})
+    monkeypatch.setattr(proof, "verify", counted)
+    monkeypatch.setattr(proof, "_known", {})
     monkeypatch.setenv("TASKFUSE_CACHE_DIR", str(tmp_path))
     return found
 
@@ -68,7 +68,7 @@ def test_a_proof_can_be_switched_off(calls: list[str], monkeypatch: pytest.Monke
 def test_what_was_proved_is_remembered(calls: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     kernel = tf.parse_kernel(RING)
     first, second = tf.compile(kernel, backend="sim"), tf.compile(tf.parse_kernel(RING), backend="sim")
-    monkeypatch.setattr(proving, "_known", {})  # another process
+    monkeypatch.setattr(proof, "_known", {})  # another process
     tf.compile(kernel, backend="sim")
     assert calls == ["ring"]
     assert str(first.certificate).startswith("ring: proved\n")
@@ -76,10 +76,15 @@ def test_what_was_proved_is_remembered(calls: list[str], monkeypatch: pytest.Mon
     assert calls == ["ring", "ring"]  # the second one is made to be read
 
 
+def test_all_that_a_proof_depends_on_is_read() -> None:
+    files = {word.split(":")[0] for word in proof.checker().split()}
+    assert {"verify.py", "reductions.py", "search.py", "nodes.py", "matrix_instructions.py", "dtypes.py"} <= files
+
+
 def test_a_changed_checker_has_proved_nothing(calls: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     tf.compile(tf.parse_kernel(RING), backend="sim")
-    monkeypatch.setattr(proving, "_known", {})
-    monkeypatch.setattr(proving, "_checker", lambda: "another")
+    monkeypatch.setattr(proof, "_known", {})
+    monkeypatch.setattr(proof, "checker", lambda: "another")
     tf.compile(tf.parse_kernel(RING), backend="sim")
     assert calls == ["ring", "ring"]
 

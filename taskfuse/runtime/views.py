@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from taskfuse import ops
-from taskfuse.executable import Executable, one_kernel
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.scalar import Expr, evaluate
 from taskfuse.ir.strided import Strided, strided
+from taskfuse.runtime.executable import Executable
+from taskfuse.runtime.kernel import one_kernel
 from taskfuse.schedule.copy import copy_fusion
 from taskfuse.schedule.cut import piece
 from taskfuse.schedulers.fallback import fallback
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from taskfuse.options import Backend
 
 
-class Handed:
+class StridedView:
     """A view of a fusion, made of the array of the tensor behind it: without a copy of a row-major array of NumPy, torch or CuPy, else by a kernel.
 
     Attributes:
@@ -56,7 +57,7 @@ class Handed:
         if all(name in sizes for e in wanted for name in e.free):
             numbers = [_number(e, sizes) for e in wanted]
             rank = len(place.shape)
-            made = _handed(values[self.base], numbers[:rank], numbers[rank:-1], numbers[-1])
+            made = _as_strided(values[self.base], numbers[:rank], numbers[rank:-1], numbers[-1])
         return self._copied(values, stream, seed) if made is None else made
 
     def _copied(self, values: Mapping[str, Any], stream: Any, seed: int) -> Any:
@@ -76,7 +77,7 @@ def _number(e: Expr, sizes: Mapping[str, int]) -> int:
     return int(evaluate(e, {name: sizes[name] for name in e.free}))
 
 
-def _handed(array: Any, shape: Sequence[int], strides: Sequence[int], start: int) -> Any | None:
+def _as_strided(array: Any, shape: Sequence[int], strides: Sequence[int], start: int) -> Any | None:
     """A view of a row-major array, by strides in elements; ``None`` for other arrays."""
     torch, cupy = sys.modules.get("torch"), sys.modules.get("cupy")
     if torch is not None and isinstance(array, torch.Tensor):

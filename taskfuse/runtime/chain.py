@@ -7,14 +7,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from taskfuse import ops
 from taskfuse.errors import InputError, LaunchError, OutputError
-from taskfuse.executable import Executable, one_kernel
-from taskfuse.handing import Handed
 from taskfuse.ir.arguments import bind_shapes
 from taskfuse.ir.fusion import Fusion
 from taskfuse.kir import Kernel
+from taskfuse.runtime.executable import Executable
+from taskfuse.runtime.kernel import one_kernel
+from taskfuse.runtime.views import StridedView
 from taskfuse.schedule.copy import Renaming, copy_fusion, embed
 from taskfuse.schedulers.fallback import fallback
-from taskfuse.schedulers.segments import Plan
+from taskfuse.schedulers.segmenter import Plan
 
 if TYPE_CHECKING:
     from taskfuse.check import Certificate
@@ -46,19 +47,18 @@ class Chain(Executable):
         schedule: the automatic schedule, if there is one.
     """
 
-    __slots__ = ("_copies", "_fusion", "_handed", "_names", "_outputs", "links")
+    __slots__ = ("_copies", "_fusion", "_names", "_outputs", "_views", "links")
 
     def __init__(self, fusion: Fusion, links: Sequence[Link], schedule: Schedule | None = None) -> None:
-        self._fusion = fusion
         self.links = tuple(links)
+        super().__init__(self.links[0].run.backend, schedule)
+        self._fusion = fusion
         self._names = _arguments(fusion)
         self._outputs = tuple(tv.name for tv in fusion.outputs)
         self._copies: Executable | None = None
-        self.backend = self.links[0].run.backend
-        self.schedule = schedule
         known = {*self._names, *(name for link in links for name in link.outputs)}
         views = dict.fromkeys(name for link in links for name in link.arguments if name not in known)
-        self._handed = {name: Handed(fusion, name, self.backend) for name in views}
+        self._views = {name: StridedView(fusion, name, self.backend) for name in views}
 
     @property
     def kernel(self) -> Kernel:
@@ -70,7 +70,6 @@ class Chain(Executable):
 
     @property
     def certificates(self) -> tuple[Certificate, ...]:
-        """What was proved of each of ``kernels``."""
         return tuple(c for link in self.links for c in link.run.certificates)
 
     def _only(self, what: str) -> Executable:
@@ -80,7 +79,6 @@ class Chain(Executable):
 
     @property
     def kernels(self) -> tuple[Kernel, ...]:
-        """The kernels of a call, in the order in which they run."""
         return tuple(kernel for link in self.links for kernel in link.run.kernels)
 
     def __call__(self, *args: Any, out: Any = None, stream: Any = None, seed: int = 0) -> tuple[Any, ...]:
@@ -97,7 +95,7 @@ class Chain(Executable):
             given = out if is_direct and link is last else None
             for name in link.arguments:
                 if name not in values:
-                    values[name] = self._view(self._handed[name], values, sizes, stream, seed)
+                    values[name] = self._view(self._views[name], values, sizes, stream, seed)
             try:
                 made = link.run(*[values[name] for name in link.arguments], out=given, stream=stream, seed=seed)
             except (InputError, OutputError) as error:
@@ -110,7 +108,7 @@ class Chain(Executable):
             self._copies = _copies(self._fusion, self.backend)
         return self._copies(*results, out=out, stream=stream, seed=seed)
 
-    def _view(self, view: Handed, values: dict[str, Any], sizes: dict[str, int], stream: Any, seed: int) -> Any:
+    def _view(self, view: StridedView, values: dict[str, Any], sizes: dict[str, int], stream: Any, seed: int) -> Any:
         try:
             return view.of(values, sizes, stream, seed)
         except InputError as error:
@@ -134,9 +132,9 @@ class Chain(Executable):
             if not isinstance(index, int) or index >= len(own):
                 return error
             name = own[index]
-            if name in self._handed:
-                reason = reason.replace(f"'{name}'", f"'{self._handed[name].base}'")
-                name = self._handed[name].base
+            if name in self._views:
+                reason = reason.replace(f"'{name}'", f"'{self._views[name].base}'")
+                name = self._views[name].base
             if name not in of_call:
                 return error
             index = of_call.index(name)

@@ -14,6 +14,7 @@ from taskfuse.cuda.arrays import Kinds
 from taskfuse.cuda.nvrtc import Binary
 from taskfuse.cuda.source import emit
 from taskfuse.errors import CudaUnavailableError, TaskfuseError
+from taskfuse.runtime.kernel import CompiledKernel
 from tests.cuda.fakes import FakeDriver, FakeTensor, FakeTorch, aligned
 from tests.lines import line_of
 
@@ -42,7 +43,7 @@ def test_numpy_arrays_run_in_the_simulator() -> None:
     for args in ((X, 2.0), (X[::-1, ::-1], 2)):
         (y,) = run(*args)
         assert np.array_equal(y, args[0] * 2)
-    assert repr(run) == "Executable('scaled', backend='auto')"
+    assert repr(run) == "CompiledKernel('scaled', backend='auto')"
 
 
 def test_a_kernel_is_compiled_as_it_is() -> None:
@@ -62,7 +63,8 @@ def test_dumped_cuda_says_where_statements_come_from(monkeypatch: pytest.MonkeyP
     run = tf.compile(scaled(), "cuda")
     source = emit(run.kernel)
     monkeypatch.setenv("TASKFUSE_DUMP", "cuda")
-    run._dump(source, Binary(b"", "", None, ()), "sm_90a")
+    assert isinstance(run, CompiledKernel)
+    run.dumped(source, Binary(b"", "", None, ()), "sm_90a")
     printed = capsys.readouterr().err
     assert f"test_executable.py:{line_of('fusion.add_output(x * a)', scaled)}:27  fusion.add_output(x * a)\n" in printed
     assert "test_executable.py" not in source.text

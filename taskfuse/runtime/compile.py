@@ -6,19 +6,20 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Literal
 
-from taskfuse.chain import Chain, link, planned
 from taskfuse.cuda.present import present
 from taskfuse.errors import UnsupportedError
-from taskfuse.executable import Executable, one_kernel
 from taskfuse.ir.fusion import Fusion, as_fusion
 from taskfuse.kir import Kernel
 from taskfuse.location import caller
 from taskfuse.lowering import LoweringOptions
 from taskfuse.options import Backend
+from taskfuse.runtime.chain import Chain, link, planned
+from taskfuse.runtime.executable import Executable
+from taskfuse.runtime.kernel import one_kernel
+from taskfuse.runtime.specialization import specialized
 from taskfuse.schedule.cut import Cut
 from taskfuse.schedulers.schedule import Sizes
-from taskfuse.schedulers.segments import plan
-from taskfuse.specialization import specialized
+from taskfuse.schedulers.segmenter import plan
 from taskfuse.target import Target, as_target
 
 

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 import taskfuse as tf
-from taskfuse import specialization
-from taskfuse.chain import Chain
 from taskfuse.cuda import arrays
 from taskfuse.cuda.arrays import Kinds
 from taskfuse.errors import InputError, UnsupportedError
-from taskfuse.executable import Executable
-from taskfuse.specialization import Specialized, narrowed
+from taskfuse.runtime import specialization
+from taskfuse.runtime.chain import Chain
+from taskfuse.runtime.kernel import CompiledKernel
+from taskfuse.runtime.specialization import Specialized, narrowed
 from tests.cuda.fakes import FakeDriver, FakeTensor, FakeTorch, aligned
 
 RNG = np.random.default_rng(0)
@@ -235,7 +235,7 @@ def test_cuts_are_specialized_by_piece() -> None:
     for specialize in (True, False):
         run = tf.compile(parts, specialize=specialize)
         assert isinstance(run, Chain)
-        assert [type(link.run) for link in run.links] == [Specialized if specialize else Executable] * 2
+        assert [type(link.run) for link in run.links] == [Specialized if specialize else CompiledKernel] * 2
         assert np.allclose(run(x)[0], np.exp(x))
 
 

@@ -1,9 +1,8 @@
-"""Executables: a fusion or kernel as a function on arrays."""
+"""One kernel as a function on arrays, on the GPU or in the simulator."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final, get_args
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,6 +16,7 @@ from taskfuse.location import caller
 from taskfuse.lowering import LoweringOptions, lower
 from taskfuse.lowering.trace import dumper
 from taskfuse.options import Backend, read_options
+from taskfuse.runtime.executable import BACKENDS, Executable
 from taskfuse.sim import simulate
 
 if TYPE_CHECKING:
@@ -24,25 +24,17 @@ if TYPE_CHECKING:
     from taskfuse.cuda.launch import Launcher
     from taskfuse.cuda.nvrtc import Binary
     from taskfuse.cuda.signature import Source
-    from taskfuse.proving import Proof
+    from taskfuse.runtime.proof import Proof
     from taskfuse.schedulers.schedule import Schedule
-    from taskfuse.specialization import Specialization
 
-BACKENDS: Final[tuple[Backend, ...]] = get_args(Backend)
-
-
-class Executable:
-    """A compiled kernel: a function on arrays. It can be called from several threads at once, and pickled.
-
-    Attributes:
-        backend: ``"auto"``, ``"cuda"`` or ``"sim"``.
-        schedule: the automatic schedule: its ``code`` and ``explain()``; ``None`` if the caller scheduled the fusion.
+class CompiledKernel(Executable):
+    """A kernel, as a function on arrays.
 
     Raises:
         ProofError: see :func:`taskfuse.compile`.
     """
 
-    __slots__ = ("_arch", "_debug", "_fast_math", "_kernel", "_launcher", "_proof", "_unsafe", "backend", "schedule")
+    __slots__ = ("_arch", "_debug", "_fast_math", "_kernel", "_launcher", "_proof", "_unsafe")
 
     def __init__(
         self,
@@ -54,9 +46,8 @@ class Executable:
         unsafe: bool = False,
         schedule: Schedule | None = None,
     ) -> None:
+        super().__init__(backend, schedule)
         self._kernel = kernel
-        self.schedule = schedule
-        self.backend: Backend = backend
         self._arch = arch
         self._fast_math = fast_math
         self._debug = debug
@@ -68,71 +59,28 @@ class Executable:
         settings = read_options()
         if self._unsafe or not settings.verify:
             return None
-        from taskfuse.proving import Proof  # only who asks for a proof pays for its import
+        from taskfuse.runtime.proof import Proof  # only who asks for a proof pays for its import
 
         return Proof(self.kernel, settings)
 
     @property
     def kernel(self) -> Kernel:
-        """The kernel. Raises :class:`LaunchError` if there are several."""
         return self._kernel
 
     @property
     def kernels(self) -> tuple[Kernel, ...]:
-        """The kernels of a call, in the order in which they run."""
         return (self.kernel,)
 
     @property
     def certificate(self) -> Certificate:
-        """What was proved of the kernel for all extents, and what was not; made when it is asked for."""
         return self.kernel.verify() if self._proof is None else self._proof.certificate
 
     @property
     def certificates(self) -> tuple[Certificate, ...]:
-        """What was proved of each of ``kernels``."""
         return (self.certificate,)
 
-    @property
-    def specializations(self) -> tuple[Specialization, ...]:
-        """What was made so far for calls of certain extents (docs/automatic.md)."""
-        return ()
-
-    def at(self, sizes: Mapping[str, int]) -> Executable:
-        """What runs calls of given extents: this executable, unless it is specialized for them (docs/automatic.md).
-
-        Args:
-            sizes: the value of every dimension of the fusion.
-
-        Raises:
-            UnsupportedError: sizes that the fusion does not have.
-        """
-        return self
-
     def __call__(self, *args: Any, out: Any = None, stream: Any = None, seed: int = 0) -> tuple[Any, ...]:
-        """Run it.
-
-        Arrays on a GPU (torch, CuPy, anything with DLPack or ``__cuda_array_interface__``) run there. NumPy arrays run in the simulator; with
-        ``backend="cuda"`` they are copied to the GPU and back. See docs/calling.md.
-
-        Args:
-            args: the inputs, of any strides, then the run-time scalars.
-            out: arrays for the outputs, of any strides; one array, or a tuple. They must not overlap an input or one another.
-            stream: the stream to launch in: a handle, or an object of a framework; by default the framework's current one.
-            seed: picks the interleaving in the simulator.
-
-        Returns:
-            The outputs as arrays of the first argument's framework, or ``out``.
-
-        Raises:
-            InputError, OutputError: arguments that do not fit.
-            LaunchError: the GPU cannot run the kernel so.
-            CudaUnavailableError: no driver, no GPU, or no NVRTC.
-            RegisterError: the compiled kernel does not have the registers that it counts on; see docs/cuda.md.
-            CudaError: a call of the driver failed.
-            HangError: a wait of a debug build took too long.
-            ProofError: the kernel is not proved for all extents, and for those of this call it is not either.
-            SimulationError: in the simulator, the kernel did something that a GPU would not forgive.
-        """
+        """See :meth:`Executable.__call__`."""
         launcher = self._launcher
         if launcher is not None and args and type(args[0]) in launcher.probes:
             return launcher(args, out, stream)
@@ -197,11 +145,12 @@ class Executable:
             fast_math=self._fast_math,
             debug=self._debug,
             lenient=self._debug or self._unsafe or self.schedule is not None,
-            on_compile=self._dump,
+            on_compile=self.dumped,
             admit=admit,
         )
 
-    def _dump(self, source: Source, binary: Binary, arch: str) -> None:
+    def dumped(self, source: Source, binary: Binary, arch: str) -> None:
+        """Dump the stages of machine code that was made, as far as ``TASKFUSE_DUMP`` asks for them."""
         from taskfuse.cuda.disassembly import sass
         from taskfuse.cuda.nvrtc import CompileOptions, compile_ptx
         from taskfuse.cuda.source import emit
@@ -213,10 +162,10 @@ class Executable:
         dump("sass", source.name, lambda: sass(binary.code), options)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Executable, (self.kernel, self.backend, self._arch, self._fast_math, self._debug, self._unsafe, self.schedule)
+        return CompiledKernel, (self.kernel, self.backend, self._arch, self._fast_math, self._debug, self._unsafe, self.schedule)
 
     def __repr__(self) -> str:
-        return f"Executable({self.kernel.name!r}, backend={self.backend!r})"
+        return f"CompiledKernel({self.kernel.name!r}, backend={self.backend!r})"
 
 
 def one_kernel(
@@ -242,4 +191,4 @@ def one_kernel(
         dump("fusion", fusion.name, lambda: str(fusion), settings)
         kernel = lower(fusion, options or LoweringOptions(), dumper(settings) if settings.dump_steps else None)
     dump("kernel", kernel.name, lambda: str(kernel), settings)
-    return Executable(kernel, settings.backend if backend == "auto" else backend, arch, fast_math, debug, unsafe, schedule)
+    return CompiledKernel(kernel, settings.backend if backend == "auto" else backend, arch, fast_math, debug, unsafe, schedule)

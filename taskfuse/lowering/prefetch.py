@@ -24,8 +24,8 @@ from taskfuse.ir.scalar import Expr, Facts, const, lt, sym
 from taskfuse.ir.storage import storage_uses
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import MemoryType
-from taskfuse.kir.atom_rules import MAX_PENDING
 from taskfuse.kir.nodes import BarrierSlot, Commit, Expect, Queue, Retire, TmaLoad, Wait
+from taskfuse.kir.synchronization_rules import MAX_PENDING
 from taskfuse.lowering.channels import Channels
 from taskfuse.lowering.clusters import is_multicast
 from taskfuse.lowering.completion import has_copies_of_threads, is_transfer, queue_of
@@ -37,7 +37,7 @@ from taskfuse.schedule.joins import Loop
 
 
 @dataclass(slots=True, eq=False)
-class Ahead:
+class Prefetch:
     """The rings in Shared memory, or in registers, that one loop fills ahead.
 
     Attributes:
@@ -67,7 +67,7 @@ class Ahead:
         return f"{self.cursor}.slot"
 
 
-def fill_ahead(plan: list[PNode], rings: Mapping[TensorView, Loop], st: Statements, channels: Channels) -> list[Ahead]:
+def prefetch(plan: list[PNode], rings: Mapping[TensorView, Loop], st: Statements, channels: Channels) -> list[Prefetch]:
     """Skew every loop of the plan that can fill rings ahead. ``rings``: the rings inside roles, and the loop that takes the slots of each in turn.
 
     A ring whose slots are held by reads that go on after they are executed keeps its slots for these, and one that is made of what its loop makes
@@ -76,7 +76,7 @@ def fill_ahead(plan: list[PNode], rings: Mapping[TensorView, Loop], st: Statemen
     Raises:
         LoweringError: a ring in registers cannot be filled ahead.
     """
-    found: list[Ahead] = []
+    found: list[Prefetch] = []
     groups: dict[tuple[PLoop, bool], list[TensorView]] = {}
     filled: dict[TensorView, set[TensorView]] = {}
     everything = list(statements(plan))
@@ -98,7 +98,7 @@ def fill_ahead(plan: list[PNode], rings: Mapping[TensorView, Loop], st: Statemen
             raise refused(tv, reason, "set_memory_type(Shared), or circular_buffer(1)")
     for (loop, local), tensors in groups.items():
         block = next(block for block in blocks(plan) if loop in block)
-        ahead = Ahead(tuple(tensors), max(tv.schedule.stages for tv in tensors), loop, local)
+        ahead = Prefetch(tuple(tensors), max(tv.schedule.stages for tv in tensors), loop, local)
         _skew(block, ahead, set[TensorView]().union(*(filled[tv] for tv in tensors)), st)
         found.append(ahead)
     return found
@@ -142,7 +142,7 @@ def _closure(tv: TensorView, nest: Loop, loop: PLoop, everything: list[PStmt], s
     return made, ""
 
 
-def _skew(block: list[PNode], ahead: Ahead, filled: set[TensorView], st: Statements) -> None:
+def _skew(block: list[PNode], ahead: Prefetch, filled: set[TensorView], st: Statements) -> None:
     """Take the fills out of a loop's iterations: put them some trips earlier, and those of the first trips before the loop."""
     loop, stages, distance = ahead.loop, ahead.stages, ahead.stages - 1
     of = ahead.tensors[0]
@@ -184,7 +184,7 @@ def _where_loads_begin(nodes: list[PNode]) -> tuple[list[PNode], int]:
     return nodes, loads[0]
 
 
-def _expected(ahead: Ahead, full: str, fills: list[PStmt], st: Statements) -> PStmt:
+def _expected(ahead: Prefetch, full: str, fills: list[PStmt], st: Statements) -> PStmt:
     """What the thread that starts the bulk copies of a fill says before: how many bytes they bring. They are made to complete at the ring's barrier."""
     loads = [s for s in fills if isinstance(s.stmt, TmaLoad)]
     tasks = {s.task.name: s.task for s in loads}

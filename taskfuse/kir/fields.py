@@ -1,0 +1,173 @@
+"""What the fields of statements hold: which expressions and elements, and how they are rebuilt. Read off their types, once for each class.
+
+A class of :data:`taskfuse.kir.nodes.Stmt` says all of this by its annotations: ``out: Written`` is an element that it writes, ``valid: Expr`` an
+expression. Statements that other statements are in (loops, branches) have these beside it: :func:`taskfuse.kir.walk.bodies`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, fields, replace
+from functools import cache
+from typing import Any, get_args, get_type_hints
+
+from taskfuse.ir.scalar import Expr
+from taskfuse.kir import nodes
+from taskfuse.kir.nodes import (
+    Access,
+    BarrierSlot,
+    Branch,
+    Case,
+    Descriptor,
+    Found,
+    Holds,
+    Immediate,
+    IndexOf,
+    Operand,
+    ScalarValue,
+    SemaphoreSlot,
+    Stmt,
+    Use,
+)
+
+ExprMap = Callable[[Expr], Expr]
+
+
+def map_all(expressions: tuple[Expr, ...], f: ExprMap) -> tuple[Expr, ...]:
+    """``f`` of each."""
+    return tuple(map(f, expressions))
+
+
+def map_access(access: Access, f: ExprMap) -> Access:
+    """``access`` with ``f`` applied to its indices."""
+    return Access(access.buffer, map_all(access.index, f)) if access.index else access
+
+
+def map_operand(operand: Operand, f: ExprMap) -> Operand:
+    """``operand`` with ``f`` applied to its expressions."""
+    match operand:
+        case Access():
+            return map_access(operand, f)
+        case IndexOf():
+            return IndexOf(f(operand.value))
+        case Immediate() | ScalarValue():
+            return operand
+
+
+def _of_operand(operand: Operand) -> tuple[Expr, ...]:
+    match operand:
+        case Access(index=index):
+            return index
+        case IndexOf(value=value):
+            return (value,)
+        case Immediate() | ScalarValue():
+            return ()
+
+
+def _of_factor(x: Access | Descriptor) -> tuple[Expr, ...]:
+    return x.index if isinstance(x, Access) else (*x.base.index, x.offset)
+
+
+def _map_factor(x: Access | Descriptor, f: ExprMap) -> Access | Descriptor:
+    return map_access(x, f) if isinstance(x, Access) else replace(x, base=map_access(x.base, f), offset=f(x.offset))
+
+
+def _of_accesses(operands: Iterable[Operand]) -> tuple[Access, ...]:
+    return tuple(o for o in operands if isinstance(o, Access))
+
+
+def _nothing(x: object) -> tuple[Access, ...]:
+    return ()
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """What values of a type hold.
+
+    Attributes:
+        expressions: their expressions, in the order of the text.
+        rebuilt: the value with a function applied to these.
+        reads: the elements that a statement with such a field reads.
+    """
+
+    expressions: Callable[[Any], Iterable[Expr]]
+    rebuilt: Callable[[Any, ExprMap], Any]
+    reads: Callable[[Any], tuple[Access, ...]] = _nothing
+
+
+_ELEMENT = Kind(lambda a: a.index, map_access, lambda a: (a,))
+_FACTOR = Kind(_of_factor, _map_factor, lambda x: (x if isinstance(x, Access) else x.base,))
+KINDS: dict[object, Kind] = {
+    Expr: Kind(lambda e: (e,), lambda e, f: f(e)),
+    Expr | None: Kind(lambda e: () if e is None else (e,), lambda e, f: None if e is None else f(e)),
+    tuple[Expr, ...]: Kind(lambda es: es, map_all),
+    Access: _ELEMENT,
+    Descriptor: _FACTOR,
+    Descriptor | Access: _FACTOR,
+    tuple[Operand, ...]: Kind(
+        lambda found: (e for o in found for e in _of_operand(o)),
+        lambda found, f: tuple(map_operand(o, f) for o in found),
+        _of_accesses,
+    ),
+    tuple[Case, ...]: Kind(
+        lambda cases: (e for c in cases for e in (*_of_operand(c.operand), c.cond)),
+        lambda cases, f: tuple(Case(f(c.cond), map_operand(c.operand, f)) for c in cases),
+        lambda cases: _of_accesses(c.operand for c in cases),
+    ),
+    tuple[Found, ...]: Kind(
+        lambda values: (e for v in values for e in (*v.source.index, v.extent)),
+        lambda values, f: tuple(Found(v.symbol, map_access(v.source, f), f(v.extent)) for v in values),
+        lambda values: tuple(v.source for v in values),
+    ),
+    tuple[Branch, ...]: Kind(
+        lambda branches: (b.cond for b in branches),
+        lambda branches, f: tuple(Branch(f(b.cond), b.body, b.label) for b in branches),
+    ),
+    BarrierSlot: Kind(lambda b: (b.slot,), lambda b, f: BarrierSlot(b.name, f(b.slot))),
+    SemaphoreSlot: Kind(lambda s: s.index, lambda s, f: SemaphoreSlot(s.name, map_all(s.index, f))),
+    # what a statement says of its results is rebuilt with it, and is none of its expressions
+    Holds | None: Kind(lambda h: (), lambda h, f: None if h is None else replace(h, index=map_all(h.index, f))),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Fields:
+    """The fields of a class of statements that hold something.
+
+    Attributes:
+        kinds: their names and kinds, in the order of the class.
+        written: those that name the first element that it writes.
+        read: those that name elements that it reads, accumulators last.
+        slots, semaphores, maps: those that are mbarriers, semaphores, tensor maps.
+    """
+
+    kinds: tuple[tuple[str, Kind], ...]
+    written: tuple[str, ...]
+    read: tuple[tuple[str, Kind], ...]
+    slots: tuple[str, ...]
+    semaphores: tuple[str, ...]
+    maps: tuple[str, ...]
+
+
+@cache
+def types_of(statement: type[Stmt]) -> dict[str, tuple[object, frozenset[object]]]:
+    """The type of each field of a class of statements, and what is said of it: ``Annotated[type, ...]``."""
+    hints = get_type_hints(statement, dict(vars(nodes)), include_extras=True)
+    found: dict[str, tuple[object, frozenset[object]]] = {}
+    for f in fields(statement):
+        said: tuple[object, ...] = getattr(hints[f.name], "__metadata__", ())
+        found[f.name] = (get_args(hints[f.name])[0] if said else hints[f.name], frozenset(said))
+    return found
+
+
+@cache
+def fields_of(statement: type[Stmt]) -> Fields:
+    """What the fields of a class of statements hold."""
+    types = types_of(statement)
+    kinds = tuple((name, KINDS[kind]) for name, (kind, _) in types.items() if kind in KINDS)
+    uses = {name: next((u for u in said if isinstance(u, Use)), Use.READ) for name, (_, said) in types.items()}
+    written = tuple(name for name, use in uses.items() if use is not Use.READ)
+    read = [(name, kind) for name, kind in kinds if kind.reads is not _nothing and uses[name] is not Use.WRITTEN]
+    read.sort(key=lambda found: uses[found[0]] is Use.UPDATED)
+    slots, semaphores = (tuple(name for name, (kind, _) in types.items() if kind is wanted) for wanted in (BarrierSlot, SemaphoreSlot))
+    return Fields(kinds, written, tuple(read), slots, semaphores, tuple(name for name, (_, said) in types.items() if "map" in said))

@@ -1,0 +1,164 @@
+"""Rules of statements that wait and are waited for: barriers, mbarriers, cursors, semaphores, queues; and of register budgets.
+
+Limits are those of the PTX ISA for sm_90a.
+"""
+
+from __future__ import annotations
+
+from taskfuse.ir.scalar import Const
+from taskfuse.ir.types import CLUSTER_TYPES
+from taskfuse.kir.clusters import cluster_threads, constant_shape, needs_cluster
+from taskfuse.kir.declaration_rules import MAX_MBARRIER_COUNT, NO_NAME
+from taskfuse.kir.limits import MAX_CLUSTER, WARP
+from taskfuse.kir.nodes import Acquire, Arrive, Barrier, BarrierScope, Branch, CursorInit, Expect, InitBarrier, Queue, Release, Retire, SetMaxNReg, TmaLoad
+from taskfuse.kir.printer import block_threads
+from taskfuse.kir.scope import Scope
+from taskfuse.kir.statement_rules import StatementRule, Subject
+
+NAMED_BARRIERS = range(1, 16)
+REGISTERS = range(24, 257, 8)
+MAX_PENDING = 7
+
+
+def barriers_have_participants(subject: Subject, scope: Scope) -> str | None:
+    """The number of threads that meet, and the hardware barrier where they do, exist."""
+    if not isinstance(subject, Barrier):
+        return None
+    match subject.scope:
+        case BarrierScope.BLOCK:
+            block = block_threads(scope.declarations.kernel.block)
+            return None if subject.threads is block else f"a block barrier of {subject.threads} threads in blocks of {block}"
+        case BarrierScope.WARP:
+            block, count = block_threads(scope.declarations.kernel.block), subject.threads
+            whole = count.value == WARP or (count is block and count.value < WARP) if isinstance(count, Const) else count is block
+            return None if whole else f"a warp barrier of {count} threads: all {WARP} of a warp meet, or all of a block that has fewer"
+        case BarrierScope.NAMED:
+            if subject.id is None:
+                return "a named barrier without an id"
+            if isinstance(subject.id, Const) and subject.id.value not in NAMED_BARRIERS:
+                return f"named barrier {subject.id}: ids are 1 to 15"
+            if isinstance(subject.threads, Const) and (subject.threads.value < 1 or subject.threads.value % WARP):
+                return f"a named barrier of {subject.threads} threads: not a multiple of {WARP}"
+            return None
+        case BarrierScope.CLUSTER:
+            kernel = scope.declarations.kernel
+            everyone = cluster_threads(kernel.block, kernel.cluster)
+            return None if subject.threads is everyone else f"a cluster barrier of {subject.threads} threads in clusters of {everyone}"
+        case BarrierScope.GRID:
+            return "a grid barrier without a counter" if subject.counter is None else None
+
+
+def barriers_name_what_they_use(subject: Subject, scope: Scope) -> str | None:
+    """Only a named barrier has an id, only a grid barrier a counter."""
+    match subject:
+        case Barrier(scope=kind, id=number) if number is not None and kind is not BarrierScope.NAMED:
+            return f"a {kind.value} barrier has no id"
+        case Barrier(scope=kind, counter=counter) if counter is not None and kind is not BarrierScope.GRID:
+            return f"a {kind.value} barrier has no counter"
+        case _:
+            return None
+
+
+def clusters_are_constant(subject: Subject, scope: Scope) -> str | None:
+    """What reaches other blocks of the cluster names cluster types, each once, in their order; then the shape of the cluster is constant."""
+    if isinstance(subject, Branch) or not needs_cluster(subject):
+        return None
+    if isinstance(subject, Arrive | TmaLoad):
+        wrong = next((p for p in subject.across if p not in CLUSTER_TYPES), None)
+        if wrong is not None:
+            return f"{wrong.value} is not a cluster type"
+        if list(subject.across) != [p for p in CLUSTER_TYPES if p in subject.across]:
+            return "cluster types stand in the order CIDx, CIDy, CIDz, each once"
+    shape = constant_shape(scope.declarations.kernel.cluster)
+    if shape is None:
+        return "the shape of the cluster is not constant"
+    blocks = shape[0] * shape[1] * shape[2]
+    return None if 1 <= blocks <= MAX_CLUSTER else f"a cluster of {blocks} blocks; at most {MAX_CLUSTER} are possible"
+
+
+def mbarrier_counts_are_possible(subject: Subject, scope: Scope) -> str | None:
+    """PTX ISA, "mbarrier": counts and pending bytes are at most 2**20 - 1."""
+    match subject:
+        case InitBarrier(count=Const(value=count)) if not 1 <= count <= MAX_MBARRIER_COUNT:
+            return f"an mbarrier counts 1 to {MAX_MBARRIER_COUNT} arrivals, not {count}"
+        case Expect(bytes=Const(value=count)) if not 0 <= count <= MAX_MBARRIER_COUNT:
+            return f"an mbarrier expects at most {MAX_MBARRIER_COUNT} bytes, not {count}"
+        case _:
+            return None
+
+
+def cursors_are_possible(subject: Subject, scope: Scope) -> str | None:
+    """A cursor is at a slot of its ring, and its name is its own."""
+    match subject:
+        case CursorInit(name=name) if not scope.declarations.is_name(name):
+            return NO_NAME.format(name)
+        case CursorInit(name=name) if scope.declarations.is_declared(name) or name in scope.symbols:
+            return f"the cursor '{name}' already means something here"
+        case CursorInit(name=name, slots=slots) if slots != scope.declarations.cursors[name]:
+            return f"the cursor '{name}' runs over {slots} slots here and over {scope.declarations.cursors[name]} elsewhere"
+        case CursorInit(slots=slots) if slots < 1:
+            return f"a cursor over {slots} slots; it needs at least 1"
+        case CursorInit(slots=slots, slot=slot, parity=parity) if not 0 <= slot < slots or parity not in (0, 1):
+            return f"a cursor at slot {slot} with parity {parity}: slots are 0 to {slots - 1}, parities 0 and 1"
+        case _:
+            return None
+
+
+def semaphore_slots_exist(subject: Subject, scope: Scope) -> str | None:
+    """A semaphore has one index per axis, and a constant index is inside."""
+    match subject:
+        case Release(semaphore=slot) | Acquire(semaphore=slot):
+            shape = scope.declarations.semaphores[slot.name].shape
+            if len(slot.index) != len(shape):
+                return f"semaphore '{slot.name}' has {len(shape)} axes, the slot {len(slot.index)} indices"
+            for axis, (i, extent) in enumerate(zip(slot.index, shape, strict=True)):
+                if isinstance(i, Const) and (i.value < 0 or (isinstance(extent, Const) and i.value >= extent.value)):
+                    return f"index {i} is outside axis {axis} of semaphore '{slot.name}', whose extent is {extent}"
+            return None
+        case _:
+            return None
+
+
+def semaphore_phases_are_possible(subject: Subject, scope: Scope) -> str | None:
+    """The number of phases to wait for is not negative."""
+    match subject:
+        case Acquire(phases=Const(value=n)) if n < 0:
+            return f"a wait for {n} phases: their number is not negative"
+        case _:
+            return None
+
+
+def retires_are_possible(subject: Subject, scope: Scope) -> str | None:
+    """A queue holds a few batches; only bulk copies tell reading from finishing."""
+    match subject:
+        case Retire(queue=Queue.WGMMA | Queue.COPY as queue, read_only=True):
+            return f"{queue.value} has no retire of reads only"
+        case Retire(pending=pending) if not 0 <= pending <= MAX_PENDING:
+            return f"a retire to {pending} unfinished batches: 0 to {MAX_PENDING} are possible"
+        case _:
+            return None
+
+
+def register_budgets_are_possible(subject: Subject, scope: Scope) -> str | None:
+    """PTX ISA, "setmaxnreg": 24 to 256 in steps of 8; more or less than what the launch gives."""
+    match subject:
+        case SetMaxNReg(registers=registers) if registers not in REGISTERS:
+            return f"setmaxnreg {registers}: multiples of 8 from 24 to 256 are possible"
+        case SetMaxNReg() if scope.declarations.kernel.launch_registers is None:
+            shape = ", ".join(map(str, scope.declarations.kernel.block))
+            return f"setmaxnreg in blocks of ({shape}) threads: what a launch gives each thread is unknown, let the shape be constant"
+        case _:
+            return None
+
+
+SYNCHRONIZATION_RULES: tuple[StatementRule, ...] = (
+    barriers_have_participants,
+    barriers_name_what_they_use,
+    clusters_are_constant,
+    mbarrier_counts_are_possible,
+    cursors_are_possible,
+    semaphore_slots_exist,
+    semaphore_phases_are_possible,
+    retires_are_possible,
+    register_budgets_are_possible,
+)

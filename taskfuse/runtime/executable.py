@@ -1,0 +1,130 @@
+"""The interface of executables: a fusion or a kernel as a function on arrays."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import log2, prod
+from typing import TYPE_CHECKING, Any, Final, get_args
+
+from taskfuse.ir.fusion import Dim
+from taskfuse.kir import Kernel
+from taskfuse.options import Backend
+
+if TYPE_CHECKING:
+    from taskfuse.check import Certificate
+    from taskfuse.schedulers.schedule import Schedule
+
+BACKENDS: Final[tuple[Backend, ...]] = get_args(Backend)
+Facts = tuple[Dim, ...]
+
+
+class Executable(ABC):
+    """A function on arrays. It can be called from several threads at once, and pickled.
+
+    Attributes:
+        backend: ``"auto"``, ``"cuda"`` or ``"sim"``.
+        schedule: the automatic schedule: its ``code`` and ``explain()``; ``None`` if the caller scheduled the fusion.
+    """
+
+    __slots__ = ("backend", "schedule")
+
+    def __init__(self, backend: Backend, schedule: Schedule | None) -> None:
+        self.backend: Backend = backend
+        self.schedule = schedule
+
+    @property
+    @abstractmethod
+    def kernel(self) -> Kernel:
+        """The kernel. Raises :class:`LaunchError` if there are several."""
+
+    @property
+    @abstractmethod
+    def kernels(self) -> tuple[Kernel, ...]:
+        """The kernels of a call, in the order in which they run."""
+
+    @property
+    @abstractmethod
+    def certificate(self) -> Certificate:
+        """What was proved of the kernel for all extents, and what was not; made when it is asked for. Raises :class:`LaunchError` if there are several."""
+
+    @property
+    @abstractmethod
+    def certificates(self) -> tuple[Certificate, ...]:
+        """What was proved of each of ``kernels``."""
+
+    @property
+    def specializations(self) -> tuple[Specialization, ...]:
+        """What was made so far for calls of certain extents (docs/automatic.md)."""
+        return ()
+
+    def at(self, sizes: Mapping[str, int]) -> Executable:
+        """What runs calls of given extents: this executable, unless it is specialized for them (docs/automatic.md).
+
+        Args:
+            sizes: the value of every dimension of the fusion.
+
+        Raises:
+            UnsupportedError: sizes that the fusion does not have.
+        """
+        return self
+
+    @abstractmethod
+    def __call__(self, *args: Any, out: Any = None, stream: Any = None, seed: int = 0) -> tuple[Any, ...]:
+        """Run it.
+
+        Arrays on a GPU (torch, CuPy, anything with DLPack or ``__cuda_array_interface__``) run there. NumPy arrays run in the simulator; with
+        ``backend="cuda"`` they are copied to the GPU and back. See docs/calling.md.
+
+        Args:
+            args: the inputs, of any strides, then the run-time scalars.
+            out: arrays for the outputs, of any strides; one array, or a tuple. They must not overlap an input or one another.
+            stream: the stream to launch in: a handle, or an object of a framework; by default the framework's current one.
+            seed: picks the interleaving in the simulator.
+
+        Returns:
+            The outputs as arrays of the first argument's framework, or ``out``.
+
+        Raises:
+            InputError, OutputError: arguments that do not fit.
+            LaunchError: the GPU cannot run the kernel so.
+            CudaUnavailableError: no driver, no GPU, or no NVRTC.
+            RegisterError: the compiled kernel does not have the registers that it counts on; see docs/cuda.md.
+            CudaError: a call of the driver failed.
+            HangError: a wait of a debug build took too long.
+            ProofError: the kernel is not proved for all extents, and for those of this call it is not either.
+            SimulationError: in the simulator, the kernel did something that a GPU would not forgive.
+        """
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Specialization:
+    """What some calls run.
+
+    Attributes:
+        facts: what it takes for granted of each dimension.
+        sizes: extents that its schedule was chosen for; it runs with all that the facts allow.
+        run: it, with the ``schedule`` that was made for these facts.
+    """
+
+    facts: Facts
+    sizes: Mapping[str, int]
+    run: Executable
+
+    def holds(self, extents: Mapping[str, int]) -> bool:
+        """True if the facts do."""
+        return all(is_value(d, extents[d.name]) for d in self.facts)
+
+    def suits(self, extents: Mapping[str, int]) -> tuple[int, int, float]:
+        """Greater for one that has more to build on, constants before divisors; then for one that was chosen for sizes closer to ``extents``."""
+        distance = sum(abs(log2(max(size, 1) / max(extents[name], 1))) for name, size in self.sizes.items())
+        return sum(d.min == d.max for d in self.facts), prod(d.multiple_of for d in self.facts), -distance
+
+    def __str__(self) -> str:
+        return f"{', '.join(map(str, self.facts))}; chosen for {', '.join(f'{name}={size}' for name, size in self.sizes.items())}"
+
+
+def is_value(d: Dim, size: int) -> bool:
+    """True if a dimension can have a size."""
+    return size >= d.min and (d.max is None or size <= d.max) and size % d.multiple_of == 0

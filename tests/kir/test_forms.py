@@ -1,0 +1,65 @@
+"""Forms and fields: what printer, parser and traversal take from the classes of statements."""
+
+from typing import get_args
+
+import pytest
+
+from taskfuse.ir.scalar import const, sym
+from taskfuse.ir.types import ParallelType
+from taskfuse.kir.fields import KINDS, fields_of, types_of
+from taskfuse.kir.forms import FORMS, STATEMENT_WORDS, Form, Option, Slot, Word, form_of
+from taskfuse.kir.nodes import Access, Arrive, BarrierSlot, Gather, Located, Mma, Stmt, TmaLoad, Wgmma, Writer
+from taskfuse.kir.operand_printer import OperandPrinter
+from taskfuse.kir.words import RESERVED
+
+CLASSES = get_args(Stmt)
+# loops, branches, computations and barriers; and those whose first word has more than a name in it
+OWN = {"For", "Bind", "If", "Compute", "Choose", "Barrier", "Advance", "Retire", "Wgmma", "Mma", "LdMatrix", "StMatrix"}
+
+
+def test_a_statement_has_a_form_or_a_syntax_of_its_own() -> None:
+    assert {c.__name__ for c in CLASSES if form_of(c) is None} == OWN
+    assert all(issubclass(c, Located) for c in CLASSES)
+    assert STATEMENT_WORDS <= RESERVED
+    assert {"COPY", "ARRIVE", "SETMAXNREG"} <= STATEMENT_WORDS
+
+
+@pytest.mark.parametrize("form", FORMS, ids=lambda f: f.statement.__name__)
+def test_what_a_form_names_is_printed_and_read(form: Form) -> None:
+    slots = [p.slot if isinstance(p, Option) else p for p in form.pieces if not isinstance(p, Word)]
+    assert all(slot.type in OperandPrinter().values for slot in slots)
+    named = {slot.name for slot in slots}
+    assert named == types_of(form.statement).keys() - {"location", "holds"}
+
+
+def test_pieces() -> None:
+    form = form_of(Arrive)
+    assert form is not None
+    assert form.head == "ARRIVE"
+    assert form.pieces == (
+        Word("ARRIVE ", ("ARRIVE",)),
+        Slot("barrier", BarrierSlot),
+        Option(Word(" across ", ("across",)), Slot("across", tuple[ParallelType, ...]), ()),
+    )
+    assert form.made({"barrier": BarrierSlot("b", const(0))}) == Arrive(BarrierSlot("b", const(0)))
+
+
+def test_uses() -> None:
+    load = fields_of(TmaLoad)
+    assert (load.written, load.read, load.slots, load.maps) == (("out",), (), ("barrier",), ("map",))
+    for product in (Wgmma, Mma):
+        found = fields_of(product)
+        assert found.written == ("acc",)
+        assert [name for name, _ in found.read] == ["a", "b", "acc"]
+    gather = fields_of(Gather)
+    assert [name for name, _ in gather.kinds] == ["holds", "out", "source", "values"]
+    assert [name for name, _ in gather.read] == ["source", "values"]
+    assert {c.__name__ for c in CLASSES if fields_of(c).written} == {c.__name__ for c in CLASSES if issubclass(c, Writer)} - {"TmaStore"}
+
+
+def test_a_kind_rebuilds_what_it_finds() -> None:
+    kind = KINDS[Access]
+    access = Access("x", (sym("i"), const(2)))
+    assert list(kind.expressions(access)) == [sym("i"), const(2)]
+    assert kind.rebuilt(access, lambda e: e + 1) == Access("x", (sym("i") + 1, const(3)))
+    assert kind.reads(access) == (access,)

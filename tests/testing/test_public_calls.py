@@ -1,0 +1,85 @@
+"""Every public scheduling call, atom, memory type, parallel type, layout, tile order and scheduler is drawn by random cases, or named here with a reason."""
+
+import inspect
+import re
+from collections.abc import Iterator
+
+import pytest
+
+import taskfuse as tf
+from taskfuse.ir.atoms import Atom
+from taskfuse.ir.tensor import AxisRef, TensorView
+from taskfuse.testing.case import Case, Outcome, seeded_case
+from taskfuse.testing.options import OPTIONS, Mix
+
+MATH = "math: drawn by taskfuse/testing/graphs.py"
+READS = "says what there is, and changes nothing"
+BUILDS = "what ops are built from"
+NOT_DRAWN = {
+    **{f"TensorView.{name}": MATH for name in ("permute", "reshape", "astype", "sum", "prod", "max", "min", "mean")},
+    **{f"TensorView.{name}": READS for name in ("position", "axis")},
+    **{f"Fusion.{name}": READS for name in ("facts", "definition", "uses", "tensor", "tensors", "owner", "exprs", "is_view", "evaluate", "draw", "check")},
+    **{f"Fusion.{name}": BUILDS for name in ("add_dim", "new_tensor", "define", "call", "add_input", "add_output", "add_scalar", "set_owner", "remove_unread")},
+    "Fusion.partition": "proposes task() and group() calls, which are drawn; tests/schedulers/test_partition.py applies its proposals",
+    "Task.add": "claims a tensor that task() may take as an argument, as it is drawn",
+    "tf.Cut": "what tf.cut returns",
+    "tf.cut": "makes several fusions; tests/schedule/test_cut.py and tests/schedulers/test_segments.py compare them",
+    "tf.copy_fusion": "made for every case, to compare with",
+    "tf.AllocationBuilder": "what tf.allocation returns; drawn with it",
+    "tf.schedulers.tune": "measures what the other schedulers make",
+    "ParallelType.Mma": "set by set_atom, not by parallelize",
+    "ParallelType.Bulk": "set by set_atom, not by parallelize",
+    "tf.atoms.VECTOR": "set by parallelize(Vectorize), which is drawn",
+}
+"""What no random case calls, and why."""
+EACH, MOST = 6, 400
+"""Cases of every mix, and of those with rare calls."""
+
+
+def public() -> Iterator[str]:
+    """The scheduling calls and tables of the library, found in its code."""
+    for owner in (TensorView, AxisRef, tf.Task, tf.Group, tf.Fusion):
+        yield from (f"{owner.__name__}.{n}" for n, f in vars(owner).items() if not n.startswith("_") and inspect.isfunction(f))
+    yield from (f"tf.{n}" for n in dir(tf) if getattr(getattr(tf, n), "__module__", "").startswith("taskfuse.schedule."))
+    for module, names in (("schedulers", tf.schedulers.__all__), ("tiles", tf.tiles.__all__)):
+        yield from (f"tf.{module}.{n}" for n in names if inspect.isfunction(getattr(getattr(tf, module), n)))
+    layouts = vars(tf.layouts).items()
+    yield from (f"tf.layouts.{n}" for n, f in layouts if not n.startswith("_") and inspect.isfunction(f) and f.__module__ == tf.layouts.__name__)
+    yield from (f"tf.atoms.{n}" for n, a in vars(tf.atoms).items() if isinstance(a, Atom))
+    yield from (f"tf.atoms.{n}" for n in ("find",))
+    yield from (f"ParallelType.{p.name}" for p in tf.ParallelType)
+    yield from (f"MemoryType.{m.name}" for m in tf.MemoryType)
+
+
+def unlowered(*_: object) -> Outcome:
+    """In the place of lowering: which calls are drawn does not depend on it."""
+    return Outcome(None, None, None)
+
+
+def drawn(case: Case) -> Iterator[str]:
+    """What a case calls, in the same names."""
+    source = case.program.source()
+    yield from re.findall(r"\btf\.(?:\w+\.)?\w+", source)
+    yield from (f"ParallelType.{n}" for n in re.findall(r"\bP\.(\w+)", source))
+    yield from (f"MemoryType.{n}" for n in re.findall(r"\bM\.(\w+)", source))
+    owners = {"fusion": "Fusion", "group": "Group", "t": "Task"}
+    for receiver, name in re.findall(r"\b(\w+)(?:\([^()]*\))?\.(\w+)\(", source):
+        yield f"{owners.get(receiver.rstrip('0123456789'), 'TensorView')}.{name}"
+    yield from (f"AxisRef.{n}" for n in re.findall(r"\.axis\([^()]*\)\.(\w+)\(", source))
+
+
+def test_every_scheduling_call_is_drawn_or_left_out_for_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    wanted = set(public())
+    assert not [n for n in NOT_DRAWN if n not in wanted], "there is no such call"
+    left = wanted - NOT_DRAWN.keys()
+    assert len(left) > 50
+    for seed in range(EACH):
+        for mix in OPTIONS:
+            left -= set(drawn(seeded_case(seed, mix)))
+    monkeypatch.setattr("taskfuse.testing.case._lowered", unlowered)
+    rare = ((mix, seed) for seed in range(EACH, MOST) for mix in (Mix.AUTOMATIC, Mix.PRODUCTS, Mix.REWRITES))  # which have most to choose from
+    for mix, seed in rare:
+        if not left:
+            break
+        left -= set(drawn(seeded_case(seed, mix)))
+    assert not left, "no random case calls these: draw them in taskfuse/testing, or say in NOT_DRAWN why not"

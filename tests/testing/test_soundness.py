@@ -1,0 +1,50 @@
+"""Launches that are too long decide nothing; one that gives other words is a contradiction."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from taskfuse.ir.values import RING
+from taskfuse.kir import parse_kernel
+from taskfuse.sim import simulate
+from taskfuse.testing.case import seeded_case
+from taskfuse.testing.options import Mix
+from taskfuse.testing.outcomes import LongRun, other_words
+from taskfuse.testing.soundness import Row, Tally, contradiction
+
+COUNT = """\
+KERNEL count(x: float32[32]) -> (y: float32[32])
+  GRID (1, 1, 1)  BLOCK (32, 1, 1)
+
+FOR k in 0..64:
+  y[threadIdx.x] = copy(x[{0}])
+"""
+X = np.arange(32, dtype=np.float32)
+
+
+def test_a_long_run_decides_nothing() -> None:
+    right, wrong = parse_kernel(COUNT.format("threadIdx.x")), parse_kernel(COUNT.format("31 - threadIdx.x"))
+    wanted = simulate(right, (X,), values=RING)
+    assert other_words(right, (X,), wanted) is None
+    assert other_words(wrong, (X,), wanted) == "other words"
+    for kernel in (right, wrong):
+        with pytest.raises(LongRun, match="steps"):
+            other_words(kernel, (X,), wanted, most=16)
+
+
+def test_long_launches_are_counted_apart() -> None:
+    case = next(c for c in (seeded_case(k, Mix.SMALL) for k in range(20)) if c.kernel is not None)
+    assert case.kernel is not None
+    done = contradiction([case], case.kernel, 2, 0)
+    assert (done.launches, done.long, done.failure) == (2, 0, "")
+    done = contradiction([case], case.kernel, 2, 0, most=1)
+    assert (done.launches, done.long, done.failure) == (0, 2, "")
+    tally = Tally()
+    row = Row(0, 0, "small", "kernel", "unchanged", "proved", long=2)
+    tally.add(row)
+    assert "       1        2 small        kernel   proved" in str(tally)
+    assert "2 launches more took more than 300000 steps" in str(tally)
+    assert str(tally).endswith("0 contradictions")
+    tally.add(replace(row, failure="other words"))
+    assert str(tally).endswith("1 contradictions")
