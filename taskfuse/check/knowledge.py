@@ -7,90 +7,19 @@ of its symbols, directly or through others. Asked under these alone, with loop v
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from taskfuse.check.ranges import Ranges, terms_of
+from taskfuse.check.items import Element, Item, Trip
+from taskfuse.check.ranges import Ranges
+from taskfuse.check.samples import fails
 from taskfuse.check.tables import Tables
-from taskfuse.ir.scalar import Const, Expr, Facts, FloorDiv, Select, le, lt, private, prove, substitute, sym
-from taskfuse.kir.nodes import For
+from taskfuse.ir.scalar import Expr, Facts, lt, prove, substitute
 
 if TYPE_CHECKING:
     from taskfuse.check.linear import Linear
-
-
-@dataclass(frozen=True, slots=True)
-class Trip:
-    """``start <= symbol < stop``: an iteration of a loop.
-
-    Attributes:
-        implied: what else holds in an iteration.
-    """
-
-    symbol: Expr
-    start: Expr
-    stop: Expr
-    implied: tuple[Expr, ...]
-
-    @staticmethod
-    def of(loop: For) -> Trip:
-        """An iteration of a loop: where it stops if it has one, and what that implies.
-
-        ``a`` and ``c`` of ``select(c, a, b)`` without iterations up to ``b``; a block's share of the work.
-        """
-        match loop.stop:
-            case Select(cond=c, a=a, b=b) if prove(le(b, loop.start)):
-                stop, implied = a, (c,)
-            case stop:
-                implied = ()
-        share = share_of(loop)
-        return Trip(sym(loop.var), loop.start, stop, implied if share is None else (*implied, share))
-
-    @property
-    def free(self) -> frozenset[str]:
-        """The symbols that it speaks of."""
-        return self.symbol.free.union(self.start.free, self.stop.free, *(e.free for e in self.implied))
-
-    def renamed(self, names: Mapping[str, Expr], number: int) -> Trip:
-        """The same with other names, its own by a number."""
-        own = private(f"trip.{number}")
-        implied = tuple(substitute(e, {**names, str(self.symbol): own}) for e in self.implied)
-        return Trip(own, substitute(self.start, names), substitute(self.stop, names), implied)
-
-
-@dataclass(frozen=True, slots=True)
-class Element:
-    """``lo <= symbol <= hi``: one of the elements that an instruction touches."""
-
-    symbol: Expr
-    span: tuple[int, int]
-
-    @property
-    def free(self) -> frozenset[str]:
-        """The symbols that it speaks of."""
-        return self.symbol.free
-
-    def renamed(self, names: Mapping[str, Expr], number: int) -> Element:
-        """The same by a number."""
-        del names
-        return Element(private(f"element.{number}"), self.span)
-
-
-Item = Trip | Element | Expr
-"""An expression: a condition."""
-
-
-def share_of(loop: For) -> Expr | None:
-    """What a block's share of the work says in the loop's body: ``i < ceildiv(e, n)`` gives ``n*i < e``, which bounds ``blockIdx.x + n*i``."""
-    terms, constant = terms_of(loop.stop)
-    match terms:
-        case ((FloorDiv(a, Const(n)), 1),) if n > 1:  # stop = (a + n*constant)//n, so i + 1 <= stop gives n*(i + 1) <= a + n*constant
-            return le(sym(loop.var) * n + n, a + n * constant)
-        case _:
-            return None
 
 
 class Knowledge:
@@ -151,7 +80,9 @@ class Knowledge:
             match item:
                 case Trip(symbol=symbol, start=start, stop=stop, implied=implied):
                     lo, (_, hi) = self.ranges.of(start)[0], self.ranges.of(stop)
-                    ranges = self.ranges.under(lt(start, stop)).with_span(symbol, (lo, None if hi is None else hi - 1)).under_all(implied)
+                    ranges = self.ranges.under(lt(start, stop)).with_span(symbol, (lo, None if hi is None else hi - 1))
+                    for c in implied:
+                        ranges = ranges.with_share(c)
                 case Element(symbol=symbol, span=span):
                     ranges = self.ranges.with_span(symbol, span)
                 case condition:
@@ -197,7 +128,7 @@ class Knowledge:
     def proves(self, condition: Expr) -> bool:
         """True only if the prover finds that a condition holds."""
         narrow, question = self.about(condition)
-        return prove(question, narrow.facts)
+        return not fails(narrow, question) and prove(question, narrow.facts)
 
     def _bearing(self, names: frozenset[str]) -> list[Item]:
         """The items that are connected to some symbols."""

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from taskfuse.check.knowledge import Element, Knowledge, Trip
+from taskfuse.check.items import Element, Trip
+from taskfuse.check.knowledge import Knowledge
 from taskfuse.check.masks import THREAD_NAMES, THREADS, Masks
 from taskfuse.check.ranges import Ranges
 from taskfuse.check.rewritten import BLOCK_NAMES, CLUSTER_NAMES, in_blocks, in_iteration, unrolled

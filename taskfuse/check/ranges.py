@@ -81,6 +81,20 @@ class Ranges:
             self._next[condition] = found
         return found
 
+    def with_share(self, condition: Expr) -> Ranges:
+        """Ranges in which a condition also holds, whose sum says something of each of its terms: ``a + 5*i < n`` of ``a``, where ``i >= 0``."""
+        found = self.under(condition)
+        for form, _ in _spans(condition):
+            terms, _ = terms_of(form)
+            lo, hi = found.of(form)
+            for term, k in terms if len(terms) > 1 else ():
+                low, high = found.of(form - term * k)
+                rest = (None if lo is None or high is None else lo - high, None if hi is None or low is None else hi - low)
+                if k in (1, -1):
+                    low, high = rest if k == 1 else (None if rest[1] is None else -rest[1], None if rest[0] is None else -rest[0])
+                    found = found.with_span(term, (low, high))
+        return found
+
     def _without_an_end(self, condition: Expr) -> Iterable[tuple[Expr, Span]]:
         """What ``a != b`` says about an atom of which ``a == b`` would say that it is at one end of its span."""
         match condition:
@@ -105,10 +119,12 @@ class Ranges:
             return e.value, e.value
         found = self._memo.get(e)
         if found is None:
-            if self._under is not None and e.free.isdisjoint(self._changed):
-                found = self._under.of(e)
-            else:
-                found = meet(self._compute(e), self.known.get(e, OPEN))
+            here, free = self, e.free
+            while here._under is not None and free.isdisjoint(here._changed):
+                here = here._under
+            found = here._memo.get(e)
+            if found is None:
+                found = here._memo[e] = meet(here._compute(e), here.known.get(e, OPEN))
             self._memo[e] = found
         return found
 

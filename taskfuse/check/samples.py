@@ -8,12 +8,16 @@ from their declarations, threads and blocks from the launch, iterations between 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from taskfuse.check.knowledge import Element, Knowledge, Trip
+from taskfuse.check.items import Element, Trip
 from taskfuse.ir.scalar import Expr, Facts, evaluate, sym
+
+if TYPE_CHECKING:
+    from taskfuse.check.knowledge import Knowledge
 
 Ints = NDArray[np.int64]
 Table = Mapping[str, Ints]

@@ -94,6 +94,7 @@ OPEN = {
     "slots": "slots: the slot of b: i is not known to be in 0..2",
     "slots_thread": "slots: the slot of b: threadIdx.x is not known to be in 0..2",
     "offset": "offsets: the offset of s: 16*N - 64 is not known to be at least 0",
+    "share_of_blocks": "y: nothing orders them in different iterations of the loop over i",
     "slots_once": "mbarrier b: it counts 2 arrivals, and 1 come",
     "slots_once_other": "mbarrier b: nobody is known to wait for what the copy engine brings",
     "cursor_still": "mbarrier b: it is neither a ring, nor a barrier of a fixed set of threads, nor used once",

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from math import prod
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,12 +17,13 @@ from numpy.typing import NDArray
 from taskfuse.check.knowledge import Knowledge
 from taskfuse.check.program import Node
 from taskfuse.check.ranges import terms_of
+from taskfuse.check.tables import Table
 from taskfuse.check.values.digits import without_digits
 from taskfuse.check.values.match import equal, proves
 from taskfuse.check.values.orders import merged, named, reach_of
 from taskfuse.check.values.runs import Span, Visits
 from taskfuse.check.values.solve import Open
-from taskfuse.ir.scalar import Const, Expr, Product, Sym, children, const, evaluate, ge, simplify, substitute, sym
+from taskfuse.ir.scalar import Const, Expr, Product, Sym, children, const, ge, simplify, substitute, sym
 
 Ints = NDArray[np.int64]
 LIMIT = 1 << 20
@@ -104,13 +106,14 @@ def _covered(visits: list[Visits], extents: tuple[Expr, ...], knowledge: Knowled
 
 def _once(columns: list[Ints], widths: list[int], ends: list[int], node: Node) -> None:
     """A table has every point of a box once, up to its ends."""
-    rows = np.stack(columns)
-    if rows.size and (rows.min() < 0 or any(int(c.max(initial=0)) >= w for c, w in zip(columns, widths, strict=True))):
+    if columns[0].size and any(int(c.min()) < 0 or int(c.max()) >= w for c, w in zip(columns, widths, strict=True)):
         raise Open("it visits points outside", node)
-    if int(np.prod(widths)) > 8 * LIMIT:
+    if prod(widths) > 8 * LIMIT:
         raise Open("it visits too many points", node)
-    flat = np.ravel_multi_index(tuple(columns), tuple(widths)) if columns[0].size else np.zeros(0, np.int64)
-    seen = np.bincount(flat, minlength=int(np.prod(widths))).reshape(widths)
+    flat = columns[0]
+    for column, width in zip(columns[1:], widths[1:], strict=True):
+        flat = flat * width + column
+    seen = np.bincount(flat, minlength=prod(widths)).reshape(widths)
     if (seen > 1).any():
         raise Open(f"point {_text(np.unravel_index(int(np.argmax(seen)), tuple(widths)))} is visited {int(seen.max())} times", node)
     needed = seen[tuple(slice(0, e) for e in ends)]
@@ -224,16 +227,16 @@ def _form(v: Visits, knowledge: Knowledge, *, above: bool) -> _Form:
     used: set[str] = set()
     for e in v.point:
         e = simplify(substitute(e, moved) if moved else e, knowledge.facts)
-        inside, upper, form = _parted(e, table.keys() - {""}, tiles.keys() - {""} if tiles is not None else set(), many, v.node)
-        columns.append(_evaluated(inside, table))
+        inside, upper, form = _parted(e, table.names, tiles.names if tiles is not None else (), many, v.node)
+        columns.append(table.values(inside))
         weights.append(form)
         if tiles is not None:
-            places.append(_evaluated(upper, tiles))
+            places.append(tiles.values(upper))
         used |= form.keys()
     for name, (start, stop) in many.items():
         if name not in used and (stop is None or not equal(knowledge, stop - start, const(1))):
             raise Open(f"its points are visited again in each iteration of {name}", v.node)
-    return _Form(columns or [np.zeros(_height(table), np.int64)], weights, places if tiles is not None else None)
+    return _Form(columns or [np.zeros(table.count, np.int64)], weights, places if tiles is not None else None)
 
 
 def _above(v: Visits, few: Mapping[str, tuple[int, int]], many: Mapping[str, Span]) -> list[str]:
@@ -304,30 +307,14 @@ def _product(counts: Iterable[int]) -> int:
     return total
 
 
-def _table(v: Visits, spans: Mapping[str, tuple[int, int]], rows: Mapping[str, Ints] | None, conditions: list[Expr]) -> dict[str, Ints]:
-    """All values that symbols have together under conditions; ``""`` numbers them."""
-    grids = [np.arange(lo, hi) for lo, hi in spans.values()]
-    if rows is not None:
-        grids.append(np.arange(next(iter(rows.values())).size))
-    mesh = [g.reshape(-1) for g in np.meshgrid(*grids, indexing="ij")] if grids else []
-    env: dict[str, Ints] = dict(zip(spans, mesh, strict=False))
-    if rows is not None:
-        env |= {n: values[mesh[-1]] for n, values in rows.items()}
-    total = mesh[0].size if mesh else 1
-    mask = np.ones(total, np.bool_)
+def _table(v: Visits, spans: Mapping[str, tuple[int, int]], rows: Mapping[str, Ints] | None, conditions: list[Expr]) -> Table:
+    """All values that symbols have together under conditions."""
+    names = spans.keys() | (rows or {}).keys()
     for c in conditions:
-        if not c.free <= env.keys():
+        if not c.free <= names:
             raise Open(f"which points {c} leaves is not known", v.node)
-        mask &= np.broadcast_to(np.asarray(evaluate(c, env), np.bool_), total)
-    return {n: values[mask] for n, values in env.items()} | {"": np.arange(int(mask.sum()))}
-
-
-def _height(table: Mapping[str, Ints]) -> int:
-    return table[""].size
-
-
-def _evaluated(e: Expr, table: Mapping[str, Ints]) -> Ints:
-    return np.broadcast_to(np.asarray(evaluate(e, {n: v for n, v in table.items() if n}), np.int64), _height(table))
+    axes = [{name: np.arange(lo, hi)} for name, (lo, hi) in spans.items()]
+    return Table([*axes, *([] if rows is None else [rows])], conditions)
 
 
 def _parted(e: Expr, few: Iterable[str], tied: Iterable[str], many: Mapping[str, Span], node: Node) -> tuple[Expr, Expr, dict[str, Expr]]:

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from taskfuse.check.knowledge import Knowledge, Trip
+from taskfuse.check.items import Trip
+from taskfuse.check.knowledge import Knowledge
 from taskfuse.check.program import BLOCK_NAMES, BLOCKS, THREAD_NAMES, Block, Node, conjuncts
 from taskfuse.check.values.match import Storage, equal, proves
 from taskfuse.check.values.solve import Open, solved
@@ -293,12 +294,17 @@ class Joins:
         blocks: dict[str, Expr] = {}
         spans: dict[str, tuple[Expr, Expr]] = {}
         under: dict[frozenset[Expr], None] = {}
+        readers: dict[tuple[int, ...], list[int]] = {}
         for t, row in enumerate(rows):
+            readers.setdefault(row, []).append(t)
+        last = -1
+        for row, threads in readers.items():
             cell = self.shared.get((access.buffer, row))
             if cell is not None:
-                sets[t], known[t], of[t] = cell.sets[0], True, cell.of[0]
-                blocks, spans = cell.blocks, cell.spans
+                sets[threads], known[threads], of[threads] = cell.sets[0], True, cell.of[0]
                 under[cell.under] = None
+                if threads[-1] > last:
+                    last, blocks, spans = threads[-1], cell.blocks, cell.spans
         return _Cells(sets, known, of, blocks, spans, frozenset[Expr]().union(*under))
 
     def _write(self, node: Node, access: Access, env: Mapping[str, int], mask: Bools, value: _Cells) -> None:

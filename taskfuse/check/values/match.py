@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from taskfuse.check.bounds import by_parts
-from taskfuse.check.knowledge import Element, Knowledge
+from taskfuse.check.items import Element
+from taskfuse.check.knowledge import Knowledge
 from taskfuse.check.linear import Linear
 from taskfuse.check.program import BLOCK_NAMES, BLOCKS, THREAD_NAMES, THREADS, Node, conjuncts
 from taskfuse.check.ranges import terms_of
@@ -76,7 +77,7 @@ def proves(knowledge: Knowledge, condition: Expr) -> bool:
         case Compare(op=CompareOp.LE, a=a, b=b):
             form = b - a
         case _:
-            return not fails(*knowledge.about(condition)) and knowledge.proves(condition)
+            return knowledge.proves(condition)
     narrow, question = knowledge.closely(form)
     if Linear.of(narrow).nonnegative(question, 1):
         return True

@@ -459,7 +459,12 @@ class Reductions:
                     takers &= np.broadcast_to(np.asarray(evaluate(part, threads), np.bool_), count)
         atoms = {a for e in group[0].place.element for a in _thread_atoms(e)} | {a for c in joined.assumed for a in _thread_atoms(c)}
         keys = [np.broadcast_to(np.asarray(evaluate(a, threads), np.int64), count) for a in sorted(atoms, key=str)]
+        seen: set[tuple[object, ...]] = set()
         for t in np.flatnonzero(readers).tolist():
+            alike = joined.members[t].tobytes(), *(int(key[t]) for key in keys)
+            if alike in seen:
+                continue
+            seen.add(alike)
             members = np.flatnonzero(joined.members[t])
             if not members.size:
                 raise Open(f"thread {t} reads a result that has no terms", want.node)

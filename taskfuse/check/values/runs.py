@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from taskfuse.check.knowledge import Element, Knowledge, Trip
+from taskfuse.check.items import Element, Trip
+from taskfuse.check.knowledge import Knowledge
 from taskfuse.check.program import THREAD_NAMES, THREADS, Node, conjuncts
 from taskfuse.check.ranges import Ranges, terms_of
 from taskfuse.check.values.match import proves

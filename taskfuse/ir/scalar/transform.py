@@ -76,17 +76,24 @@ def rebuild(e: Expr, change: Callable[[Expr], Expr]) -> Expr:
 
 def substitute(e: Expr, values: Mapping[str, IntLike]) -> Expr:
     """``e`` with symbols replaced, all at once, by name."""
-    names = values.keys()
-    done: dict[Expr, Expr] = {}
+    return e if e.free.isdisjoint(values) else _Substitution(values)(e)
 
-    def visit(node: Expr) -> Expr:
-        if node.free.isdisjoint(names):
-            return node
-        if isinstance(node, Sym):
-            return wrap(values[node.name])
-        found = done.get(node)
+
+class _Substitution:
+    """One substitution, with what it has made of subexpressions. A function that calls itself would be a cycle, which only the collector frees."""
+
+    __slots__ = ("done", "values")
+
+    def __init__(self, values: Mapping[str, IntLike]) -> None:
+        self.values = values
+        self.done: dict[Expr, Expr] = {}
+
+    def __call__(self, e: Expr) -> Expr:
+        if e.free.isdisjoint(self.values):
+            return e
+        if isinstance(e, Sym):
+            return wrap(self.values[e.name])
+        found = self.done.get(e)
         if found is None:
-            found = done[node] = rebuild(node, visit)
+            found = self.done[e] = rebuild(e, self)
         return found
-
-    return visit(e)
