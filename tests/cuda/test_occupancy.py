@@ -2,9 +2,10 @@
 
 import pytest
 
-from taskfuse.cuda.occupancy import limits, occupancy
+from taskfuse.cuda.occupancy import occupancy
 from taskfuse.cuda.resources import Resources
 from taskfuse.errors import UnsupportedError
+from taskfuse.target import LIMITS, capability
 
 
 def blocks(arch: str, registers: int, threads: int, static: int = 0, dynamic: int = 0) -> int:
@@ -61,7 +62,7 @@ def test_more_of_anything_never_fits_more_often(arch: str) -> None:
         assert by_registers == sorted(by_registers, reverse=True)
         by_shared = [blocks(arch, 32, threads, 0, shared) for shared in range(0, 240 << 10, 1 << 10)]
         assert by_shared == sorted(by_shared, reverse=True)
-        assert 32 * limits(arch).warps >= blocks(arch, 16, threads) * threads > 0
+        assert 32 * LIMITS[capability(arch)].warps >= blocks(arch, 16, threads) * threads > 0
 
 
 @pytest.mark.parametrize("arch", ["sm_75", "sm_999", "compute_90", "90"])
@@ -69,6 +70,6 @@ def test_unknown_architectures(arch: str) -> None:
     with pytest.raises(UnsupportedError) as caught:
         blocks(arch, 32, 32)
     assert str(caught.value) == (
-        f"occupancy for '{arch}' is not supported: its limits are not known\n"
+        f"the architecture {arch!r} is not supported: its limits are not known\n"
         "help: use one of sm_80, sm_86, sm_87, sm_89, sm_90, sm_100, sm_103, sm_110, sm_120, sm_121"
     )

@@ -66,9 +66,10 @@ def test_resources(cat: tf.Kernel, gemm: tf.Kernel) -> None:
 
 
 def test_the_limits_of_an_architecture_may_be_unknown() -> None:
+    kernel = tf.lower(pipeline.build())
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("taskfuse.cuda.occupancy._LIMITS", {})
-        assert "the limits of sm_90a are not known" in str(tf.lower(pipeline.build()).resources())
+        patch.setattr("taskfuse.target.LIMITS", {})
+        assert "the limits of sm_90a are not known" in str(kernel.resources())
 
 
 def test_launch_shape(cat: tf.Kernel, gemm: tf.Kernel) -> None:

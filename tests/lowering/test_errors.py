@@ -465,7 +465,7 @@ def test_shared_memory_of_a_block_is_limited() -> None:
 
     tf.lower(build(1816))
     assert lowering(build(1817)) == (
-        "cannot lower Shared memory: a block would need 232576 bytes; sm_90 has 232448\n"
+        "cannot lower Shared memory: a block would need 232576 bytes; sm_90a has 232448\n"
         "note: tv1: 232576 bytes\n"
         "help: use smaller tiles or fewer stages, or set_memory_type(Global)"
     )

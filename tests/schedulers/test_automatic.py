@@ -15,7 +15,7 @@ from taskfuse.ir.evaluate import evaluate
 from taskfuse.ir.values import RING
 from taskfuse.kir.arguments import bind_symbols
 from taskfuse.runtime.views import StridedView
-from taskfuse.schedulers import CatConfig, Form, PointwiseConfig, TransposeConfig, segments
+from taskfuse.schedulers import CatConfig, Form, PointwiseConfig, TransposeConfig, segmenter
 from taskfuse.schedulers.segmenter import Plan, plan
 from taskfuse.sim import simulate
 from taskfuse.target import DEFAULT
@@ -186,7 +186,7 @@ def test_recomputation_that_multiplies_is_cut() -> None:
 
 def test_what_takes_as_long_as_its_arithmetic_is_not_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     """Many functions of few bytes: no search for cuts begins."""
-    monkeypatch.setattr(segments, "_Search", None)
+    monkeypatch.setattr(segmenter, "_Search", None)
     with tf.Fusion("diamonds") as fusion:
         x = tf.define_tensor(["N", 64], name="x")
         for _ in range(30):
