@@ -37,8 +37,8 @@ def in_blocks(kernel: Kernel, facts: Facts, ranges: Ranges) -> tuple[Stmt, ...]:
     def written(e: Expr) -> Expr:
         if e.free.isdisjoint(known):
             return e
-        found = _put(e, places, ranges)
-        return e if found is None else simplify(found, facts)
+        found = _put(e, places, ranges, facts)
+        return e if found is None else found
 
     return map_stmts(kernel.body, lambda s: map_expressions(s, written))
 
@@ -58,13 +58,12 @@ def in_iteration(loop: For, value: Expr, ranges: Ranges) -> tuple[Stmt, ...] | N
     return None if lost else body
 
 
-def _put(e: Expr, values: Mapping[str, Expr], ranges: Ranges) -> Expr | None:
-    """An expression with values in it; ``None`` if that has a value where it has none: ``0//d`` is 0, unless ``d`` is."""
+def _put(e: Expr, values: Mapping[str, Expr], ranges: Ranges, facts: Facts | None = None) -> Expr | None:
+    """An expression with values in it, simplified if ``facts`` are given; ``None`` if that has a value where it has none: ``0//d`` is 0, unless ``d`` is."""
     asked = _partial(e)
-    if not asked:
-        return substitute(e, values)
     try:
         found = substitute(e, values)
+        found = found if facts is None else simplify(found, facts)
         lost = {(substitute(part, values), low) for part, low in asked} - _partial(found)
     except (ZeroDivisionError, IndexError):
         return None
