@@ -22,6 +22,9 @@ from taskfuse.kir.nodes import Access, Advance, AsyncCopy, Choose, For, Gather, 
 
 Conditions = tuple[Expr, ...]
 
+DIVISORS = "divisors"
+"""The subject of what expressions have values by."""
+
 
 @dataclass(frozen=True, slots=True)
 class Demand:
@@ -90,9 +93,9 @@ def _demands(e: Expr) -> Iterator[Demand]:
                 yield from demands(part)
     match e:
         case FloorDiv(_, b) | Mod(_, b) if not (isinstance(b, Const) and b.value > 0):
-            yield Demand("divisors", "the divisor", b, 1)
+            yield Demand(DIVISORS, "the divisor", b, 1)
         case Table(values, index):
-            yield Demand("divisors", "the index of a table", index, 0, len(values) - 1)
+            yield Demand(DIVISORS, "the index of a table", index, 0, len(values) - 1)
         case _:
             pass
 
@@ -227,7 +230,7 @@ def _text(stmt: Stmt, kernel: Kernel) -> str:
 
 
 _HOLDS = {
-    "divisors": "divisors are at least 1, and indices of tables inside of them",
+    DIVISORS: "divisors are at least 1, and indices of tables inside of them",
     "steps": "steps of loops are at least 1",
     "advances": "advances of cursors are at least 0",
     "counts": "counts are at least 1",

@@ -154,13 +154,16 @@ def _countable(e: Expr, ranges: Ranges) -> bool:
 
 
 def extremes(e: Expr, context: Context) -> tuple[int, int] | None:
-    """The least and the largest value of an expression in a context, by enumeration; ``None``: too many values, or unknown ones."""
+    """The least and the largest value of an expression in a context, by enumeration; ``None``: too many values, unknown ones, or none at all."""
     if not _countable(e, context.ranges):
         return None
     env = _values(set(e.free), context)
     if env is None:
         return None
-    values = np.asarray(evaluate(e, env))
+    try:
+        values = np.asarray(evaluate(e, env))
+    except ZeroDivisionError:  # of constants
+        return None
     return (int(values.min()), int(values.max())) if values.size else (0, 0)
 
 

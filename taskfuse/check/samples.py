@@ -29,11 +29,14 @@ _RANDOM = np.random.default_rng(7).random((61, ROWS))
 
 
 def fails(knowledge: Knowledge, condition: Expr) -> bool:
-    """True only if a condition does not follow from what is known."""
+    """True only if a condition does not follow from what is known, as one that has no value at all."""
     table = _table(knowledge)
     if not condition.free <= table.keys() or not _rows(table):
         return False
-    return not np.all(np.asarray(evaluate(condition, table)))
+    try:
+        return not np.all(np.asarray(evaluate(condition, table)))
+    except ZeroDivisionError:  # of constants
+        return True
 
 
 def _table(knowledge: Knowledge) -> Table:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from taskfuse.check.alignment import TENSORS, aligned, assumes_tensors
 from taskfuse.check.bounds import inside
 from taskfuse.check.certificate import Argument, Certificate, Layer, Obligation, Verdict
-from taskfuse.check.defined import defined
+from taskfuse.check.defined import DIVISORS, defined
 from taskfuse.check.instance import counterexample
 from taskfuse.check.meetings import Meetings
 from taskfuse.check.order import deadlocks, initialization
@@ -86,8 +86,15 @@ def _certificate(kernel: Kernel, extents: tuple[tuple[str, int], ...], launched:
 
 
 def _argument(kernel: Kernel, launched: int | None) -> Iterator[Obligation]:
-    """The four layers, what is cheap first. ``launched``: registers of each thread at launch."""
+    """The four layers, what is cheap first. ``launched``: registers of each thread at launch.
+
+    Of a kernel whose expressions may have no value nothing else is asked: no rule says anything of them.
+    """
     program = Program.of(kernel)
+    demands = tuple(defined(program))
+    if any(o.subject == DIVISORS and o.verdict is not Verdict.PROVED for o in demands):
+        yield from demands
+        return
     threads = Threads(program)
     paths = Paths(program)
     meetings = Meetings(program, threads)
@@ -110,7 +117,7 @@ def _argument(kernel: Kernel, launched: int | None) -> Iterator[Obligation]:
     yield from races.check()
     yield from inside(program)
     yield from aligned(program)
-    yield from defined(program)
+    yield from demands
     yield from right(program, rings, private)
 
 

@@ -60,6 +60,7 @@ OPEN = {
     "step_init": "steps: the step of the loop over i: N is not known to be at least 1",
     "divisor": "divisors: the divisor threadIdx.y is not known to be at least 1",
     "divisor_of_one_thread": "divisors: the divisor M//2 is not known to be at least 1",
+    "divisor_of_zero": "divisors: the divisor 0 is not known to be at least 1",
     "divisor_of_sign": "divisors: the divisor M % 3 is not known to be at least 1",
     "divisor_remainder": "divisors: the divisor threadIdx.y is not known to be at least 1",
     "divisor_condition": "divisors: the divisor N is not known to be at least 1",
