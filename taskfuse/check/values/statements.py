@@ -16,7 +16,7 @@ from taskfuse.check.values.solve import Open
 from taskfuse.check.values.steps import taken
 from taskfuse.dtypes import DType
 from taskfuse.ir.elementwise import ELEMENTWISE, Elementwise
-from taskfuse.ir.scalar import TRUE, Expr, lt, not_, substitute, sym
+from taskfuse.ir.scalar import TRUE, Expr, ge, lt, not_, substitute, sym
 from taskfuse.kir import Kernel
 from taskfuse.kir.nodes import (
     Access,
@@ -297,9 +297,10 @@ class Statements:
                 raise Open(f"value {k} counts in {value.extent}, not in {extent}", w.node)
             self._operand(w.node, value.source, want, w.holds.index, exists)
         symbols = {f"v{k}": sym(v.symbol) for k, v in enumerate(stmt.values)}
+        there = (c for v in stmt.values for c in (ge(sym(v.symbol), 0), lt(sym(v.symbol), v.extent)))  # elsewhere both find 0
         element = tuple(substitute(e, {**point, **symbols}) for e in rule.source.index)
         want = self.instructions.vector(w.node, stmt.source, stmt.width, rule.source.buffer, element)
-        self.read(want, exists)
+        self.read(want, (*exists, *there))
 
     # -- terms ------------------------------------------------------------------------------------------------------------------------
 

@@ -268,3 +268,19 @@ FOR i in 0..3:
 )
 def test_an_axis_that_is_no_longer_than_a_block(good: str, bad: str, reason: str) -> None:
     rejected(SMALL, good, bad, reason)
+
+
+GATHERED = """\
+KERNEL k(x: float32[M, 9], at: int32[7]) -> (y: float32[7, 9])
+  DIM M min 2
+  GRID (1, 1, 1)  BLOCK (1, 1, 1)
+  DEFINE y: float32[7, 9] = find x[-v0, i1] at at[i0] of 1
+
+FOR i in 0..7:
+  FOR j in 0..9:
+    GATHER y[i, j] <- x[0, j] at v = at[i] of 1  ~ value y[i, j]"""
+
+
+def test_a_gather_reads_what_its_value_says_where_there_is_an_element() -> None:
+    """The only index along an axis of one element is 0, whatever its definition makes of the value."""
+    rejected(GATHERED, "<- x[0, j]", "<- x[1, j]", "reads index 1 of x on axis 0")
