@@ -85,9 +85,9 @@ class Target:
         tensor_bytes_per_cycle: multiply-adds of dense products on the tensor cores of a multiprocessor per cycle, times the bytes of an operand (NVIDIA
             H100 white paper: 989 TFLOP/s of bf16 at 1830 MHz).
         busy_threads: of a multiprocessor, each with one load of 16 bytes in flight, that keep DRAM busy: its bytes in 0.6 us, rounded.
-        launch_us: from one kernel of a graph to the next.
+        launch_us: from one kernel of a graph to the next, barriers and first loads included; an empty kernel takes less.
         latency_cycles: from a load to its value, under load.
-        is_measured: whether the figures were measured with ``benchmarks/target.py``; if not, they follow from data sheets.
+        is_measured: whether bandwidth and clock were measured with ``benchmarks/target.py``; if not, they follow from data sheets.
     """
 
     name: str
@@ -130,7 +130,7 @@ class Target:
 
 
 H200: Final = Target("H200", "sm_90a", 132, 1700, 4.3e6, 32 << 20, 5.5e6, 65, 4096, 2.5, 2200, 1024)
-H100: Final = Target("H100", "sm_90a", 132, 1700, 2.9e6, 32 << 20, 5.5e6, 65, 4096, 2.5, 2200, 768, is_measured=False)
+H100: Final = Target("H100", "sm_90a", 132, 1540, 2.9e6, 32 << 20, 5.5e6, 65, 4096, 2.5, 2200, 768)
 A100: Final = Target("A100", "sm_80", 108, 1410, 1.8e6, 24 << 20, 4.0e6, 64, 2048, 2.5, 2000, 640, is_measured=False)
 TARGETS: Final = {t.name: t for t in (H200, H100, A100)}
 """By name. The figures of cost models that are not in a row, such as what a step of a product takes, were fitted on an H200."""
