@@ -3,6 +3,7 @@
 import pytest
 
 from taskfuse.check import Layer, Verdict
+from taskfuse.check.defined import DIVISORS
 from taskfuse.check.verify import verify
 from taskfuse.kir import Kernel, parse_kernel
 
@@ -41,7 +42,8 @@ def ordered(text: str = GROUPS, **changes: str) -> Kernel:
 
 
 def gaps(kernel: Kernel) -> list[str]:
-    return [o.reason for o in kernel.verify().argument if o.layer is Layer.VALUES and o.verdict is not Verdict.PROVED]
+    """What is not known of values, or of the divisors that an order has: of an order with none nothing else is asked."""
+    return [o.reason for o in kernel.verify().argument if (o.layer is Layer.VALUES or o.subject == DIVISORS) and o.verdict is not Verdict.PROVED]
 
 
 RIGHT = {
