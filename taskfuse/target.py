@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, cast
 
 from taskfuse.errors import UnsupportedError
 
@@ -87,7 +87,6 @@ class Target:
         busy_threads: of a multiprocessor, each with one load of 16 bytes in flight, that keep DRAM busy: its bytes in 0.6 us, rounded.
         launch_us: from one kernel of a graph to the next, barriers and first loads included; an empty kernel takes less.
         latency_cycles: from a load to its value, under load.
-        is_measured: whether bandwidth and clock were measured with ``benchmarks/target.py``; if not, they follow from data sheets.
     """
 
     name: str
@@ -104,7 +103,6 @@ class Target:
     busy_threads: int
     shared_bytes_per_cycle: int = 128
     lanes: int = 128
-    is_measured: bool = True
 
     def __post_init__(self) -> None:
         capability(self.arch)
@@ -131,9 +129,10 @@ class Target:
 
 H200: Final = Target("H200", "sm_90a", 132, 1700, 4.3e6, 32 << 20, 5.5e6, 65, 4096, 2.5, 2200, 1024)
 H100: Final = Target("H100", "sm_90a", 132, 1540, 2.9e6, 32 << 20, 5.5e6, 65, 4096, 2.5, 2200, 768)
-A100: Final = Target("A100", "sm_80", 108, 1410, 1.8e6, 24 << 20, 4.0e6, 64, 2048, 2.5, 2000, 640, is_measured=False)
+A100: Final = Target("A100", "sm_80", 108, 1410, 1.8e6, 24 << 20, 4.0e6, 64, 2048, 2.5, 2000, 640)
 TARGETS: Final = {t.name: t for t in (H200, H100, A100)}
-"""By name. The figures of cost models that are not in a row, such as what a step of a product takes, were fitted on an H200."""
+"""By name. Bandwidth and clock of the first two were measured (``benchmarks/target.py``), those of the last follow from its data sheet. The figures of
+cost models that are not in a row, such as what a step of a product takes, were fitted on an H200."""
 
 DEFAULT: Final = H200
 """Where no GPU is there to ask."""
@@ -148,7 +147,7 @@ def as_target(given: Target | str) -> Target:
     if isinstance(given, Target):
         return given
     for t in TARGETS.values():
-        if given.upper() == t.name or given == t.arch:
+        if isinstance(cast("object", given), str) and (given.upper() == t.name or given == t.arch):
             return t
     raise UnsupportedError(what=f"target {given!r}", reason="there is no such target", help=f"use one of {', '.join(TARGETS)}, or make a taskfuse.Target")
 

@@ -41,6 +41,20 @@ def test_names_and_architectures() -> None:
         replace(H200, arch="sm_77")
 
 
+@pytest.mark.parametrize("target", [5, "H300"])
+def test_what_is_no_target(target: Any) -> None:
+    calls: list[Callable[[], object]] = [
+        lambda: tf.compile(product(), "sim", target=target),
+        lambda: tf.schedulers.matmul(product(), target=target),
+        lambda: tf.schedulers.auto(product(), target=target),
+        lambda: tf.horizontal_gain([product(), product()], target=target),
+        lambda: LoweringOptions(target=target),
+    ]
+    for call in calls:
+        with pytest.raises(UnsupportedError, match=r"^target (5|'H300') is not supported: "):
+            call()
+
+
 def test_instructions_of_one_architecture_and_of_all_later_ones() -> None:
     assert H200.has(90, feature=True)
     assert not A100.has(90)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from taskfuse.target import LIMITS
+
 WARP = 32
 """Threads of a warp."""
 
@@ -17,11 +19,12 @@ MAX_BLOCK = (MAX_THREADS, MAX_THREADS, 64)
 MAX_GRID: tuple[int, int, int] = (2**31 - 1, 65535, 65535)
 """Blocks of a grid (x, y, z): CUDA C++ Programming Guide, "Compute Capabilities"."""
 
-MAX_CLUSTER = 16
-"""Blocks of a cluster; more than 8 need the opt-in ``cudaFuncAttributeNonPortableClusterSizeAllowed`` (CUDA C++ Programming Guide, "Thread Block Clusters")."""
+MAX_CLUSTER = max(limits.cluster for limits in LIMITS.values())
+"""Blocks of a cluster, on any GPU; more than 8 need the opt-in ``cudaFuncAttributeNonPortableClusterSizeAllowed``
+(CUDA C++ Programming Guide, "Thread Block Clusters")."""
 
-SHARED_BYTES = 227 * 1024
-"""Shared memory of a block, in bytes (sm_90)."""
+SHARED_BYTES = max(limits.block_shared for limits in LIMITS.values())
+"""Shared memory of a block on any GPU, in bytes; lowering keeps the limit of its target."""
 
 REGISTERS = 64 * 1024
 """Registers of a multiprocessor (sm_80 and newer)."""

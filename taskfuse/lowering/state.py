@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import cast
 
+from taskfuse.errors import UnsupportedError
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.scalar import Expr
 from taskfuse.kir import Kernel
@@ -36,6 +38,10 @@ class LoweringOptions:
     shared_limit: int = 48 * 1024
     verify: bool = True
     target: Target = DEFAULT
+
+    def __post_init__(self) -> None:
+        if not isinstance(cast("object", self.target), Target):
+            raise UnsupportedError(what=f"target {self.target!r}", reason="it is not a taskfuse.Target", help='tf.compile(..., target="H100") takes names')
 
 
 @dataclass(slots=True)

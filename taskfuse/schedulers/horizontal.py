@@ -25,7 +25,7 @@ from taskfuse.schedule.copy import Copied, Renaming, embed
 from taskfuse.schedulers.horizontal_cost import Gain
 from taskfuse.schedulers.members import schedule_members
 from taskfuse.schedulers.schedule import Sizes
-from taskfuse.target import DEFAULT, Target
+from taskfuse.target import DEFAULT, Target, as_target
 
 
 def horizontal(
@@ -81,6 +81,7 @@ def horizontal_gain(
 
 def _members(fusions: Sequence[Fusion], name: str, shared: Iterable[str], sizes: Mapping[str, int] | None, target: Target) -> tuple[list[Fusion], Gain]:
     """The fusions, with schedules, and what is expected of them; ``sizes`` has the names of the joined fusion."""
+    target = as_target(target)
     joined = _Join(fusions, name, _names(name, shared))
     return schedule_members(name, joined.members, joined.extents(sizes, target), target)
 

@@ -50,15 +50,15 @@ def matmul(
     """
     check_call(fusion, "matmul", config, MatmulConfig)
     product = find(fusion)
-    if not target.has(WGMMA_ARCH, feature=True):
-        reason = f"a schedule with wgmma, which sm_{WGMMA_ARCH}a alone has; {target.name} is {target.arch}"
-        raise refuse(fusion, "matmul", reason, "tf.schedulers.simt_gemm multiplies on CUDA cores; or schedule mma.sync by hand")
     _check_types(fusion, product, tf32)
     problem = _problem(fusion, product, sizes, target)
+    if not problem.target.has(WGMMA_ARCH, feature=True):
+        reason = f"a schedule with wgmma, which sm_{WGMMA_ARCH}a alone has; {problem.target.name} is {problem.target.arch}"
+        raise refuse(fusion, "matmul", reason, "tf.schedulers.simt_gemm multiplies on CUDA cores; or schedule mma.sync by hand")
     alternatives = tuple(rank(problem))
     chosen = alternatives[0].config if config is None else config
     chosen.check_fits(
-        target,
+        problem.target,
         problem.itemsize,
         problem.staged,
         columns_contiguous=problem.columns_contiguous,
@@ -126,4 +126,4 @@ def _problem(fusion: Fusion, product: Product, sizes: Mapping[str, int] | None, 
     columns = sum(product.m in r.over for r in product.reductions)
     rows = len(product.reductions) - columns
     itemsize = product.a.tensor.dtype.itemsize
-    return Problem(m, n, k, batch, itemsize, staged, direct, target, not product.b.is_k_major, access, rows, columns, len(product.sides))
+    return Problem(m, n, k, batch, itemsize, staged, direct, extent.target, not product.b.is_k_major, access, rows, columns, len(product.sides))

@@ -54,8 +54,8 @@ class _Proposal:
 
     def __init__(self, fusion: Fusion, sizes: Mapping[str, int] | None, target: Target) -> None:
         self.fusion = fusion
-        self.target = target
         self.number = Sizes(fusion, sizes, target)
+        self.target = self.number.target
         self.exprs: dict[TensorView, MathExpr] = {e.output: e for e in fusion.exprs() if not fusion.is_view(e.output)}
         self.reads = {tv: storage_reads(fusion, e) for tv, e in self.exprs.items()}
         self.refused: list[Refused] = []

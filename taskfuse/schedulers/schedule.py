@@ -20,7 +20,7 @@ from taskfuse.ir.scalar import Expr, evaluate, free_symbols
 from taskfuse.ir.tensor import TensorView
 from taskfuse.location import caller
 from taskfuse.schedule.copy import copy_fusion
-from taskfuse.target import DEFAULT, Target
+from taskfuse.target import DEFAULT, Target, as_target
 
 ASSUMED = 4096
 """The extent that cost models assume where nothing is known."""
@@ -194,7 +194,7 @@ class Sizes:
     """
 
     def __init__(self, fusion: Fusion, given: Mapping[str, int] | None, target: Target) -> None:
-        self.target = target
+        self.target = as_target(target)
         given = {} if given is None else given
         if not isinstance(cast("object", given), Mapping):
             raise _strange(fusion, f"sizes is {given!r}", "give a mapping from names of dimensions to extents, such as {'N': 1024}")

@@ -182,8 +182,8 @@ class _Search:
     def __init__(self, fusion: Fusion, sizes: Mapping[str, int] | None, target: Target) -> None:
         self.fusion = fusion
         self.sizes = sizes
-        self.target = target
         self.extent = Sizes(fusion, sizes, target)
+        self.target = self.extent.target
         self.tensors = tuple(e.output for e in needed(fusion))
         self.place = {tv: k for k, tv in enumerate(self.tensors)}
         self.reads = {tv: self._read_by(tv) for tv in self.tensors}

@@ -14,21 +14,7 @@ from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.scalar import sym
 from taskfuse.kir import map_expressions, map_stmts, parse_kernel
 from taskfuse.kir.nodes import Arrive, Barrier, Compute, Stmt
-from tests.lines import snippet
-
-
-def pipeline() -> tf.Fusion:
-    with tf.Fusion("pipeline") as fusion:
-        x = tf.define_tensor([6, 32], name="x")
-        a = tf.exp(x)
-        y = a + 1.0
-        fusion.add_output(y)
-    for tv in (a, y):
-        tv.axis(1).parallelize(P.TIDx)
-    a.circular_buffer(2)
-    a.inline_at(1)
-    fusion.group([fusion.task([a], "load"), fusion.task([y], "use")], "pair").parallelize(P.TIDy)
-    return fusion
+from tests.lines import pipeline, snippet
 
 
 def shared() -> tf.Fusion:

@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 import taskfuse as tf
-from taskfuse import ParallelType as P
 from taskfuse.cuda import code, source
 from taskfuse.cuda.arrays import Kinds
 from taskfuse.cuda.debug import REPORT, empty_report
@@ -28,7 +27,7 @@ from taskfuse.dtypes import bfloat16, float32
 from taskfuse.errors import CudaError, TaskfuseError
 from taskfuse.kir import Kernel, parse_kernel
 from tests.cuda.fakes import GPU, Dlpack, FakeCuPy, FakeCuPyArray, FakeDriver, FakeTensor, FakeTorch, FakeTorchDevice, Interface, aligned
-from tests.lines import snippet
+from tests.lines import pipeline, snippet
 
 SECOND = GPU._replace(ordinal=1, context=0xC1, name="second GPU")
 
@@ -852,17 +851,7 @@ def test_debug_builds_wait_and_report(driver: FakeDriver, torch: FakeTorch) -> N
 
 
 def test_a_hang_names_the_line_of_the_wait(driver: FakeDriver, torch: FakeTorch) -> None:
-    with tf.Fusion("pipeline") as fusion:
-        x = tf.define_tensor([9, 32], name="x")
-        a = tf.exp(x)
-        y = a + 1.0
-        fusion.add_output(y)
-    for tv in (a, y):
-        tv.axis(1).parallelize(P.TIDx)
-    a.circular_buffer(2)
-    a.inline_at(1)
-    fusion.group([fusion.task([a], "load"), fusion.task([y], "use")], "pair").parallelize(P.TIDy)
-    case = Case(tf.lower(fusion), driver, debug=True)
+    case = Case(tf.lower(pipeline(9)), driver, debug=True)
     case.run((tensor(9, 32),))
     driver.sync_error = True
     inner = driver._launch
@@ -877,4 +866,4 @@ def test_a_hang_names_the_line_of_the_wait(driver: FakeDriver, torch: FakeTorch)
     driver._launch = hang
     found = case.error(tensor(9, 32)).split("\n")
     assert found[0] == "kernel 'pipeline' hangs: use: block (0, 0, 0), thread (3, 1, 0) waits at ch0.full[1] for the end of phase parity 1"
-    assert found[1:4] == snippet("a = tf.exp(x)", test_a_hang_names_the_line_of_the_wait)
+    assert found[1:4] == snippet("a = tf.exp(x)", pipeline)

@@ -3,35 +3,20 @@
 from dataclasses import replace
 
 import taskfuse as tf
-from taskfuse import ParallelType as P
 from taskfuse.cuda.debug import WaitPoint
 from taskfuse.cuda.source import emit
 from taskfuse.kir import map_stmts
 from taskfuse.location import Location
-from tests.lines import line_of
-
-
-def pipeline() -> tf.Fusion:
-    with tf.Fusion("pipeline") as fusion:
-        x = tf.define_tensor([9, 32], name="x")
-        a = tf.exp(x)
-        y = a + 1.0
-        fusion.add_output(y)
-    for tv in (a, y):
-        tv.axis(1).parallelize(P.TIDx)
-    a.circular_buffer(2)
-    a.inline_at(1)
-    fusion.group([fusion.task([a], "load"), fusion.task([y], "use")], "pair").parallelize(P.TIDy)
-    return fusion
+from tests.lines import line_of, pipeline
 
 
 def test_comments_on_request() -> None:
-    kernel = tf.lower(pipeline())
+    kernel = tf.lower(pipeline(9))
     plain, text = kernel.cuda_source(), kernel.cuda_source(locations=True)
-    said = [line for line in text.split("\n") if line.strip().startswith("//") and "test_locations.py:" in line]
-    assert "test_locations.py" not in plain
+    said = [line for line in text.split("\n") if line.strip().startswith("//") and "tests/lines.py:" in line]
+    assert "tests/lines.py" not in plain
     assert "\n".join(line for line in text.split("\n") if line not in said) == plain
-    a, y = (f"tests/cuda/test_locations.py:{line_of(start, pipeline)}:13  {start}" for start in ("a = tf.exp(x)", "y = a + 1.0"))
+    a, y = (f"tests/lines.py:{line_of(start, pipeline)}:13  {start}" for start in ("a = tf.exp(x)", "y = a + 1.0"))
     assert {line.strip()[3:] for line in said} >= {a, y}
     body = [line.strip() for line in text.split("\n")]
     stored = next(k for k, line in enumerate(body) if (line.startswith("y") and "=" in line) or line.startswith("tv2[") or line.startswith("tv2_"))
@@ -51,7 +36,7 @@ def test_a_comment_ends_with_its_line() -> None:
 
 
 def test_neither_key_nor_text_knows_locations_unless_asked() -> None:
-    kernel = tf.lower(pipeline())
+    kernel = tf.lower(pipeline(9))
     other = replace(kernel, body=map_stmts(kernel.body, lambda s: replace(s, location=Location("other.py", 1))))
     assert kernel.cuda_source() == other.cuda_source()
     assert kernel.cuda_source(debug=True) == other.cuda_source(debug=True)
@@ -59,7 +44,7 @@ def test_neither_key_nor_text_knows_locations_unless_asked() -> None:
 
 
 def test_the_waits_of_a_debug_build_know_their_lines() -> None:
-    waits = emit(tf.lower(pipeline()), debug=True).waits
+    waits = emit(tf.lower(pipeline(9)), debug=True).waits
     assert [(w.barrier, w.where, None if w.location is None else w.location.line) for w in waits] == [
         ("ch0.empty", "load", line_of("a = tf.exp(x)", pipeline)),
         ("ch0.full", "use", line_of("a = tf.exp(x)", pipeline)),

@@ -7,28 +7,13 @@ import numpy as np
 import pytest
 
 import taskfuse as tf
-from taskfuse import ParallelType as P
 from taskfuse.errors import DeadlockError, SimulationError
 from taskfuse.ir.scalar import sym
 from taskfuse.kir import map_expressions, map_stmts
 from taskfuse.kir.nodes import Arrive, Barrier, Compute, Stmt
-from tests.lines import snippet
+from tests.lines import pipeline, snippet
 
 X = np.ones((6, 32), np.float32)
-
-
-def pipeline() -> tf.Fusion:
-    with tf.Fusion("pipeline") as fusion:
-        x = tf.define_tensor([6, 32], name="x")
-        a = tf.exp(x)
-        y = a + 1.0
-        fusion.add_output(y)
-    for tv in (a, y):
-        tv.axis(1).parallelize(P.TIDx)
-    a.circular_buffer(2)
-    a.inline_at(1)
-    fusion.group([fusion.task([a], "load"), fusion.task([y], "use")], "pair").parallelize(P.TIDy)
-    return fusion
 
 
 def edited(edit: Callable[[Stmt], Stmt | tuple[Stmt, ...]]) -> tf.Kernel:
