@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Iterator, Mapping
 from typing import TypeVar
 
+from taskfuse.ir.arithmetic import place_of
+
 N = TypeVar("N", bound=Hashable)
 
 
@@ -24,7 +26,7 @@ def find_cycle(successors: Mapping[N, Iterable[N]]) -> list[tuple[N, N]] | None:
                 del path[node]
             elif successor in path:
                 nodes = list(path)
-                cycle = nodes[nodes.index(successor) :]
+                cycle = nodes[place_of(successor, nodes) :]
                 return list(zip(cycle, [*cycle[1:], successor], strict=True))
             else:
                 path[successor] = iter(successors.get(successor, ()))

@@ -14,7 +14,7 @@ from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.storage import storage_reads
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Factors:
     """The factors of a contraction, and the axes of its iteration space, by their positions.
 

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from taskfuse.dtypes import DType
 from taskfuse.errors import FusionError, UnsupportedError
+from taskfuse.ir.arithmetic import among, place_of
 from taskfuse.ir.axes import Axis, AxisKind
 from taskfuse.ir.calls import scheduling
 from taskfuse.ir.expr import MathExpr, View, reads
@@ -150,12 +151,12 @@ class Fusion:
         old = self._definitions.get(tv)
         if old is not None:
             for read in reads(old):
-                if tv in self._uses[read.tensor]:
-                    self._uses[read.tensor].remove(tv)
+                if among(tv, self._uses[read.tensor]):
+                    del self._uses[read.tensor][place_of(tv, self._uses[read.tensor])]
         self._definitions[tv] = expr
         self._exprs = None
         for read in reads(expr):
-            if tv not in self._uses[read.tensor]:
+            if not among(tv, self._uses[read.tensor]):
                 self._uses[read.tensor].append(tv)
         return tv
 
@@ -165,11 +166,11 @@ class Fusion:
         while stack:
             tv = stack.pop()
             expr = self._definitions.get(tv)
-            if expr is None or self._uses[tv] or tv in self.outputs or tv.task is not None:
+            if expr is None or self._uses[tv] or among(tv, self.outputs) or tv.task is not None:
                 continue
             for read in reads(expr):
-                if tv in self._uses[read.tensor]:
-                    self._uses[read.tensor].remove(tv)
+                if among(tv, self._uses[read.tensor]):
+                    del self._uses[read.tensor][place_of(tv, self._uses[read.tensor])]
                 stack.append(read.tensor)
             del self._definitions[tv], self._tensors[tv.name], self._uses[tv]
             self._owner = {x: owner for x, owner in self._owner.items() if x is not tv and owner is not tv}
@@ -204,7 +205,7 @@ class Fusion:
             raise FusionError(fusion=self.name, reason=f"{tv!r} is no tensor", help="call add_output once for each tensor", location=caller())
         if tv.fusion is not self:
             raise FusionError(fusion=self.name, reason=f"{tv.name} belongs to fusion '{tv.fusion.name}'", location=caller())
-        if tv in self.outputs:
+        if among(tv, self.outputs):
             raise FusionError(fusion=self.name, reason=f"{tv.name} is an output already", location=caller())
         if tv.is_input:
             raise FusionError(fusion=self.name, reason=f"{tv.name} is an input", help=f"return tf.copy({tv.name}) instead", location=caller())
@@ -283,7 +284,7 @@ class Fusion:
 
     def is_view(self, tv: TensorView) -> bool:
         """True if ``tv`` is a map without storage and code: defined by a view, not an output, claimed by no task, and given no memory."""
-        return isinstance(self._definitions.get(tv), View) and tv not in self.outputs and tv.schedule.memory is None and self.tasks.task_of(tv) is None
+        return isinstance(self._definitions.get(tv), View) and not among(tv, self.outputs) and tv.schedule.memory is None and self.tasks.task_of(tv) is None
 
     # -- tasks and schedule ---------------------------------------------------------------------------------------------------------
 

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from taskfuse.dtypes import DType
 from taskfuse.errors import FusionError
+from taskfuse.ir.arithmetic import alike
 from taskfuse.ir.axes import Axis, AxisKind, Rasterize, Transform, is_map_symbol, iteration_symbol, value_symbol
 from taskfuse.ir.expr import (
     Assemble,
@@ -86,7 +87,7 @@ class _Printer:
             yield self._tensor(tv)
         if fusion.outputs:
             yield f"{Keyword.OUTPUT.value} {self._names(fusion.outputs)}"
-        if shown != list(fusion.tensors()):
+        if not alike(shown, fusion.tensors()):
             yield f"{Keyword.ORDER.value} {self._names(fusion.tensors())}"
         if fusion.residents > 1:
             yield f"{Keyword.RESIDENT.value} {fusion.residents}"
@@ -140,7 +141,7 @@ class _Printer:
 
     def _check_inputs(self, shown: Sequence[TensorView]) -> None:
         undefined = [tv for tv in shown if self.fusion.definition(tv) is None]
-        if undefined != self.fusion.inputs:
+        if not alike(undefined, self.fusion.inputs):
             names = [self._names(tensors) or "none" for tensors in (undefined, self.fusion.inputs)]
             raise FusionError(fusion=self.fusion.name, reason=f"the tensors without a definition ({names[0]}) are not its inputs ({names[1]})")
 

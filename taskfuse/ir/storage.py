@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 
+from taskfuse.ir.arithmetic import among
 from taskfuse.ir.axes import iteration_point
 from taskfuse.ir.expr import Assemble, Gather, MathExpr, Operand, Read, View, rebuilt
 from taskfuse.ir.fusion import Fusion
@@ -17,7 +18,7 @@ from taskfuse.ir.tensor import TensorView
 
 def resolve(fusion: Fusion, read: Read, stop: Collection[TensorView] = ()) -> Read:
     """``read`` of a storage tensor, or of one of ``stop``: the views between are composed away."""
-    while fusion.is_view(read.tensor) and read.tensor not in stop:
+    while fusion.is_view(read.tensor) and not among(read.tensor, stop):
         view = fusion.definition(read.tensor)
         assert isinstance(view, View)
         point = {f"i{k}": e for k, e in enumerate(read.index)}

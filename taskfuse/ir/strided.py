@@ -12,7 +12,7 @@ from taskfuse.ir.storage import resolve
 from taskfuse.ir.tensor import TensorView
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Strided:
     """A view of a row-major tensor.
 

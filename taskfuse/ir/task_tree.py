@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from taskfuse.errors import TaskError
+from taskfuse.ir.arithmetic import place_of
 from taskfuse.ir.connectivity import components, find_cycle
 from taskfuse.ir.expr import MathExpr, View, reads
 from taskfuse.ir.tasks import Group, Node, Task, leaves
@@ -83,7 +84,7 @@ class TaskTree:
                 node=task.name, reason=f"{tv.name} belongs to task {owner.name} already", help=f"{task.name}.add({tv.name}) moves it", location=where
             )
         if owner is not None and owner is not task:
-            owner.tensors.remove(tv)
+            del owner.tensors[place_of(tv, owner.tensors)]
         if owner is not task:
             task.tensors.append(tv)
             self._task_of[tv] = task
@@ -127,13 +128,13 @@ class TaskTree:
             return
         if before is not None and len(before.tensors) == 1:
             raise TaskError(node=before.name, reason=f"moving {tv.name} to {task.name} would leave {before.name} empty", location=caller())
-        at = before.tensors.index(tv) if before is not None else 0
+        at = place_of(tv, before.tensors) if before is not None else 0
         self._claim(task, tv, move=True)
         try:
             self.check()
         except TaskError:
             self.changes += 1
-            task.tensors.remove(tv)
+            del task.tensors[place_of(tv, task.tensors)]
             del self._task_of[tv]
             if before is not None:
                 before.tensors.insert(at, tv)

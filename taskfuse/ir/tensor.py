@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar, NoReturn, SupportsIndex
+from typing import TYPE_CHECKING, NoReturn, SupportsIndex
 
 from taskfuse.dtypes import DType
 from taskfuse.errors import FusionError, ScheduleError
+from taskfuse.ir.arithmetic import Arithmetic, among
 from taskfuse.ir.axes import Axis, Transform
 from taskfuse.ir.calls import AllocationLayout, TileOrder, operators, scheduling
 from taskfuse.ir.scalar import Expr, IntLike
@@ -58,8 +59,8 @@ class TensorSchedule:
         return self.ptypes.get(axis, ParallelType.Serial)
 
 
-class Scalar:
-    """A run-time scalar: an argument of the kernel, made by ``tf.define_scalar``."""
+class Scalar(Arithmetic):
+    """A run-time scalar: an argument of the kernel, made by ``tf.define_scalar``. Operators on it give 0-d tensors."""
 
     __slots__ = ("dtype", "fusion", "id", "location", "name")
 
@@ -74,7 +75,7 @@ class Scalar:
         return f"{self.name}: {self.dtype.name}"
 
 
-class TensorView:
+class TensorView(Arithmetic):
     """A tensor of a fusion. Made by ``tf.define_tensor`` and by ops, never directly.
 
     Attributes:
@@ -136,7 +137,7 @@ class TensorView:
 
     @property
     def is_output(self) -> bool:
-        return self in self.fusion.outputs
+        return among(self, self.fusion.outputs)
 
     @property
     def uses(self) -> tuple[MathExpr, ...]:
@@ -146,10 +147,7 @@ class TensorView:
     def __repr__(self) -> str:
         return f"{self.name}: {self.dtype.name}[{', '.join(str(e) for e in self.shape)}]"
 
-    # -- operators ------------------------------------------------------------------------------------------------------------------
-
-    # NumPy would take a tensor for an object without axes and apply its operators element by element; so it leaves them to the tensor.
-    __array_ufunc__: ClassVar[None] = None
+    # -- as a sequence --------------------------------------------------------------------------------------------------------------
 
     def __iter__(self) -> NoReturn:
         raise FusionError(
@@ -159,103 +157,8 @@ class TensorView:
             location=caller(),
         )
 
-    def __bool__(self) -> NoReturn:
-        raise FusionError(
-            fusion=self.fusion.name,
-            reason=f"{self.name} has no truth value: its elements are not known yet",
-            help="choose elements with tf.where, combine conditions with & and |",
-            location=caller(),
-        )
-
-    def __add__(self, other: Value) -> TensorView:
-        return operators().binary("add", self, other)
-
-    def __radd__(self, other: Value) -> TensorView:
-        return operators().binary("add", other, self)
-
-    def __sub__(self, other: Value) -> TensorView:
-        return operators().binary("sub", self, other)
-
-    def __rsub__(self, other: Value) -> TensorView:
-        return operators().binary("sub", other, self)
-
-    def __mul__(self, other: Value) -> TensorView:
-        return operators().binary("mul", self, other)
-
-    def __rmul__(self, other: Value) -> TensorView:
-        return operators().binary("mul", other, self)
-
-    def __truediv__(self, other: Value) -> TensorView:
-        return operators().binary("div", self, other)
-
-    def __rtruediv__(self, other: Value) -> TensorView:
-        return operators().binary("div", other, self)
-
-    def __floordiv__(self, other: Value) -> TensorView:
-        return operators().binary("floor_divide", self, other)
-
-    def __rfloordiv__(self, other: Value) -> TensorView:
-        return operators().binary("floor_divide", other, self)
-
-    def __mod__(self, other: Value) -> TensorView:
-        return operators().binary("remainder", self, other)
-
-    def __rmod__(self, other: Value) -> TensorView:
-        return operators().binary("remainder", other, self)
-
-    def __pow__(self, other: Value) -> TensorView:
-        return operators().binary("pow", self, other)
-
-    def __rpow__(self, other: Value) -> TensorView:
-        return operators().binary("pow", other, self)
-
-    def __and__(self, other: Value) -> TensorView:
-        return operators().binary("bitwise_and", self, other)
-
-    def __rand__(self, other: Value) -> TensorView:
-        return operators().binary("bitwise_and", other, self)
-
-    def __or__(self, other: Value) -> TensorView:
-        return operators().binary("bitwise_or", self, other)
-
-    def __ror__(self, other: Value) -> TensorView:
-        return operators().binary("bitwise_or", other, self)
-
-    def __xor__(self, other: Value) -> TensorView:
-        return operators().binary("bitwise_xor", self, other)
-
-    def __rxor__(self, other: Value) -> TensorView:
-        return operators().binary("bitwise_xor", other, self)
-
-    def __lshift__(self, other: Value) -> TensorView:
-        return operators().binary("left_shift", self, other)
-
-    def __rshift__(self, other: Value) -> TensorView:
-        return operators().binary("right_shift", self, other)
-
-    def __lt__(self, other: Value) -> TensorView:
-        return operators().binary("lt", self, other)
-
-    def __le__(self, other: Value) -> TensorView:
-        return operators().binary("le", self, other)
-
-    def __gt__(self, other: Value) -> TensorView:
-        return operators().binary("gt", self, other)
-
-    def __ge__(self, other: Value) -> TensorView:
-        return operators().binary("ge", self, other)
-
     def __matmul__(self, other: TensorView) -> TensorView:
         return operators().matmul(self, other)
-
-    def __neg__(self) -> TensorView:
-        return operators().unary("neg", self)
-
-    def __abs__(self) -> TensorView:
-        return operators().unary("abs", self)
-
-    def __invert__(self) -> TensorView:
-        return operators().unary("bitwise_not", self)
 
     def __getitem__(self, key: object) -> TensorView:
         return operators().getitem(self, key)
@@ -464,12 +367,18 @@ class TensorView:
         return self
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class AxisRef:
-    """A loop axis of a tensor, to be scheduled."""
+    """A loop axis of a tensor, to be scheduled. Two are equal if tensor and axis are the same."""
 
     tensor: TensorView
     axis: Axis
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, AxisRef) and self.tensor is other.tensor and self.axis is other.axis
+
+    def __hash__(self) -> int:
+        return hash((self.tensor, self.axis))
 
     @property
     def extent(self) -> Expr:

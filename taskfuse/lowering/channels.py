@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from taskfuse.errors import LoweringError
+from taskfuse.ir.arithmetic import among
 from taskfuse.ir.expr import Assemble
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.scalar import Const, Expr, const, eq, is_multiple, maximum, prove, simplify, sym
@@ -80,7 +81,7 @@ class Channel:
     @property
     def stores(self) -> list[TensorView]:
         """The tensors that threads store, or see stored: they arrive when it is done."""
-        return [tv for tv in self.tensors if tv not in self.transfers and tv not in self.copies]
+        return [tv for tv in self.tensors if not among(tv, self.transfers) and not among(tv, self.copies)]
 
     @property
     def is_filled_by_threads(self) -> bool:

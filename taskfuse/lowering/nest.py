@@ -293,7 +293,7 @@ class NestBuilder:
         return names, _Wrap(tuple(fresh), tv)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class _Wrap:
     """Puts loops around nodes."""
 

@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import cast
 
 from taskfuse.errors import LoweringError, UnsupportedError
+from taskfuse.ir.arithmetic import among
 from taskfuse.ir.axes import Axis, AxisKind, axis
 from taskfuse.ir.expr import Assemble, MathExpr, Read, rebuilt
 from taskfuse.ir.fusion import Fusion
@@ -114,7 +115,7 @@ def _separate(fusion: Fusion, tree: Tree, group: Group, tv: TensorView) -> bool:
     for expr in fusion.exprs():
         direct = isinstance(expr, Assemble) and any(p.tensor is tv for p in expr.parts)
         elsewhere = elsewhere or direct
-        if not has_code(fusion, expr) or tv not in producers(fusion, expr.output):
+        if not has_code(fusion, expr) or not among(tv, producers(fusion, expr.output)):
             continue
         other = tree.path(expr.output)
         if group in other and mine not in other:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from taskfuse.ir.arithmetic import among
 from taskfuse.ir.scalar import Expr, const, sym
 from taskfuse.ir.tasks import Task
 from taskfuse.ir.tensor import TensorView
@@ -60,7 +61,7 @@ class Rings:
         channel = self._channels.channel(tv)
         if channel is not None:
             return channel.stages
-        shared = next((a.stages for a in self.prefetches if tv in a.tensors), tv.schedule.stages)
+        shared = next((a.stages for a in self.prefetches if among(tv, a.tensors)), tv.schedule.stages)
         return shared if tv in self._ring else 0
 
     def slot(self, tv: TensorView, task: Task) -> Expr | None:

@@ -33,7 +33,7 @@ Labels = tuple[str, ...]
 """One label per axis: a letter, or ``.0``, ``.1``, ... for the axes of an ellipsis, counted from the last."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class _Term:
     """A tensor and the labels of its axes."""
 

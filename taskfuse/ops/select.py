@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from enum import Enum
 
 from taskfuse.dtypes import DType, result_type
+from taskfuse.ir.arithmetic import among
 from taskfuse.ir.axes import axis, iteration_symbol
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.expr import Assemble, Operand, Read, Select, View
@@ -169,7 +170,7 @@ def _prepared(tensors: Sequence[TensorView], dtype: DType, form: CatForm) -> lis
     parts: list[TensorView] = []
     for tv in tensors:
         part = cast_tensor(tv, dtype)
-        if form is CatForm.SCATTER and (part in parts or part.is_input or part.is_output or part.uses or isinstance(part.definition, View)):
+        if form is CatForm.SCATTER and (among(part, parts) or part.is_input or part.is_output or part.uses or isinstance(part.definition, View)):
             part = define_pointwise(tv.fusion, ELEMENTWISE["copy"], part.shape, (broadcast_read(part, part.shape),), dtype)
         parts.append(part)
     return parts

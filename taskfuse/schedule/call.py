@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import SupportsIndex
 
 from taskfuse.errors import ScheduleError
+from taskfuse.ir.arithmetic import among
 from taskfuse.ir.axes import Axis
 from taskfuse.ir.expr import Read
 from taskfuse.ir.scalar import ZERO, Const
@@ -16,7 +17,7 @@ from taskfuse.ir.types import ParallelType
 from taskfuse.location import caller
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Call:
     """The call ``name`` on the tensor ``tv``."""
 
@@ -47,7 +48,7 @@ class Call:
         for reader in given:
             if not isinstance(reader, TensorView):
                 raise self.error(f"{reader!r} is no tensor", shown)
-            if reader not in known:
+            if not among(reader, known):
                 raise self.error(f"{reader.name} does not read it", shown)
             found[reader] = None
         if not found:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from taskfuse.ir.arithmetic import among
 from taskfuse.ir.axes import Axis, Merge, Rasterize, Resize, Split, Swizzle, Transform
 from taskfuse.ir.expr import IndexValue, Leaf, Literal, Read, ScalarRead, rebuilt
 from taskfuse.ir.fusion import Fusion
@@ -13,7 +14,7 @@ from taskfuse.ir.tasks import Node
 from taskfuse.ir.tensor import Scalar, TensorSchedule, TensorView
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Renaming:
     """What a copy has in place of names; a name that is absent is kept.
 
@@ -30,7 +31,7 @@ class Renaming:
     inputs: Mapping[str, TensorView | Scalar] = field(default_factory=dict[str, "TensorView | Scalar"])
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Copied:
     """Where what was copied is: tensors, and the nodes of the task tree."""
 
@@ -92,7 +93,7 @@ class _Copier:
             if owner is not None:
                 new.set_owner(tensors[tv], tensors[owner])
         for tv in fusion.inputs:
-            if tensors[tv] not in new.inputs:
+            if not among(tensors[tv], new.inputs):
                 new.add_input(tensors[tv])
         for tv in fusion.outputs:
             new.add_output(tensors[tv])

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from taskfuse.errors import FusionError
+from taskfuse.ir.arithmetic import among
 from taskfuse.ir.expr import Assemble, Leaf, Read, ScalarRead, map_exprs, reads, rebuilt
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.scalar import Sym
@@ -51,7 +52,7 @@ def cut(fusion: Fusion, parts: Sequence[Sequence[TensorView | str]], views: Sequ
             raise _error(fusion, f"'{part}' is one name, not a sequence", f"write ['{part}'] for a piece of one tensor")
         for given in part:
             tv = fusion.tensor(given) if isinstance(given, str) else given
-            if tv not in fusion.tensors():
+            if not among(tv, fusion.tensors()):
                 raise _error(fusion, f"{tv!r} is no tensor of it", "name its tensors")
             if owner.setdefault(tv, number) != number:
                 raise _error(fusion, f"{tv.name} is in pieces {owner[tv]} and {number}", "name each tensor once")
@@ -73,7 +74,7 @@ def _passed(fusion: Fusion, pieces: int, views: Sequence[Sequence[TensorView | s
         raise _error(fusion, f"there are {pieces} pieces and views of {len(views)}", "give a list for each piece, empty where it takes none")
     found = [[fusion.tensor(given) if isinstance(given, str) else given for given in part] for part in views]
     for tv in (tv for part in found for tv in part):
-        if tv not in fusion.tensors() or strided(fusion, tv) is None:
+        if not among(tv, fusion.tensors()) or strided(fusion, tv) is None:
             raise _error(fusion, f"{tv.name} is no view with strides", "name slices, and reshaped or permuted tensors")
     return found
 
@@ -121,7 +122,7 @@ def piece(fusion: Fusion, tensors: Sequence[TensorView], name: str, views: Seque
     for e in exprs:
         new.define(rebuilt(e, moved, leaf=leaf, output=tensors_of[e.output]))
     for tv in fusion.tensors():
-        if tv in inside and (tv in fusion.outputs or tv in elsewhere):
+        if tv in inside and (among(tv, fusion.outputs) or tv in elsewhere):
             new.add_output(tensors_of[tv])
     return new
 

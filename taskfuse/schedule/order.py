@@ -64,7 +64,7 @@ def positions(items: Iterable[Item], above: tuple[int, ...] = ()) -> dict[Tensor
     return found
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Tree:
     """The completed task tree of a fusion: the tree of its nodes plus the tasks of unclaimed tensors, without changing the fusion.
 

@@ -19,7 +19,7 @@ from taskfuse.schedule.caching import join_task
 from taskfuse.schedule.call import Call
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class _Part:
     """One operand of a concatenation.
 

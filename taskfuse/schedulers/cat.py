@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 
+from taskfuse.ir.arithmetic import among
 from taskfuse.ir.expr import Select
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.scalar import is_multiple
@@ -149,7 +150,7 @@ def _scattered(script: Script, whole: TensorView, config: CatConfig, extent: Siz
     script.comment("a task for each part, side by side")
     parts = stored(fusion)
     tasks = [script.task([*reversed(ancestors(fusion, part)), part], f"part{k}") for k, part in enumerate(parts)]
-    mine = {part: [leaf for leaf in leaves if leaf.tensor in ancestors(fusion, part)] for part in parts}
+    mine = {part: [leaf for leaf in leaves if among(leaf.tensor, ancestors(fusion, part))] for part in parts}
     loops = {part: choose(fusion, part, mine[part], extent) for part in parts}
     most = loops[max(parts, key=extent.elements)]
     same = config.loops or _narrow(replace(most, vector=min(c.vector for c in loops.values())), config.form)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from taskfuse.ir.arithmetic import among
 from taskfuse.ir.atoms import SUM_OF_PRODUCTS
 from taskfuse.ir.axes import iteration_position
 from taskfuse.ir.contraction import factors
@@ -25,7 +26,7 @@ STAGED_ITEMSIZE = 2
 """Bytes of the elements that ``stmatrix`` stores."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Operand:
     """A factor.
 
@@ -44,7 +45,7 @@ class Operand:
     size: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Output:
     """An output of the fusion.
 
@@ -59,7 +60,7 @@ class Output:
     is_paired: bool
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Side:
     """An input that the epilogue reads.
 
@@ -72,7 +73,7 @@ class Side:
     is_paired: bool
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Reduced:
     """A reduction of the product's elements.
 
@@ -92,7 +93,7 @@ class Reduced:
         return tuple(p for p in self.places if p not in self.over)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Product:
     """A fusion with one contraction.
 
@@ -137,7 +138,7 @@ def find(fusion: Fusion) -> Product:
     places = _places(fusion, result, epilogue)
     behind = [*(e.output for e in reductions), *finals]
     for tv in fusion.outputs:
-        if tv not in places and tv not in behind:
+        if tv not in places and not among(tv, behind):
             raise refuse(fusion, "matmul", f"the output {tv.name} does not need the product", "leave it to a fusion of its own")
     two = factors(fusion, expr)
     if two is None:
@@ -147,7 +148,7 @@ def find(fusion: Fusion) -> Product:
     for axis in (result.root[p] for p in sorted(two.rows | two.columns)):
         if not prove(ge(axis.extent, 1), fusion.facts()):  # the factor that lacks it shares its loop
             raise refuse(fusion, "matmul", f"the extent {axis.extent} of {result.name} may be 0", "declare it with tf.dim(..., min=1)")
-    stored = [tv for tv in fusion.outputs if tv is result or tv in epilogue]
+    stored = [tv for tv in fusion.outputs if tv is result or among(tv, epilogue)]
     last = places[stored[0]].get(stored[0].ndim - 1) if stored else None
     if last in two.rows or (last not in two.columns and max(two.rows) > max(two.columns)):
         two = two.swapped()
@@ -185,15 +186,15 @@ def _behind(fusion: Fusion, result: TensorView) -> tuple[tuple[TensorView, ...],
         if tv is result or not has_code(fusion, expr):
             continue
         reads = [read.tensor for read in storage_reads(fusion, expr)]
-        after = [t for t in reads if t in finals or any(t is r.output for r in reductions)]
-        if isinstance(expr, Reduction) and not after and len(reads) == 1 and (reads[0] is result or reads[0] in epilogue):
+        after = [t for t in reads if among(t, finals) or any(t is r.output for r in reductions)]
+        if isinstance(expr, Reduction) and not after and len(reads) == 1 and (reads[0] is result or among(reads[0], epilogue)):
             reductions.append(expr)
         elif not isinstance(expr, Pointwise | View):
             raise refuse(fusion, "matmul", f"{tv.name} is not computed element by element", "leave it to a fusion of its own")
         elif not after:
             epilogue.append(tv)
         else:
-            whole = next((t for t in reads if t is result or t in epilogue), None)
+            whole = next((t for t in reads if t is result or among(t, epilogue)), None)
             if whole is not None:
                 reason = f"{tv.name} reads {whole.name} and {after[0].name}, a reduction of all tiles, which are complete when their registers are gone"
                 raise refuse(fusion, "matmul", reason, f"leave {tv.name} to a fusion of its own")

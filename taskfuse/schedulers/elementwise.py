@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
+from taskfuse.ir.arithmetic import among
 from taskfuse.ir.axes import iteration_position, iteration_symbol
 from taskfuse.ir.expr import Assemble, Gather, Literal, MathExpr, Pointwise, Read, Select, is_copy
 from taskfuse.ir.fusion import Fusion
@@ -50,7 +51,7 @@ def is_aligned(read: Read, reader: TensorView) -> bool:
     )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Leaf:
     """A tensor in registers whose code is all that reads a Global tensor.
 
@@ -88,7 +89,7 @@ def align(script: Script, fusion: Fusion, owner: Mapping[TensorView, TensorView]
     leaves: dict[TensorView, None] = {}
     for expr in needed(fusion):
         if isinstance(expr, Gather):  # its indices are read where it is: at a point of their own they would have the axis of its vectors
-            leaves[script.new(expr.output, "cache_before") if expr.output in stored(fusion) else expr.output] = None
+            leaves[script.new(expr.output, "cache_before") if among(expr.output, stored(fusion)) else expr.output] = None
             continue
         for read in storage_reads(fusion, expr):
             if read.tensor.is_input:
@@ -101,7 +102,7 @@ def align(script: Script, fusion: Fusion, owner: Mapping[TensorView, TensorView]
             continue
         spaces: dict[tuple[object, ...], dict[TensorView, None]] = {}
         for reader, _ in found:
-            if reader not in roots and _only_loads(fusion, reader):
+            if not among(reader, roots) and _only_loads(fusion, reader):
                 leaves[reader] = None
             else:
                 spaces.setdefault((owner and owner[reader], *(a.extent for a in reader.root)), {})[reader] = None
@@ -267,7 +268,7 @@ def bind_vectors(script: Script, leaves: Sequence[Leaf], outputs: Sequence[Tenso
 
 def _is_copy_of(fusion: Fusion, tv: TensorView, loads: Sequence[TensorView]) -> bool:
     expr = fusion.definition(tv)
-    return expr is not None and is_copy(expr) and all(p in loads for p in producers(fusion, tv))
+    return expr is not None and is_copy(expr) and all(among(p, loads) for p in producers(fusion, tv))
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from math import prod
 
 from taskfuse.errors import UnsupportedError
+from taskfuse.ir.arithmetic import among
 from taskfuse.ir.expr import Assemble, Gather, MathExpr, Read, Reduction, Scan
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.storage import needed, reads_of, storage_reads, table
@@ -86,7 +87,7 @@ def fallback(
     for root in stored(fusion):
         _loops(script, root, along.get(root.name), chosen.threads)
         follow(script, root, [tv for tv, r in owner.items() if r is root and tv is not root])
-    if inner := [e.output for e in needed(fusion) if e.output not in stored(fusion)]:
+    if inner := [e.output for e in needed(fusion) if not among(e.output, stored(fusion))]:
         script.inline_most(inner)
     option = Option(chosen, us, block=(chosen.threads, 1, 1))
     problem = f"of {', '.join(tv.name for tv in fusion.outputs)}"
@@ -151,7 +152,7 @@ def _separate(script: Script, root: TensorView, roots: tuple[TensorView, ...], o
             here = all(is_aligned(r, reader) for r in reads if r.tensor is tv)
             if tv.is_input or (owner.get(tv) is root and tv is not root and here):
                 continue
-            made = (tv,) if here and tv not in owner and tv not in roots else script.recompute(tv, [reader])
+            made = (tv,) if here and tv not in owner and not among(tv, roots) else script.recompute(tv, [reader])
             for new in made:
                 owner[new] = root
                 stack.append(new)

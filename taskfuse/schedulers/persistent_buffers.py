@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import Enum
 
+from taskfuse.ir.arithmetic import among
 from taskfuse.ir.expr import MathExpr, Pointwise, Read, Reduction, View, reads
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.storage import resolve
@@ -54,7 +55,7 @@ class Phases:
         self.of: dict[TensorView, int] = {}
         self._wide = space.having(fusion, space.reduced)
         self._private = space.having(fusion, space.kept) if space.kept else self._wide
-        self._loads = {tv for tv in fusion.tensors() if tv in space.loads or self._is_load(tv)}
+        self._loads = {tv for tv in fusion.tensors() if among(tv, space.loads) or self._is_load(tv)}
         self._sources: dict[TensorView, _Source] = {}
         ready: dict[TensorView, int] = {}
         for tv in fusion.inputs:

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
+from taskfuse.ir.arithmetic import among
 from taskfuse.ir.axes import iteration_symbol
 from taskfuse.ir.expr import Assemble, Gather, Pointwise, Read, Reduction, Select, View
 from taskfuse.ir.fusion import Fusion
@@ -194,7 +195,7 @@ def schedule(script: Script, outputs: Sequence[TensorView], leaves: Sequence[Lea
     loads = dict.fromkeys(leaf.tensor for leaf in leaves)
     registers(script, outputs, list(loads), config.vector)
     script.comment("[row block, column block, row, thread, row unrolled, column unrolled, vector]")
-    left = dict.fromkeys(e.output for e in needed(fusion) if e.output not in outputs)
+    left = dict.fromkeys(e.output for e in needed(fusion) if not among(e.output, outputs))
     for out in outputs:
         _loops(script, out, config)
         mine = [tv for tv in ancestors(fusion, out) if tv in left]
@@ -206,7 +207,7 @@ def schedule(script: Script, outputs: Sequence[TensorView], leaves: Sequence[Lea
     if outputs[0].ndim:
         bind_vectors(script, leaves, outputs, config.vector)
     mine = {tv for out in outputs for tv in ancestors(fusion, out)}
-    inner = [e.output for e in needed(fusion) if e.output in mine and e.output not in loads and e.output not in outputs]
+    inner = [e.output for e in needed(fusion) if e.output in mine and e.output not in loads and not among(e.output, outputs)]
     if inner:
         script.inline_most(inner)
     for tv in loads:

@@ -16,6 +16,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from math import prod
 
 from taskfuse.errors import TaskError
+from taskfuse.ir.arithmetic import among
 from taskfuse.ir.connectivity import components
 from taskfuse.ir.expr import MathExpr, Pointwise, Reduction
 from taskfuse.ir.fusion import Fusion
@@ -108,12 +109,12 @@ class _Proposal:
             sources = {r.tensor for r in self.reads[tv] if r.valid is not TRUE}
             needs = self._needing(tv, tensors)
             before = tuple(t for t in tensors if t not in needs)
-            edges = [(r.tensor, t) for t in before for r in self.reads[t] if r.tensor in before]
+            edges = [(r.tensor, t) for t in before for r in self.reads[t] if among(r.tensor, before)]
             parts = [tuple(p) for p in components(before, edges) if sources & set(p)]
             if len(parts) < 2:
                 continue
             before = tuple(t for p in parts for t in p)
-            behind = tuple(t for t in tensors if t not in before)
+            behind = tuple(t for t in tensors if not among(t, before))
             why = f"{tv.name} reads {len(parts)} parts at different points, where one body would compute all of them"
             everywhere = sum(self._points(tv) * self._cost(t) for t in before)
             whole = self._us(tensors, ops=everywhere + self._ops(behind))
@@ -136,11 +137,11 @@ class _Proposal:
             if reuse < LEAST_REUSE:
                 continue
             before = tuple(t for t in tensors if t is not tv and tv in self._needing(t, tensors))
-            after = tuple(t for t in tensors if t is not tv and t not in before)
+            after = tuple(t for t in tensors if t is not tv and not among(t, before))
             cycles = self._points(tv) * operands[0].dtype.itemsize / self.target.tensor_bytes_per_cycle
             load, math = self._us(before, inputs=operands), max(cycles / self.target.cycles_per_us, self._us((), shared=2 * sum(map(self._bytes, operands))))
             why = f"{tv.name} reads each element of its operands {reuse:.0f} times or more: a role brings them while another one computes"
-            loads = tuple(t for t in operands if t.is_input and all(reader in tensors for reader in self._readers(t)))
+            loads = tuple(t for t in operands if t.is_input and all(among(reader, tensors) for reader in self._readers(t)))
             if not before and not loads:
                 continue
             if not self._pays(why, load + math, max(load, math)):

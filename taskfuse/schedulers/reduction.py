@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from math import prod
 
 from taskfuse.errors import LoweringError, ScheduleError
+from taskfuse.ir.arithmetic import among
 from taskfuse.ir.expr import Reduction
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.scalar import Const, bounds
@@ -93,7 +94,7 @@ def _problem(fusion: Fusion, space: Space, phases: Phases, extent: Sizes) -> Row
     rows, columns = space.extent(space.kept), space.extent(space.reduced)
     most = bounds(rows, fusion.facts())[1]
     sources = {tv: _source(fusion, tv) for tv in space.moved}
-    once = sum(extent.elements(tv) * tv.dtype.itemsize for tv in fusion.inputs if tv not in sources.values())
+    once = sum(extent.elements(tv) * tv.dtype.itemsize for tv in fusion.inputs if not among(tv, sources.values()))
     once += sum(min(prod(extent(a.extent) for a in tv.root), extent.elements(source)) * tv.dtype.itemsize for tv, source in sources.items())
     return RowProblem(
         rows=extent(rows),
@@ -101,11 +102,11 @@ def _problem(fusion: Fusion, space: Space, phases: Phases, extent: Sizes) -> Row
         width=space.width,
         is_inner=space.is_inner,
         phases=phases.count,
-        loads=tuple(tv.dtype.itemsize for tv in (*(x for x in fusion.inputs if x not in sources.values()), *space.moved) if tv in wide & private),
+        loads=tuple(tv.dtype.itemsize for tv in (*(x for x in fusion.inputs if not among(x, sources.values())), *space.moved) if tv in wide & private),
         store_bytes=sum(tv.dtype.itemsize for tv in fusion.outputs if tv in wide & private and tv.ndim == len(space.axes)),
         loaded=float(once),
         stored=float(sum(extent.elements(tv) * tv.dtype.itemsize for tv in fusion.outputs)),
-        common=tuple(tv.dtype.itemsize for tv in fusion.inputs if tv in wide - private and tv in space.loads),
+        common=tuple(tv.dtype.itemsize for tv in fusion.inputs if tv in wide - private and among(tv, space.loads)),
         reductions=sum(isinstance(e, Reduction) for e in fusion.exprs()),
         held=tuple((keep, phases.held_bytes(keep)) for keep in Keep),
         functions=phases.functions,

@@ -10,6 +10,7 @@ stored theirs, the threads that multiplied add up the parts, always in the same 
 
 from __future__ import annotations
 
+from taskfuse.ir.arithmetic import among
 from taskfuse.ir.atoms import WGMMA_ROWS
 from taskfuse.ir.scalar import const
 from taskfuse.ir.tensor import TensorView
@@ -122,7 +123,7 @@ class Parts:
                 call.bind(2, P.TIDx)
         for tv in self.finishing:
             if tv.uses and any(tv.schedule.ptype(a) is P.BIDx for a in tv.loop):
-                self.script.on(tv).inline_at(3 if tv in self.finals else 2)
+                self.script.on(tv).inline_at(3 if among(tv, self.finals) else 2)
 
     def _spread_elements(self, call: Recorded, tv: TensorView) -> bool:
         """Bring the elements of ``tv`` into [wave, block, 32, axes of extent 1, parts]. False if it has but one."""

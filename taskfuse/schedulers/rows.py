@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from taskfuse.ir import atoms
+from taskfuse.ir.arithmetic import among, place_of
 from taskfuse.ir.expr import Reduction
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.scalar import Const, ceildiv, simplify
@@ -138,7 +139,7 @@ class Rows:
         self.kept = phases.kept(keep)
         self.shared = [tv for tv in self.loads if tv in self.kept and keep is Keep.SHARED]
         for tv in self.shared:
-            self.loads[self.loads.index(tv)] = script.new(tv, "cache_after")
+            self.loads[place_of(tv, self.loads)] = script.new(tv, "cache_after")
             script.on(tv).set_memory_type(MemoryType.Shared)
         script.comment(f"phases: {'all is' if keep is Keep.NOTHING else 'what is not kept is'} computed, and read, again")
         loads = set(self.loads)
@@ -226,7 +227,7 @@ class Rows:
                 if self._fits(tv, most):
                     chunk = most
                     self._vectorize(tv, chunk)
-            if tv in self.shared and chunk * tv.dtype.itemsize in ASYNC_BYTES:
+            if among(tv, self.shared) and chunk * tv.dtype.itemsize in ASYNC_BYTES:
                 self.script.on(tv).set_atom(atoms.CP_ASYNC, [len(tv.loop) - 1] if chunk > 1 else [])
             elif chunk > 1:
                 self.script.on(tv).bind(len(tv.loop) - 1, P.Vectorize)

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from math import ceil, prod
 
 from taskfuse.errors import UnsupportedError
+from taskfuse.ir.arithmetic import among
 from taskfuse.ir.expr import Pointwise, Scan, Select, View
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.scalar import Const, Expr, Sym
@@ -219,7 +220,7 @@ class _Schedule:
             self._loops(tv, 1, self.config.chunk).split(-1, self.vector)
         script.comment("vectors; everything as deep as it goes")
         bind_vectors(script, leaves, outputs, self.vector)
-        script.inline_most([e.output for e in needed(fusion) if e.output not in outputs])
+        script.inline_most([e.output for e in needed(fusion) if not among(e.output, outputs)])
         return levels
 
     def _chunk(self, tv: TensorView, longest: int, chunked: set[TensorView]) -> int:

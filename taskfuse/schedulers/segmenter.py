@@ -12,6 +12,7 @@ from math import prod
 from typing import Any
 
 from taskfuse.errors import UnsupportedError
+from taskfuse.ir.arithmetic import among
 from taskfuse.ir.contraction import factors
 from taskfuse.ir.expr import Assemble, Pointwise, Read, Reduction, Select, View
 from taskfuse.ir.fusion import Fusion
@@ -187,7 +188,7 @@ class _Search:
         self.tensors = tuple(e.output for e in needed(fusion))
         self.place = {tv: k for k, tv in enumerate(self.tensors)}
         self.reads = {tv: self._read_by(tv) for tv in self.tensors}
-        self.readers = {tv: frozenset(r for r in self.tensors if tv in self.reads[r]) for tv in self.tensors}
+        self.readers = {tv: frozenset(r for r in self.tensors if among(tv, self.reads[r])) for tv in self.tensors}
         self._steps: dict[Piece, Step | None] = {}
         self._sizes: dict[TensorView, float] = {}
         self._through: dict[Piece, frozenset[TensorView]] = {}
@@ -216,7 +217,7 @@ class _Search:
         parts = {tv for e in self.fusion.exprs() if isinstance(e, Assemble) for tv in made_from(self.fusion, e.output)}
         for a in pieces:
             for tv in sorted(a - parts, key=lambda tv: self.place[tv]):
-                readers = {r for r in self.tensors if tv in self.reads[r]}
+                readers = {r for r in self.tensors if among(tv, self.reads[r])}
                 home = next((b for b in pieces if b is not a and readers and readers <= b), None)
                 if home is None or len(a) == 1 or tv.is_output or not isinstance(self.fusion.definition(tv), Pointwise):
                     continue

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from math import ceil, prod
 
 from taskfuse.ir import atoms
+from taskfuse.ir.arithmetic import among
 from taskfuse.ir.axes import iteration_position
 from taskfuse.ir.contraction import factors
 from taskfuse.ir.expr import Pointwise, Read, Reduction, View
@@ -67,7 +68,7 @@ class SimtGemmConfig(Parameters):
         return f"tiles of {tile}, {self.stages} in the ring, {self.rows} x {self.columns} elements of a thread"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class _Factor:
     """A factor.
 
@@ -84,7 +85,7 @@ class _Factor:
     vector: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class _Problem:
     """The contraction of a fusion.
 
@@ -253,7 +254,7 @@ class _SimtGemm:
         registers(script, [out for out in outputs if out is not result], [], self._stored())
         is_one = problem.a.tensor is problem.b.tensor
         tiles = [script.new(f.tensor, "cache_after", *([acc, f.position] if is_one else [])) for f in (problem.a, problem.b)]
-        behind = [e.output for e in needed(self.fusion) if e.output not in (acc, *tiles)]
+        behind = [e.output for e in needed(self.fusion) if not among(e.output, (acc, *tiles))]
         self._blocks(acc, tiles, behind)  # while the result reads the tiles: their axes are told by these reads, also where both are of one tensor
         factors = [script.new(tile, "cache_after") for tile in tiles]
         self._threads(acc, factors, behind)

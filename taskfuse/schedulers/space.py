@@ -23,7 +23,7 @@ from taskfuse.schedulers.schedule import refuse
 from taskfuse.schedulers.script import Script
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Space:
     """The axes of a fusion whose reductions all reduce the same ones.
 

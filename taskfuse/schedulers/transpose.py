@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from taskfuse.ir.arithmetic import among
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.storage import needed
 from taskfuse.ir.tensor import TensorView
@@ -131,14 +132,14 @@ def _schedule(script: Script, leaves: Sequence[Leaf], tiles: Sequence[Leaf], row
     script.comment("tiles in Shared memory; neighbors along the rows of one are neighbors in its input")
     for tv in shared:
         script.on(tv).set_memory_type(MemoryType.Shared)
-    left = [e.output for e in needed(fusion) if e.output not in outputs and e.output not in shared]
+    left = [e.output for e in needed(fusion) if not among(e.output, outputs) and not among(e.output, shared)]
     blocks = outputs[0].ndim
     for out in outputs:
         _tiles(script, out, rows, config.tile)
         _threads(script, out, blocks, config.threads, config.tile // config.vector, config.vector)
-        mine = [tv for tv in ancestors(fusion, out) if tv in left]
+        mine = [tv for tv in ancestors(fusion, out) if among(tv, left)]
         follow(script, out, mine)
-        left = [tv for tv in left if tv not in mine]
+        left = [tv for tv in left if not among(tv, mine)]
     for tv in shared:
         _tiles(script, tv, rows, config.tile)
         script.on(tv).reorder({blocks + 1: blocks})
@@ -149,7 +150,7 @@ def _schedule(script: Script, leaves: Sequence[Leaf], tiles: Sequence[Leaf], row
         for tv in shared:
             script.on(tv).bind(-1, P.Vectorize)
     bind_vectors(script, others, outputs, config.vector)
-    if inner := [e.output for e in needed(fusion) if e.output not in outputs and e.output not in shared and all(e.output is not o.tensor for o in others)]:
+    if inner := [e.output for e in needed(fusion) if not among(e.output, (*outputs, *shared, *(o.tensor for o in others)))]:
         script.inline_most(inner)
     for leaf in others:
         script.on(leaf.tensor).inline_at(blocks + 2)

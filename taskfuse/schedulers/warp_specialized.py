@@ -17,6 +17,7 @@ from dataclasses import replace
 
 from taskfuse import tiles
 from taskfuse.ir import atoms
+from taskfuse.ir.arithmetic import among
 from taskfuse.ir.atoms import WGMMA_ROWS
 from taskfuse.ir.storage import producers
 from taskfuse.ir.tensor import TensorView
@@ -76,7 +77,7 @@ class WarpSpecialized:
         self.result = product.result
         self.parts = Parts(script, self.config, (*product.batch, product.m, product.n), self.tiles, product.reductions, product.finals)
         self.registers = [tv for tv in product.epilogue if not tv.is_output and not fusion.is_view(tv)]  # what an output was computed by may be a view
-        if any(self.result in producers(fusion, r.tensor) for r in product.reductions):
+        if any(among(self.result, producers(fusion, r.tensor)) for r in product.reductions):
             # a sum leaves out what lies past the end of the tensor, and no branch may stand around reads of accumulators
             self.registers.insert(0, script.new(self.result, "cache_after"))
         self.staged: list[tuple[TensorView, TensorView]] = []

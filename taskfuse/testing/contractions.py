@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import product
 
 from taskfuse.dtypes import DType
+from taskfuse.ir.arithmetic import among
 from taskfuse.ir.atoms import SUM_OF_PRODUCTS
 from taskfuse.ir.axes import Axis, iteration_position
 from taskfuse.ir.expr import MathExpr, Pointwise, Read, Reduction
@@ -17,7 +18,7 @@ from taskfuse.ir.storage import storage_operands, storage_reads, storage_uses
 from taskfuse.ir.tensor import TensorView
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Factor:
     """A factor of a contraction as it is read.
 
@@ -34,7 +35,7 @@ class Factor:
     depth: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Contraction:
     """A sum of products over two tensors, with the axes that an atom may cover.
 
@@ -142,7 +143,7 @@ def epilogue(fusion: Fusion, tv: TensorView, leave: Callable[[TensorView], bool]
 
 def outside(fusion: Fusion, tv: TensorView, inside: Sequence[TensorView]) -> bool:
     """True if code that is not ``inside`` reads a tensor."""
-    return any(use.output not in inside for use in storage_uses(fusion, tv))
+    return any(not among(use.output, inside) for use in storage_uses(fusion, tv))
 
 
 def source(fusion: Fusion, tv: TensorView) -> Read | None:

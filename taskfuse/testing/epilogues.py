@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import taskfuse as tf
+from taskfuse.ir.arithmetic import among, place_of
 from taskfuse.ir.atoms import STMATRIX_X4, TMA_STORE
 from taskfuse.ir.axes import Axis
 from taskfuse.ir.scalar import Const, Expr, is_multiple
@@ -32,7 +33,7 @@ MOST_BOX = 256
 """Elements of a box of the copy engine along an axis."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Result:
     """A product and what is computed in its loops.
 
@@ -75,7 +76,7 @@ def stage(chooser: Chooser, recorder: Recorder, result: Result, c: Contraction) 
         if tv.is_output and tv.uses and chooser.chance(60):
             forked: TensorView | None = recorder.attempt(tv, "cache_fork")
             if forked is not None:
-                result.registers[result.registers.index(tv)] = forked
+                result.registers[place_of(tv, result.registers)] = forked
                 result.registers.append(tv)
     for tv in list(result.registers):
         if not tv.is_output or tv.uses or not chooser.chance(60):
@@ -84,7 +85,7 @@ def stage(chooser: Chooser, recorder: Recorder, result: Result, c: Contraction) 
         recorder.call(staging, "set_memory_type", MemoryType.Shared)
         result.stores.append(tv)
         result.staged.append(staging)
-        place = result.registers.index(tv)
+        place = place_of(tv, result.registers)
         if tv.dtype.itemsize == 2 and not c.is_turned and chooser.chance(65):
             result.registers[place] = recorder.call(staging, "cache_before")
             result.matrices.append(staging)
@@ -102,10 +103,10 @@ def share(chooser: Chooser, recorder: Recorder, result: Result, nest: Nest) -> N
     for tv in result.staged:
         recorder.attempt(tv, "inline_at", len(nest.head))
     if result.registers and chooser.chance(75):
-        recorder.attempt(recorder.fusion, "inline_most", [tv for tv in result.registers if tv not in result.staged])
+        recorder.attempt(recorder.fusion, "inline_most", [tv for tv in result.registers if not among(tv, result.staged)])
     else:
         for tv in reversed(result.registers):
-            if tv not in result.staged and tv.uses:
+            if not among(tv, result.staged) and tv.uses:
                 recorder.attempt(tv, "inline_at", len(nest.head) if chooser.chance(80) else chooser.integer(0, len(nest.head)))
 
 
@@ -125,7 +126,7 @@ class _Epilogue:
     def run(self) -> None:
         result, shared = self.result, (MemoryType.Global,) if self.nest.is_blocked else (MemoryType.Shared, MemoryType.Global)
         for tv in result.registers:
-            if not tv.is_output and tv not in result.staged and outside(self.fusion, tv, result.tensors):
+            if not tv.is_output and not among(tv, result.staged) and outside(self.fusion, tv, result.tensors):
                 self.recorder.attempt(tv, "set_memory_type", self.chooser.pick(shared))
         whole: dict[TensorView, bool] = {}
         bulk: dict[TensorView, bool] = {}
@@ -133,15 +134,15 @@ class _Epilogue:
             whole[staging] = whole[tv] = self.chooser.chance(40)
             bulk[staging] = bulk[tv] = self._may_be_bulk(tv, whole[tv]) and self.chooser.chance(65)
         for tv in (*result.registers, *result.matrices):
-            if tv in result.staged and whole[tv]:
+            if among(tv, result.staged) and whole[tv]:
                 self._lay_out(tv, bulk[tv])
-            loops, m, n = self._warps(tv, in_own_order=tv in result.staged and not whole[tv])
-            if tv in result.staged and not whole[tv]:
+            loops, m, n = self._warps(tv, in_own_order=among(tv, result.staged) and not whole[tv])
+            if among(tv, result.staged) and not whole[tv]:
                 self._lay_out(tv, bulk[tv])
                 loops.last([m, n])
-            if tv in result.staged and self.chooser.chance(40):
+            if among(tv, result.staged) and self.chooser.chance(40):
                 self.recorder.attempt(tv, "circular_buffer", self.chooser.pick((2, 3)))
-            if tv in result.matrices and self.piece % FRAGMENT_ROWS == 0:
+            if among(tv, result.matrices) and self.piece % FRAGMENT_ROWS == 0:
                 self._matrices(loops, m, n)
             else:
                 self._fragment(loops, m, n)

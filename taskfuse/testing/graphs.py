@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 
 import taskfuse as tf
 from taskfuse.dtypes import DType, bool_, float32, int32
+from taskfuse.ir.arithmetic import among
 from taskfuse.ir.elementwise import ELEMENTWISE, DTypeRule
 from taskfuse.ir.fusion import Dim
 from taskfuse.ir.scalar import ONE, Const, Expr, evaluate
@@ -75,7 +76,7 @@ class Graph:
         if all(tv.is_input for tv in self.tensors):
             self.tensors.append(self.recorder.call(tf, "copy", self.tensors[0]))
         for tv in self.fusion.tensors():
-            if not tv.is_input and (not tv.uses or (tv in self.tensors and self.chooser.chance(8))):
+            if not tv.is_input and (not tv.uses or (among(tv, self.tensors) and self.chooser.chance(8))):
                 self.recorder.call(self.fusion, "add_output", tv)
 
     def size(self, e: Expr) -> int:

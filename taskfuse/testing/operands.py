@@ -12,6 +12,7 @@ from math import gcd
 from typing import TYPE_CHECKING
 
 import taskfuse as tf
+from taskfuse.ir.arithmetic import alike
 from taskfuse.ir.atoms import CP_ASYNC, LDMATRIX_X4, TMA_LOAD, TMA_LOAD_MULTICAST, Instruction
 from taskfuse.ir.axes import Axis
 from taskfuse.ir.elementwise import ELEMENTWISE
@@ -37,7 +38,7 @@ LDMATRIX_ITEMSIZE = TURNED_ITEMSIZE = 2
 """Of elements that ``ldmatrix`` loads, and of those that ``wgmma`` reads with rows contiguous, too."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Stop:
     """One tensor on the way of a factor.
 
@@ -133,7 +134,7 @@ def _computed(fusion: Fusion, factor: Factor, c: Contraction) -> Stop | None:
     tv = factor.tensor
     expr = fusion.definition(tv)
     alone = expr is not None and has_code(fusion, expr) and isinstance(expr, Pointwise) and not tv.is_output
-    return Stop(tv, factor.rows, factor.depth) if alone and [u.output for u in storage_uses(fusion, tv)] == [c.tv] else None
+    return Stop(tv, factor.rows, factor.depth) if alone and alike([u.output for u in storage_uses(fusion, tv)], [c.tv]) else None
 
 
 def is_copy(fusion: Fusion, tv: TensorView) -> bool:

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 import taskfuse as tf
 from taskfuse.dtypes import DType, bfloat16, float8_e4m3, float8_e5m2, float16, float32, int8, int32, uint8
+from taskfuse.ir.arithmetic import among
 from taskfuse.ir.fusion import Dim
 from taskfuse.ir.matrix_instructions import Family, accumulator_dtype, rows
 from taskfuse.ir.tensor import TensorView
@@ -51,7 +52,7 @@ class ProductGraph(Graph):
             made = self._second(result)
             self.tensors += [] if made is None else [made]
         for tv in self.fusion.tensors():
-            if not tv.is_input and (not tv.uses or (tv in self.tensors and self.chooser.chance(12))):
+            if not tv.is_input and (not tv.uses or (among(tv, self.tensors) and self.chooser.chance(12))):
                 self.recorder.call(self.fusion, "add_output", tv)
 
     # -- extents --------------------------------------------------------------------------------------------------------------------

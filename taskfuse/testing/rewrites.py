@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from taskfuse.ir.arithmetic import among
 from taskfuse.ir.expr import Assemble, Scan, Select
 from taskfuse.ir.storage import has_code, storage_uses
 from taskfuse.ir.tensor import TensorView
@@ -13,7 +14,7 @@ def rewrite(chooser: Chooser, recorder: Recorder, share: int) -> None:
     """Try ``duplicate``, ``recompute``, ``cache_fork``, ``chunk_scan`` and ``scatter`` where they may be possible, ``share`` times of 100 each."""
     fusion = recorder.fusion
     for tv in fusion.tensors():
-        if tv not in fusion.tensors() or tv.is_input or not chooser.chance(share):
+        if not among(tv, fusion.tensors()) or tv.is_input or not chooser.chance(share):
             continue
         for call, possible in (("scatter", isinstance(tv.definition, Select)), ("chunk_scan", isinstance(tv.definition, Scan))):
             if possible:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import taskfuse as tf
+from taskfuse.ir.arithmetic import among
 from taskfuse.ir.atoms import TMA_LOAD, TMA_LOAD_MULTICAST, TMA_STORE
 from taskfuse.ir.scalar import ONE, Const, Expr
 from taskfuse.ir.storage import has_code
@@ -50,11 +51,11 @@ class _Stream:
         tensors = [e.output for e in self.fusion.exprs() if has_code(self.fusion, e)]
         stores = [tv for tv in tensors if tv in ends]
         self._tiles(tensors, [*loads, *stores])
-        computed = [tv for tv in tensors if tv not in loads and tv not in stores]
+        computed = [tv for tv in tensors if not among(tv, (*loads, *stores))]
         for tv in computed:
             self._threads(tv)
         for tv in (*loads, *stores):
-            atom = TMA_STORE if tv in stores else TMA_LOAD_MULTICAST if self._is_common(tv) else TMA_LOAD
+            atom = TMA_STORE if among(tv, stores) else TMA_LOAD_MULTICAST if self._is_common(tv) else TMA_LOAD
             self.recorder.attempt(tv, "set_atom", atom, list(range(self.outer, len(tv.loop))))
         rings = [*loads, *ends.values()]
         for tv in rings:
@@ -96,11 +97,11 @@ class _Stream:
         if n:
             self.recorder.attempt(reference, "split", 0, blocks)
         others = [tv for tv in tensors if tv is not reference]
-        full = [tv for tv in others if tv not in moved]
+        full = [tv for tv in others if not among(tv, moved)]
         if full:
             self.recorder.attempt(reference, "propagate", full)
         for tv in others:
-            if tv in moved:
+            if among(tv, moved):
                 self.recorder.attempt(reference, "propagate", [tv], min(self.outer, len(reference.loop)))
         for tv in tensors:
             if len(tv.loop) >= OUTER:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import taskfuse as tf
+from taskfuse.ir.arithmetic import among
 from taskfuse.ir.atoms import WGMMA_ROWS, Completion, Instruction, mma, wgmma
 from taskfuse.ir.axes import WORK, Axis
 from taskfuse.ir.fusion import Fusion
@@ -172,7 +173,7 @@ class TensorCores:
         """What is not computed in loops of a product: an element per thread, in memory that all readers see."""
         blocked = any(p.is_block or p.is_cluster for tv in self.done for p in map(tv.schedule.ptype, tv.loop))
         for tv in [e.output for e in self.fusion.exprs() if has_code(self.fusion, e)]:
-            if tv in self.done:
+            if among(tv, self.done):
                 continue
             if any(self.fusion.tasks.home(tv) is self.fusion.tasks.home(x) for x in self.done) and self.fusion.tasks.home(tv) is not None:
                 self.recorder.attempt(self.fusion, "task", [tv])
@@ -331,7 +332,7 @@ class TensorCores:
         for f in feeds:
             for tv in reversed(f.tensors):
                 most = len(nest.head) + len(nest.steps)
-                free = tv in f.loads and not nest.is_blocked and self.chooser.chance(10)
+                free = among(tv, f.loads) and not nest.is_blocked and self.chooser.chance(10)
                 depth = self.chooser.integer(0, most) if free else most
                 self.recorder.attempt(tv, "inline_at", depth)
         epilogues.share(self.chooser, self.recorder, result, nest)
@@ -339,10 +340,10 @@ class TensorCores:
 
     def _roles(self, tv: TensorView, nest: Nest, result: Result, feeds: list[Feed]) -> None:
         """Mostly, a role that loads and one that multiplies; at times one that stores, or one for each operand."""
-        loads = [[t for t in f.loads if t not in self.done] for f in feeds]
-        registers = [t for f in feeds for t in f.tensors if t not in f.loads]
+        loads = [[t for t in f.loads if not among(t, self.done)] for f in feeds]
+        registers = [t for f in feeds for t in f.tensors if not among(t, f.loads)]
         stores = list(result.stores) if nest.turn is None and self.chooser.chance(35) else []
-        rest = [t for t in result.tensors if t not in stores]
+        rest = [t for t in result.tensors if not among(t, stores)]
         parts = loads if self.chooser.chance(20) else [[t for part in loads for t in part]]
         first = [self.recorder.attempt(self.fusion, "task", part) for part in parts if part]
         if rest and len(tv.uses) == 1 and self.chooser.chance(40):

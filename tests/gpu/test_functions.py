@@ -29,7 +29,7 @@ def run(ops: list[Elementwise], inputs: list[DType], arrays: list[Array], fast_m
 
 def schedule(fusion: tf.Fusion) -> None:
     for tv in fusion.tensors():
-        if tv not in fusion.inputs:
+        if not tv.is_input:
             tv.split(0, 128)
             tv.axis(0).parallelize(tf.ParallelType.BIDx)
             tv.axis(1).parallelize(tf.ParallelType.TIDx)

@@ -51,7 +51,7 @@ def test_times_are_those_of_the_gpu() -> None:
         out = fusion.outputs[0].split(0, 256)
         out.axis(0).parallelize(tf.ParallelType.BIDx)
         out.axis(1).parallelize(tf.ParallelType.TIDx)
-        inner = [tv for tv in fusion.tensors() if tv not in (x, out)]
+        inner = [tv for tv in fusion.tensors() if tv is not x and tv is not out]
         out.propagate(inner, 2)
         tf.parallelize_like(out, inner)
         fusion.inline_most()
