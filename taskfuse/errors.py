@@ -86,6 +86,12 @@ class InputError(TaskfuseError):
     template = "input {index} of fusion '{fusion}': {reason}"
 
 
+class SymbolError(TaskfuseError, TypeError):
+    """A question about a symbolic extent that only its value at a call answers."""
+
+    template = "{what} is not known: it depends on values that a call gives"
+
+
 class FusionError(TaskfuseError):
     """A fusion built or used wrongly."""
 

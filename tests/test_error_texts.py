@@ -122,7 +122,8 @@ def test_integers_of_numpy_are_integers() -> None:
         ),
         (
             lambda c: 0 < c.a < 1,
-            "fusion 'case': tv4 has no truth value: its elements are not known yet\nhelp: choose elements with tf.where, combine conditions with & and |",
+            "fusion 'case': tv4 has no truth value: its elements are not known yet\nhelp: choose elements with tf.where, combine conditions with & and |; "
+            "ask whether two are one tensor with `is`",
         ),
         (lambda c: tf.compile(c.fusion, WRONG), "backend 'wrong' is not supported: there is no such backend\nhelp: use one of auto, cuda, sim"),
     ],

@@ -394,4 +394,5 @@ class AxisRef:
         return self
 
 
-Value = TensorView | Scalar | int | float | bool
+Value = TensorView | Scalar | Expr | int | float | bool
+"""What ops take where elements are computed with: an expression is an integer that a call gives."""

@@ -8,7 +8,9 @@ All checks come before the first tensor is made, so a call that raises leaves th
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import SupportsIndex
+from typing import SupportsIndex, cast
+
+import numpy as np
 
 from taskfuse.dtypes import DType, bool_, float16, float32, float64, int64, result_type, uint64
 from taskfuse.errors import DTypeError, FusionError, ShapeError
@@ -16,7 +18,7 @@ from taskfuse.ir.axes import axis, iteration_symbol
 from taskfuse.ir.elementwise import ELEMENTWISE, DTypeRule, Elementwise
 from taskfuse.ir.expr import IndexValue, Literal, Operand, Pointwise, Read, ScalarRead
 from taskfuse.ir.fusion import Fusion, shape_text
-from taskfuse.ir.scalar import ONE, ZERO, Expr
+from taskfuse.ir.scalar import ONE, ZERO, Const, Expr, free_symbols
 from taskfuse.ir.tensor import Scalar, TensorView, Value
 from taskfuse.location import caller
 
@@ -43,6 +45,17 @@ def typed(x: Value) -> str:
     return f"{x.name} ({x.dtype.name})" if isinstance(x, TensorView | Scalar) else repr(x)
 
 
+def plain(x: object) -> object:
+    """``x``; scalars of NumPy and constant extents as numbers of Python, whose dtype follows from what they are computed with."""
+    match x:
+        case Const(value):
+            return value
+        case np.generic():
+            return x.item()
+        case _:
+            return x
+
+
 def check_tensor(op: str, x: object) -> TensorView:
     """``x`` if it is a tensor. Raises :class:`DTypeError`."""
     if not isinstance(x, TensorView):
@@ -64,13 +77,24 @@ def common_fusion(op: str, operands: Sequence[Value]) -> Fusion:
                 if found is not None and x.fusion is not found.fusion:
                     raise FusionError(fusion=found.fusion.name, reason=f"{op} mixes {found.name} with {x.name} of fusion '{x.fusion.name}'", location=caller())
                 found = x
-            case bool() | int() | float():
+            case bool() | int() | float() | Expr() | np.generic():
                 pass
             case _:
                 raise dtype_error(op, f"{type(x).__name__} is no operand", "use tensors, run-time scalars and Python numbers: float(x), int(x)")
+    if found is not None:
+        for x in operands:
+            check_symbols(op, found.fusion, x)
     if found is None:
         raise dtype_error(op, "needs a tensor or a run-time scalar among its operands", "make constants with tf.full")
     return found.fusion
+
+
+def check_symbols(op: str, fusion: Fusion, x: object) -> None:
+    """Check that an expression is made of dimensions of ``fusion``. Raises :class:`FusionError`."""
+    unknown = sorted(free_symbols(x) - fusion.dims.keys()) if isinstance(x, Expr) else []
+    if unknown:
+        reason = f"{op} of {x}: '{unknown[0]}' is none of its dimensions"
+        raise FusionError(fusion=fusion.name, reason=reason, help="use extents of tensors of this fusion, x.shape[d]", location=caller())
 
 
 def normalize_axis(op: str, axis: object, ndim: int, what: str) -> int:
@@ -141,7 +165,10 @@ def refusal(op: Elementwise, dtype: DType) -> tuple[str, str] | None:
 
 def operand_dtype(op: Elementwise, operands: Sequence[Value]) -> DType:
     """:func:`promoted_dtype` of values. Raises :class:`DTypeError`."""
-    promoted = promoted_dtype(op, [x.dtype if isinstance(x, TensorView | Scalar) else x for x in operands])
+    known = [x.dtype if isinstance(x, TensorView | Scalar) else x for x in operands if not isinstance(x, Expr)]
+    promoted = promoted_dtype(op, known or [int64])
+    if len(known) < len(operands) and not promoted.is_float:
+        promoted = promoted_dtype(op, [*known, int64])  # an extent among integers is an int64; among floats it is as weak as a number
     refused = refusal(op, promoted)
     if refused is not None:
         reason, help = refused
@@ -225,6 +252,7 @@ def pointwise(op: Elementwise, operands: Sequence[Value]) -> TensorView:
         ShapeError: if the shapes do not broadcast.
         FusionError: if the operands belong to several fusions.
     """
+    operands = [cast("Value", plain(x)) for x in operands]
     fusion = common_fusion(op.name, operands)
     selectors = 1 if op.rule is DTypeRule.SELECT else 0
     dtype = operand_dtype(op, operands[selectors:])
@@ -236,12 +264,14 @@ def pointwise(op: Elementwise, operands: Sequence[Value]) -> TensorView:
         return define_pointwise(fusion, op, shape, built, result_dtype(op, dtype))
 
 
-def _operand(x: TensorView | Scalar | Literal, dtype: DType, shape: Shape) -> Operand:
+def _operand(x: TensorView | Scalar | Expr | Literal, dtype: DType, shape: Shape) -> Operand:
     match x:
         case TensorView():
             return broadcast_read(cast_tensor(x, dtype), shape)
         case Scalar():
             return ScalarRead(x)
+        case Expr():
+            return IndexValue(x)
         case Literal():
             return x
 

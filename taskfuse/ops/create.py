@@ -15,7 +15,7 @@ from taskfuse.ir.fusion import Dim, Fusion
 from taskfuse.ir.scalar import Expr, FloorDiv, IntLike, Mod, children, free_symbols, ge, lt, maximum, parse_expr, prove, simplify, sym, wrap
 from taskfuse.ir.tensor import Scalar, TensorView
 from taskfuse.location import caller
-from taskfuse.ops.build import Shape, check_tensor, define_pointwise, dtype_error, literal, normalize_axis, shape_error
+from taskfuse.ops.build import Shape, check_symbols, check_tensor, define_pointwise, dtype_error, literal, normalize_axis, plain, shape_error
 from taskfuse.ops.elementwise import add, mul
 from taskfuse.ops.pointwise import cast
 from taskfuse.ops.table import Kind, always, op, same
@@ -23,6 +23,7 @@ from taskfuse.ops.table import Kind, always, op, same
 __all__ = ["arange", "define_scalar", "define_tensor", "dim", "full", "full_like", "iota", "ones", "ones_like", "zeros", "zeros_like"]
 
 Extent = IntLike | str | Dim
+Number = bool | int | float | Expr | Scalar
 
 
 @op(Kind.CREATION, always(int64), torch="", numpy="")
@@ -131,12 +132,12 @@ def define_scalar(dtype: DTypeLike = float32, name: str | None = None) -> Scalar
 
 
 def _shape(op: str, fusion: Fusion, shape: Sequence[Extent] | Extent) -> Shape:
-    given: Sequence[Extent] = (shape,) if isinstance(shape, int | str | Expr | Dim) else shape
+    given: Sequence[Extent] = shape if isinstance(shape, Sequence) and not isinstance(shape, str) else (shape,)
     return tuple(extent(op, fusion, e) for e in given)
 
 
 @op(Kind.CREATION, same)
-def full(shape: Sequence[Extent] | Extent, value: bool | int | float | Scalar, dtype: DTypeLike | None = None) -> TensorView:
+def full(shape: Sequence[Extent] | Extent, value: Number, dtype: DTypeLike | None = None) -> TensorView:
     """A tensor of the current fusion with one value everywhere.
 
     ``dtype`` defaults to that of a run-time scalar, else to bool, int64 or float32 by the kind of the number. Raises :class:`DTypeError` if
@@ -146,12 +147,15 @@ def full(shape: Sequence[Extent] | Extent, value: bool | int | float | Scalar, d
     return _full("full", fusion, _shape("full", fusion, shape), value, dtype)
 
 
-def _full(op: str, fusion: Fusion, shape: Shape, value: bool | int | float | Scalar, dtype: DTypeLike | None) -> TensorView:
-    match value:
+def _full(op: str, fusion: Fusion, shape: Shape, value: Number, dtype: DTypeLike | None) -> TensorView:
+    match number := plain(value):
         case Scalar():
-            wanted = value.dtype if dtype is None else as_dtype(dtype)
-            row = ELEMENTWISE["copy" if wanted is value.dtype else "cast"]
-            return define_pointwise(fusion, row, shape, (ScalarRead(value),), wanted)
+            wanted = number.dtype if dtype is None else as_dtype(dtype)
+            row = ELEMENTWISE["copy" if wanted is number.dtype else "cast"]
+            return define_pointwise(fusion, row, shape, (ScalarRead(number),), wanted)
+        case Expr():
+            check_symbols(op, fusion, number)
+            return _index_values(fusion, shape, number, int64 if dtype is None else as_dtype(dtype))
         case bool():
             wanted = bool_ if dtype is None else as_dtype(dtype)
         case int():
@@ -159,8 +163,8 @@ def _full(op: str, fusion: Fusion, shape: Shape, value: bool | int | float | Sca
         case float():
             wanted = float32 if dtype is None else as_dtype(dtype)
         case _:
-            raise dtype_error(op, f"{type(value).__name__} is no value", "use a Python number or a run-time scalar")
-    return define_pointwise(fusion, ELEMENTWISE["copy"], shape, (literal(op, value, wanted),), wanted)
+            raise dtype_error(op, f"{type(value).__name__} is no value", "use a number, an extent or a run-time scalar")
+    return define_pointwise(fusion, ELEMENTWISE["copy"], shape, (literal(op, number, wanted),), wanted)
 
 
 @op(Kind.CREATION, same)
@@ -176,7 +180,7 @@ def ones(shape: Sequence[Extent] | Extent, dtype: DTypeLike = float32) -> Tensor
 
 
 @op(Kind.CREATION, same)
-def full_like(x: TensorView, value: bool | int | float | Scalar, dtype: DTypeLike | None = None) -> TensorView:
+def full_like(x: TensorView, value: Number, dtype: DTypeLike | None = None) -> TensorView:
     """A tensor with the shape of ``x``, and its dtype unless given, with one value everywhere."""
     check_tensor("full_like", x)
     return _full("full_like", x.fusion, x.shape, value, x.dtype if dtype is None else dtype)
@@ -207,15 +211,32 @@ def _index_values(fusion: Fusion, shape: Shape, index: Expr, dtype: DType) -> Te
     return define_pointwise(fusion, ELEMENTWISE["copy" if dtype is int64 else "cast"], shape, (IndexValue(index),), dtype)
 
 
+def _bound(fusion: Fusion, value: Extent | float) -> IntLike | float:
+    """A bound of ``arange``: a number, or an expression of dimensions."""
+    match number := plain(value):
+        case float():
+            return number
+        case SupportsIndex() if not isinstance(number, Expr):
+            return number.__index__()
+        case Expr():
+            extent("arange", fusion, maximum(number, 0))
+            return number
+        case _:
+            return extent("arange", fusion, number)
+
+
 @op(Kind.CREATION, same)
-def arange(start: IntLike | float, stop: IntLike | float | None = None, step: int | float = 1, dtype: DTypeLike | None = None) -> TensorView:
+def arange(start: Extent | float, stop: Extent | float | None = None, step: int | float = 1, dtype: DTypeLike | None = None) -> TensorView:
     """``start, start + step, ...`` up to ``stop``, which is left out; ``arange(n)`` is ``0, ..., n - 1``.
 
-    Integers may be symbolic (all but ``step``) and give int64; if any is a float the result is float32. Raises :class:`ShapeError` if
-    ``step`` is 0.
+    Integers may be symbolic (all but ``step``), also names as in a shape, and give int64; if any is a float the result is float32. Raises
+    :class:`ShapeError` if ``step`` is 0 or a bound is none.
     """
     fusion = Fusion.current()
-    first, last = (0, start) if stop is None else (start, stop)
+    first, last = (0, _bound(fusion, start)) if stop is None else (_bound(fusion, start), _bound(fusion, stop))
+    step = _bound(fusion, step)
+    if isinstance(step, Expr):
+        raise shape_error("arange", f"step {step} is symbolic", "use a number, then multiply by the extent")
     if step == 0:
         raise shape_error("arange", "step is 0")
     if isinstance(first, float) or isinstance(last, float) or isinstance(step, float):
@@ -226,9 +247,6 @@ def arange(start: IntLike | float, stop: IntLike | float | None = None, step: in
         with fusion.call():
             index = _index_values(fusion, (wrap(length),), iteration_symbol(0), float64)
             return cast(add(mul(index, float(step)), float(first)), wanted)
-    for bound in (first, last):
-        if isinstance(bound, Expr):
-            extent("arange", fusion, maximum(bound, 0))
     distance = wrap(last) - first if step > 0 else wrap(first) - last
     length = simplify(maximum(distance.ceildiv(abs(step)), 0), fusion.facts())
     return _index_values(fusion, (length,), iteration_symbol(0) * step + first, int64 if dtype is None else as_dtype(dtype))

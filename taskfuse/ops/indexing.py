@@ -9,9 +9,10 @@ from types import EllipsisType
 from typing import Any, cast
 
 from taskfuse.ir.axes import iteration_symbol, value_symbol
+from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.scalar import ONE, Expr, Facts, IntLike, and_, ge, le, lt, maximum, minimum, prove, simplify, wrap
-from taskfuse.ir.tensor import TensorView
-from taskfuse.ops.build import broadcast_shape, check_tensor, common_fusion, described, dtype_error, shape_error
+from taskfuse.ir.tensor import Scalar, TensorView
+from taskfuse.ops.build import broadcast_shape, check_symbols, check_tensor, common_fusion, described, dtype_error, plain, shape_error
 from taskfuse.ops.gather import check_indices, define_gather, read_shifted
 from taskfuse.ops.table import Kind, op, same
 from taskfuse.ops.views import view
@@ -19,6 +20,7 @@ from taskfuse.ops.views import view
 __all__ = ["slice"]
 
 _HELP = "index with integers, slices, None, Ellipsis and tensors of integers"
+_RUN_TIME = "read at positions that a tensor holds: tf.take(x, tf.arange(n) + s, axis), whose extent n is known"
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +70,7 @@ def _index(op: str, x: TensorView, keys: tuple[object, ...]) -> TensorView:
     facts = x.fusion.facts()
     shape: list[Expr] = []
     index: list[Expr] = []
-    given = _without_ellipsis(op, x, keys)
+    given = _without_ellipsis(op, x, tuple(plain(key) for key in keys))
     tensors = {k: check_indices(op, key) for k, key in enumerate(given) if isinstance(key, TensorView)}
     common_fusion(op, (x, *tensors.values()))
     broadcast_shape(op, list(tensors.values()))
@@ -80,21 +82,24 @@ def _index(op: str, x: TensorView, keys: tuple[object, ...]) -> TensorView:
             case None:
                 shape.append(ONE)
             case builtins.slice():
-                found = _resolve(op, cast("builtins.slice[Any, Any, Any]", key), x.shape[len(index)], facts)
+                found = _resolve(op, x.fusion, cast("builtins.slice[Any, Any, Any]", key), x.shape[len(index)], facts)
                 index.append(found.start + iteration_symbol(len(shape)) * found.step)
                 shape.append(found.length)
             case TensorView():
                 shape.append(x.shape[len(index)])
                 index.append(iteration_symbol(places[k]))
             case int() | Expr() if not isinstance(key, bool):
+                check_symbols(op, x.fusion, key)
                 index.append(_position(op, x, len(index), key, facts))
+            case Scalar():
+                raise dtype_error(op, f"{described(x)} cannot be indexed with the run-time scalar {key!r}", _RUN_TIME)
             case _:
                 raise dtype_error(op, f"{described(x)} cannot be indexed with {type(key).__name__}", _HELP)
     if not tensors:
         return view(x, "slice", shape, index)
-    plain = all(index[d] is iteration_symbol(d) for d in range(x.ndim)) and len(shape) == x.ndim
+    is_whole = all(index[d] is iteration_symbol(d) for d in range(x.ndim)) and len(shape) == x.ndim
     with x.fusion.call():
-        return _gathered(x if plain else view(x, "slice", shape, index), given, tensors, places)
+        return _gathered(x if is_whole else view(x, "slice", shape, index), given, tensors, places)
 
 
 def _gathered(table: TensorView, keys: Sequence[object], tensors: Mapping[int, TensorView], places: Mapping[int, int]) -> TensorView:
@@ -146,21 +151,22 @@ def _position(op: str, x: TensorView, d: int, key: IntLike, facts: Facts) -> Exp
     return place
 
 
-def _resolve(op: str, key: builtins.slice[Any, Any, Any], size: Expr, facts: Facts) -> _Range:
+def _resolve(op: str, fusion: Fusion, key: builtins.slice[Any, Any, Any], size: Expr, facts: Facts) -> _Range:
     """The positions of a slice in a dimension of extent ``size``: the rules of ``slice.indices``, symbolically."""
-    step = 1 if key.step is None else key.step
-    for bound in (key.start, key.stop):
+    start, stop, step = (plain(bound) for bound in (key.start, key.stop, 1 if key.step is None else key.step))
+    for bound in (start, stop):
         if not (bound is None or isinstance(bound, int | Expr)):
-            raise dtype_error(op, f"slice bound {bound!r} is no integer", _HELP)
+            raise dtype_error(op, f"slice bound {bound!r} is no integer", _RUN_TIME if isinstance(bound, Scalar | TensorView) else _HELP)
+        check_symbols(op, fusion, bound)
     if not isinstance(step, int):
         raise dtype_error(op, f"slice step {step!r} is no integer constant", _HELP)
     if step == 0:
         raise shape_error(op, "slice step is 0")
     least, most = (wrap(0), size) if step > 0 else (wrap(-1), size - 1)
-    start = (least if step > 0 else most) if key.start is None else _bound(key.start, size, least, most, facts)
-    stop = (most if step > 0 else least) if key.stop is None else _bound(key.stop, size, least, most, facts)
-    distance = stop - start if step > 0 else start - stop
-    return _Range(start, step, simplify(maximum(distance.ceildiv(abs(step)), 0), facts))
+    first = (least if step > 0 else most) if start is None else _bound(cast("IntLike", start), size, least, most, facts)
+    last = (most if step > 0 else least) if stop is None else _bound(cast("IntLike", stop), size, least, most, facts)
+    distance = last - first if step > 0 else first - last
+    return _Range(first, step, simplify(maximum(distance.ceildiv(abs(step)), 0), facts))
 
 
 def _bound(bound: IntLike, size: Expr, least: Expr, most: Expr, facts: Facts) -> Expr:

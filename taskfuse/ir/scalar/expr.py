@@ -12,19 +12,32 @@ value: a rewrite may turn such an expression into anything.
 
 from __future__ import annotations
 
+import operator
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
 from math import gcd
-from typing import Any, ClassVar, TypeVar
+from numbers import Integral, Real
+from typing import Any, ClassVar, SupportsIndex, TypeVar
+
+import numpy as np
+
+from taskfuse.errors import SymbolError
+from taskfuse.location import caller
 
 SYMBOL_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z0-9_]+)*")
 
 
+class NotAnIntegerError(TypeError):
+    """A value that is no integer, where expressions are made of integers alone."""
+
+
 class Expr:
     """A symbolic integer. Booleans are the integers 0 and 1.
+
+    A constant is an integer to Python: it compares, counts and indexes as one. What depends on symbols refuses every question that their values decide.
 
     Attributes:
         key: total order of nodes that depends on their structure only; it fixes the order of terms, and so the text.
@@ -39,35 +52,99 @@ class Expr:
     printer: ClassVar[Callable[[Expr], str]]
     __match_args__: ClassVar[tuple[str, ...]] = ()
 
+    # NumPy's integers leave their operators to the expression.
+    __array_ufunc__: ClassVar[None] = None
+    __hash__ = object.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        """With an expression: whether they are one. With a number: whether it is that, which must not depend on a symbol."""
+        if isinstance(other, Expr):
+            return self is other
+        return _decided(self, "==", other)
+
+    def __lt__(self, other: IntLike | float) -> bool:
+        return _decided(self, "<", other)
+
+    def __le__(self, other: IntLike | float) -> bool:
+        return _decided(self, "<=", other)
+
+    def __gt__(self, other: IntLike | float) -> bool:
+        return _decided(self, ">", other)
+
+    def __ge__(self, other: IntLike | float) -> bool:
+        return _decided(self, ">=", other)
+
     def __add__(self, other: IntLike) -> Expr:
-        return add(self, wrap(other))
+        try:
+            return add(self, wrap(other))
+        except NotAnIntegerError:
+            return _applied("add", self, other)
 
     def __radd__(self, other: IntLike) -> Expr:
-        return add(wrap(other), self)
+        try:
+            return add(wrap(other), self)
+        except NotAnIntegerError:
+            return _applied("add", other, self)
 
     def __sub__(self, other: IntLike) -> Expr:
-        return sub(self, wrap(other))
+        try:
+            return sub(self, wrap(other))
+        except NotAnIntegerError:
+            return _applied("sub", self, other)
 
     def __rsub__(self, other: IntLike) -> Expr:
-        return sub(wrap(other), self)
+        try:
+            return sub(wrap(other), self)
+        except NotAnIntegerError:
+            return _applied("sub", other, self)
 
     def __mul__(self, other: IntLike) -> Expr:
-        return mul(self, wrap(other))
+        try:
+            return mul(self, wrap(other))
+        except NotAnIntegerError:
+            return _applied("mul", self, other)
 
     def __rmul__(self, other: IntLike) -> Expr:
-        return mul(self, wrap(other))
+        try:
+            return mul(wrap(other), self)
+        except NotAnIntegerError:
+            return _applied("mul", other, self)
 
     def __floordiv__(self, other: IntLike) -> Expr:
-        return floordiv(self, wrap(other))
+        try:
+            return floordiv(self, wrap(other))
+        except NotAnIntegerError:
+            return _applied("floordiv", self, other)
 
     def __rfloordiv__(self, other: IntLike) -> Expr:
-        return floordiv(wrap(other), self)
+        try:
+            return floordiv(wrap(other), self)
+        except NotAnIntegerError:
+            return _applied("floordiv", other, self)
 
     def __mod__(self, other: IntLike) -> Expr:
-        return mod(self, wrap(other))
+        try:
+            return mod(self, wrap(other))
+        except NotAnIntegerError:
+            return _applied("mod", self, other)
 
     def __rmod__(self, other: IntLike) -> Expr:
-        return mod(wrap(other), self)
+        try:
+            return mod(wrap(other), self)
+        except NotAnIntegerError:
+            return _applied("mod", other, self)
+
+    def __truediv__(self, other: Any) -> Any:
+        return _applied("truediv", self, other)
+
+    def __rtruediv__(self, other: Any) -> Any:
+        return _applied("truediv", other, self)
+
+    def __pow__(self, other: Any) -> Any:
+        return _applied("pow", self, other)
+
+    def __rpow__(self, other: Any) -> Any:
+        return _applied("pow", other, self)
 
     def __neg__(self) -> Expr:
         return scale(self, -1)
@@ -77,7 +154,19 @@ class Expr:
         return ceildiv(self, other)
 
     def __bool__(self) -> bool:
-        raise TypeError("a symbolic expression has no truth value: ask prove(condition, facts)")
+        raise _undecided(f"whether {self} holds")
+
+    def __index__(self) -> int:
+        raise _undecided(f"the value of {self}")
+
+    def __int__(self) -> int:
+        return self.__index__()
+
+    def __float__(self) -> float:
+        return float(self.__index__())
+
+    def __format__(self, spec: str) -> str:
+        return format(str(self), spec)
 
     def __reduce__(self) -> tuple[object, ...]:
         return intern, (type(self), *(getattr(self, name) for name in self.__match_args__))
@@ -227,11 +316,36 @@ class Sum(Expr):
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Const(Expr):
-    """An integer."""
+    """An integer, equal to Python's and with its hash."""
 
     value: int
     rank: ClassVar[int] = 14
 
+    def __hash__(self) -> int:
+        return hash(self.value)
+
+    def __eq__(self, other: object) -> bool:
+        return self is other if isinstance(other, Expr) else self.value == other
+
+    def __bool__(self) -> bool:
+        return self.value != 0
+
+    def __index__(self) -> int:
+        return self.value
+
+    def __format__(self, spec: str) -> str:
+        return format(self.value, spec)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        return np.array(self.value, dtype)
+
+
+Integral.register(Const)
+
+
+SIGNS = {"add": "+", "sub": "-", "mul": "*", "floordiv": "//", "mod": "%", "truediv": "/", "pow": "**"}
+ARITHMETIC: dict[str, Callable[[Any, Any], Any]] = {name: getattr(operator, name) for name in SIGNS}
+COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {"==": operator.eq, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
 
 MEMORY = 1 << 16
 """How many results of an operation are remembered: nodes are interned, so that operands are compared by identity."""
@@ -305,7 +419,7 @@ def free_symbols(e: Expr) -> frozenset[str]:
 @lru_cache(MEMORY)
 def const(value: int) -> Const:
     """The constant ``value``."""
-    return intern(Const, int(value))
+    return intern(Const, value)
 
 
 def sym(name: str) -> Sym:
@@ -326,8 +440,50 @@ def private(name: str) -> Sym:
 
 
 def wrap(value: IntLike) -> Expr:
-    """``value`` as an expression."""
-    return value if isinstance(value, Expr) else const(value)
+    """``value`` as an expression: an integer of Python or NumPy, or an expression. Raises :class:`NotAnIntegerError` for anything else."""
+    if isinstance(value, Expr):
+        return value
+    if type(value) is int:
+        return const(value)
+    given: object = value
+    if not isinstance(given, SupportsIndex):
+        raise NotAnIntegerError(f"{given!r} is no integer")
+    return const(given.__index__())
+
+
+def _decided(a: Expr, op: str, b: object) -> bool:
+    """``a op b`` of a number or an expression ``b``. Raises :class:`SymbolError` where the values of symbols decide it."""
+    if isinstance(b, SupportsIndex):  # an expression is one, too
+        terms, constant = linear_parts(sub(a, wrap(b)))
+        if not terms:
+            return COMPARISONS[op](constant, 0)
+        if op == "==" and constant % gcd(*(k for _, k in terms)):
+            return False
+    elif not isinstance(b, float) or (op == "==" and not b.is_integer()):
+        return NotImplemented
+    elif isinstance(a, Const):
+        return COMPARISONS[op](a.value, b)
+    raise _undecided(f"whether {a} {op} {b} holds")
+
+
+def _applied(op: str, a: Any, b: Any) -> Any:
+    """``a op b`` where the result is no expression: that of integers, if what is an expression is a constant."""
+    values = [e.value if isinstance(e, Const) else e for e in (a, b)]
+    if not any(isinstance(e, Expr) for e in values):
+        return ARITHMETIC[op](*values)
+    if op == "pow" and isinstance(a, Expr) and isinstance(values[1], SupportsIndex) and values[1].__index__() >= 0:
+        power: Expr = ONE
+        for _ in range(values[1].__index__()):
+            power = mul(power, a)
+        return power
+    if all(isinstance(e, Expr | Real) for e in values):
+        raise _undecided(f"the value of {a} {SIGNS[op]} {b}", "of symbols only integers are made: use //, .ceildiv() and integers; or pass the number as a run-time scalar")
+    return NotImplemented
+
+
+def _undecided(what: str, help: str | None = None) -> SymbolError:
+    usual = "a constant extent answers; for what holds for all values ask tf.scalar.prove(tf.scalar.le(a, b), fusion.facts())"
+    return SymbolError(what=what, help=help or usual, location=caller())
 
 
 ZERO: Const = const(0)
