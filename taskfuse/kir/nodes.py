@@ -17,6 +17,7 @@ from taskfuse.ir.elementwise import Elementwise
 from taskfuse.ir.fragments import Fragment
 from taskfuse.ir.matrix_instructions import Family, MatrixInstruction, find
 from taskfuse.ir.scalar import TRUE, Expr
+from taskfuse.ir.shared_layouts import Major
 from taskfuse.ir.types import MemoryType, ParallelType
 from taskfuse.location import Location
 
@@ -181,13 +182,6 @@ class SemaphoreSlot:
 
     name: str
     index: tuple[Expr, ...]
-
-
-class Major(Enum):
-    """Which axis of a wgmma operand is contiguous in Shared memory."""
-
-    K = "K"
-    MN = "MN"
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from taskfuse.dtypes import DTYPES, bfloat16, bool_, float16, float32, int64
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.scalar import TRUE, Expr, and_, const, eq, le, lt, ne, not_, or_, select, sym, table, xor
+from taskfuse.ir.shared_layouts import Major
 from taskfuse.ir.types import INDEX_TYPES, MemoryType
 from taskfuse.kir import Kernel, parse_kernel, to_text, verify_kernel
 from taskfuse.kir.nodes import (
@@ -43,7 +44,6 @@ from taskfuse.kir.nodes import (
     IndexOf,
     InitBarrier,
     LdMatrix,
-    Major,
     Mbarrier,
     Mma,
     Queue,

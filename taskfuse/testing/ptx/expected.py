@@ -13,6 +13,7 @@ from math import prod
 
 from taskfuse.dtypes import DType
 from taskfuse.ir.scalar import Const, Expr, eq, prove
+from taskfuse.ir.shared_layouts import Major
 from taskfuse.ir.types import MemoryType, ParallelType
 from taskfuse.kir import accesses
 from taskfuse.kir.clusters import peers
@@ -41,7 +42,6 @@ from taskfuse.kir.nodes import (
     If,
     InitBarrier,
     LdMatrix,
-    Major,
     Mma,
     Queue,
     Release,
