@@ -555,8 +555,7 @@ def samples(kernel: Kernel) -> Iterator[dict[str, int]]:
     for values in wanted:
         extents: dict[str, int] = {}
         for value, e in zip(values, kernel.extents, strict=True):
-            value = -(-max(value, e.min) // e.multiple_of) * e.multiple_of
-            extents[e.name] = value if e.max is None else min(value, e.max // e.multiple_of * e.multiple_of)
+            extents[e.name] = e.near(value)
         if tuple(extents.values()) not in seen:
             seen.add(tuple(extents.values()))
             yield extents

@@ -21,18 +21,6 @@ from taskfuse.ir.shared_layouts import Major
 from taskfuse.ir.types import MemoryType, ParallelType
 from taskfuse.location import Location
 
-# -- declarations -------------------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Extent:
-    """A symbolic extent of the kernel's tensors and what is known about it."""
-
-    name: str
-    min: int = 0
-    max: int | None = None
-    multiple_of: int = 1
-
 
 @dataclass(frozen=True, slots=True)
 class TensorParam:

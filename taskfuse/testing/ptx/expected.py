@@ -57,7 +57,7 @@ from taskfuse.kir.nodes import (
     Wgmma,
     WgmmaFence,
 )
-from taskfuse.passes.facts import kernel_facts
+from taskfuse.kir.scope import kernel_facts
 from taskfuse.testing.ptx.events import ANY, UNORDERED, Expected, Kind, Lanes, Place, Span, Step
 from taskfuse.testing.ptx.launch import Int3, Launch, linear
 from taskfuse.testing.ptx.machine import TooLong
