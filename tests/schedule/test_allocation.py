@@ -14,7 +14,8 @@ from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.scalar import sym
 from taskfuse.ir.types import MemoryType
 from taskfuse.ir.types import ParallelType as P
-from taskfuse.schedule.allocation import AllocationBuilder, allocation
+from taskfuse.schedule.allocation import AllocationBuilder, allocation, bind_allocation
+from taskfuse.schedule.call import Call
 from tests.schedule.points import extents, pair, places, refused, size
 
 W = sym("w")
@@ -119,3 +120,29 @@ def test_builder_bindings_are_checked_when_used() -> None:
     assert refused(lambda: a.set_allocation_domain(builder), a.fusion) == (
         "allocation(tv1): an allocation axis is bound in Local memory only, but tv1 lives in Shared"
     )
+
+
+@pytest.mark.parametrize("ptype", [P.TIDx, P.TIDz, P.BIDy])
+def test_axes_of_an_allocation_are_bound_and_unbound_again(ptype: P) -> None:
+    _, a, _ = pair(4, 6)
+    bind_allocation(Call("allocation", a), a.logical[0], ptype)
+    assert a.schedule.ptype(a.logical[0]) is ptype
+    bind_allocation(Call("allocation", a), a.logical[0], P.Serial)
+    assert a.schedule.ptype(a.logical[0]) is P.Serial
+
+
+@pytest.mark.parametrize("ptype", [P.Vectorize, P.Unroll, P.Bulk, P.Mma])
+def test_they_are_bound_to_indices_alone(ptype: P) -> None:
+    _, a, _ = pair(4, 6)
+    with pytest.raises(ScheduleError, match=f"the allocation axis of extent 4 cannot be bound to {ptype.value}"):
+        bind_allocation(Call("allocation", a), a.logical[0], ptype)
+
+
+@pytest.mark.parametrize("memory", [MemoryType.Shared, MemoryType.Global])
+def test_they_are_bound_in_registers_alone(memory: MemoryType) -> None:
+    _, a, _ = pair(4, 6)
+    a.set_memory_type(memory)
+    with pytest.raises(ScheduleError, match=f"bound in Local memory only, but tv1 lives in {memory.value}"):
+        bind_allocation(Call("allocation", a), a.logical[0], P.TIDx)
+    a.set_memory_type(MemoryType.Local)
+    bind_allocation(Call("allocation", a), a.logical[0], P.TIDx)
