@@ -322,7 +322,7 @@ OPERANDS = "use tensors, run-time scalars and Python numbers: float(x), int(x)"
         (lambda x: tf.sum(x, HALF), "sum: 2.5 is no axis\nhelp: use an axis in [-2, 1]"),
         (lambda x: tf.softmax(x, WRONG), "softmax: 'wrong' is no axis\nhelp: use an axis in [-2, 1]"),
         (lambda x: np.ones(32, np.float32) + x, f"add: ndarray is no operand\nhelp: {OPERANDS}"),
-        (lambda x: np.float32(2) * x, f"mul: float32 is no operand\nhelp: {OPERANDS}"),
+        (lambda x: WRONG * x, f"mul: str is no operand\nhelp: {OPERANDS}"),
     ],
 )
 def test_ops(call: Callable[[tf.TensorView], Any], expected: str) -> None:
