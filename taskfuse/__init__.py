@@ -104,3 +104,8 @@ __all__: list[str] = [
     "uint64",
 ]
 __all__ += ops.__all__
+
+
+def __dir__() -> list[str]:
+    """The public names; modules that were imported on the way are none."""
+    return sorted({*__all__, "__all__", "__doc__", "__file__", "__name__", "__path__", "__version__"})

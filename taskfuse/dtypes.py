@@ -158,8 +158,9 @@ def as_dtype(x: DTypeLike) -> DType:
         return DTYPES[x]
     if isinstance(x, type) and x in _BY_PYTHON:
         return _BY_PYTHON[x]
+    given: object = x  # NumPy takes nothing for float64
     try:
-        found = _BY_NUMPY.get(np.dtype(x))
+        found = None if given is None else _BY_NUMPY.get(np.dtype(x))
     except TypeError:
         found = None
     if found is None:

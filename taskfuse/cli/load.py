@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
-from taskfuse.errors import TaskfuseError
+from taskfuse.errors import TaskfuseError, warn
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.parser import parse_fusion
 from taskfuse.kir import Kernel, parse_kernel
@@ -35,7 +35,12 @@ class Program:
 
     def kernel(self) -> Kernel:
         """The kernel: given, or lowered. Raises :class:`LoweringError`."""
-        return lower(self.required_fusion()) if self.given is None else self.given
+        if self.given is not None:
+            return self.given
+        fusion = self.required_fusion()
+        if not fusion.has_schedule:
+            warn(f"fusion '{fusion.name}' has no schedule: one thread computes it all; tf.compile schedules it, and fusion.partition() and tf.schedulers help")
+        return lower(fusion)
 
     def required_fusion(self) -> Fusion:
         """The fusion. Raises :class:`TaskfuseError` if there is only a kernel."""
@@ -67,7 +72,8 @@ def load(name: str) -> tuple[Program, ...]:
 
 def parse(text: str, file: str | None = None) -> Program:
     """The fusion or kernel that ``text``, of a file, describes. Raises :class:`ParseError` or :class:`VerifyError`."""
-    if text.lstrip().startswith("KERNEL"):
+    first = next((line for line in map(str.strip, text.splitlines()) if line and not line.startswith("#")), "")
+    if first.startswith("KERNEL"):
         kernel = parse_kernel(text, file)
         kernel.check_ir()
         return Program(None, kernel)

@@ -60,7 +60,7 @@ class Planner:
         """
         views = self._check_inputs(inputs, device)
         try:
-            symbols = bind_symbols(self.kernel, {name: v.layout.shape for name, v in views.items()}, {})
+            symbols = bind_symbols(self.kernel, {name: v.layout.shape for name, v in views.items()})
             shapes = {p.name: tuple(integer(e, symbols) for e in p.shape) for p in self._tensors}
         except (ZeroDivisionError, IndexError) as error:
             raise LaunchError(kernel=self.kernel.name, reason=f"an extent or a host parameter has no value: {error}") from None

@@ -45,7 +45,11 @@ class Arithmetic:
 
     __slots__ = ()
     fusion: Fusion
-    name: str
+
+    @property
+    def name(self) -> str:
+        """Its printed name."""
+        raise NotImplementedError
 
     # NumPy would take a tensor for an object without axes and apply its operators element by element; so it leaves them to the tensor.
     __array_ufunc__: ClassVar[None] = None

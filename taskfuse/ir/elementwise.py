@@ -534,7 +534,7 @@ _ROWS = (
         ring=np.where,
         numpy="where",
     ),
-    Elementwise("clamp", ("x", "min", "max"), _SAME, _clamp, _CLAMP, "``minimum(maximum(x, min), max)``.", ring=_clamp, torch="clamp clip", numpy="clip"),
+    Elementwise("clamp", ("x", "min", "max"), _SAME, _clamp, _CLAMP, "``minimum(maximum(x, min), max)``.", ring=_clamp, numpy=""),
     Elementwise(
         "lerp", ("a", "b", "t"), _FLOAT, _lerp, floats("lerp<{T}>({0}, {1}, {2})", "lerp<{T}>({0}, {1}, {2})"), "``a + t * (b - a)``, a float.", ring=_ring_lerp
     ),

@@ -164,7 +164,7 @@ class _Reference:
             if not plain:
                 body, axes = self.regrouped(expr, body)
             result = self.values.reduce(expr.combine, body, axes, wide)
-        if expr.init.value != expr.combine.neutral(expr.init.dtype):
+        if expr.init.value != expr.combine.neutral(wide):  # what is neutral for the dtype may be a number to a wider one
             init = self.values.cast(self.values.literal(expr.init.value, expr.init.dtype), expr.init.dtype, wide)
             result = self.values.combine(expr.combine, init, result, wide)
         return self.values.cast(result, wide, out.dtype)

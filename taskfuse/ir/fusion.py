@@ -25,6 +25,7 @@ from taskfuse.ir.tensor import Scalar, TensorView
 from taskfuse.location import Location, caller
 
 if TYPE_CHECKING:
+    from taskfuse.ir.values import Values
     from taskfuse.schedulers.partition import Partition
 
 
@@ -173,17 +174,43 @@ class Fusion:
         self.inputs.append(tv)
         return tv
 
-    def add_output(self, tv: object) -> None:
-        """Make the tensor ``tv`` an output. Raises :class:`FusionError` if it is one already, is an input, or belongs to another fusion."""
+    def add_output(self, *tensors: object, name: str | None = None) -> None:
+        """Make tensors outputs, in this order; one alone may be given a ``name``.
+
+        Raises :class:`FusionError` if one is an output already, is an input, or belongs to another fusion, or the name is taken.
+        """
+        for tv in tensors:
+            self._check_output(tv)
+        made = [tv for tv in tensors if isinstance(tv, TensorView)]
+        twice = next((tv for k, tv in enumerate(made) if among(tv, made[:k])), None)
+        if twice is not None:
+            raise FusionError(fusion=self.name, reason=f"{twice.name} is given twice", help=f"return tf.copy({twice.name}) beside it", location=caller())
+        if name is not None:
+            if len(made) != 1:
+                raise FusionError(fusion=self.name, reason=f"one name, '{name}', for {len(made)} outputs", help="name each: x.named('y')", location=caller())
+            made[0].named(name)
+        self.outputs += made
+
+    def _check_output(self, tv: object) -> None:
         if not isinstance(tv, TensorView):
-            raise FusionError(fusion=self.name, reason=f"{tv!r} is no tensor", help="call add_output once for each tensor", location=caller())
+            raise FusionError(fusion=self.name, reason=f"{tv!r} is no tensor", help="give tensors: add_output(a, b)", location=caller())
         if tv.fusion is not self:
             raise FusionError(fusion=self.name, reason=f"{tv.name} belongs to fusion '{tv.fusion.name}'", location=caller())
         if among(tv, self.outputs):
             raise FusionError(fusion=self.name, reason=f"{tv.name} is an output already", location=caller())
         if tv.is_input:
             raise FusionError(fusion=self.name, reason=f"{tv.name} is an input", help=f"return tf.copy({tv.name}) instead", location=caller())
-        self.outputs.append(tv)
+
+    def rename(self, tv: TensorView, name: str) -> None:
+        """Give a tensor another name. Raises :class:`FusionError` if it is taken or none."""
+        if not isinstance(name, str) or not name:
+            raise FusionError(fusion=self.name, reason=f"{name!r} is no name", help="use text, such as 'hidden'", location=caller())
+        if name == tv.name:
+            return
+        if self._is_taken(name):
+            raise FusionError(fusion=self.name, reason=f"there is already a value named '{name}'", location=caller())
+        self._tensors = {name if x is tv else key: x for key, x in self._tensors.items()}
+        tv.set_name(name)
 
     def add_scalar(self, name: str | None, dtype: DType) -> Scalar:
         """A run-time scalar."""
@@ -270,9 +297,16 @@ class Fusion:
         """A group of tasks and groups. Raises :class:`TaskError` if a member has a parent already, or convexity is lost."""
         return self.tasks.add_group(members, name)
 
-    def evaluate(self, *args: NDArray[Any] | float | int, **options: Any) -> tuple[NDArray[Any], ...]:
-        """The math itself, in NumPy, without the schedule; see :func:`taskfuse.ir.evaluate.evaluate`."""
-        return _readers[0].evaluate(self, args, options)
+    def evaluate(self, *args: NDArray[Any] | float | int, values: Values | None = None, **named: Any) -> tuple[NDArray[Any], ...]:
+        """The math itself, in NumPy, without the schedule; see :func:`taskfuse.ir.evaluate.evaluate`. ``named``: arguments by their names."""
+        names = [x.name for x in (*self.inputs, *self.scalars)][len(args) :]
+        for name in named:
+            if name not in names:
+                help = f"the arguments are: {', '.join(repr(x) for x in (*self.inputs, *self.scalars)) or 'none'}"
+                raise FusionError(fusion=self.name, reason=f"'{name}' is no argument that is left", help=help, location=caller())
+        if named and len(named) == len(names):
+            args = (*args, *(named[name] for name in names))
+        return _readers[0].evaluate(self, args, {} if values is None else {"values": values})
 
     def __str__(self) -> str:
         return _readers[0].text(self)

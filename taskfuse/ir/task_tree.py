@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, cast
 
 from taskfuse.errors import TaskError
 from taskfuse.ir.arithmetic import place_of
@@ -105,7 +105,7 @@ class TaskTree:
     def add_task(self, tensors: Sequence[TensorView], name: str | None) -> Task:
         """See :meth:`Fusion.task`."""
         task = Task(self, self._name(name, "t", Task), [], caller())
-        given = list(tensors)
+        given = _listed(task, tensors, "tensors")
         if not given:
             raise TaskError(node=task.name, reason="a task needs at least one tensor", location=caller())
         saved = dict(self._task_of)
@@ -144,7 +144,8 @@ class TaskTree:
     def add_group(self, members: Sequence[Node], name: str | None) -> Group:
         """See :meth:`Fusion.group`."""
         self.changes += 1
-        group = Group(self, self._name(name, "group", Group), list(members), caller())
+        group = Group(self, self._name(name, "group", Group), [], caller())
+        members = group.members = _listed(group, members, "tasks and groups")
         if not members:
             raise TaskError(node=group.name, reason="a group needs at least one member", location=caller())
         if len(set(members)) != len(members):
@@ -356,3 +357,10 @@ def _check_node(group: Group, member: object) -> None:
     if not isinstance(member, Task | Group):
         help = "a group is made of tasks and groups: fusion.task([tensor]) makes a task"
         raise TaskError(node=group.name, reason=f"{member!r} is no task and no group", help=help, location=caller())
+
+
+def _listed(node: Node, given: object, what: str) -> list[Any]:
+    """``given`` as a list. Raises :class:`TaskError` for what is none."""
+    if isinstance(given, Task | Group | str) or not isinstance(given, Iterable):
+        raise TaskError(node=node.name, reason=f"{given!r} is no list of {what}", help=f"give a list of {what}", location=caller())
+    return list(cast("Iterable[Any]", given))

@@ -7,7 +7,7 @@ not depend on each other is *horizontal*, one whose members are connected is *ve
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, SupportsIndex
 
 from taskfuse.errors import TaskError
 from taskfuse.ir.tensor import TensorView
@@ -84,6 +84,8 @@ class Group:
 
     def take_turns(self, axis: AxisRef) -> Group:
         """In a channel distributed over ``axis``, pass the turn only after the instance's last use in an iteration. Returns the group itself."""
+        if not hasattr(axis, "axis"):
+            raise TaskError(node=self.name, reason=f"take_turns: {axis!r} is no axis", help="give an axis of a tensor: tv.axis(0)", location=caller())
         self.turns = axis.axis
         return self
 
@@ -106,8 +108,8 @@ CHOSEN = 0
 def _checked_budget(node: Node, count: int | None) -> int:
     if count is None:
         return CHOSEN
-    if count % 8 or not 24 <= count <= 256:
-        raise TaskError(node=node.name, reason=f"{count} registers", help="setmaxnreg takes a multiple of 8 from 24 to 256", location=caller())
+    if not isinstance(count, SupportsIndex) or count % 8 or not 24 <= count <= 256:
+        raise TaskError(node=node.name, reason=f"{count!r} registers", help="setmaxnreg takes a multiple of 8 from 24 to 256", location=caller())
     return count
 
 

@@ -31,18 +31,18 @@ def check_rank(kernel: Kernel, index: int, param: TensorParam, ndim: int) -> Non
         raise InputError(index=index, fusion=kernel.name, reason=f"'{param.name}' has {ndim} axes, not {len(param.shape)}")
 
 
-def bind_symbols(kernel: Kernel, shapes: Mapping[str, Sequence[int]], given: Mapping[str, int]) -> dict[str, int]:
+def bind_symbols(kernel: Kernel, shapes: Mapping[str, Sequence[int]], given: Mapping[str, int] | None = None) -> dict[str, int]:
     """Values of the extents and the host parameters.
 
     Args:
         shapes: shape of each input, by name; their ranks are right.
-        given: values of extents that no input's shape gives.
+        given: values of extents that no input's shape gives; ``None``: the caller has none to give.
 
     Raises:
         InputError: an extent has two values, or none, or one that breaks what is known about it.
         ZeroDivisionError, IndexError: an expression of a shape or of a host parameter has no value.
     """
-    symbols = dict(given)
+    symbols = dict(given or {})
     inputs = [(index, p) for index, p in enumerate(wanted(kernel)) if isinstance(p, TensorParam)]
     for index, param in inputs:
         for axis, (extent, size) in enumerate(zip(param.shape, shapes[param.name], strict=True)):
@@ -53,7 +53,9 @@ def bind_symbols(kernel: Kernel, shapes: Mapping[str, Sequence[int]], given: Map
     for extent in kernel.extents:
         if extent.name not in symbols:
             reason = f"no input has the extent {extent.name}"
-            raise InputError(index=len(inputs), fusion=kernel.name, reason=reason, help=f"give it as extents={{'{extent.name}': ...}}")
+            alone = "a call learns extents from the shapes of its inputs alone: use the dimension in one of them"
+            help = alone if given is None else f"give it as extents={{'{extent.name}': ...}}"
+            raise InputError(index=len(inputs), fusion=kernel.name, reason=reason, help=help)
         size = symbols[extent.name]
         if not extent.admits(size):
             index = next((k for k, p in inputs if any(extent.name in e.free for e in p.shape)), len(inputs))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import cast
 
-from taskfuse.errors import UnsupportedError
+from taskfuse.errors import LoweringError, UnsupportedError
 from taskfuse.ir.fusion import Fusion, as_fusion
 from taskfuse.kir import Kernel
 from taskfuse.kir.faithful import check_faithful
@@ -32,6 +32,9 @@ def lower(fusion: Fusion, options: LoweringOptions = DEFAULT, after: Callable[[S
     fusion = as_fusion(fusion, "tf.lower")
     if not isinstance(cast("object", options), LoweringOptions):
         raise UnsupportedError(what=f"options {options!r}", reason="they are none", help="use tf.LoweringOptions(...)", location=caller())
+    if not fusion.outputs:
+        reason, help = "it has no outputs, so that there is nothing to compute", "fusion.add_output(tensor)"
+        raise LoweringError(what=f"fusion '{fusion.name}'", reason=reason, help=help, location=caller())
     state = State(fusion, options)
     for step in STEPS:
         step.run(state)

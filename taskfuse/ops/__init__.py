@@ -4,9 +4,10 @@ Each module says which of its names are public. Importing this package plugs the
 """
 
 from taskfuse.ir.calls import bind_operators
-from taskfuse.ops import argreduce, composite, create, elementwise, indexing, linalg, missing, pointwise, reduce, scan, select, views
+from taskfuse.ops import activations, argreduce, composite, create, elementwise, indexing, linalg, missing, pointwise, rearrange, reduce, scan, select, views
 from taskfuse.ops import einsum as products
 from taskfuse.ops import gather as gathers
+from taskfuse.ops.activations import *
 from taskfuse.ops.argreduce import *
 from taskfuse.ops.composite import *
 from taskfuse.ops.create import *
@@ -18,6 +19,7 @@ from taskfuse.ops.linalg import *
 from taskfuse.ops.missing import *
 from taskfuse.ops.operators import Operators
 from taskfuse.ops.pointwise import *
+from taskfuse.ops.rearrange import *
 from taskfuse.ops.reduce import *
 from taskfuse.ops.scan import *
 from taskfuse.ops.select import *
@@ -25,6 +27,7 @@ from taskfuse.ops.table import supports
 from taskfuse.ops.views import *
 
 __all__: list[str] = ["supports"]
+__all__ += activations.__all__
 __all__ += argreduce.__all__
 __all__ += composite.__all__
 __all__ += create.__all__
@@ -35,6 +38,7 @@ __all__ += indexing.__all__
 __all__ += linalg.__all__
 __all__ += missing.__all__
 __all__ += pointwise.__all__
+__all__ += rearrange.__all__
 __all__ += reduce.__all__
 __all__ += scan.__all__
 __all__ += select.__all__

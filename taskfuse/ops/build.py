@@ -7,14 +7,15 @@ All checks come before the first tensor is made, so a call that raises leaves th
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import SupportsIndex, cast
+from collections.abc import Iterable, Sequence
+from typing import Any, SupportsIndex, cast
 
 import numpy as np
 
 from taskfuse.dtypes import DType, bool_, float16, float32, float64, int64, result_type, uint64
 from taskfuse.errors import DTypeError, FusionError, ShapeError
 from taskfuse.ir.axes import axis, iteration_symbol
+from taskfuse.ir.dims import Dim
 from taskfuse.ir.elementwise import ELEMENTWISE, DTypeRule, Elementwise
 from taskfuse.ir.expr import IndexValue, Literal, Operand, Pointwise, Read, ScalarRead
 from taskfuse.ir.fusion import Fusion, shape_text
@@ -61,6 +62,15 @@ def check_tensor(op: str, x: object) -> TensorView:
     if not isinstance(x, TensorView):
         raise dtype_error(op, f"takes a tensor, not {type(x).__name__}", "make constants with tf.full, inputs with tf.define_tensor")
     return x
+
+
+def listed(op: str, value: object, what: str, help: str | None = None) -> list[Any]:
+    """``value`` as a list; an integer or an extent is one entry. Raises :class:`ShapeError` for what is no list of ``what``."""
+    if isinstance(value, SupportsIndex | str | Dim):
+        return [value]
+    if not isinstance(value, Iterable):
+        raise shape_error(op, f"{value!r} is no list of {what}", help or f"give a list of {what}")
+    return list(cast("Iterable[Any]", value))
 
 
 def common_fusion(op: str, operands: Sequence[Value]) -> Fusion:
@@ -112,7 +122,7 @@ def normalize_axes(op: str, axes: int | Sequence[int] | None, x: TensorView) -> 
     """``axes`` as sorted positions; all of them if ``None``. Raises :class:`ShapeError` if one is out of range or given twice."""
     if axes is None:
         return tuple(range(x.ndim))
-    given: tuple[object, ...] = tuple(axes) if isinstance(axes, Sequence) and not isinstance(axes, str) else (axes,)
+    given: tuple[object, ...] = tuple(axes) if isinstance(axes, Iterable) and not isinstance(axes, str) else (axes,)
     found = [normalize_axis(op, a, x.ndim, described(x)) for a in given]
     if len(set(found)) < len(found):
         raise shape_error(op, f"axes {given} of {described(x)} repeat an axis")

@@ -7,50 +7,64 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from taskfuse.dtypes import DType, float64
 from taskfuse.ir.elementwise import COMBINES
 from taskfuse.ir.scalar import ONE, Expr
 from taskfuse.ir.tensor import TensorView
+from taskfuse.ops.activations import wide as wide_of
 from taskfuse.ops.build import cast_tensor, check_tensor, common_fusion, described, normalize_axes, shape_error
-from taskfuse.ops.elementwise import add, exp, log, mul, reciprocal, rsqrt, sub
+from taskfuse.ops.elementwise import add, exp, isfinite, log, mul, reciprocal, rsqrt, sub, where
+from taskfuse.ops.keywords import axial
 from taskfuse.ops.reduce import centered, mean_square, reduce_axes
 from taskfuse.ops.table import Kind, floating, op
+from taskfuse.ops.views import squeeze
 
-__all__ = ["layer_norm", "log_softmax", "rms_norm", "softmax"]
+__all__ = ["layer_norm", "log_softmax", "logsumexp", "rms_norm", "softmax"]
 
 _ADD, _MAXIMUM = COMBINES["add"], COMBINES["maximum"]
 
 
-def _wide(x: TensorView) -> tuple[TensorView, DType]:
-    """``x`` in its compute dtype (float64 for bool and integers), and the float dtype of a result."""
-    dtype = x.dtype if x.dtype.is_float else float64
-    return cast_tensor(x, dtype.compute), dtype
-
-
 @op(Kind.COMPOSITE, floating, torch="softmax _softmax special_softmax", numpy="")
+@axial
 def softmax(x: TensorView, axis: int | Sequence[int] = -1) -> TensorView:
     """exp(x) by the reciprocal of its sum along ``axis``, shifted by the maximum. A float. Raises :class:`ShapeError` for an axis out of range."""
     check_tensor("softmax", x)
     axes = normalize_axes("softmax", axis, x)
     with x.fusion.call():
-        wide, dtype = _wide(x)
+        wide, dtype = wide_of(x)
         e = exp(sub(wide, reduce_axes(wide, axes, _MAXIMUM, wide.dtype, keepdims=True)))
         return cast_tensor(mul(e, reciprocal(reduce_axes(e, axes, _ADD, e.dtype, keepdims=True))), dtype)
 
 
 @op(Kind.COMPOSITE, floating, torch="log_softmax _log_softmax special_log_softmax", numpy="")
+@axial
 def log_softmax(x: TensorView, axis: int | Sequence[int] = -1) -> TensorView:
     """The logarithm of :func:`softmax`, without its underflow."""
     check_tensor("log_softmax", x)
     axes = normalize_axes("log_softmax", axis, x)
     with x.fusion.call():
-        wide, dtype = _wide(x)
+        wide, dtype = wide_of(x)
         shifted = sub(wide, reduce_axes(wide, axes, _MAXIMUM, wide.dtype, keepdims=True))
         total = reduce_axes(exp(shifted), axes, _ADD, shifted.dtype, keepdims=True)
         return cast_tensor(sub(shifted, log(total)), dtype)
 
 
+@op(Kind.COMPOSITE, floating, torch="logsumexp special_logsumexp", numpy="")
+@axial
+def logsumexp(x: TensorView, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> TensorView:
+    """log(sum(exp(x))) over ``axis``, shifted by the maximum where that is finite. A float; over no elements -inf."""
+    check_tensor("logsumexp", x)
+    axes = normalize_axes("logsumexp", axis, x)
+    with x.fusion.call():
+        wide, dtype = wide_of(x)
+        most = reduce_axes(wide, axes, _MAXIMUM, wide.dtype, keepdims=True)
+        shift = where(isfinite(most), most, 0.0)
+        total = reduce_axes(exp(sub(wide, shift)), axes, _ADD, wide.dtype, keepdims=True)
+        found = add(log(total), shift)
+        return cast_tensor(found if keepdims else squeeze(found, axes), dtype)
+
+
 @op(Kind.COMPOSITE, floating, numpy="")
+@axial
 def layer_norm(
     x: TensorView, weight: TensorView | None = None, bias: TensorView | None = None, axis: int | Sequence[int] = -1, eps: float = 1e-5
 ) -> TensorView:
@@ -60,13 +74,14 @@ def layer_norm(
     """
     axes = _check_norm("layer_norm", x, axis, weight, bias)
     with x.fusion.call():
-        wide, dtype = _wide(x)
+        wide, dtype = wide_of(x)
         distance = centered(wide, axes)
         scaled = mul(distance, rsqrt(add(mean_square(distance, axes, keepdims=True), eps)))
         return cast_tensor(_affine(scaled, weight, bias), dtype)
 
 
 @op(Kind.COMPOSITE, floating, numpy="")
+@axial
 def rms_norm(x: TensorView, weight: TensorView | None = None, axis: int | Sequence[int] = -1, eps: float = 1e-5) -> TensorView:
     """``x / sqrt(mean(x * x) + eps) * weight`` over ``axis`` (Zhang and Sennrich, "Root Mean Square Layer Normalization").
 
@@ -74,7 +89,7 @@ def rms_norm(x: TensorView, weight: TensorView | None = None, axis: int | Sequen
     """
     axes = _check_norm("rms_norm", x, axis, weight, None)
     with x.fusion.call():
-        wide, dtype = _wide(x)
+        wide, dtype = wide_of(x)
         scaled = mul(wide, rsqrt(add(mean_square(wide, axes, keepdims=True), eps)))
         return cast_tensor(_affine(scaled, weight, None), dtype)
 
@@ -83,6 +98,7 @@ def _check_norm(op: str, x: TensorView, axis: int | Sequence[int], weight: Tenso
     check_tensor(op, x)
     for parameter in (weight, bias):
         if parameter is not None:
+            check_tensor(op, parameter)
             common_fusion(op, (x, parameter))
             if not _fits(parameter.shape, x.shape):
                 raise shape_error(op, f"{described(parameter)} does not broadcast to {described(x)}")

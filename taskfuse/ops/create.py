@@ -208,6 +208,11 @@ def iota(shape: Sequence[Extent] | Extent, axis: int = 0, dtype: DTypeLike = int
     return _index_values(fusion, extents, iteration_symbol(place), as_dtype(dtype))
 
 
+def arange_like(fusion: Fusion, length: Expr) -> TensorView:
+    """``0, 1, ...``, ``length`` of them, int64."""
+    return _index_values(fusion, (length,), iteration_symbol(0), int64)
+
+
 def _index_values(fusion: Fusion, shape: Shape, index: Expr, dtype: DType) -> TensorView:
     return define_pointwise(fusion, ELEMENTWISE["copy" if dtype is int64 else "cast"], shape, (IndexValue(index),), dtype)
 

@@ -18,6 +18,7 @@ from taskfuse.ir.tensor import TensorView
 from taskfuse.location import caller
 from taskfuse.ops.build import Shape, cast_tensor, check_tensor, common_fusion, define_pointwise, described, dtype_error, normalize_axis, shape_error, typed
 from taskfuse.ops.create import extent
+from taskfuse.ops.keywords import axial
 from taskfuse.ops.table import Kind, indexed, op
 from taskfuse.ops.views import reshape
 
@@ -48,6 +49,7 @@ def define_gather(x: TensorView, shape: Sequence[Expr], index: Sequence[Expr], v
 
 
 @op(Kind.GATHER, indexed, torch="take index_select")
+@axial
 def take(x: TensorView, indices: TensorView, axis: int | None = None) -> TensorView:
     """The elements of ``x`` along ``axis`` (of all its elements in row-major order if ``None``) at ``indices``, as ``np.take``.
 
@@ -76,6 +78,7 @@ def take(x: TensorView, indices: TensorView, axis: int | None = None) -> TensorV
 
 
 @op(Kind.GATHER, indexed, torch="take_along_dim")
+@axial
 def take_along_axis(x: TensorView, indices: TensorView, axis: int = -1) -> TensorView:
     """``x`` at ``indices`` along ``axis``, each at its own place in the other dimensions, as ``np.take_along_axis``: for what ``argmax`` gives.
 
@@ -101,6 +104,7 @@ def take_along_axis(x: TensorView, indices: TensorView, axis: int = -1) -> Tenso
 
 
 @op(Kind.GATHER, indexed, numpy="")
+@axial
 def gather(x: TensorView, dim: int, indices: TensorView) -> TensorView:
     """``x`` at ``indices`` along ``dim``, each at its own place in the other dimensions, as ``torch.gather``.
 

@@ -12,7 +12,7 @@ from taskfuse.ir.axes import iteration_symbol, value_symbol
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.scalar import ONE, Expr, Facts, IntLike, and_, ge, le, lt, maximum, minimum, prove, simplify, wrap
 from taskfuse.ir.tensor import Scalar, TensorView
-from taskfuse.ops.build import broadcast_shape, check_symbols, check_tensor, common_fusion, described, dtype_error, plain, shape_error
+from taskfuse.ops.build import broadcast_shape, check_symbols, check_tensor, common_fusion, described, dtype_error, listed, plain, shape_error
 from taskfuse.ops.gather import check_indices, define_gather, read_shifted
 from taskfuse.ops.table import Kind, op, same
 from taskfuse.ops.views import view
@@ -47,7 +47,8 @@ def slice(
     Raises :class:`ShapeError` if there are too many entries, the lists differ in length, or a step is 0.
     """
     check_tensor("slice", x)
-    strides: Sequence[int | None] = [None] * len(starts) if steps is None else steps
+    starts, stops = (listed("slice", bounds, "bounds") for bounds in (starts, stops))
+    strides: Sequence[int | None] = [None] * len(starts) if steps is None else listed("slice", steps, "steps")
     if not len(starts) == len(stops) == len(strides):
         raise shape_error("slice", f"{len(starts)} starts, {len(stops)} stops and {len(strides)} steps", "give one of each per dimension")
     return _index("slice", x, tuple(builtins.slice(a, b, c) for a, b, c in zip(starts, stops, strides, strict=True)))

@@ -13,12 +13,14 @@ from taskfuse.ir.scalar import ONE, ZERO, Expr
 from taskfuse.ir.tensor import TensorView
 from taskfuse.location import caller
 from taskfuse.ops.build import Shape, cast_tensor, check_tensor, common_fusion, described, dtype_error, shape_error, typed
+from taskfuse.ops.elementwise import mul
 from taskfuse.ops.table import Kind, op, promoted
+from taskfuse.ops.views import expand_dims, reshape
 
-__all__ = ["matmul"]
+__all__ = ["bmm", "dot", "matmul", "outer"]
 
 
-@op(Kind.PRODUCT, promoted, torch="matmul mm bmm mv dot")
+@op(Kind.PRODUCT, promoted, torch="matmul mm mv")
 def matmul(a: TensorView, b: TensorView, dtype: DTypeLike | None = None) -> TensorView:
     """The matrix product of ``a [..., M, K]`` and ``b [..., K, N]``, as in NumPy: leading dimensions broadcast, a 1-d operand is a vector.
 
@@ -54,6 +56,43 @@ def matmul(a: TensorView, b: TensorView, dtype: DTypeLike | None = None) -> Tens
     batch = _batch(a, b)
     with fusion.call():
         return cast_tensor(_product(a, b, batch, wanted.compute), wanted)
+
+
+@op(Kind.PRODUCT, promoted)
+def dot(a: TensorView, b: TensorView) -> TensorView:
+    """The product of two vectors, of two matrices, or of a matrix and a vector, as in NumPy; with a 0-d tensor that of numbers.
+
+    Raises :class:`ShapeError` for more dimensions, where NumPy sums over other ones than :func:`matmul`, and as that does.
+    """
+    for tv in (a, b):
+        check_tensor("dot", tv)
+    common_fusion("dot", (a, b))
+    if a.ndim == 0 or b.ndim == 0:
+        return mul(a, b)
+    if max(a.ndim, b.ndim) > 2:
+        raise shape_error("dot", f"{described(a)} and {described(b)} are more than matrices", "use tf.matmul for batches, tf.einsum for other sums")
+    return matmul(a, b)
+
+
+@op(Kind.PRODUCT, promoted, numpy="")
+def bmm(a: TensorView, b: TensorView) -> TensorView:
+    """:func:`matmul` of two batches of matrices ``[B, M, K]`` and ``[B, K, N]``. Raises :class:`ShapeError` for anything else."""
+    for tv in (a, b):
+        check_tensor("bmm", tv)
+    if a.ndim != 3 or b.ndim != 3 or a.shape[0] is not b.shape[0]:
+        raise shape_error("bmm", f"{described(a)} and {described(b)} are no batches of matrices of one length", "use tf.matmul, which broadcasts")
+    return matmul(a, b)
+
+
+@op(Kind.PRODUCT, promoted, torch="outer ger")
+def outer(a: TensorView, b: TensorView) -> TensorView:
+    """``a[i] * b[j]`` of two vectors; of other tensors in row-major order."""
+    for tv in (a, b):
+        check_tensor("outer", tv)
+    fusion = common_fusion("outer", (a, b))
+    with fusion.call():
+        left, right = (tv if tv.ndim == 1 else reshape(tv, [-1]) for tv in (a, b))
+        return mul(expand_dims(left, 1), expand_dims(right, 0))
 
 
 def _batch(a: TensorView, b: TensorView) -> Shape:

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any, cast
 
-from taskfuse.dtypes import DType
 from taskfuse.ir.elementwise import ELEMENTWISE
-from taskfuse.ir.scalar import IntLike
 from taskfuse.ir.tensor import TensorView, Value
 from taskfuse.ops import indexing, views
-from taskfuse.ops.build import pointwise
-from taskfuse.ops.linalg import matmul
-from taskfuse.ops.pointwise import cast
-from taskfuse.ops.reduce import REDUCTIONS
+from taskfuse.ops.build import described, normalize_axis, pointwise, shape_error
+from taskfuse.ops.rearrange import swapaxes
+from taskfuse.ops.table import OPS, by_torch
 
 
 class Operators:
@@ -24,20 +22,37 @@ class Operators:
     def binary(self, op: str, a: Value, b: Value) -> TensorView:
         return pointwise(ELEMENTWISE[op], (a, b))
 
-    def matmul(self, a: TensorView, b: TensorView) -> TensorView:
-        return matmul(a, b)
-
     def getitem(self, x: TensorView, key: object) -> TensorView:
         return indexing.getitem(x, key)
 
-    def permute(self, x: TensorView, dims: Sequence[int]) -> TensorView:
-        return views.permute(x, dims)
+    def transposed(self, x: TensorView, axes: Sequence[int]) -> TensorView:
+        if not axes:
+            return views.transpose(x)
+        if len(axes) != 2:
+            return views.permute(x, axes)
+        a, b = (normalize_axis("transpose", axis, x.ndim, described(x)) for axis in axes)
+        if x.ndim == 2 and a < b:
+            reason = f"axes {tuple(axes)} of {described(x)} are their order to NumPy, and exchanged to torch"
+            raise shape_error("transpose", reason, "use x.T or x.swapaxes(0, 1), or x.permute(0, 1)")
+        return swapaxes(x, a, b)
 
-    def reshape(self, x: TensorView, shape: Sequence[IntLike | str]) -> TensorView:
-        return views.reshape(x, shape)
+    def call(self, op: str, *args: Any, **kwargs: Any) -> TensorView:
+        return cast("TensorView", OPS[op].function(*args, **kwargs))
 
-    def cast(self, x: TensorView, dtype: DType) -> TensorView:
-        return cast(x, dtype)
+    def instead(self, name: str) -> str:
+        row = OPS.get(name) or by_torch(name)
+        if row is None:
+            return _ELSEWHERE.get(name, "")
+        return f": {row.instead}" if row.instead else f": write tf.{row.name}(x)"
 
-    def reduce(self, op: str, x: TensorView, axis: int | Sequence[int] | None, keepdims: bool) -> TensorView:
-        return REDUCTIONS[op](x, axis, keepdims)
+
+_UNKNOWN = ": its elements are not known before a call; evaluate the fusion, or compile and call it"
+_ELSEWHERE = {
+    **dict.fromkeys(("item", "tolist", "numpy", "cpu", "cuda", "detach", "data"), _UNKNOWN),
+    "size": ": ask x.shape",
+    "view": ": write x.reshape(...)",
+    "float": ": write x.astype(tf.float32)",
+    "half": ": write x.astype(tf.float16)",
+    "bfloat16": ": write x.astype(tf.bfloat16)",
+}
+"""What users of other libraries look for under names that are no ops."""

@@ -17,10 +17,11 @@ from taskfuse.ir.tensor import TensorView
 from taskfuse.location import caller
 from taskfuse.ops.build import cast_tensor, check_tensor, define_pointwise, divide_by_count, normalize_axes, shape_error, total_dtype
 from taskfuse.ops.elementwise import sqrt, sub
+from taskfuse.ops.keywords import axial
 from taskfuse.ops.table import Kind, always, floating, op, same, total
-from taskfuse.ops.views import expand_dims
+from taskfuse.ops.views import expand_dims, squeeze
 
-__all__ = ["all", "any", "max", "mean", "min", "prod", "std", "sum", "var"]
+__all__ = ["all", "any", "max", "mean", "min", "prod", "std", "sum", "var", "var_mean"]
 
 Axes = int | Sequence[int] | None
 _COPY = ELEMENTWISE["copy"]
@@ -53,12 +54,14 @@ def _accumulate(op: str, combine: str, x: TensorView, axis: Axes, keepdims: bool
 
 
 @op(Kind.REDUCTION, total)
+@axial
 def sum(x: TensorView, axis: Axes = None, keepdims: bool = False, dtype: DTypeLike | None = None) -> TensorView:
     """The sum over ``axis`` (all axes if ``None``), in ``dtype``: by default that of ``x``, int64 or uint64 for bool and integers."""
     return _accumulate("sum", "add", x, axis, keepdims, dtype)
 
 
 @op(Kind.REDUCTION, total)
+@axial
 def prod(x: TensorView, axis: Axes = None, keepdims: bool = False, dtype: DTypeLike | None = None) -> TensorView:
     """The product over ``axis``; dtypes as in :func:`sum`."""
     return _accumulate("prod", "mul", x, axis, keepdims, dtype)
@@ -72,12 +75,14 @@ def _extreme(op: str, combine: str, x: TensorView, axis: Axes, keepdims: bool) -
 
 
 @op(Kind.REDUCTION, same, torch="max amax")
+@axial
 def max(x: TensorView, axis: Axes = None, keepdims: bool = False) -> TensorView:
     """The maximum over ``axis``, NaN if one is; the lowest value of the dtype over no elements."""
     return _extreme("max", "maximum", x, axis, keepdims)
 
 
 @op(Kind.REDUCTION, same, torch="min amin")
+@axial
 def min(x: TensorView, axis: Axes = None, keepdims: bool = False) -> TensorView:
     """The minimum over ``axis``, NaN if one is; the highest value of the dtype over no elements."""
     return _extreme("min", "minimum", x, axis, keepdims)
@@ -91,12 +96,14 @@ def _truth(op: str, combine: str, x: TensorView, axis: Axes, keepdims: bool) -> 
 
 
 @op(Kind.REDUCTION, always(bool_))
+@axial
 def any(x: TensorView, axis: Axes = None, keepdims: bool = False) -> TensorView:
     """True where an element over ``axis`` is not 0."""
     return _truth("any", "logical_or", x, axis, keepdims)
 
 
 @op(Kind.REDUCTION, always(bool_))
+@axial
 def all(x: TensorView, axis: Axes = None, keepdims: bool = False) -> TensorView:
     """True where every element over ``axis`` is not 0."""
     return _truth("all", "logical_and", x, axis, keepdims)
@@ -131,6 +138,7 @@ def mean_square(x: TensorView, axes: Sequence[int], keepdims: bool, correction: 
 
 
 @op(Kind.REDUCTION, floating)
+@axial
 def mean(x: TensorView, axis: Axes = None, keepdims: bool = False) -> TensorView:
     """The arithmetic mean over ``axis``, a float: float64 for bool and integers. Over no elements it is NaN."""
     check_tensor("mean", x)
@@ -140,6 +148,7 @@ def mean(x: TensorView, axis: Axes = None, keepdims: bool = False) -> TensorView
 
 
 @op(Kind.REDUCTION, floating)
+@axial
 def var(x: TensorView, axis: Axes = None, keepdims: bool = False, correction: int = 0) -> TensorView:
     """The variance over ``axis``: the sum of squared distances from the mean, divided by the number of elements less ``correction``.
 
@@ -151,11 +160,24 @@ def var(x: TensorView, axis: Axes = None, keepdims: bool = False, correction: in
 
 
 @op(Kind.REDUCTION, floating)
+@axial
 def std(x: TensorView, axis: Axes = None, keepdims: bool = False, correction: int = 0) -> TensorView:
     """The square root of :func:`var`."""
     axes = _check_var("std", x, axis, correction)
     with x.fusion.call():
         return cast_tensor(sqrt(mean_square(centered(x, axes), axes, keepdims, correction)), _float_dtype(x))
+
+
+@op(Kind.REDUCTION, floating, numpy="")
+@axial
+def var_mean(x: TensorView, axis: Axes = None, keepdims: bool = False, correction: int = 0) -> tuple[TensorView, TensorView]:
+    """:func:`var` and :func:`mean`, made of one mean. ``correction`` is 0 unless given, as in NumPy, where torch's is 1."""
+    axes = _check_var("var_mean", x, axis, correction)
+    with x.fusion.call():
+        middle = mean_axes(x, axes, keepdims=True)
+        distance = sub(cast_tensor(x, middle.dtype), middle)
+        spread = cast_tensor(mean_square(distance, axes, keepdims, correction), _float_dtype(x))
+        return spread, cast_tensor(middle if keepdims else squeeze(middle, axes), _float_dtype(x))
 
 
 def _check_var(op: str, x: TensorView, axis: Axes, correction: int) -> tuple[int, ...]:
@@ -167,6 +189,3 @@ def _check_var(op: str, x: TensorView, axis: Axes, correction: int) -> tuple[int
 
 def _float_dtype(x: TensorView) -> DType:
     return x.dtype if x.dtype.is_float else float64
-
-
-REDUCTIONS = {"sum": sum, "prod": prod, "max": max, "min": min, "mean": mean}

@@ -7,32 +7,41 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import Enum
+from typing import SupportsIndex
 
 from taskfuse.dtypes import DType, result_type
 from taskfuse.ir.arithmetic import among
 from taskfuse.ir.axes import axis, iteration_symbol
+from taskfuse.ir.dims import Dim
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.expr import Assemble, Operand, Read, Select, View
 from taskfuse.ir.fusion import Fusion
-from taskfuse.ir.scalar import TRUE, ZERO, Expr, IntLike, and_, eq, le, lt, prove, wrap
+from taskfuse.ir.scalar import ONE, TRUE, ZERO, Expr, IntLike, and_, eq, le, lt, prove, wrap
 from taskfuse.ir.tensor import TensorView
 from taskfuse.location import caller
 from taskfuse.ops.build import (
     Shape,
     broadcast_read,
     cast_tensor,
+    check_symbols,
     check_tensor,
     common_fusion,
     define_pointwise,
     described,
     dtype_error,
+    listed,
     literal,
     normalize_axis,
+    plain,
     shape_error,
 )
+from taskfuse.ops.keywords import axial
 from taskfuse.ops.table import Kind, op, promoted, same
+from taskfuse.ops.views import broadcast_to, flip, view
 
-__all__ = ["CatForm", "cat", "pad", "stack"]
+__all__ = ["CatForm", "PadMode", "cat", "pad", "stack"]
+
+Widths = IntLike | str | Sequence[IntLike] | Sequence[tuple[IntLike, IntLike]]
 
 
 class CatForm(Enum):
@@ -50,13 +59,14 @@ def _form(op: str, form: CatForm | str) -> CatForm:
 
 
 def _parts(op: str, tensors: Sequence[TensorView]) -> tuple[Fusion, DType]:
-    given = [check_tensor(op, tv) for tv in tensors]
+    given = [check_tensor(op, tv) for tv in listed(op, tensors, "tensors")]
     if not given:
         raise shape_error(op, "needs at least one tensor")
-    return common_fusion(op, tensors), result_type(*(tv.dtype for tv in tensors))
+    return common_fusion(op, given), result_type(*(tv.dtype for tv in given))
 
 
 @op(Kind.ASSEMBLY, promoted, torch="cat concat concatenate", numpy="concatenate")
+@axial
 def cat(tensors: Sequence[TensorView], dim: int = 0, form: CatForm | str = CatForm.GATHER) -> TensorView:
     """``tensors`` one after another along ``dim``; all other extents are equal.
 
@@ -93,6 +103,7 @@ def cat(tensors: Sequence[TensorView], dim: int = 0, form: CatForm | str = CatFo
 
 
 @op(Kind.ASSEMBLY, promoted)
+@axial
 def stack(tensors: Sequence[TensorView], dim: int = 0, form: CatForm | str = CatForm.GATHER) -> TensorView:
     """``tensors`` of one shape along a new dimension ``dim``; forms as in :func:`cat`.
 
@@ -119,30 +130,116 @@ def stack(tensors: Sequence[TensorView], dim: int = 0, form: CatForm | str = Cat
                 return _assemble(fusion, shape, parts, places, dtype)
 
 
+class PadMode(Enum):
+    """What ``pad`` puts around a tensor: the names of NumPy; torch's ``replicate`` and ``circular`` mean ``edge`` and ``wrap``."""
+
+    CONSTANT = "constant"
+    EDGE = "edge"
+    REFLECT = "reflect"
+    SYMMETRIC = "symmetric"
+    WRAP = "wrap"
+
+
+_TORCH_MODES = {"replicate": "edge", "circular": "wrap"}
+
+
 @op(Kind.ASSEMBLY, same, torch="pad constant_pad_nd")
-def pad(x: TensorView, widths: Sequence[tuple[IntLike, IntLike]], value: bool | int | float = 0) -> TensorView:
-    """``x`` with ``widths[d] = (before, after)`` elements of ``value`` around it in each dimension.
+def pad(x: TensorView, widths: Widths, value: bool | int | float | None = None, mode: PadMode | str = PadMode.CONSTANT) -> TensorView:
+    """``x`` with ``widths[d] = (before, after)`` elements around it in each dimension: those that ``mode`` says.
+
+    Args:
+        x: the tensor.
+        widths: one pair per dimension, outermost first; or one pair, or one number, for all.
+        value: what ``constant`` puts there; 0 unless given.
+        mode: ``constant``; ``edge`` (torch: ``replicate``), the last element; ``reflect``, those before the last, back again; ``symmetric``, the same
+            with the last one twice; ``wrap`` (torch: ``circular``), those of the other end.
 
     Raises:
-        ShapeError: if ``widths`` does not have one pair per dimension or a width is not provably nonnegative.
-        DTypeError: if the dtype of ``x`` cannot hold ``value``.
+        ShapeError: if the widths are none, one is not provably nonnegative, or not provably within what the mode has to give.
+        DTypeError: if the dtype of ``x`` cannot hold ``value``, there is no such mode, or a value goes with another one than ``constant``.
     """
     check_tensor("pad", x)
-    if len(widths) != x.ndim:
-        raise shape_error("pad", f"{len(widths)} pairs of widths for the {x.ndim} dimensions of {described(x)}", "give one (before, after) per dimension")
-    facts = x.fusion.facts()
-    for before, after in widths:
-        for width in (before, after):
-            if not prove(le(0, width), facts):
-                raise shape_error("pad", f"width {width} is not provably nonnegative", "slice to make a tensor smaller")
-    if value and result_type(x.dtype, value) is not x.dtype:
-        raise dtype_error("pad", f"{value!r} is no {x.dtype.name}", "cast the tensor first")
-    fill = literal("pad", value, x.dtype)
-    shape = tuple(before + e + after for e, (before, after) in zip(x.shape, widths, strict=True))
+    pairs = _pairs(x, widths)
+    try:
+        kind = PadMode(_TORCH_MODES.get(mode, mode) if isinstance(mode, str) else mode)
+    except ValueError:
+        raise dtype_error("pad", f"{mode!r} is no mode", f"use one of {', '.join(m.value for m in PadMode)}") from None
+    if kind is not PadMode.CONSTANT:
+        if value is not None:
+            raise dtype_error("pad", f"mode {kind.value!r} takes no value", "leave out value=")
+        return _extended(x, pairs, kind)
+    number = 0 if value is None else plain(value)
+    if not isinstance(number, bool | int | float):
+        raise dtype_error("pad", f"{value!r} is no number", "choose with tf.where where the value is a tensor or a run-time scalar")
+    if number and result_type(x.dtype, number) is not x.dtype:
+        raise dtype_error("pad", f"{number!r} is no {x.dtype.name}", "cast the tensor first")
+    fill = literal("pad", number, x.dtype)
+    shape = tuple(before + e + after for e, (before, after) in zip(x.shape, pairs, strict=True))
     symbols = [iteration_symbol(d) for d in range(x.ndim)]
-    index = tuple(s - before for s, (before, _) in zip(symbols, widths, strict=True))
-    valid = and_(*(_between(s, wrap(b), b + e, t) for s, (b, _), e, t in zip(symbols, widths, x.shape, shape, strict=True)))
+    index = tuple(s - before for s, (before, _) in zip(symbols, pairs, strict=True))
+    valid = and_(*(_between(s, b, b + e, t) for s, (b, _), e, t in zip(symbols, pairs, x.shape, shape, strict=True)))
     return _select(x.fusion, "pad", shape, (Read(x, index, valid), fill), x.dtype)
+
+
+def _pairs(x: TensorView, widths: object) -> list[tuple[Expr, Expr]]:
+    """One pair of widths per dimension of ``x``, checked."""
+    help = "give one number for all, or one (before, after) per dimension"
+    given = listed("pad", widths, "widths", help)
+    rows = [listed("pad", w, "widths", help) for w in given]
+    if all(isinstance(w, SupportsIndex | str | Dim) for w in given) and len(given) in (1, 2):
+        rows = [[given[0], given[-1]]] * x.ndim
+    if len(rows) != x.ndim or any(len(row) != 2 for row in rows):
+        raise shape_error("pad", f"{len(rows)} pairs of widths for the {x.ndim} dimensions of {described(x)}", help)
+    facts = x.fusion.facts()
+    found: list[tuple[Expr, Expr]] = []
+    for row in rows:
+        pair: list[Expr] = []
+        for width in row:
+            number = plain(width)
+            if not isinstance(number, int | Expr) or isinstance(number, bool):
+                raise shape_error("pad", f"width {width!r} is no integer", help)
+            check_symbols("pad", x.fusion, number)
+            if not prove(le(0, number), facts):
+                raise shape_error("pad", f"width {number} is not provably nonnegative", "slice to make a tensor smaller")
+            pair.append(wrap(number))
+        found.append((pair[0], pair[1]))
+    return found
+
+
+def _extended(x: TensorView, pairs: Sequence[tuple[Expr, Expr]], kind: PadMode) -> TensorView:
+    """``x`` with elements of its own around it: one concatenation per dimension that has a width."""
+    facts = x.fusion.facts()
+    with x.fusion.call():
+        for d, (before, after) in enumerate(pairs):
+            n = x.shape[d]
+            has = {PadMode.EDGE: ONE, PadMode.REFLECT: n - 1, PadMode.SYMMETRIC: n, PadMode.WRAP: n}[kind]
+            for width in (before, after):
+                enough = prove(le(1, n), facts) or width is ZERO if kind is PadMode.EDGE else prove(le(width, has), facts)
+                if not enough:
+                    what = f"{width} elements of dimension {d} of {described(x)}, which has {n}"
+                    raise shape_error("pad", f"mode {kind.value!r} cannot give {what}", "give facts about the extent, such as tf.dim('S', min=4)")
+            match kind:
+                case PadMode.WRAP:
+                    first, last = _cut(x, d, n - before, n), _cut(x, d, ZERO, after)
+                case PadMode.EDGE:
+                    first, last = (_stretched(_cut(x, d, at, at + 1), d, width) for at, width in ((ZERO, before), (n - 1, after)))
+                case _:
+                    off = ONE if kind is PadMode.REFLECT else ZERO
+                    first, last = flip(_cut(x, d, off, before + off), d), flip(_cut(x, d, n - after - off, n - off), d)
+            parts = [part for part, width in ((first, before), (x, ONE), (last, after)) if width is not ZERO]
+            x = cat(parts, d) if len(parts) > 1 else x
+        return x
+
+
+def _cut(x: TensorView, d: int, start: Expr, stop: Expr) -> TensorView:
+    """The elements ``[start, stop)`` along dimension ``d``, which are there."""
+    shape = [stop - start if k == d else e for k, e in enumerate(x.shape)]
+    return view(x, "slice", shape, [start + iteration_symbol(k) if k == d else iteration_symbol(k) for k in range(x.ndim)])
+
+
+def _stretched(x: TensorView, d: int, extent: Expr) -> TensorView:
+    """``x`` of extent 1 along dimension ``d`` repeated there."""
+    return broadcast_to(x, [extent if k == d else e for k, e in enumerate(x.shape)])
 
 
 def _between(position: Expr, start: Expr, end: Expr, total: Expr) -> Expr:

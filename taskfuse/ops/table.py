@@ -184,17 +184,18 @@ def _find(op: str | Callable[..., object]) -> Op | None:
     if not isinstance(op, str):
         name = getattr(op, "__name__", "")
         own = OPS.get(name)
-        return own if own is not None and own.function is op else _by_torch(name.partition(".")[0]) or own
+        return own if own is not None and own.function is op else by_torch(name.partition(".")[0]) or own
     first, *rest = op.replace("::", ".").split(".")
     if not rest:
-        return OPS.get(op) or _by_torch(op)
+        return OPS.get(op) or by_torch(op)
     if first not in _TORCH:
         return OPS.get(rest[-1]) if first in ("tf", "taskfuse") else None
     path = [part for part in rest if part not in _TORCH and part not in ("ops", "nn", "functional")]
-    return _by_torch(("special_" if path[0] == "special" else "") + path[path[0] == "special"]) if path else None
+    return by_torch(("special_" if path[0] == "special" else "") + path[path[0] == "special"]) if path else None
 
 
-def _by_torch(name: str) -> Op | None:
+def by_torch(name: str) -> Op | None:
+    """The row of the op that torch calls so; ``None``: there is none."""
     return next((row for row in OPS.values() if name in row.torch), None)
 
 

@@ -13,8 +13,9 @@ from taskfuse.ir.fusion import shape_text
 from taskfuse.ir.scalar import ONE, ZERO, Expr, IntLike, eq, ge, prove, simplify, wrap
 from taskfuse.ir.tensor import TensorView
 from taskfuse.location import caller
-from taskfuse.ops.build import Shape, broadcast_read, check_tensor, described, normalize_axes, normalize_axis, shape_error
+from taskfuse.ops.build import Shape, broadcast_read, check_tensor, described, listed, normalize_axes, normalize_axis, plain, shape_error
 from taskfuse.ops.create import extent
+from taskfuse.ops.keywords import axial
 from taskfuse.ops.table import Kind, op, same
 
 __all__ = ["broadcast_to", "expand_dims", "flip", "permute", "reshape", "squeeze", "transpose"]
@@ -34,7 +35,7 @@ def broadcast_to(x: TensorView, shape: Sequence[IntLike | str]) -> TensorView:
     Raises :class:`ShapeError` if a dimension is neither 1 nor the wanted extent.
     """
     check_tensor("broadcast_to", x)
-    wanted = tuple(extent("broadcast_to", x.fusion, e) for e in shape)
+    wanted = tuple(extent("broadcast_to", x.fusion, e) for e in listed("broadcast_to", shape, "extents"))
     fits = len(wanted) >= x.ndim and all(e is ONE or e is w for e, w in zip(x.shape, wanted[len(wanted) - x.ndim :], strict=True))
     if not fits:
         raise shape_error("broadcast_to", f"{described(x)} does not broadcast to {shape_text(wanted)}", "each extent must be 1 or the wanted one")
@@ -42,10 +43,11 @@ def broadcast_to(x: TensorView, shape: Sequence[IntLike | str]) -> TensorView:
 
 
 @op(Kind.VIEW, same, torch="unsqueeze")
+@axial
 def expand_dims(x: TensorView, axis: int | Sequence[int]) -> TensorView:
     """``x`` with new dimensions of extent 1 at the positions ``axis`` of the result: a view. Raises :class:`ShapeError`."""
     check_tensor("expand_dims", x)
-    given = (axis,) if isinstance(axis, int) else tuple(axis)
+    given = tuple(listed("expand_dims", axis, "axes"))
     ndim = x.ndim + len(given)
     places = {normalize_axis("expand_dims", a, ndim, f"the {ndim}-d result of {described(x)}") for a in given}
     if len(places) < len(given):
@@ -58,6 +60,7 @@ def expand_dims(x: TensorView, axis: int | Sequence[int]) -> TensorView:
 
 
 @op(Kind.VIEW, same)
+@axial
 def squeeze(x: TensorView, axis: int | Sequence[int] | None = None) -> TensorView:
     """``x`` without the dimensions ``axis``, each of extent 1 (by default all that have the constant extent 1): a view.
 
@@ -79,9 +82,10 @@ def squeeze(x: TensorView, axis: int | Sequence[int] | None = None) -> TensorVie
 def permute(x: TensorView, dims: Sequence[int]) -> TensorView:
     """``x`` with its dimensions in the order ``dims``: a view. Raises :class:`ShapeError` if ``dims`` is no permutation."""
     check_tensor("permute", x)
-    order = [normalize_axis("permute", d, x.ndim, described(x)) for d in dims]
+    given = listed("permute", dims, "axes")
+    order = [normalize_axis("permute", d, x.ndim, described(x)) for d in given]
     if sorted(order) != list(range(x.ndim)):
-        raise shape_error("permute", f"{tuple(dims)} is no permutation of the {x.ndim} dimensions of {described(x)}")
+        raise shape_error("permute", f"{tuple(given)} is no permutation of the {x.ndim} dimensions of {described(x)}")
     return view(x, "permute", [x.shape[d] for d in order], [iteration_symbol(order.index(d)) for d in range(x.ndim)])
 
 
@@ -93,6 +97,7 @@ def transpose(x: TensorView, axes: Sequence[int] | None = None) -> TensorView:
 
 
 @op(Kind.VIEW, same)
+@axial
 def flip(x: TensorView, axis: int | Sequence[int] | None = None) -> TensorView:
     """``x`` with the order of its elements reversed along ``axis`` (all dimensions if ``None``): a view."""
     check_tensor("flip", x)
@@ -111,7 +116,7 @@ def reshape(x: TensorView, shape: Sequence[IntLike | str]) -> TensorView:
     Raises :class:`ShapeError` if the numbers of elements are not provably equal.
     """
     check_tensor("reshape", x)
-    given = [wrap(e) if isinstance(e, int) else extent("reshape", x.fusion, e) for e in shape]
+    given = [wrap(-1) if plain(e) in (-1,) and not isinstance(e, Expr) else extent("reshape", x.fusion, e) for e in listed("reshape", shape, "extents")]
     wanted = _infer(x, given)
     index: list[Expr] = [ZERO] * x.ndim
     total = _product(x.shape)

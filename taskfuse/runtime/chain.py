@@ -81,12 +81,22 @@ class Chain(Executable):
     def kernels(self) -> tuple[Kernel, ...]:
         return tuple(kernel for link in self.links for kernel in link.run.kernels)
 
-    def __call__(self, *args: Any, out: Any = None, stream: Any = None, seed: int = 0) -> tuple[Any, ...]:
+    @property
+    def name(self) -> str:
+        return self._fusion.name
+
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        return self._names
+
+    def __call__(self, *args: Any, out: Any = None, stream: Any = None, seed: int = 0, **named: Any) -> tuple[Any, ...]:
         """Run them. See :meth:`Executable.__call__`.
 
         With ``out=``, results that are not all made by the last kernel are made elsewhere and copied there at the end, so that no kernel reads
         what another one has overwritten.
         """
+        if named:
+            args = self.in_order(args, named)
         sizes = self._sizes(args)
         values: dict[str, Any] = dict(zip(self._names, args, strict=True))
         last = self.links[-1]

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from math import log2, prod
 from typing import TYPE_CHECKING, Any, Final, get_args
 
+from taskfuse.errors import InputError
 from taskfuse.ir.dims import Dim
 from taskfuse.kir import Kernel
 from taskfuse.options import Backend
@@ -70,8 +71,32 @@ class Executable(ABC):
         """
         return self
 
+    @property
     @abstractmethod
-    def __call__(self, *args: Any, out: Any = None, stream: Any = None, seed: int = 0) -> tuple[Any, ...]:
+    def arguments(self) -> tuple[str, ...]:
+        """The names of the arguments of a call, in their order: the inputs, then the run-time scalars."""
+
+    def in_order(self, args: tuple[Any, ...], named: Mapping[str, Any]) -> tuple[Any, ...]:
+        """The arguments of a call in their order. Raises :class:`InputError` for a name that there is not, or that is given twice, or not at all."""
+        wanted = self.arguments
+        what = ", ".join(wanted) or "none"
+        for name in named:
+            if name not in wanted or wanted.index(name) < len(args):
+                reason = f"'{name}' is given twice" if name in wanted else f"there is no argument '{name}'"
+                index = wanted.index(name) if name in wanted else len(args)
+                raise InputError(index=index, fusion=self.name, reason=reason, help=f"the arguments are: {what}; beside them there are out, stream and seed")
+        for index, name in enumerate(wanted[len(args) :], len(args)):
+            if name not in named:
+                raise InputError(index=index, fusion=self.name, reason=f"'{name}' is not given", help=f"the arguments are: {what}")
+        return (*args, *(named[name] for name in wanted[len(args) :]))
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """The name of the fusion, or of the kernel."""
+
+    @abstractmethod
+    def __call__(self, *args: Any, out: Any = None, stream: Any = None, seed: int = 0, **named: Any) -> tuple[Any, ...]:
         """Run it.
 
         Arrays on a GPU (torch, CuPy, anything with DLPack or ``__cuda_array_interface__``) run there. NumPy arrays run in the simulator; with
@@ -79,6 +104,7 @@ class Executable(ABC):
 
         Args:
             args: the inputs, of any strides, then the run-time scalars.
+            named: those that ``args`` leaves out, by their names.
             out: arrays for the outputs, of any strides; one array, or a tuple. They must not overlap an input or one another.
             stream: the stream to launch in: a handle, or an object of a framework; by default the framework's current one.
             seed: picks the interleaving in the simulator.

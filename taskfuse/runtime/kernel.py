@@ -80,8 +80,18 @@ class CompiledKernel(Executable):
     def certificates(self) -> tuple[Certificate, ...]:
         return (self.certificate,)
 
-    def __call__(self, *args: Any, out: Any = None, stream: Any = None, seed: int = 0) -> tuple[Any, ...]:
+    @property
+    def name(self) -> str:
+        return self._kernel.name
+
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        return tuple(p.name for p in wanted(self._kernel))
+
+    def __call__(self, *args: Any, out: Any = None, stream: Any = None, seed: int = 0, **named: Any) -> tuple[Any, ...]:
         """See :meth:`Executable.__call__`."""
+        if named:
+            args = self.in_order(args, named)
         launcher = self._launcher
         if launcher is not None and args and type(args[0]) in launcher.probes:
             return launcher(args, out, stream)
@@ -123,7 +133,7 @@ class CompiledKernel(Executable):
                 check_rank(self.kernel, index, param, arg.ndim)
                 shapes[param.name] = arg.shape
         try:
-            return bind_symbols(self.kernel, shapes, {})
+            return bind_symbols(self.kernel, shapes)
         except (ZeroDivisionError, IndexError) as error:
             raise LaunchError(kernel=self.kernel.name, reason=f"an extent or a host parameter has no value: {error}") from None
 

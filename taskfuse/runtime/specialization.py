@@ -118,8 +118,18 @@ class Specialized(Executable):
         help = f"give all of its dimensions: {', '.join(self._fusion.dims)}"
         return UnsupportedError(what=f"a specialization of fusion '{self._fusion.name}'", reason=reason, help=help, location=caller())
 
-    def __call__(self, *args: Any, **options: Any) -> tuple[Any, ...]:
+    @property
+    def name(self) -> str:
+        return self._fusion.name
+
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        return self._base.run.arguments
+
+    def __call__(self, *args: Any, out: Any = None, stream: Any = None, seed: int = 0, **named: Any) -> tuple[Any, ...]:
         """Run what suits the shapes. See :meth:`Executable.__call__`. Shapes with new facts are scheduled, proved and compiled for first."""
+        if named:
+            args = self.in_order(args, named)
         shapes: Hashable = ()
         try:
             for array in args[: self._inputs]:
@@ -127,7 +137,7 @@ class Specialized(Executable):
             run = self._runs[shapes]
         except (KeyError, AttributeError, TypeError):  # new shapes; no shape; a shape of a type of its own
             run = self._run_of(args, shapes)
-        return run(*args, **options)
+        return run(*args, out=out, stream=stream, seed=seed)
 
     def _run_of(self, args: Sequence[Any], key: Hashable) -> Executable:
         """What runs arrays of new shapes, remembered by ``key``. Arrays that do not fit go where the error is made."""

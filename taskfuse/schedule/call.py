@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import SupportsIndex
+from typing import Any, SupportsIndex, cast
 
 from taskfuse.errors import ScheduleError
 from taskfuse.ir.arithmetic import among
@@ -41,11 +41,23 @@ class Call:
             raise self.error(f"axis {found} is out of range: the {kind} domain has {n} axes", help)
         return found % n
 
-    def readers(self, given: Sequence[object], known: Sequence[TensorView]) -> tuple[TensorView, ...]:
+    def several(self, given: object, what: str) -> tuple[Any, ...]:
+        """``given`` as several things; an integer is one."""
+        if isinstance(given, SupportsIndex):
+            return (given,)
+        if isinstance(given, str) or not isinstance(given, Iterable):
+            raise self.error(f"{given!r} are no {what}", f"give a list of {what}")
+        return tuple(cast("Iterable[Any]", given))
+
+    def positions(self, axes: object) -> list[int]:
+        """Positions of loop axes as nonnegative ones."""
+        return [self.position(a, self.tv.schedule.loop) for a in self.several(axes, "axes")]
+
+    def readers(self, given: object, known: Sequence[TensorView]) -> tuple[TensorView, ...]:
         """``given``, at least one, each once, all of ``known``: what reads the tensor."""
         shown = f"its readers are {', '.join(tv.name for tv in dict.fromkeys(known)) or 'none'}"
         found: dict[TensorView, None] = {}
-        for reader in given:
+        for reader in self.several(given, "tensors"):
             if not isinstance(reader, TensorView):
                 raise self.error(f"{reader!r} is no tensor", shown)
             if not among(reader, known):

@@ -71,9 +71,9 @@ def permutation(call: Call, domain: list[Axis], order: dict[int, int] | Sequence
     """The old positions in their new order, from ``{old: new}`` or from the full list of old positions."""
     n = len(domain)
     if not isinstance(order, dict):
-        found = [call.position(a, domain, kind) for a in order]
+        found = [call.position(a, domain, kind) for a in call.several(order, "axes")]
         if sorted(found) != list(range(n)):
-            raise call.error(f"{list(order)} is no permutation of the {n} axes", "give each axis once, or {old: new} for those that move")
+            raise call.error(f"{found} is no permutation of the {n} axes", "give each axis once, or {old: new} for those that move")
         return found
     at: dict[int, int] = {}
     for old, new in order.items():

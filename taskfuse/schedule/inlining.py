@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import SupportsIndex
 
+from taskfuse.errors import FusionError
 from taskfuse.ir.expr import MathExpr
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.storage import has_code, storage_uses
 from taskfuse.ir.tensor import TensorView
+from taskfuse.location import caller
 from taskfuse.schedule import order
 from taskfuse.schedule.call import Call, described
 from taskfuse.schedule.joins import mismatch
@@ -25,6 +28,9 @@ def inline_at(tv: TensorView, position: int) -> None:
     """
     call = Call("inline_at", tv)
     n = len(tv.schedule.loop)
+    if not isinstance(position, SupportsIndex):
+        raise call.error(f"{position!r} is no position of an axis", f"use a position in [{-n - 1}, {n}]")
+    position = position.__index__()
     if not -n - 1 <= position <= n:
         raise call.error(f"position {position} is out of range: the loop domain has {n} axes", f"use a position in [{-n - 1}, {n}]")
     position %= n + 1
@@ -58,6 +64,9 @@ def inline_most(fusion: Fusion, tensors: Sequence[TensorView] | None = None) -> 
         ScheduleError: if the code has no order for a reason that the given tensors cannot take away.
         TaskError: if a law of tasks and groups is broken.
     """
+    for tv in () if tensors is None else tensors:
+        if not isinstance(tv, TensorView):
+            raise FusionError(fusion=fusion.name, reason=f"inline_most: {tv!r} is no tensor", help="give tensors, or nothing for all", location=caller())
     keys = Keys(fusion)
     chosen = {tv: _deepest(keys, tv) for tv in (fusion.tensors() if tensors is None else tensors) if _readers(tv)}
     before = {tv: tv.schedule.inline for tv in chosen}

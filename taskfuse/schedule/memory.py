@@ -9,7 +9,7 @@ from taskfuse.ir.atoms import Completion
 from taskfuse.ir.axes import Axis, Rasterize
 from taskfuse.ir.calls import AllocationLayout
 from taskfuse.ir.scalar import ONE
-from taskfuse.ir.tensor import TensorView
+from taskfuse.ir.tensor import AxisRef, TensorView
 from taskfuse.ir.types import MemoryType
 from taskfuse.schedule.call import Call
 
@@ -32,7 +32,7 @@ def set_memory_type(tv: TensorView, memory: object) -> None:
     tv.schedule.memory = memory
 
 
-def set_allocation_domain(tv: TensorView, axes: Sequence[Axis] | AllocationLayout) -> None:
+def set_allocation_domain(tv: TensorView, axes: Sequence[Axis | AxisRef] | AllocationLayout) -> None:
     """See :meth:`TensorView.set_allocation_domain`. The axes must cover every logical axis exactly once (those of extent 1 may be left out)."""
     call = Call("set_allocation_domain", tv)
     call.check_internal("its place in memory is the caller's", "lay out a copy")
@@ -41,13 +41,27 @@ def set_allocation_domain(tv: TensorView, axes: Sequence[Axis] | AllocationLayou
     transforms, ptypes = list(schedule.transforms), dict(schedule.ptypes)
     done = False
     try:
-        allocation = tuple(axes(tv)) if callable(axes) else tuple(axes)
+        allocation = tuple(axes(tv)) if callable(axes) else tuple(_axis(call, a) for a in call.several(axes, "axes"))
         _check_cover(call, allocation)
         done = True
     finally:
         if not done:
             schedule.transforms, schedule.ptypes = transforms, ptypes
     schedule.allocation = allocation
+
+
+def _axis(call: Call, given: object) -> Axis:
+    """An axis, or that of a reference to one of this tensor."""
+    match given:
+        case Axis():
+            return given
+        case AxisRef(tensor=tensor, axis=axis) if tensor is call.tv:
+            return axis
+        case AxisRef(tensor=tensor):
+            raise call.error(f"an axis of {tensor.name} is given", f"give axes of {call.tv.name} itself: {call.tv.name}.axis(0)")
+        case _:
+            shown = f"{call.tv.name}.axis(0), {call.tv.name}.loop[0], {call.tv.name}.logical[0]"
+            raise call.error(f"{given!r} is no axis", f"give axes ({shown}), outermost first, or a layout of tf.layouts")
 
 
 def _check_cover(call: Call, allocation: tuple[Axis, ...]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from taskfuse.ir.atoms import SCALAR, VECTOR, Atom, Instruction
+from taskfuse.ir.atoms import ATOMS, SCALAR, VECTOR, Atom, Instruction
 from taskfuse.ir.axes import Axis, AxisKind
 from taskfuse.ir.expr import Gather, is_copy
 from taskfuse.ir.tensor import TensorView
@@ -16,10 +16,13 @@ from taskfuse.schedule.layouts import FRAGMENT_COLUMNS, FRAGMENT_HALF, FRAGMENT_
 from taskfuse.schedule.transforms import reorder, split
 
 
-def set_atom(tv: TensorView, atom: Atom, axes: Sequence[int]) -> None:
+def set_atom(tv: TensorView, atom: object, axes: Sequence[int]) -> None:
     """See :meth:`TensorView.set_atom`. ``SCALAR`` takes the atom away again."""
     call = Call("set_atom", tv)
-    positions = tuple(call.position(a, tv.schedule.loop) for a in axes)
+    if not isinstance(atom, Atom):
+        known = ", ".join(f"tf.atoms.{name.upper()}" for name in ATOMS)
+        raise call.error(f"{atom!r} is no atom", f"use one of {known}, or tf.atoms.wgmma(m, n, k) and tf.atoms.mma(m, n, k)")
+    positions = tuple(call.positions(axes))
     least, most = atom.axes
     if not least <= len(positions) <= most:
         count = str(least) if least == most else f"{least} to {most}"
@@ -145,7 +148,7 @@ def fragment(tv: TensorView, axes: Sequence[int]) -> None:
     """See :meth:`TensorView.fragment`."""
     call = Call("fragment", tv)
     loop = tv.schedule.loop
-    positions = [call.position(a, loop) for a in axes]
+    positions = call.positions(axes)
     if len(positions) != 2 or positions[1] != positions[0] + 1:
         raise call.error(f"axes {list(axes)} are no two axes side by side", "use axes such as (-2, -1), after reorder")
     for p, unit in zip(positions, (FRAGMENT_ROWS, FRAGMENT_COLUMNS), strict=True):

@@ -29,8 +29,10 @@ def propagate(tv: TensorView, targets: Sequence[TensorView], upto: int | None = 
     n = len(tv.schedule.loop)
     if upto is not None and not 0 <= upto <= n:
         raise call.error(f"upto={upto} is out of range: the loop domain has {n} axes", f"use a number in [0, {n}]")
-    others = [t for t in dict.fromkeys(targets) if t is not tv]
+    others = [t for t in dict.fromkeys(call.several(targets, "tensors")) if t is not tv]
     for target in others:
+        if not isinstance(target, TensorView):
+            raise call.error(f"{target!r} is no tensor", "give a list of tensors")
         _check_pristine(call, target)
     keys = Keys(tv.fusion)
     results = [(target, *_rebuild(call, keys, target, upto)) for target in others]

@@ -57,7 +57,7 @@ def rfactor(tv: TensorView, axes: Sequence[int]) -> TensorView:
 
 def _selected(call: Call, axes: Sequence[int]) -> dict[Axis, None]:
     loop = call.tv.schedule.loop
-    positions = [call.position(k, loop) for k in axes]
+    positions = call.positions(axes)
     if not positions or len(set(positions)) < len(positions):
         raise call.error(f"axes {list(axes)} are no set of one or more axes")
     for p in positions:

@@ -60,8 +60,10 @@ def rasterize(tv: TensorView, axes: Sequence[int], maps: Sequence[Expr] | TileOr
     """See :meth:`TensorView.rasterize`."""
     call = Call("rasterize", tv)
     loop = tv.schedule.loop
-    positions = [call.position(a, loop) for a in axes]
+    positions = call.positions(axes)
     for position in positions:
         call.check_free(position)
+    if not isinstance(maps, Sequence) and not hasattr(maps, "maps"):
+        raise call.error(f"{maps!r} are no maps", "give one expression for each axis, or an order of tf.tiles")
     made = maps if isinstance(maps, Sequence) else maps.maps([loop[p].extent for p in positions])
     tv.schedule.transforms.append(domain.rasterize(call, loop, positions, made, extent))

@@ -33,9 +33,10 @@ class DrawChooser(Chooser):
         return "DrawChooser()"
 
 
-def choosers() -> st.SearchStrategy[Chooser]:
+@st.composite
+def choosers(draw: st.DrawFn) -> Chooser:
     """Choosers whose answers Hypothesis draws, and shrinks."""
-    return st.data().map(DrawChooser)
+    return DrawChooser(draw(st.data()))
 
 
 @st.composite

@@ -477,7 +477,7 @@ def _applied(op: str, a: Any, b: Any) -> Any:
             power = mul(power, a)
         return power
     if all(isinstance(e, Expr | Real) for e in values):
-        raise _undecided(f"the value of {a} {SIGNS[op]} {b}", "of symbols only integers are made: use //, .ceildiv() and integers; or pass the number as a run-time scalar")
+        raise _undecided(f"the value of {a} {SIGNS[op]} {b}", "symbols make integers only: use //, .ceildiv() and integers, or a run-time scalar")
     return NotImplemented
 
 

@@ -1,0 +1,44 @@
+"""One call in two spellings: ``axis=`` and ``keepdims=`` as NumPy says, ``dim=`` and ``keepdim=`` as torch does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import wraps
+from inspect import signature
+from typing import Any, ParamSpec, Protocol, TypeVar, cast, overload
+
+from taskfuse.ops.build import shape_error
+
+P = ParamSpec("P")
+R_co = TypeVar("R_co", covariant=True)
+R = TypeVar("R")
+
+SPELLINGS = (("axis", "dim"), ("dim", "axis"), ("keepdims", "keepdim"))
+
+
+class Axial(Protocol[P, R_co]):
+    """A function that takes its axis by either name."""
+
+    @overload
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co: ...
+    @overload
+    def __call__(self, x: Any, /, *args: Any, dim: int | Sequence[int] | None, keepdim: bool = False, **kwargs: Any) -> R_co: ...
+    @overload
+    def __call__(self, x: Any, /, *args: Any, axis: int | Sequence[int] | None, **kwargs: Any) -> R_co: ...
+
+
+def axial(function: Callable[P, R]) -> Axial[P, R]:
+    """``function``, whose parameters have one spelling, with both."""
+    own = signature(function).parameters
+    names = {other: mine for mine, other in SPELLINGS if mine in own and other not in own}
+
+    @wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        for other in names.keys() & kwargs.keys():
+            mine = names[other]
+            if mine in kwargs:
+                raise shape_error(function.__name__, f"{mine}= and {other}= are both given", "they are one parameter: give one of them")
+            kwargs[mine] = kwargs.pop(other)
+        return function(*args, **kwargs)
+
+    return cast("Axial[P, R]", call)
