@@ -17,7 +17,7 @@ CORPUS := $(filter-out %/gemm.kir %/gemm_bias.kir %/fb_triton_1278.fixed.kir %/n
 PROGRAMS := founding horizontal_fusion nested_groups pipeline stream block_roles transpose matmul cat:gather cat:scatter_shared_loop cat:scatter_horizontal
 TENSOR_CORES := "products 7" "products 10" "streams 17" "products 20" "products 6" "products 3" "products 2" "products 14" gemm gemm_cluster
 
-.PHONY: help demo test lint types fuzz compiles faults agreement refutation bench-compile bench-proof gpu golden clean
+.PHONY: help demo test suite lint types fuzz compiles faults agreement refutation bench-compile bench-proof gpu golden clean
 
 help: ## list these targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1#\2/p' $(MAKEFILE_LIST) | while IFS='#' read -r name text; do printf '%-22s %s\n' "$$name" "$$text"; done
@@ -25,7 +25,10 @@ help: ## list these targets
 demo: $(VENV)/.core ## run the founding example: its loop nest, its simulation, the difference from NumPy; pictures in build/
 	@$(PY) examples/founding.py build
 
-test: lint types ## lint, type check, then all tests (JOBS=2, PYTEST_ARGS=)
+test: $(VENV)/.dev ## lint, type check and all tests, side by side (JOBS=2, PYTEST_ARGS=)
+	@$(MAKE) --no-print-directory --jobs=3 lint types suite
+
+suite: $(VENV)/.dev ## all tests (JOBS=2, PYTEST_ARGS=)
 	$(PY) -m pytest -n $(JOBS) --dist worksteal $(PYTEST_ARGS)
 
 lint: $(VENV)/.dev ## ruff
