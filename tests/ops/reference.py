@@ -8,8 +8,9 @@ import numpy.typing as npt
 
 import taskfuse.ops as tf
 from taskfuse.dtypes import as_dtype
+from taskfuse.ir.dims import Dim
 from taskfuse.ir.evaluate import evaluate
-from taskfuse.ir.fusion import Dim, Fusion
+from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.values import NATIVE, Values
 from tests.errors import text_of
