@@ -48,7 +48,7 @@ from taskfuse.version import VERSION
 
 __version__ = VERSION
 
-__all__ = [
+__all__: list[str] = [
     "NATIVE",
     "RING",
     "AllocationBuilder",
