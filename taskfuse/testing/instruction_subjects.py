@@ -120,7 +120,7 @@ def stored_by_boxes() -> Fusion:
 
 
 def persistent() -> Fusion:
-    """wgmma in a persistent kernel: two blocks go through the tiles in groups, loads run ahead into a ring; extents are symbols, and there are two rows of tiles at least."""
+    """wgmma in a persistent kernel: two blocks go through two or more rows of tiles in groups, loads run ahead into a ring; extents are symbols."""
     fusion, acc = product("wgmma_persistent", (tf.dim("M", min=65), tf.dim("K", multiple_of=8)), (tf.dim("N", multiple_of=8), "K"), tf.bfloat16)
     (d,) = fusion.outputs
     tiles = [tv.cache_after() for tv in fusion.inputs]
