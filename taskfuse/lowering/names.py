@@ -22,7 +22,7 @@ _STRANGE = re.compile(r"[^A-Za-z0-9_]")
 
 
 def legible(fusion: Fusion) -> Fusion:
-    """A copy of ``fusion`` whose names a kernel can have, all different."""
+    """``fusion``, if a kernel can have its names, all different; else a copy of it with such names."""
     taken = {name for name in (*fusion.dims, *_values(fusion)) if _is_legible(name)}
     symbols = {name: _fresh(name, taken) for name in fusion.dims if not _is_legible(name)}
     dims = {symbols.get(name, name) for name in fusion.dims}
@@ -30,6 +30,8 @@ def legible(fusion: Fusion) -> Fusion:
     for name in _values(fusion):
         if not _is_legible(name) or name in dims:
             values[name] = _fresh(name, taken)
+    if not (symbols or values) and _is_legible(fusion.name):
+        return fusion
     new = Fusion(fusion.name if _is_legible(fusion.name) else _fresh(fusion.name, set()))
     new.residents = fusion.residents
     for name, d in fusion.dims.items():

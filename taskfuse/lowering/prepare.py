@@ -16,8 +16,8 @@ from taskfuse.ir.storage import has_code, producers, resolve
 from taskfuse.ir.tasks import Group
 from taskfuse.ir.tensor import TensorSchedule, TensorView
 from taskfuse.ir.types import MemoryType
-from taskfuse.lowering.names import legible
 from taskfuse.schedule.caching import copy_of, join_task
+from taskfuse.schedule.copy import copy_fusion
 from taskfuse.schedule.order import Tree, complete, is_vertical
 from taskfuse.schedule.replay import replay
 from taskfuse.schedule.turns import check_turns
@@ -39,7 +39,7 @@ def check_supported(fusion: Fusion) -> None:
 
 def prepare(fusion: Fusion) -> Fusion:
     """See the module."""
-    fusion = legible(fusion)
+    fusion, _ = copy_fusion(fusion)
     _remove_unneeded(fusion)
     _own_parts(fusion)
     if not any(g.ptype is not None for g in fusion.tasks.groups()):

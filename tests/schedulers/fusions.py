@@ -174,5 +174,5 @@ OTHERS = (
     loss_of_some_rows,
     strange_names,
 )
-FUSIONS: dict[str, Build] = {f"{f.__name__}-{d.name}": partial(f, d) for f, d in zip(PRODUCTS, cycle((HALF, WIDE)), strict=False)}
-FUSIONS |= {f.__name__: f for f in OTHERS}
+_PRODUCTS: dict[str, Build] = {f"{f.__name__}-{d.name}": partial(f, d) for f, d in zip(PRODUCTS, cycle((HALF, WIDE)), strict=False)}
+FUSIONS = _PRODUCTS | {f.__name__: f for f in OTHERS}
