@@ -10,8 +10,9 @@ import pytest
 import taskfuse.ops as tf
 from taskfuse.dtypes import as_dtype
 from taskfuse.errors import TaskfuseError
+from taskfuse.ir.dims import Dim
 from taskfuse.ir.evaluate import evaluate
-from taskfuse.ir.fusion import Dim, Fusion
+from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.values import NATIVE, Values
 

@@ -9,8 +9,9 @@ import pytest
 import taskfuse.ops as tf
 from taskfuse.dtypes import DTYPES
 from taskfuse.errors import FusionError, ShapeError
+from taskfuse.ir.dims import Dim
 from taskfuse.ir.evaluate import evaluate
-from taskfuse.ir.fusion import Dim, Fusion
+from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.scalar import sym
 from taskfuse.ir.tensor import TensorView
 from tests.ops.reference import Array, message

@@ -9,10 +9,11 @@ import pytest
 
 import taskfuse.ops as tf
 from taskfuse.dtypes import DTYPES, as_dtype, float32
+from taskfuse.ir.dims import Dim
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.evaluate import evaluate
 from taskfuse.ir.expr import Literal, Pointwise, Read, ScalarRead
-from taskfuse.ir.fusion import Dim, Fusion
+from taskfuse.ir.fusion import Fusion
 from tests.ops.reference import Array, evaluated, message, numbers
 
 SHAPES = [(), (1,), (0, 3), (2, 5)]
