@@ -12,7 +12,7 @@ from taskfuse.errors import LoweringError
 from taskfuse.ir.expr import Read, Scan
 from taskfuse.ir.scalar import and_, const, eq, ge, is_multiple, le, minimum, prove, select, simplify, sym, xor
 from taskfuse.ir.storage import storage_operands
-from taskfuse.ir.tasks import Task
+from taskfuse.ir.tasks import Node, Task
 from taskfuse.ir.tasks import leaves as tasks
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import THREAD_TYPES, MemoryType, ParallelType
@@ -129,8 +129,8 @@ class Endpoints:
                 continue
             raise LoweringError(
                 what=other.node.name,
-                reason=f"its instances on {first.ptype.value} take turns in {source.subject}, wait for each other, and take turns in {ring.subject} behind that:"
-                f" {ring.stages} slots of it do not hold what the {then.count} instances take, and its producer cannot go on to fill the first",
+                reason=f"its instances on {first.ptype.value} take turns in {source.subject}, wait for each other, and take turns in {ring.subject} behind"
+                f" that: {ring.stages} slots of it do not hold what the {then.count} instances take, and its producer cannot go on to fill the first",
                 help=f"give it circular_buffer({then.slots}) or more, or keep data within an instance between the two",
             )
 
