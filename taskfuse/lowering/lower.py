@@ -10,6 +10,7 @@ from taskfuse.ir.fusion import Fusion, as_fusion
 from taskfuse.kir import Kernel
 from taskfuse.kir.faithful import check_faithful
 from taskfuse.location import caller
+from taskfuse.lowering.names import legible
 from taskfuse.lowering.state import LoweringOptions, State
 from taskfuse.lowering.steps import STEPS, Step
 
@@ -35,6 +36,7 @@ def lower(fusion: Fusion, options: LoweringOptions = DEFAULT, after: Callable[[S
     if not fusion.outputs:
         reason, help = "it has no outputs, so that there is nothing to compute", "fusion.add_output(tensor)"
         raise LoweringError(what=f"fusion '{fusion.name}'", reason=reason, help=help, location=caller())
+    fusion = legible(fusion)
     state = State(fusion, options)
     for step in STEPS:
         step.run(state)
