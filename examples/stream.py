@@ -30,7 +30,7 @@ def build(blocks: int = 4, rows: int = 8, columns: int = 64, warps: int = 4, sta
     y_s = y.cache_before()  # y = copy(y_s): the store
     y_r = y_s.cache_before()  # y_s = copy(y_r): from registers
     x_r = x_s.cache_after()  # x_r = copy(x_s): a copy to registers
-    math = [tv for tv in fusion.tensors() if tv not in (x, x_s, x_r, y_s, y)]  # what computes, in registers
+    math = [tv for tv in fusion.tensors() if tv not in {x, x_s, x_r, y_s, y}]  # what computes, in registers
     for tv in (x_s, y_s):
         tv.set_memory_type(MemoryType.Shared)
 
@@ -58,7 +58,7 @@ def build(blocks: int = 4, rows: int = 8, columns: int = 64, warps: int = 4, sta
     x_s.inline_at(2)
     y_s.inline_at(2)
     for tv in (x_r, *math):
-        tv.inline_at(5 if tv in (x_r, y_r) else 6)  # vectors meet outside the vector axis, what computes inside
+        tv.inline_at(5 if tv in {x_r, y_r} else 6)  # vectors meet outside the vector axis, what computes inside
     x_s.circular_buffer(stages)
     y_s.circular_buffer(stages)
 

@@ -104,8 +104,8 @@ def test_integers_of_numpy_are_integers() -> None:
             "pair: 'wrong' is no parallel type\nhelp: use a member of ParallelType, such as ParallelType.TIDy",
         ),
         (lambda c: c.fusion.task([c.a], "only").registers(41), "only: 41 registers\nhelp: setmaxnreg takes a multiple of 8 from 24 to 256"),
-        (lambda c: c.fusion.add_output(WRONG), "fusion 'case': 'wrong' is no tensor\nhelp: call add_output once for each tensor"),
-        (lambda c: c.fusion.add_output(c.k), "fusion 'case': k: int8 is no tensor\nhelp: call add_output once for each tensor"),
+        (lambda c: c.fusion.add_output(WRONG), "fusion 'case': 'wrong' is no tensor\nhelp: give tensors: add_output(a, b)"),
+        (lambda c: c.fusion.add_output(c.k), "fusion 'case': k: int8 is no tensor\nhelp: give tensors: add_output(a, b)"),
         (lambda c: c.fusion.add_output(c.x), "fusion 'case': x is an input\nhelp: return tf.copy(x) instead"),
         (
             lambda c: c.fusion.task(c.a),

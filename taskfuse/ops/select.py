@@ -39,7 +39,7 @@ from taskfuse.ops.keywords import axial
 from taskfuse.ops.table import Kind, op, promoted, same
 from taskfuse.ops.views import broadcast_to, flip, view
 
-__all__ = ["CatForm", "PadMode", "cat", "pad", "stack"]
+__all__ = ["CatForm", "cat", "pad", "stack"]
 
 Widths = IntLike | str | Sequence[IntLike] | Sequence[tuple[IntLike, IntLike]]
 

@@ -116,7 +116,7 @@ def reshape(x: TensorView, shape: Sequence[IntLike | str]) -> TensorView:
     Raises :class:`ShapeError` if the numbers of elements are not provably equal.
     """
     check_tensor("reshape", x)
-    given = [wrap(-1) if plain(e) in (-1,) and not isinstance(e, Expr) else extent("reshape", x.fusion, e) for e in listed("reshape", shape, "extents")]
+    given = [wrap(e) if isinstance(e, int) else extent("reshape", x.fusion, e) for e in map(plain, listed("reshape", shape, "extents"))]
     wanted = _infer(x, given)
     index: list[Expr] = [ZERO] * x.ndim
     total = _product(x.shape)

@@ -192,7 +192,7 @@ def _rows_of(fusion: Fusion, tensors: Sequence[TensorView]) -> tuple[TensorView,
             view = operand.tensor if isinstance(operand, Read) else None
             while view is not None and fusion.is_view(view):
                 place = strided(fusion, view)
-                if place is not None and place.tensor not in tensors and place.has_rows(VECTOR_BYTES, fusion.facts()):
+                if place is not None and not among(place.tensor, tensors) and place.has_rows(VECTOR_BYTES, fusion.facts()):
                     found[view] = None
                     break
                 inner = fusion.definition(view)

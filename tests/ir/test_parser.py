@@ -402,7 +402,7 @@ def fields_of(cls: type) -> set[str]:
     ("cls", "printed", "left_out"),
     [
         (TensorSchedule, "loop transforms ptypes inline memory allocation stages atom atom_axes in_flight", ""),
-        (TensorView, "id name dtype root logical schedule origin", "fusion location"),
+        (TensorView, "id _name dtype root logical schedule origin", "fusion location"),
         (Scalar, "id name dtype", "fusion location"),
         (Task, "name tensors budget", "tree parent location"),
         (Group, "name members ptype turns budget", "tree parent location"),

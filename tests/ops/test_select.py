@@ -133,7 +133,7 @@ def test_errors() -> None:
         assert message(lambda: tf.stack([x, y])) == "stack: tv0 [2, S] and tv1 [3, T] differ\nhelp: reshape or broadcast one of them first"
         assert message(lambda: tf.stack([x], 3)) == ("stack: axis 3 is out of range for the 3-d result of tv0 [2, S]\nhelp: use an axis in [-3, 2]")
         assert message(lambda: tf.pad(x, [(1, 1)])) == (
-            "pad: 1 pairs of widths for the 2 dimensions of tv0 [2, S]\nhelp: give one (before, after) per dimension"
+            "pad: 1 pairs of widths for the 2 dimensions of tv0 [2, S]\nhelp: give one number for all, or one (before, after) per dimension"
         )
         assert message(lambda: tf.pad(x, [(0, 0), (-1, 0)])) == ("pad: width -1 is not provably nonnegative\nhelp: slice to make a tensor smaller")
         assert message(lambda: tf.pad(i, [(1, 1)], 0.5)) == "pad: 0.5 is no int8\nhelp: cast the tensor first"

@@ -51,11 +51,23 @@ ON_ONE: dict[str, Callable[[TensorView], TensorView]] = {
     "permute": lambda x: tf.permute(x, [1, 0]),
     "reshape": lambda x: tf.reshape(x, [4]),
     "one_hot": lambda at: tf.one_hot(at, 3),
+    "swapaxes": lambda x: tf.swapaxes(x, 0, 1),
+    "moveaxis": lambda x: tf.moveaxis(x, 0, 1),
+    "chunk": lambda x: tf.chunk(x, 2)[0],
+    "split": lambda x: tf.split(x, sections=2)[0],
+    "narrow": lambda x: tf.narrow(x, 0, 0, 1),
+    "unfold": lambda x: tf.unfold(x, 0, 2),
+    "repeat": lambda x: tf.repeat(x, 2),
+    "tile": lambda x: tf.tile(x, 2),
+    "roll": lambda x: tf.roll(x, 1),
+    "var_mean": lambda x: tf.var_mean(x)[0],
 }
 ON_TWO: dict[str, Callable[[TensorView, TensorView], TensorView]] = {
     "take": lambda x, at: tf.take(x, at, axis=0),
     "take_along_axis": lambda x, at: tf.take_along_axis(x, at, axis=0),
     "gather": lambda x, at: tf.gather(x, 0, at),
+    "masked_fill": lambda x, mask: tf.masked_fill(x, mask, False),
+    "bmm": lambda a, b: tf.bmm(tf.reshape(a, [1, 2, 2]), tf.reshape(b, [1, 2, 2])),
 }
 # How each op that is no elementwise function is called on tensors [2, 2] of some dtypes.
 CALLS: dict[str, Callable[..., Any]] = {
@@ -68,7 +80,7 @@ CALLS: dict[str, Callable[..., Any]] = {
     "cat": lambda *x: tf.cat(x),
     "stack": lambda *x: tf.stack(x),
 }
-OPERANDS = {"matmul": 2, "einsum": 2, "cat": 2, "stack": 2, "take": 2, "take_along_axis": 2, "gather": 2}
+OPERANDS = {"masked_fill": 2, "dot": 2, "bmm": 2, "outer": 2, "matmul": 2, "einsum": 2, "cat": 2, "stack": 2, "take": 2, "take_along_axis": 2, "gather": 2}
 MADE = {name for name, row in OPS.items() if row.kind is Kind.CREATION and not name.endswith("_like")}
 
 
