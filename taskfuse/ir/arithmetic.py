@@ -46,9 +46,8 @@ class Arithmetic:
     __slots__ = ()
     fusion: Fusion
 
-    @property
-    def name(self) -> str:
-        """Its printed name."""
+    def label(self) -> str:
+        """What errors call it."""
         raise NotImplementedError
 
     # NumPy would take a tensor for an object without axes and apply its operators element by element; so it leaves them to the tensor.
@@ -58,7 +57,7 @@ class Arithmetic:
     def __bool__(self) -> NoReturn:
         raise FusionError(
             fusion=self.fusion.name,
-            reason=f"{self.name} has no truth value: its elements are not known yet",
+            reason=f"{self.label()} has no truth value: its elements are not known yet",
             help="choose elements with tf.where, combine conditions with & and |; ask whether two are one tensor with `is`",
             location=caller(),
         )

@@ -201,7 +201,7 @@ class Fusion:
         if tv.is_input:
             raise FusionError(fusion=self.name, reason=f"{tv.name} is an input", help=f"return tf.copy({tv.name}) instead", location=caller())
 
-    def rename(self, tv: TensorView, name: str) -> None:
+    def rename(self, tv: TensorView, name: object) -> None:
         """Give a tensor another name. Raises :class:`FusionError` if it is taken or none."""
         if not isinstance(name, str) or not name:
             raise FusionError(fusion=self.name, reason=f"{name!r} is no name", help="use text, such as 'hidden'", location=caller())

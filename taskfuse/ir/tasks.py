@@ -105,12 +105,13 @@ CHOSEN = 0
 """A budget that lowering chooses."""
 
 
-def _checked_budget(node: Node, count: int | None) -> int:
+def _checked_budget(node: Node, count: object) -> int:
     if count is None:
         return CHOSEN
-    if not isinstance(count, SupportsIndex) or count % 8 or not 24 <= count <= 256:
+    number = count.__index__() if isinstance(count, SupportsIndex) else 0
+    if number % 8 or not 24 <= number <= 256:
         raise TaskError(node=node.name, reason=f"{count!r} registers", help="setmaxnreg takes a multiple of 8 from 24 to 256", location=caller())
-    return count
+    return number
 
 
 def leaves(node: Node) -> Iterator[Task]:

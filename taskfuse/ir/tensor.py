@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NoReturn, SupportsIndex
+from typing import TYPE_CHECKING, Any, NoReturn, SupportsIndex, cast
 
 from taskfuse.dtypes import DType
 from taskfuse.errors import FusionError, ScheduleError, ShapeError
@@ -73,6 +73,9 @@ class Scalar(Arithmetic):
         self.name = name
         self.dtype = dtype
         self.location = location
+
+    def label(self) -> str:
+        return self.name
 
     def __repr__(self) -> str:
         return f"{self.name}: {self.dtype.name}"
@@ -164,6 +167,9 @@ class TensorView(Arithmetic):
     def uses(self) -> tuple[MathExpr, ...]:
         """The expressions that read it, in the order they were made."""
         return self.fusion.uses(self)
+
+    def label(self) -> str:
+        return self.name
 
     def __repr__(self) -> str:
         return f"{self.name}: {self.dtype.name}[{', '.join(str(e) for e in self.shape)}]"
@@ -508,7 +514,8 @@ class AxisRef:
 
 def _flat(given: tuple[Any, ...]) -> tuple[Any, ...]:
     """What is given one by one, or as one list."""
-    return tuple(given[0]) if len(given) == 1 and isinstance(given[0], Sequence) and not isinstance(given[0], str) else given
+    alone: object = given[0] if len(given) == 1 else None
+    return tuple(cast("Sequence[Any]", alone)) if isinstance(alone, Sequence) and not isinstance(alone, str) else given
 
 
 def _spelled(call: str, axis: object, dim: object, default: object, keepdims: bool = False, keepdim: bool = False) -> dict[str, Any]:

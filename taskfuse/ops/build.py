@@ -52,7 +52,7 @@ def plain(x: object) -> object:
         case Const(value):
             return value
         case np.generic():
-            return x.item()
+            return cast("object", x.item())
         case _:
             return x
 
@@ -81,7 +81,8 @@ def common_fusion(op: str, operands: Sequence[Value]) -> Fusion:
         FusionError: if they belong to several.
     """
     found: TensorView | Scalar | None = None
-    for x in operands:
+    given: Sequence[object] = operands
+    for x in given:
         match x:
             case TensorView() | Scalar():
                 if found is not None and x.fusion is not found.fusion:

@@ -240,9 +240,10 @@ def arange(start: Extent | float, stop: Extent | float | None = None, step: int 
     """
     fusion = Fusion.current()
     first, last = (0, _bound(fusion, start)) if stop is None else (_bound(fusion, start), _bound(fusion, stop))
-    step = _bound(fusion, step)
-    if isinstance(step, Expr):
-        raise shape_error("arange", f"step {step} is symbolic", "use a number, then multiply by the extent")
+    by = _bound(fusion, step)
+    if isinstance(by, Expr):
+        raise shape_error("arange", f"step {by} is symbolic", "use a number, then multiply by the extent")
+    step = by
     if step == 0:
         raise shape_error("arange", "step is 0")
     if isinstance(first, float) or isinstance(last, float) or isinstance(step, float):

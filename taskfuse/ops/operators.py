@@ -16,11 +16,11 @@ from taskfuse.ops.table import OPS, by_torch
 class Operators:
     """The ops behind the operators: see :class:`~taskfuse.ir.calls.OperatorCalls`."""
 
-    def unary(self, op: str, x: TensorView) -> TensorView:
-        return pointwise(ELEMENTWISE[op], (x,))
+    def unary(self, op: str, x: object) -> TensorView:
+        return pointwise(ELEMENTWISE[op], (cast("Value", x),))
 
-    def binary(self, op: str, a: Value, b: Value) -> TensorView:
-        return pointwise(ELEMENTWISE[op], (a, b))
+    def binary(self, op: str, a: object, b: object) -> TensorView:
+        return pointwise(ELEMENTWISE[op], (cast("Value", a), cast("Value", b)))
 
     def getitem(self, x: TensorView, key: object) -> TensorView:
         return indexing.getitem(x, key)
@@ -41,7 +41,7 @@ class Operators:
 
     def instead(self, name: str) -> str:
         row = OPS.get(name) or by_torch(name)
-        if row is None:
+        if row is None or name in _ELSEWHERE:
             return _ELSEWHERE.get(name, "")
         return f": {row.instead}" if row.instead else f": write tf.{row.name}(x)"
 

@@ -163,7 +163,7 @@ def split(
         if not _same(length * parts, size, x):
             raise shape_error("split", f"{parts} does not provably divide dimension {place} of {described(x)}", "use sizes=, or tf.chunk")
     elif sizes is not None:
-        bounds = []
+        bounds: list[Expr] = []
         end: Expr = ZERO
         for length in listed("split", sizes, "sizes"):
             end = end + _extent("split", x, length)

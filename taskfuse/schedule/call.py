@@ -17,6 +17,11 @@ from taskfuse.ir.types import ParallelType
 from taskfuse.location import caller
 
 
+def is_list(value: object) -> bool:
+    """True for a list of things; text is none."""
+    return isinstance(value, Sequence) and not isinstance(value, str)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Call:
     """The call ``name`` on the tensor ``tv``."""

@@ -46,7 +46,7 @@ def cut(fusion: Fusion, parts: Sequence[Sequence[TensorView | str]], views: Sequ
     owner: dict[TensorView, int] = {}
     if fusion.has_schedule:
         raise _error(fusion, "it has a schedule already", "cut a fusion without scheduling calls; the pieces are scheduled")
-    if isinstance(parts, str) or not isinstance(parts, Sequence):
+    if not is_list(parts):
         raise _error(fusion, f"{parts!r} are no pieces", "give a list with a list of tensors for each piece")
     for number, part in enumerate(parts):
         if isinstance(part, str):

@@ -17,7 +17,7 @@ from taskfuse.schedule.joins import mismatch
 from taskfuse.schedule.keys import Keys
 
 
-def inline_at(tv: TensorView, position: int) -> None:
+def inline_at(tv: TensorView, at: object) -> None:
     """See :meth:`TensorView.inline_at`. Negative positions count from the end: -1 shares all loops.
 
     Nothing happens for an input, a view and a tensor that no code reads.
@@ -28,9 +28,9 @@ def inline_at(tv: TensorView, position: int) -> None:
     """
     call = Call("inline_at", tv)
     n = len(tv.schedule.loop)
-    if not isinstance(position, SupportsIndex):
-        raise call.error(f"{position!r} is no position of an axis", f"use a position in [{-n - 1}, {n}]")
-    position = position.__index__()
+    if not isinstance(at, SupportsIndex):
+        raise call.error(f"{at!r} is no position of an axis", f"use a position in [{-n - 1}, {n}]")
+    position = at.__index__()
     if not -n - 1 <= position <= n:
         raise call.error(f"position {position} is out of range: the loop domain has {n} axes", f"use a position in [{-n - 1}, {n}]")
     position %= n + 1
@@ -64,9 +64,10 @@ def inline_most(fusion: Fusion, tensors: Sequence[TensorView] | None = None) -> 
         ScheduleError: if the code has no order for a reason that the given tensors cannot take away.
         TaskError: if a law of tasks and groups is broken.
     """
-    for tv in () if tensors is None else tensors:
-        if not isinstance(tv, TensorView):
-            raise FusionError(fusion=fusion.name, reason=f"inline_most: {tv!r} is no tensor", help="give tensors, or nothing for all", location=caller())
+    given: Sequence[object] = () if tensors is None else tensors
+    for x in given:
+        if not isinstance(x, TensorView):
+            raise FusionError(fusion=fusion.name, reason=f"inline_most: {x!r} is no tensor", help="give tensors, or nothing for all", location=caller())
     keys = Keys(fusion)
     chosen = {tv: _deepest(keys, tv) for tv in (fusion.tensors() if tensors is None else tensors) if _readers(tv)}
     before = {tv: tv.schedule.inline for tv in chosen}

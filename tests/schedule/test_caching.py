@@ -213,6 +213,6 @@ def test_a_copy_for_each_factor() -> None:
     definition = fusion.definition(product)
     assert definition is not None
     assert [read.tensor for read in reads(definition)] == [left, right]
-    assert [use.output for use in x.uses if use.output not in (left, right)] == [also]
+    assert [use.output for use in x.uses if use.output not in {left, right}] == [also]
     a = np.arange(12, dtype=np.float32).reshape(3, 4)
     assert np.array_equal(evaluate(fusion, [a])[0], a @ a.T)

@@ -445,16 +445,19 @@ def wrap(value: IntLike) -> Expr:
         return value
     if type(value) is int:
         return const(value)
-    given: object = value
-    if not isinstance(given, SupportsIndex):
-        raise NotAnIntegerError(f"{given!r} is no integer")
-    return const(given.__index__())
+    return const(_index(value))
+
+
+def _index(value: object) -> int:
+    if not isinstance(value, SupportsIndex):
+        raise NotAnIntegerError(f"{value!r} is no integer")
+    return value.__index__()
 
 
 def _decided(a: Expr, op: str, b: object) -> bool:
     """``a op b`` of a number or an expression ``b``. Raises :class:`SymbolError` where the values of symbols decide it."""
     if isinstance(b, SupportsIndex):  # an expression is one, too
-        terms, constant = linear_parts(sub(a, wrap(b)))
+        terms, constant = linear_parts(sub(a, b if isinstance(b, Expr) else const(_index(b))))
         if not terms:
             return COMPARISONS[op](constant, 0)
         if op == "==" and constant % gcd(*(k for _, k in terms)):
