@@ -20,7 +20,7 @@ from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import BLOCK_TYPES, GRID_TYPES, MemoryType, ParallelType
 from taskfuse.lowering.domains import backward, bound, digit_values, digits, divides
 from taskfuse.lowering.plan import LoopVariables
-from taskfuse.lowering.regions import Regions, hardware_index
+from taskfuse.lowering.thread_ranges import ThreadRanges, hardware_index
 from taskfuse.schedule.joins import Joins, Loop
 from taskfuse.schedule.order import Tree
 
@@ -41,11 +41,11 @@ class WorkLoops:
     There are none until :meth:`find` has looked for them, which takes memory types.
     """
 
-    def __init__(self, fusion: Fusion, tree: Tree, joins: Joins, regions: Regions, variables: LoopVariables) -> None:
+    def __init__(self, fusion: Fusion, tree: Tree, joins: Joins, ranges: ThreadRanges, variables: LoopVariables) -> None:
         self._fusion = fusion
         self._tree = tree
         self._joins = joins
-        self._regions = regions
+        self._regions = ranges
         self._variables = variables
         self._distributing: set[Loop] = set()
         self._cuts: set[Loop] = set()
@@ -79,7 +79,7 @@ class WorkLoops:
                 values[a] = self._variables.symbol(other)
                 facts = facts.with_range(str(values[a]), 0, a.extent - 1)
             elif ptype.is_bound:
-                index = hardware_index(ptype) - self._regions.region(self._tree.place[tv], ptype).start
+                index = hardware_index(ptype) - self._regions.index_range(self._tree.place[tv], ptype).start
                 values[a] = digit_values(digits(tv, ptype), simplify(index, facts), facts)[a]
         values = backward(tv, values)
         rest = [c for t in self.whole(tv, values) for c in bound(values[t.source], t.source.extent, facts)]
@@ -148,7 +148,7 @@ class WorkLoops:
             if t.source.is_foreign and self._is_read_outside(tv, loop):
                 return None
             p = tv.schedule.ptype(t.inner)
-            base = hardware_index(p) - self._regions.region(self._tree.place[tv], p).start
+            base = hardware_index(p) - self._regions.index_range(self._tree.place[tv], p).start
             index = digit_values(digits(tv, p), simplify(base, self._regions.facts), self._regions.facts)[t.inner]
             found.add(_Split(simplify(t.source.extent, self._regions.facts), simplify(t.inner.extent, self._regions.facts), p, index))
         if len(found) != 1:
