@@ -137,6 +137,7 @@ def test_a_block_has_as_much_shared_memory_as_the_target() -> None:
 
 def test_figures_decide() -> None:
     """A machine with a fifth of the bandwidth expects five times the time of what only moves bytes."""
+
     def us(target: tf.Target) -> float:
         with tf.Fusion("pointwise") as fusion:
             x = tf.define_tensor([1 << 26], name="x")

@@ -9,7 +9,6 @@ from taskfuse.cuda import instructions as ptx
 from taskfuse.cuda.c_types import c_type
 from taskfuse.cuda.dispatch import Cut, halved
 from taskfuse.cuda.expressions import Indices, Level, Text, once
-from taskfuse.cuda.factors import covered
 from taskfuse.cuda.functions import call, result_dtype
 from taskfuse.cuda.hoisting import Divisions
 from taskfuse.cuda.storage import constant_elements, declared_in
@@ -298,7 +297,7 @@ class Statements:
     def _pack(self, behind: tuple[Stmt, ...], scope: Scope) -> None:
         """Registers of A are written before the fence in front of ``behind``."""
         w = self._writer
-        for fragment in covered(behind):
+        for fragment in matrices.covered(behind):
             if fragment.buffer in self._visible:
                 w.call(scope, matrices.WGMMA_FACTOR, w.address(fragment, scope))
 

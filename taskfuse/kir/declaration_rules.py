@@ -16,9 +16,7 @@ Problem = tuple[str, str]
 DeclarationRule = Callable[[Declarations], Problem | None]
 
 LAUNCH = "GRID"
-NO_NAME = (
-    "'{0}' is not a name: a name is letters, digits and _, in parts joined by dots, no word of the grammar, no index and no symbol of a cursor"
-)
+NO_NAME = "'{0}' is not a name: a name is letters, digits and _, in parts joined by dots, no word of the grammar, no index and no symbol of a cursor"
 MAX_MBARRIER_COUNT = 2**20 - 1
 TMA_MAX_RANK = 5
 TMA_MAX_BOX = 256

@@ -18,9 +18,8 @@ from taskfuse.location import shown_path
 if TYPE_CHECKING:
     from taskfuse.check import Certificate
     from taskfuse.cuda.shape import LaunchShape
-    from taskfuse.cuda.signature import Source
+    from taskfuse.cuda.signature import Source, Variant
     from taskfuse.cuda.stages import KernelResources
-    from taskfuse.cuda.variant import Variant
     from taskfuse.kir.channels import ChannelTable
     from taskfuse.sim import Exploration, Timeline
 

@@ -95,9 +95,9 @@ class Partials:
         elements = (*(a.extent for a in self.axes), *((const(self.registers),) if self.registers > 1 else ()))
         if memory is MemoryType.Shared and self.warps is not None:
             return (self.warps.slots, *elements, *(extent for _, extent in self._kept(self.indexer.ranges.facts)))
-        index_range, task = self.indexer.ranges.index_range, self.indexer.tree.place[self.tv]
+        range_of, task = self.indexer.ranges.range, self.indexer.tree.place[self.tv]
         blocks, threads = self._types(memory)
-        return (*(index_range(task, p).extent for p in blocks), *elements, *(index_range(task, p).extent for p in threads))
+        return (*(range_of(task, p).extent for p in blocks), *elements, *(range_of(task, p).extent for p in threads))
 
     def of_thread(self, index_map: IndexMap, memory: MemoryType, replace: dict[ParallelType, Expr]) -> Access:
         """The place of the partial result of a thread, or of the one at other indices of some types."""

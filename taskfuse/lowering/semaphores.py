@@ -41,13 +41,14 @@ def acquire(ranges: ThreadRanges, ch: Channel, end: Endpoint) -> list[PSync]:
     """Wait until the slot of the endpoint's cursor is empty (producer) or full (consumer)."""
     phase = sym(f"{end.cursor}.phase")
     name, phases = (f"{ch.name}.empty", phase) if end is ch.producer else (f"{ch.name}.full", phase + 1)
-    return [_elected(ranges, ch, end, Acquire(_slot(ranges, ch, end, name), phases)), *_barrier(ranges, ch, end, "what one thread has acquired, all have")]
+    acquired = _elected(ranges, ch, end, Acquire(_slot(ranges, ch, end, name), phases))
+    return [acquired, *_barrier_in_block(ranges, ch, end, "what one thread has acquired, all have")]
 
 
 def release(ranges: ThreadRanges, ch: Channel, end: Endpoint) -> list[PSync]:
     """Hand the slot of the endpoint's cursor over (producer) or back (consumer)."""
     name = f"{ch.name}.full" if end is ch.producer else f"{ch.name}.empty"
-    return [*_barrier(ranges, ch, end, "before one thread releases for the block"), _elected(ranges, ch, end, Release(_slot(ranges, ch, end, name)))]
+    return [*_barrier_in_block(ranges, ch, end, "before one thread releases for the block"), _elected(ranges, ch, end, Release(_slot(ranges, ch, end, name)))]
 
 
 def _slot(ranges: ThreadRanges, ch: Channel, end: Endpoint, name: str) -> SemaphoreSlot:
@@ -61,6 +62,6 @@ def _elected(ranges: ThreadRanges, ch: Channel, end: Endpoint, stmt: Stmt) -> PS
     return PSync((If((Branch(and_(*first), (stmt,)),)),) if first else (stmt,), ch.tensors[0])
 
 
-def _barrier(ranges: ThreadRanges, ch: Channel, end: Endpoint, note: str) -> list[PSync]:
+def _barrier_in_block(ranges: ThreadRanges, ch: Channel, end: Endpoint, note: str) -> list[PSync]:
     """All threads of an endpoint's thread range in one block meet; the sync pass chooses how."""
     return [] if ranges.count(end.node) is const(1) else [PSync((), ch.tensors[0], True, frozenset(THREAD_TYPES), end.node, note)]

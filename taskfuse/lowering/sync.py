@@ -189,7 +189,7 @@ class Synchronizer:
         """The form of each barrier that is in the plan already."""
         for n in nodes:
             if isinstance(n, PSync) and n.node is not None:
-                n.stmts = self._barrier(n.node, n.of, n.note).stmts
+                n.stmts = self._barrier_in_block(n.node, n.of, n.note).stmts
             for block in children(n):
                 self._choose_forms(block)
 
@@ -372,9 +372,9 @@ class Synchronizer:
                 self.counters.append(counter)
             total = simplify(threads * self.ranges.count(node, GRID_TYPES), self.ranges.facts)
             return PSync((Barrier(BarrierScope.GRID, total, counter=counter, note=note),), of, True, all_threads | frozenset(GRID_TYPES))
-        return self._slice(node, types, of, note) or self._barrier(node, of, note)
+        return self._slice(node, types, of, note) or self._barrier_in_block(node, of, note)
 
-    def _barrier(self, node: Node, of: Origin, note: str) -> PSync:
+    def _barrier_in_block(self, node: Node, of: Origin, note: str) -> PSync:
         """A barrier of all threads of a node's thread range in one block."""
         threads, all_threads = self.ranges.count(node), frozenset(THREAD_TYPES)
         if self.ranges.is_whole_block(node):

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from taskfuse.runtime.proof import Proof
     from taskfuse.schedulers.schedule import Schedule
 
+
 class CompiledKernel(Executable):
     """A kernel, as a function on arrays.
 

@@ -29,7 +29,12 @@ from taskfuse.target import DEFAULT, Target, as_target
 
 
 def horizontal(
-    fusions: Sequence[Fusion], *, name: str = "horizontal", shared: Iterable[str] = (), sizes: Mapping[str, int] | None = None, force: bool = False,
+    fusions: Sequence[Fusion],
+    *,
+    name: str = "horizontal",
+    shared: Iterable[str] = (),
+    sizes: Mapping[str, int] | None = None,
+    force: bool = False,
     target: Target = DEFAULT,
 ) -> Fusion:
     """One fusion of several that do not depend on each other, side by side on ``BIDx``.

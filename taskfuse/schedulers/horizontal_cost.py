@@ -12,8 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
-from taskfuse.cuda.occupancy import occupancy
-from taskfuse.cuda.resources import Resources
+from taskfuse.cuda.resources import Resources, occupancy
 from taskfuse.cuda.shape import in_extents
 from taskfuse.ir.expr import MathExpr, reads
 from taskfuse.ir.fusion import Fusion

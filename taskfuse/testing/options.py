@@ -270,7 +270,6 @@ POINTWISE = CaseOptions(
 )
 
 
-
 class Mix(Enum):
     """Which options the cases of consecutive seeds have.
 

@@ -16,9 +16,8 @@ import pytest
 
 import taskfuse as tf
 from taskfuse.cuda.nvrtc import CompileOptions, compile_cubin, known_archs
-from taskfuse.cuda.signature import Source
+from taskfuse.cuda.signature import Form, Source, Variant
 from taskfuse.cuda.source import emit
-from taskfuse.cuda.variant import Form, Variant
 from taskfuse.errors import CudaCompileError
 from taskfuse.kir.nodes import TensorParam
 from taskfuse.testing import seeded_case

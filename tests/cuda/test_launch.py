@@ -21,8 +21,7 @@ from taskfuse.cuda.launch import Launcher, Plans
 from taskfuse.cuda.nvrtc import Binary, CompileOptions
 from taskfuse.cuda.parameters import divisor_bytes
 from taskfuse.cuda.plan import Plan
-from taskfuse.cuda.signature import Source
-from taskfuse.cuda.variant import Form
+from taskfuse.cuda.signature import Form, Source
 from taskfuse.dtypes import bfloat16, float32
 from taskfuse.errors import CudaError, TaskfuseError
 from taskfuse.kir import Kernel, parse_kernel

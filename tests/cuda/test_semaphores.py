@@ -8,9 +8,8 @@ import pytest
 
 import taskfuse as tf
 from taskfuse.cuda.debug import Timeout, WaitPoint
-from taskfuse.cuda.signature import WorkspaceArgument
+from taskfuse.cuda.signature import Form, Variant, WorkspaceArgument
 from taskfuse.cuda.source import emit
-from taskfuse.cuda.variant import Form, Variant
 from taskfuse.kir import parse_kernel
 from tests.cuda.fakes import FakeDriver, FakeTorch
 from tests.cuda.test_launch import Case, driver, tensor, torch

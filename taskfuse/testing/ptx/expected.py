@@ -330,14 +330,14 @@ class _Walk:
                 kernel = self._reader.kernel
                 (x, y, z), (a, b, c) = kernel.grid, kernel.block
                 if not prove(eq(stmt.threads, x * y * z * a * b * c), kernel_facts(kernel)):
-                    yield from self._barrier(stmt, self._value(stmt.threads))
+                    yield from self._all_arrive(stmt, self._value(stmt.threads))
                     return
                 yield Kind.BARRIER, (0, threads), 0  # one thread of each block for all of it
                 if not any(self._env[f"threadIdx.{d}"] for d in "xyz"):
-                    yield from self._barrier(stmt, prod(launch.grid))
+                    yield from self._all_arrive(stmt, prod(launch.grid))
                 yield Kind.BARRIER, (0, threads), 0
 
-    def _barrier(self, stmt: Barrier, count: int) -> Iterator[tuple[Kind, tuple[Expected, ...], int]]:
+    def _all_arrive(self, stmt: Barrier, count: int) -> Iterator[tuple[Kind, tuple[Expected, ...], int]]:
         """One arrives among ``count``, in the third round, and waits for the end of that round."""
         assert stmt.counter is not None
         counter = Place(stmt.counter, 0)

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from taskfuse.cuda.factors import covered
+from taskfuse.cuda.matrices import covered
 from taskfuse.cuda.nvrtc import CompileOptions, compile_cubin, compile_ptx
 from taskfuse.cuda.signature import Source
 from taskfuse.cuda.source import emit
