@@ -15,8 +15,7 @@ from taskfuse.errors import UnsupportedError
 from taskfuse.ir.contraction import factors
 from taskfuse.ir.expr import Assemble, Pointwise, Read, Reduction, Select, View
 from taskfuse.ir.fusion import Fusion
-from taskfuse.ir.storage import made_from, needed, producers, storage_reads
-from taskfuse.ir.strided import strided
+from taskfuse.ir.storage import made_from, needed, producers, storage_reads, strided
 from taskfuse.ir.tensor import TensorView
 from taskfuse.schedule.copy import copy_fusion
 from taskfuse.schedule.cut import piece

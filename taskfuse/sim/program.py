@@ -60,7 +60,7 @@ from taskfuse.kir.nodes import (
 )
 from taskfuse.kir.scope import CURSOR_PARTS
 from taskfuse.kir.walk import expressions, walk
-from taskfuse.sim import collectives, computation, copies, engines, gather, matrices, semaphores, synchronization, tma, wgmma
+from taskfuse.sim import collectives, computation, copies, engines, matrices, semaphores, synchronization, tma, wgmma
 from taskfuse.sim.agent import Agent, Detour, Signal
 from taskfuse.sim.fault import Fault
 from taskfuse.sim.lanes import Code, groups
@@ -165,7 +165,7 @@ class Program:
             case Choose():
                 self._emit(computation.choose(self, stmt), self.is_point(stmt.out, *(c.operand for c in stmt.cases)))
             case Gather():
-                self._emit(gather.gather(self, stmt), self.is_point(stmt.out, stmt.source, *(v.source for v in stmt.values)))
+                self._emit(computation.gather(self, stmt), self.is_point(stmt.out, stmt.source, *(v.source for v in stmt.values)))
             case VectorCopy():
                 self._emit(computation.vector_copy(self, stmt), self.is_point(stmt.out, stmt.source))
             case AsyncCopy():

@@ -20,8 +20,8 @@ from taskfuse.sim.engines import Claim, Engines, Progress
 from taskfuse.sim.fault import Fault
 from taskfuse.sim.lanes import Code, Lanes
 from taskfuse.sim.layouts import operand_offsets, swizzle_period, swizzled
+from taskfuse.sim.matrices import Registers, factor
 from taskfuse.sim.memory import Region, Site
-from taskfuse.sim.registers import Registers, factor
 from taskfuse.sim.synchronization import assemble, pause
 
 if TYPE_CHECKING:

@@ -8,11 +8,10 @@ from dataclasses import dataclass, field
 
 from taskfuse.kir.nodes import Major
 from taskfuse.testing.machine.barriers import Barriers
-from taskfuse.testing.machine.clocks import Clock
 from taskfuse.testing.machine.fault import FaultFound, FaultKind
 from taskfuse.testing.machine.launch import BLOCK_BYTES, Place
 from taskfuse.testing.machine.memory import Memory, Operation
-from taskfuse.testing.machine.threads import Threads
+from taskfuse.testing.machine.threads import Clock, Threads
 
 TMA_ALIGNMENT = 128
 LINE = 16

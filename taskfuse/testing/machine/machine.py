@@ -23,9 +23,9 @@ from taskfuse.testing.machine.engines import Box, Engines, Product, Registers, T
 from taskfuse.testing.machine.fault import FaultFound, FaultKind, OutOfSteps
 from taskfuse.testing.machine.launch import BLOCK_BYTES, Launch
 from taskfuse.testing.machine.memory import Memory
-from taskfuse.testing.machine.notation import entry
 from taskfuse.testing.machine.program import Program
 from taskfuse.testing.machine.threads import Threads
+from taskfuse.testing.machine.writer import entry
 
 ROW_BYTES = 16
 MOST_STEPS = 200_000

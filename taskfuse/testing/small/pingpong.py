@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from taskfuse.testing.chooser import Chooser
-from taskfuse.testing.small.signals import Signal, signal
-from taskfuse.testing.small.text import EXTENT, Head, Small, Text, dim
+from taskfuse.testing.small.text import EXTENT, Head, Signal, Small, Text, dim, signal
 
 
 def distributed(c: Chooser) -> Small:

@@ -8,8 +8,7 @@ from enum import Enum
 from functools import partial
 
 from taskfuse.testing.chooser import Chooser
-from taskfuse.testing.small.signals import Signal, arrivals, declare, met, signal, signals
-from taskfuse.testing.small.text import EXTENT, ROW, Head, Small, Text, dim
+from taskfuse.testing.small.text import EXTENT, ROW, Head, Signal, Small, Text, arrivals, declare, dim, met, signal, signals
 
 
 class Fill(Enum):

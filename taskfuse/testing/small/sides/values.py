@@ -7,8 +7,7 @@ from dataclasses import replace
 from taskfuse.ir.scalar import Expr, FloorDiv, Mod, children
 from taskfuse.kir import expressions, walk
 from taskfuse.testing.chooser import Chooser
-from taskfuse.testing.small.sides.shapes import AXES, Shape, Thread, condition, number, shape
-from taskfuse.testing.small.sides.side import Declared, Side
+from taskfuse.testing.small.sides.side import AXES, Declared, Shape, Side, Thread, condition, number, shape
 from taskfuse.testing.small.text import Text
 
 

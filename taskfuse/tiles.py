@@ -1,6 +1,7 @@
-"""The swizzle for the second-level cache: tiles that run at the same time share rows and columns of the operands.
+"""Orders in which the tiles of a result are worked on: objects for ``tv.rasterize``, made of plain scalar expressions.
 
-The blocks of a GPU work on consecutive tiles. In row-major order those of one wave read one or two rows of tiles of the left operand and
+Row by row, the last tile axis runs fastest. In the swizzle for the second-level cache tiles that run at the same time share rows and columns of the
+operands: the blocks of a GPU work on consecutive tiles. In row-major order those of one wave read one or two rows of tiles of the left operand and
 all of the right one; in groups of g rows they read g rows of the one and blocks/g columns of the other. With the sides of the group about
 equal that is least. DeepGEMM orders its tiles so (``Scheduler::get_swizzled_block_idx``, without multicast).
 """
@@ -12,7 +13,31 @@ from dataclasses import dataclass
 
 from taskfuse.ir.axes import WORK
 from taskfuse.ir.scalar import Expr, minimum, sym
-from taskfuse.tiles.raster import unravel
+
+__all__ = ["Raster", "Swizzle", "raster", "swizzle"]
+
+
+@dataclass(frozen=True, slots=True)
+class Raster:
+    """The row-major order of any number of tile axes."""
+
+    def maps(self, extents: Sequence[Expr]) -> tuple[Expr, ...]:
+        """The index along each axis, from the work index ``w``."""
+        return unravel(sym(WORK), extents)
+
+
+def raster() -> Raster:
+    """Tiles in row-major order."""
+    return Raster()
+
+
+def unravel(work: Expr, extents: Sequence[Expr]) -> tuple[Expr, ...]:
+    """The row-major indices of element ``work`` of an array of ``extents``; that of the first axis is not reduced by its extent."""
+    found: list[Expr] = []
+    for extent in reversed(extents[1:]):
+        found.append(work % extent)
+        work = work // extent
+    return (work, *reversed(found)) if extents else ()
 
 
 @dataclass(frozen=True, slots=True)
