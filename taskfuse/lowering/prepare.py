@@ -22,8 +22,8 @@ from taskfuse.kir.words import RESERVED
 from taskfuse.schedule.caching import copy_of, join_task
 from taskfuse.schedule.copy import copy_fusion
 from taskfuse.schedule.order import Tree, complete, is_vertical
+from taskfuse.schedule.pingpong import check_pingpong
 from taskfuse.schedule.replay import replay
-from taskfuse.schedule.turns import check_turns
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _INDEX = re.compile(r"i[0-9]+[nf]?")  # loop variables and iteration symbols
@@ -34,7 +34,7 @@ def check_supported(fusion: Fusion) -> None:
     fusion.check()
     check_names(fusion)
     for group in fusion.tasks.groups():
-        check_turns(group)
+        check_pingpong(group)
         if group.ptype is not None and group.ptype.is_cluster and is_vertical(group):
             raise UnsupportedError(
                 what=f"vertical group {group.name} on {group.ptype.value}",

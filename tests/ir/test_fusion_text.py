@@ -370,7 +370,7 @@ def test_take_turns() -> None:
     fusion = founding()
     group = fusion.tasks.nodes[-1]
     assert isinstance(group, Group)
-    group.take_turns(fusion.tensor("tv6").axis(1))
+    group.pingpong(fusion.tensor("tv6").axis(1))
     assert fusion_to_text(fusion).endswith("GROUP group3 = group1, group2 on TIDz turns tv6.a1  # vertical")
     check_round_trip(fusion)
 
@@ -660,7 +660,7 @@ def schedule_something(draw: st.DrawFn, fusion: Fusion) -> None:
             tv.rasterize([0, 1], [sym("w") // columns, sym("w") % columns])
         case _:
             groups = [n for n in fusion.tasks.nodes if isinstance(n, Group)]
-            draw(st.sampled_from(groups)).take_turns(tv.axis(k)) if groups else tv.reorder({k: m})
+            draw(st.sampled_from(groups)).pingpong(tv.axis(k)) if groups else tv.reorder({k: m})
 
 
 def broken_law(fusion: Fusion) -> str | None:

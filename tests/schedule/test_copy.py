@@ -28,7 +28,7 @@ def scheduled() -> Fusion:
     cache = x.cache_after()
     cache.set_memory_type(MemoryType.Shared).split(1, 4).circular_buffer(2)
     t1.add(cache)
-    group.take_turns(cache.axis(0))
+    group.pingpong(cache.axis(0))
     fusion.inline_most()
     return fusion
 
