@@ -15,7 +15,8 @@ from taskfuse.check.program import Node, Program, together
 from taskfuse.check.threads import Threads
 from taskfuse.ir.scalar import Expr
 from taskfuse.kir.limits import WARP, WARPGROUP
-from taskfuse.kir.nodes import Descriptor, Wgmma
+from taskfuse.kir.operands import Descriptor
+from taskfuse.kir.products import Wgmma
 
 UNITS = {WARP: "warp", WARPGROUP: "warpgroup"}
 

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from taskfuse.errors import InputError
 from taskfuse.ir.arguments import solve_extent
 from taskfuse.ir.scalar import Expr, Sym, evaluate
+from taskfuse.kir.declarations import HostParam, ScalarParam, TensorParam
 from taskfuse.kir.kernel import Kernel
-from taskfuse.kir.nodes import HostParam, ScalarParam, TensorParam
 
 
 def wanted(kernel: Kernel) -> tuple[TensorParam | ScalarParam, ...]:

@@ -9,8 +9,9 @@ from taskfuse.ir.types import MemoryType
 from taskfuse.kir.declaration_rules import NO_NAME
 from taskfuse.kir.limits import WARP
 from taskfuse.kir.matrix_rules import fits_alignment, is_shared
-from taskfuse.kir.nodes import AsyncCopy, Gather, Shuffle, TmaLoad, TmaStore, VectorCopy
+from taskfuse.kir.nodes import AsyncCopy, Gather, TmaLoad, TmaStore, VectorCopy
 from taskfuse.kir.printer import block_threads
+from taskfuse.kir.products import Shuffle
 from taskfuse.kir.scope import Scope
 from taskfuse.kir.statement_rules import StatementRule, Subject
 

@@ -8,7 +8,9 @@ from taskfuse.ir.matrix_instructions import Family, find, rows, shapes, spans
 from taskfuse.ir.scalar import Const
 from taskfuse.ir.shared_layouts import SWIZZLES, Major, operand_alignment
 from taskfuse.ir.types import MemoryType
-from taskfuse.kir.nodes import Access, Buffer, Descriptor, LdMatrix, Mma, StMatrix, Wgmma
+from taskfuse.kir.declarations import Buffer
+from taskfuse.kir.operands import Access, Descriptor
+from taskfuse.kir.products import LdMatrix, Mma, StMatrix, Wgmma
 from taskfuse.kir.scope import Declarations, Scope
 from taskfuse.kir.statement_rules import StatementRule, Subject
 from taskfuse.kir.walk import walk

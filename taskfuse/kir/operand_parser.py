@@ -11,28 +11,8 @@ from taskfuse.ir.scalar import TRUE, Expr, Token, const
 from taskfuse.ir.shared_layouts import Major
 from taskfuse.ir.types import ParallelType
 from taskfuse.kir.clusters import cluster_threads
-from taskfuse.kir.nodes import (
-    Access,
-    BarrierSlot,
-    Buffer,
-    Case,
-    Counter,
-    Descriptor,
-    Dim3,
-    Found,
-    Immediate,
-    IndexOf,
-    Mbarrier,
-    Operand,
-    Param,
-    Queue,
-    ScalarParam,
-    ScalarValue,
-    Semaphore,
-    SemaphoreSlot,
-    TensorMapParam,
-    TensorParam,
-)
+from taskfuse.kir.declarations import Buffer, Counter, Dim3, Mbarrier, Param, ScalarParam, Semaphore, TensorMapParam, TensorParam
+from taskfuse.kir.operands import Access, BarrierSlot, Case, Descriptor, Found, Immediate, IndexOf, Operand, Queue, ScalarValue, SemaphoreSlot
 from taskfuse.kir.printer import block_threads
 from taskfuse.kir.reader import Reader, known
 

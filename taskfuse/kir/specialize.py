@@ -8,8 +8,8 @@ from typing import cast
 
 from taskfuse.errors import InputError
 from taskfuse.ir.scalar import Expr, const, substitute
+from taskfuse.kir.declarations import Dim3, HostParam, TensorParam
 from taskfuse.kir.kernel import Kernel
-from taskfuse.kir.nodes import Dim3, HostParam, TensorParam
 from taskfuse.kir.walk import map_definition, map_expressions, map_stmts
 
 

@@ -12,10 +12,11 @@ from taskfuse.kir.copy_rules import COPY_RULES
 from taskfuse.kir.declaration_rules import DECLARATION_RULES
 from taskfuse.kir.kernel import Kernel
 from taskfuse.kir.matrix_rules import MATRIX_RULES
-from taskfuse.kir.nodes import Bind, Branch, CursorInit, For, If, Stmt
+from taskfuse.kir.nodes import Bind, Branch, For, If, Stmt
 from taskfuse.kir.printer import Layout, layout
 from taskfuse.kir.scope import Declarations, Scope
 from taskfuse.kir.statement_rules import STATEMENT_RULES, Subject
+from taskfuse.kir.synchronization import CursorInit
 from taskfuse.kir.synchronization_rules import SYNCHRONIZATION_RULES
 from taskfuse.kir.witness_rules import definition_problem, holds_problem
 from taskfuse.location import Location

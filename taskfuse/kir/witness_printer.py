@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from taskfuse.ir.axes import iteration_point
-from taskfuse.kir.nodes import Holds
 from taskfuse.kir.operand_printer import OperandPrinter, immediate_text, listed
+from taskfuse.kir.operands import Holds
 from taskfuse.kir.witness import INDEXED, Accumulate, Apply, Definition, Find, Pick, Reduce, Whole
 from taskfuse.kir.words import Keyword, RuleWord
 

@@ -6,7 +6,9 @@ from taskfuse.ir.scalar import Expr, const, lt, prove, simplify, substitute
 from taskfuse.ir.storage import storage_uses
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import MemoryType
-from taskfuse.kir.nodes import Access, BarrierSlot, TensorMapParam, TmaLoad, TmaStore
+from taskfuse.kir.declarations import TensorMapParam
+from taskfuse.kir.nodes import TmaLoad, TmaStore
+from taskfuse.kir.operands import Access, BarrierSlot
 from taskfuse.lowering.box import NoBulkCopyError, derive
 from taskfuse.lowering.clusters import Part, part
 from taskfuse.lowering.completion import is_transfer

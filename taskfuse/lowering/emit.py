@@ -9,28 +9,10 @@ from taskfuse.ir.scalar import Expr, Facts, and_, const, eq, prove, simplify, su
 from taskfuse.ir.types import INDEX_TYPES, THREAD_TYPES
 from taskfuse.kir import Kernel, barrier_slots, map_expressions, walk
 from taskfuse.kir.clusters import cluster_blocks, needs_cluster
-from taskfuse.kir.nodes import (
-    Advance,
-    Barrier,
-    BarrierScope,
-    BarrierSlot,
-    Bind,
-    Branch,
-    Buffer,
-    Counter,
-    CursorInit,
-    FenceInit,
-    For,
-    If,
-    InitBarrier,
-    Mbarrier,
-    Param,
-    ScalarParam,
-    Semaphore,
-    Stmt,
-    TensorMapParam,
-    TensorParam,
-)
+from taskfuse.kir.declarations import Buffer, Counter, Mbarrier, Param, ScalarParam, Semaphore, TensorMapParam, TensorParam
+from taskfuse.kir.nodes import Bind, Branch, For, If, Stmt
+from taskfuse.kir.operands import BarrierSlot
+from taskfuse.kir.synchronization import Advance, Barrier, BarrierScope, CursorInit, FenceInit, InitBarrier
 from taskfuse.location import Location
 from taskfuse.lowering.clusters import cluster_shape, grid_shape, in_grid
 from taskfuse.lowering.lines import Lines, located

@@ -15,24 +15,10 @@ from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import THREAD_TYPES, MemoryType, ParallelType
 from taskfuse.kir import walk
 from taskfuse.kir.limits import WARP
-from taskfuse.kir.nodes import (
-    Advance,
-    Arrive,
-    ArriveAsync,
-    Barrier,
-    BarrierScope,
-    BarrierSlot,
-    Branch,
-    CursorInit,
-    Expect,
-    FenceProxyAsync,
-    If,
-    Queue,
-    Shuffle,
-    Stmt,
-    Wait,
-    WaitGroup,
-)
+from taskfuse.kir.nodes import Branch, If, Stmt
+from taskfuse.kir.operands import BarrierSlot, Queue
+from taskfuse.kir.products import Shuffle
+from taskfuse.kir.synchronization import Advance, Arrive, ArriveAsync, Barrier, BarrierScope, CursorInit, Expect, FenceProxyAsync, Wait, WaitGroup
 from taskfuse.lowering.channels import Channel, Channels, Endpoint
 from taskfuse.lowering.completion import (
     WAIT_FOR_COPIES,

@@ -15,7 +15,7 @@ from taskfuse.ir.scalar import Const, Expr, and_, const, eq, ge, lt, simplify, s
 from taskfuse.ir.tasks import Group, Node, Task
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import INDEX_TYPES, ParallelType
-from taskfuse.kir.nodes import WaitGroup
+from taskfuse.kir.synchronization import WaitGroup
 from taskfuse.lowering.completion import queue_of
 from taskfuse.lowering.dispatch import has_copies
 from taskfuse.lowering.indexing import Indexer

@@ -24,7 +24,9 @@ from taskfuse.ir.scalar import Expr, Facts, const, lt, sym
 from taskfuse.ir.storage import storage_uses
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import MemoryType
-from taskfuse.kir.nodes import BarrierSlot, Commit, Expect, Queue, TmaLoad, Wait, WaitGroup
+from taskfuse.kir.nodes import TmaLoad
+from taskfuse.kir.operands import BarrierSlot, Queue
+from taskfuse.kir.synchronization import Commit, Expect, Wait, WaitGroup
 from taskfuse.kir.synchronization_rules import MAX_PENDING
 from taskfuse.lowering.channels import Channels
 from taskfuse.lowering.clusters import is_multicast

@@ -15,7 +15,7 @@ The ring begins at slot 0 whenever the loop is entered; no cursor has to be kept
 from __future__ import annotations
 
 from taskfuse.ir.scalar import Const, Expr, Facts, const, lt, simplify, sym
-from taskfuse.kir.nodes import Advance
+from taskfuse.kir.synchronization import Advance
 from taskfuse.lowering.domains import refused
 from taskfuse.lowering.plan import PGuard, PLoop, PNode, PSync, moved, selected, statements
 from taskfuse.lowering.prefetch import Prefetch, blocks, rename

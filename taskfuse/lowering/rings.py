@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from taskfuse.ir.scalar import Expr, const, sym
 from taskfuse.ir.tasks import Task
 from taskfuse.ir.tensor import TensorView
-from taskfuse.kir.nodes import Advance, CursorInit
+from taskfuse.kir.synchronization import Advance, CursorInit
 from taskfuse.lowering.channels import Channels
 from taskfuse.lowering.plan import PLoop, PNode, PSync, children, statements
 from taskfuse.lowering.prefetch import Prefetch, prefetch

@@ -11,7 +11,7 @@ from taskfuse.errors import InputError, LaunchError, UnsupportedError
 from taskfuse.ir.fusion import Fusion
 from taskfuse.kir import Kernel
 from taskfuse.kir.arguments import bind_symbols, check_count, check_rank, wanted
-from taskfuse.kir.nodes import ScalarParam, TensorParam
+from taskfuse.kir.declarations import ScalarParam, TensorParam
 from taskfuse.location import caller
 from taskfuse.lowering import LoweringOptions, lower
 from taskfuse.lowering.trace import dumper

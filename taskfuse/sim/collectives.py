@@ -9,7 +9,7 @@ import numpy as np
 
 from taskfuse.ir.types import MemoryType
 from taskfuse.kir.limits import WARP
-from taskfuse.kir.nodes import Shuffle
+from taskfuse.kir.products import Shuffle
 from taskfuse.sim.agent import Agent, Signal
 from taskfuse.sim.fault import Fault, TornWarp
 from taskfuse.sim.lanes import Lanes, LaneTable

@@ -15,7 +15,9 @@ import numpy as np
 import numpy.typing as npt
 
 from taskfuse.kir.limits import WARP
-from taskfuse.kir.nodes import ArriveAsync, AsyncCopy, Queue
+from taskfuse.kir.nodes import AsyncCopy
+from taskfuse.kir.operands import Queue
+from taskfuse.kir.synchronization import ArriveAsync
 from taskfuse.sim.agent import Agent, Signal
 from taskfuse.sim.engines import Progress
 from taskfuse.sim.fault import Fault

@@ -16,7 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from taskfuse.kir.limits import WARP
-from taskfuse.kir.nodes import Commit, Queue, WaitGroup
+from taskfuse.kir.operands import Queue
+from taskfuse.kir.synchronization import Commit, WaitGroup
 from taskfuse.sim.agent import Agent, Signal
 from taskfuse.sim.collectives import check_warps
 from taskfuse.sim.fault import Fault

@@ -15,7 +15,7 @@ from taskfuse.ir.elementwise import ELEMENTWISE, Array
 from taskfuse.ir.fragments import Fragment
 from taskfuse.ir.values import NATIVE, Values
 from taskfuse.kir.limits import WARP
-from taskfuse.kir.nodes import LdMatrix, Mma, StMatrix
+from taskfuse.kir.products import LdMatrix, Mma, StMatrix
 from taskfuse.sim.agent import Agent, Signal
 from taskfuse.sim.collectives import check_alignment, check_warps
 from taskfuse.sim.fault import Fault

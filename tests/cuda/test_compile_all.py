@@ -19,7 +19,7 @@ from taskfuse.cuda.nvrtc import CompileOptions, compile_cubin, known_archs
 from taskfuse.cuda.signature import Form, Source, Variant
 from taskfuse.cuda.source import emit
 from taskfuse.errors import CudaCompileError
-from taskfuse.kir.nodes import TensorParam
+from taskfuse.kir.declarations import TensorParam
 from taskfuse.testing import seeded_case
 from tests.examples.test_examples import CASES
 from tests.golden import Golden

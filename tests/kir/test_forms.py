@@ -8,8 +8,11 @@ from taskfuse.ir.scalar import const, sym
 from taskfuse.ir.types import ParallelType
 from taskfuse.kir.fields import KINDS, fields_of, types_of
 from taskfuse.kir.forms import FORMS, STATEMENT_WORDS, Form, Option, Slot, Word, form_of
-from taskfuse.kir.nodes import Access, Arrive, BarrierSlot, Gather, Located, Mma, Stmt, TmaLoad, Wgmma, Writer
+from taskfuse.kir.nodes import Gather, Stmt, TmaLoad
 from taskfuse.kir.operand_printer import OperandPrinter
+from taskfuse.kir.operands import Access, BarrierSlot, Located, Writer
+from taskfuse.kir.products import Mma, Wgmma
+from taskfuse.kir.synchronization import Arrive
 from taskfuse.kir.words import RESERVED
 
 CLASSES = get_args(Stmt)

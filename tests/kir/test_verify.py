@@ -12,8 +12,10 @@ from taskfuse.ir.scalar import const
 from taskfuse.ir.types import ParallelType
 from taskfuse.kir import Kernel, parse_kernel, verify_kernel
 from taskfuse.kir.declaration_rules import NO_NAME
-from taskfuse.kir.nodes import Barrier, BarrierScope, Bind, Choose, HostParam, If, TensorParam
+from taskfuse.kir.declarations import HostParam, TensorParam
+from taskfuse.kir.nodes import Bind, Choose, If
 from taskfuse.kir.statement_rules import STATEMENT_RULES
+from taskfuse.kir.synchronization import Barrier, BarrierScope
 from taskfuse.kir.verify import RULES
 
 DECLARATIONS = """\

@@ -11,7 +11,9 @@ from taskfuse import ParallelType as P
 from taskfuse.errors import SimulationError
 from taskfuse.ir.tasks import Node
 from taskfuse.kir import walk
-from taskfuse.kir.nodes import Expect, FenceProxyAsync, If, InitBarrier, TensorMapParam, TmaStore, Wait, WaitGroup
+from taskfuse.kir.declarations import TensorMapParam
+from taskfuse.kir.nodes import If, TmaStore
+from taskfuse.kir.synchronization import Expect, FenceProxyAsync, InitBarrier, Wait, WaitGroup
 from tests.cuda.test_compile_all import compiles, texts
 from tests.lowering.faults import missed
 from tests.lowering.running import Array, agrees, bind, buffer, numbers, refused

@@ -13,7 +13,9 @@ from taskfuse.check import Verdict
 from taskfuse.errors import TaskfuseError, UnsupportedError
 from taskfuse.ir.atoms import Atom
 from taskfuse.kir import walk
-from taskfuse.kir.nodes import Arrive, Barrier, BarrierScope, Expect, InitBarrier, TensorMapParam, TmaLoad
+from taskfuse.kir.declarations import TensorMapParam
+from taskfuse.kir.nodes import TmaLoad
+from taskfuse.kir.synchronization import Arrive, Barrier, BarrierScope, Expect, InitBarrier
 from tests.lowering.running import Array, agree, agrees, bind, numbers, refused
 
 S, TX, TY, TZ, BX, BY, CX, CY = P.Serial, P.TIDx, P.TIDy, P.TIDz, P.BIDx, P.BIDy, P.CIDx, P.CIDy

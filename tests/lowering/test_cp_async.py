@@ -11,7 +11,9 @@ from taskfuse import ParallelType as P
 from taskfuse.check import Verdict
 from taskfuse.ir.types import THREAD_TYPES
 from taskfuse.kir import walk
-from taskfuse.kir.nodes import ArriveAsync, AsyncCopy, BarrierScope, Commit, FenceProxyAsync, For, If, InitBarrier, Queue, Stmt, WaitGroup
+from taskfuse.kir.nodes import AsyncCopy, For, If, Stmt
+from taskfuse.kir.operands import Queue
+from taskfuse.kir.synchronization import ArriveAsync, BarrierScope, Commit, FenceProxyAsync, InitBarrier, WaitGroup
 from tests.cuda.test_compile_all import compiles, texts
 from tests.lowering.faults import is_caught, without
 from tests.lowering.running import Array, agrees, buffer, numbers, refused, scopes

@@ -16,7 +16,7 @@ from examples import founding, stream
 from taskfuse import ParallelType as P
 from taskfuse.errors import TaskfuseError, VerifyError
 from taskfuse.ir.scalar import lt, sym
-from taskfuse.kir.nodes import CursorInit, Wait
+from taskfuse.kir.synchronization import CursorInit, Wait
 from taskfuse.kir.walk import expressions
 from taskfuse.lowering import lower
 from taskfuse.lowering.plan import PGuard, PLoop, PNode, PStmt, PSync, children
