@@ -23,7 +23,6 @@ from taskfuse.ir.types import MemoryType, ParallelType
 from taskfuse.kir import Kernel, stmt_text, walk
 from taskfuse.kir.clusters import constant_shape, needs_cluster, peers
 from taskfuse.kir.declarations import HostParam
-from taskfuse.kir.limits import MAX_THREADS, WARP, WARPGROUP
 from taskfuse.kir.nodes import AsyncCopy, Choose, Compute, Gather, TmaLoad, TmaStore, VectorCopy
 from taskfuse.kir.operands import Queue
 from taskfuse.kir.products import LdMatrix, StMatrix, Wgmma
@@ -43,6 +42,7 @@ from taskfuse.kir.synchronization import (
     Wait,
     WaitGroup,
 )
+from taskfuse.target import MAX_THREADS, WARP, WARPGROUP
 
 _OPERATIONS = {Queue.WGMMA: "a wgmma", Queue.BULK: "a TMA store", Queue.COPY: "an asynchronous copy"}
 

@@ -20,7 +20,6 @@ from taskfuse.ir.shared_layouts import swizzle_period
 from taskfuse.ir.types import MemoryType
 from taskfuse.kir import Kernel, stmt_text
 from taskfuse.kir.declarations import TensorMapParam, TensorParam
-from taskfuse.kir.limits import MAX_THREADS, WARP, WARPGROUP
 from taskfuse.kir.nodes import AsyncCopy, Bind, Choose, Compute, For, Gather, If, Stmt, TmaLoad, TmaStore, VectorCopy
 from taskfuse.kir.operands import Access, Descriptor, Queue, SemaphoreSlot
 from taskfuse.kir.products import LdMatrix, Mma, Shuffle, StMatrix, Wgmma
@@ -43,6 +42,7 @@ from taskfuse.kir.synchronization import (
     WgmmaFence,
 )
 from taskfuse.location import Quote
+from taskfuse.target import MAX_THREADS, WARP, WARPGROUP
 
 Ints = NDArray[np.int64]
 Clock = NDArray[np.int32]

@@ -13,10 +13,10 @@ from taskfuse.ir.scalar import ONE, And, Compare, Const, Expr, FloorDiv, Max, Mi
 from taskfuse.ir.types import BLOCK_TYPES, THREAD_TYPES
 from taskfuse.kir import Kernel, bodies, expressions
 from taskfuse.kir.declarations import HostParam, TensorParam
-from taskfuse.kir.limits import MAX_BLOCK, MAX_GRID
 from taskfuse.kir.nodes import For, Gather, Stmt
 from taskfuse.kir.synchronization import CursorInit
 from taskfuse.kir.walk import own_symbols
+from taskfuse.target import MAX_BLOCK, MAX_GRID
 
 Range = tuple[int, int]
 

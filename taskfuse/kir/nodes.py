@@ -207,4 +207,3 @@ Stmt = (
     | FenceProxyAsync
     | SetMaxNReg
 )
-ALWAYS = TRUE

@@ -18,7 +18,6 @@ from taskfuse.ir.storage import has_code, made_from, storage_uses
 from taskfuse.ir.tasks import Group, Node, Task
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import BLOCK_TYPES, GRID_TYPES, MemoryType, ParallelType
-from taskfuse.kir.limits import WARP
 from taskfuse.lowering.clusters import is_multicast, shared_types
 from taskfuse.lowering.completion import has_copies_of_threads, is_transfer
 from taskfuse.lowering.dispatch import has_copies
@@ -27,6 +26,7 @@ from taskfuse.lowering.ring_instances import check_between_blocks, own_rings
 from taskfuse.lowering.thread_ranges import ThreadRanges
 from taskfuse.schedule.joins import Loop
 from taskfuse.schedule.order import Item, Tree, is_vertical, positions
+from taskfuse.target import WARP
 
 
 @dataclass(slots=True, eq=False)

@@ -14,7 +14,6 @@ from taskfuse.ir.tasks import Task
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import THREAD_TYPES, MemoryType, ParallelType
 from taskfuse.kir import walk
-from taskfuse.kir.limits import WARP
 from taskfuse.kir.nodes import Branch, If, Stmt
 from taskfuse.kir.operands import BarrierSlot, Queue
 from taskfuse.kir.products import Shuffle
@@ -37,6 +36,7 @@ from taskfuse.lowering.semaphores import acquire, release
 from taskfuse.lowering.statements import Statements
 from taskfuse.lowering.thread_ranges import hardware_index, linear_thread
 from taskfuse.lowering.transfers import fill_bytes
+from taskfuse.target import WARP
 
 ONE = const(1)
 

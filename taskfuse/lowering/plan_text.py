@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 from taskfuse.ir.scalar import Expr, and_, const
 from taskfuse.ir.types import INDEX_TYPES
+from taskfuse.kir.forms import FROM
 from taskfuse.kir.kernel import Kernel
 from taskfuse.kir.nodes import Stmt
 from taskfuse.kir.printer import body_lines
-from taskfuse.kir.words import FROM
 from taskfuse.lowering.lines import Lines
 from taskfuse.lowering.plan import PBind, PDispatch, PGuard, PLoop, PNode, PScope, PStmt, PSync
 from taskfuse.lowering.state import State

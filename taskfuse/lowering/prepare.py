@@ -18,7 +18,7 @@ from taskfuse.ir.storage import has_code, producers, resolve
 from taskfuse.ir.tasks import Group
 from taskfuse.ir.tensor import TensorSchedule, TensorView
 from taskfuse.ir.types import MemoryType
-from taskfuse.kir.words import RESERVED
+from taskfuse.kir.forms import RESERVED
 from taskfuse.schedule.caching import copy_of, join_task
 from taskfuse.schedule.copy import copy_fusion
 from taskfuse.schedule.order import Tree, complete, is_vertical

@@ -16,7 +16,6 @@ from taskfuse.ir.expr import Reduction
 from taskfuse.ir.scalar import Expr, and_, bounds, const, eq, le, lt, prove, simplify, sym
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import INDEX_TYPES, MemoryType, ParallelType
-from taskfuse.kir.limits import MAX_THREADS
 from taskfuse.kir.nodes import Compute
 from taskfuse.kir.operands import Access, Content, Immediate, Operand
 from taskfuse.kir.products import Shuffle
@@ -26,6 +25,7 @@ from taskfuse.lowering.lanes import WarpReduction
 from taskfuse.lowering.partials import Partials, lane_registers
 from taskfuse.lowering.plan import PLoop, PNode, PStmt, base_name
 from taskfuse.lowering.statements import Statements
+from taskfuse.target import MAX_THREADS
 
 COPY = ELEMENTWISE["copy"]
 

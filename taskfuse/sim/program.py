@@ -16,7 +16,6 @@ from taskfuse.ir.types import MemoryType
 from taskfuse.ir.values import Values
 from taskfuse.kir.declarations import HostParam, ScalarParam, TensorMapParam, TensorParam
 from taskfuse.kir.kernel import Kernel
-from taskfuse.kir.limits import WARP
 from taskfuse.kir.nodes import AsyncCopy, Bind, Branch, Choose, Compute, For, Gather, If, Stmt, TmaLoad, TmaStore, VectorCopy
 from taskfuse.kir.operands import Access, Operand
 from taskfuse.kir.products import LdMatrix, Mma, Shuffle, StMatrix, Wgmma
@@ -46,6 +45,7 @@ from taskfuse.sim.agent import Agent, Detour, Signal
 from taskfuse.sim.fault import Fault
 from taskfuse.sim.lanes import Code, groups
 from taskfuse.sim.memory import Site
+from taskfuse.target import WARP
 
 Instruction = Callable[[Agent], Signal | None]
 _CACHED_PROGRAMS = 64

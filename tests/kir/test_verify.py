@@ -430,15 +430,14 @@ kernel 'scale': 'i' is not in scope
 
 
 def test_every_rule_is_in_the_table() -> None:
-    import taskfuse.kir.copy_rules as copies
-    import taskfuse.kir.matrix_rules as matrices
+    import taskfuse.kir.instruction_rules as instructions
     import taskfuse.kir.statement_rules as statements
     import taskfuse.kir.synchronization_rules as synchronization
     import taskfuse.kir.witness_rules as witness
 
     defined = {
         f
-        for module in (statements, synchronization, copies, matrices, witness)
+        for module in (statements, synchronization, instructions, witness)
         for name, f in vars(module).items()
         if callable(f) and getattr(f, "__module__", "") == module.__name__ and name[0].islower() and list(signature(f).parameters) == ["subject", "scope"]
     }

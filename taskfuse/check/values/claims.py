@@ -18,11 +18,11 @@ from taskfuse.ir.scalar import Const, Expr, const, evaluate, simplify, substitut
 from taskfuse.ir.shared_layouts import operand_offset
 from taskfuse.kir import Kernel
 from taskfuse.kir.declarations import TensorMapParam, TensorParam
-from taskfuse.kir.limits import WARP, WARPGROUP
 from taskfuse.kir.nodes import AsyncCopy, Choose, Compute, Gather, TmaLoad, TmaStore, VectorCopy
 from taskfuse.kir.operands import Access, Content, Descriptor, Holds
 from taskfuse.kir.products import LdMatrix, Mma, Shuffle, StMatrix, Wgmma
 from taskfuse.kir.witness import Apply
+from taskfuse.target import WARP, WARPGROUP
 
 Points = tuple[tuple[str, int], ...]
 

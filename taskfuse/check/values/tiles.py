@@ -19,10 +19,10 @@ from taskfuse.ir.fragments import MATRIX_ROW_BYTES, MATRIX_ROWS, Fragment, matri
 from taskfuse.ir.scalar import Expr
 from taskfuse.ir.shared_layouts import operand_offsets, swizzled
 from taskfuse.kir.declarations import TensorMapParam
-from taskfuse.kir.limits import WARP, WARPGROUP
 from taskfuse.kir.nodes import Stmt, TmaLoad, TmaStore
 from taskfuse.kir.operands import Access, Descriptor
 from taskfuse.kir.products import LdMatrix, Mma, StMatrix, Wgmma
+from taskfuse.target import WARP, WARPGROUP
 
 # -- TMA ----------------------------------------------------------------------------------------------------------------------------
 

@@ -17,7 +17,6 @@ from taskfuse.ir.shared_layouts import Major
 from taskfuse.ir.types import MemoryType, ParallelType
 from taskfuse.kir import accesses
 from taskfuse.kir.clusters import peers
-from taskfuse.kir.limits import MAX_THREADS, WARP, launch_registers
 from taskfuse.kir.nodes import AsyncCopy, Bind, Choose, Compute, For, Gather, If, Stmt, TmaLoad, TmaStore, VectorCopy
 from taskfuse.kir.operands import Access, BarrierSlot, Descriptor, Queue
 from taskfuse.kir.products import LdMatrix, Mma, Shuffle, StMatrix, Wgmma
@@ -41,6 +40,7 @@ from taskfuse.kir.synchronization import (
     WaitGroup,
     WgmmaFence,
 )
+from taskfuse.target import MAX_THREADS, WARP, launch_registers
 from taskfuse.testing.ptx.events import ANY, UNORDERED, Expected, Kind, Lanes, Place, Span, Step
 from taskfuse.testing.ptx.launch import Int3, Launch, linear
 from taskfuse.testing.ptx.machine import TooLong

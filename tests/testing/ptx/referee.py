@@ -12,7 +12,7 @@ from typing import Any
 
 from taskfuse.cuda.signature import DivisorArgument, IntegerArgument, PointerArgument, ScalarArgument, Source, TensorMapArgument, WorkspaceArgument
 from taskfuse.kir.declarations import TensorMapParam, TensorParam
-from taskfuse.kir.limits import WARP
+from taskfuse.target import WARP
 from taskfuse.testing.ptx.launch import launches, number
 from taskfuse.testing.ptx.text import read
 
