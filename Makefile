@@ -17,7 +17,7 @@ CORPUS := $(filter-out %/gemm.kir %/gemm_bias.kir %/fb_triton_1278.fixed.kir %/n
 PROGRAMS := founding horizontal_fusion nested_groups pipeline stream block_roles transpose matmul cat:gather cat:scatter_shared_loop cat:scatter_horizontal
 TENSOR_CORES := "products 7" "products 10" "streams 17" "products 20" "products 6" "products 3" "products 2" "products 14" gemm gemm_cluster
 
-.PHONY: help demo test lint types fuzz faults agreement refutation bench-compile bench-proof gpu golden clean
+.PHONY: help demo test lint types fuzz compiles faults agreement refutation bench-compile bench-proof gpu golden clean
 
 help: ## list these targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1#\2/p' $(MAKEFILE_LIST) | while IFS='#' read -r name text; do printf '%-22s %s\n' "$$name" "$$text"; done
@@ -36,6 +36,9 @@ types: $(VENV)/.dev ## pyright, strict
 
 fuzz: $(VENV)/.dev ## run N=10000 random fusions against NumPy; a failure prints the line that reproduces it
 	$(PY) -m taskfuse.testing.fuzz --mix everything --prove --cases $(N)
+
+compiles: $(VENV)/.dev ## compile the kernels of N=10000 random fusions with NVRTC, and compare their PTX with kernel IR (no GPU)
+	$(PY) -m taskfuse.testing.fuzz --mix everything --ptx --cases $(N)
 
 faults: $(VENV)/.dev ## plant mistakes in kernels: who finds them, the proof, schedules or results (minutes)
 	$(PY) -m taskfuse.testing.faults --list --small 24 --jobs $(JOBS) $(CORPUS)

@@ -24,7 +24,8 @@ from taskfuse.dtypes import (
     uint64,
 )
 from taskfuse.ir import atoms, readers, scalar
-from taskfuse.ir.fusion import Dim, Fusion
+from taskfuse.ir.dims import Dim
+from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.parser import parse_fusion
 from taskfuse.ir.tasks import Group, Task
 from taskfuse.ir.tensor import Scalar, TensorView
@@ -48,7 +49,7 @@ from taskfuse.version import VERSION
 
 __version__ = VERSION
 
-__all__ = [
+__all__: list[str] = [
     "NATIVE",
     "RING",
     "AllocationBuilder",

@@ -13,7 +13,7 @@ import taskfuse as tf
 from examples import founding
 from taskfuse.cli import trial
 from taskfuse.cli.main import Stage, main
-from taskfuse.kir.nodes import Extent
+from taskfuse.ir.dims import Dim
 from tests.lines import line_of
 
 ROOT = Path(__file__).parents[1]
@@ -213,7 +213,7 @@ def test_simulate_at_fault(run: Run) -> None:
 
 
 def test_usual_extents_obey_their_facts() -> None:
-    extents = (Extent("A"), Extent("B", min=30), Extent("C", max=4), Extent("D", min=1, multiple_of=8), Extent("E", max=6, multiple_of=4))
+    extents = (Dim("A", 0), Dim("B", min=30), Dim("C", 0, max=4), Dim("D", min=1, multiple_of=8), Dim("E", 0, max=6, multiple_of=4))
     assert trial.complete(extents, {"A": 2, "Z": 1}) == {"A": 2, "B": 30, "C": 4, "D": 8, "E": 4}
 
 

@@ -14,6 +14,7 @@ from taskfuse.check.knowledge import Knowledge
 from taskfuse.check.masks import THREAD_NAMES, THREADS, Masks
 from taskfuse.check.ranges import Ranges
 from taskfuse.check.rewritten import BLOCK_NAMES, CLUSTER_NAMES, in_blocks, in_iteration, unrolled
+from taskfuse.ir.dims import facts_of
 from taskfuse.ir.scalar import TRUE, And, Expr, Facts, ge, lt, not_, sym
 from taskfuse.kir import Kernel, stmt_text, walk
 from taskfuse.kir.limits import WARP, WARPGROUP
@@ -276,11 +277,8 @@ def chosen(stmt: Choose, context: Context) -> Iterator[tuple[Operand, Context]]:
 
 def declared(kernel: Kernel, params: Iterable[HostParam]) -> Context:
     """What is known of the extents, and of some parameters that the host has computed from them."""
-    facts, ranges = Facts(), Ranges({})
+    facts, ranges = facts_of(kernel.extents), Ranges({})
     for e in kernel.extents:
-        facts = facts.with_range(e.name, e.min, e.max)
-        if e.multiple_of > 1:
-            facts = facts.with_multiple(e.name, e.multiple_of)
         ranges = ranges.with_span(sym(e.name), (e.min, e.max))
     for p in params:
         facts = facts.with_range(p.name, p.value, p.value)

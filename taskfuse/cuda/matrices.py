@@ -16,7 +16,8 @@ from taskfuse.dtypes import DType, int32
 from taskfuse.ir.fragments import Fragment
 from taskfuse.ir.matrix_instructions import PTX_TYPES
 from taskfuse.ir.scalar import Const, Expr, const, simplify, substitute
-from taskfuse.kir.nodes import Access, CursorInit, Descriptor, For, LdMatrix, Major, Mma, StMatrix, Stmt, Wgmma, WgmmaFence
+from taskfuse.ir.shared_layouts import Major
+from taskfuse.kir.nodes import Access, CursorInit, Descriptor, For, LdMatrix, Mma, StMatrix, Stmt, Wgmma, WgmmaFence
 from taskfuse.kir.walk import bodies
 
 _SWIZZLES = {0: 0, 128: 1, 64: 2, 32: 3}

@@ -37,7 +37,7 @@ from taskfuse.ir.types import BLOCK_TYPES, THREAD_TYPES, MemoryType
 from taskfuse.kir import Kernel, accesses, walk
 from taskfuse.kir.limits import MAX_THREADS
 from taskfuse.kir.nodes import Acquire, Barrier, BarrierScope, HostParam, ScalarParam, SetMaxNReg, TensorMapParam, TensorParam, Wgmma
-from taskfuse.passes.facts import kernel_facts
+from taskfuse.kir.scope import kernel_facts
 
 COUNTER_BYTES = 8
 _HARDWARE = {p.index_name: f"{p.index_name[:-5]}Idx.{p.index_name[-1]}" for p in (*BLOCK_TYPES, *THREAD_TYPES)}

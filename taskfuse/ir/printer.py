@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from taskfuse.dtypes import DType
 from taskfuse.errors import FusionError
 from taskfuse.ir.axes import Axis, AxisKind, Rasterize, Transform, is_map_symbol, iteration_symbol, value_symbol
+from taskfuse.ir.dims import Dim
 from taskfuse.ir.expr import (
     Assemble,
     Gather,
@@ -30,7 +31,7 @@ from taskfuse.ir.expr import (
     map_exprs,
     reads,
 )
-from taskfuse.ir.fusion import Dim, Fusion
+from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.scalar import TRUE, Expr, free_symbols
 from taskfuse.ir.syntax import INDEX, KIND_WORDS, RESERVED, ClauseWord, Keyword, arguments_of, default_outputs
 from taskfuse.ir.tasks import Group, Node, Task

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from taskfuse.dtypes import DType, float32
+from taskfuse.ir.dims import Dim
 from taskfuse.ir.scalar import TRUE, Expr, const
 from taskfuse.ir.types import MemoryType
 from taskfuse.kir.clusters import cluster_threads
@@ -22,7 +23,6 @@ from taskfuse.kir.nodes import (
     Choose,
     Compute,
     Dim3,
-    Extent,
     For,
     HostParam,
     If,
@@ -276,7 +276,7 @@ def _argument(param: TensorParam | ScalarParam) -> str:
             return f"{param.name}: {param.dtype}"
 
 
-def _extent(extent: Extent) -> str:
+def _extent(extent: Dim) -> str:
     text = extent.name
     if extent.multiple_of != 1:
         text += f" multiple_of {extent.multiple_of}"

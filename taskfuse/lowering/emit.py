@@ -19,7 +19,6 @@ from taskfuse.kir.nodes import (
     Buffer,
     Counter,
     CursorInit,
-    Extent,
     FenceInit,
     For,
     If,
@@ -145,7 +144,7 @@ class Emitter:
         x, y, z = (ranges.launch[p] for p in THREAD_TYPES)
         return Kernel(
             name=fusion.name,
-            extents=tuple(Extent(d.name, d.min, d.max, d.multiple_of) for d in fusion.dims.values()),
+            extents=tuple(fusion.dims.values()),
             params=tuple(params),
             grid=grid_shape(ranges),
             block=(x, y, z),

@@ -79,6 +79,8 @@ def cover(call: Call, atom: Atom, positions: tuple[int, ...]) -> None:
         )
     if atom.contraction is not None:
         _check_contraction(call, atom)
+    if atom.spreads:
+        call.check_internal(f"the atom {atom.name} leaves its result in registers", "let a copy have it")
     tv.schedule.atom, tv.schedule.atom_axes = atom, covered
     if atom.binds is not None:
         tv.schedule.ptypes.update(dict.fromkeys(covered, atom.binds))

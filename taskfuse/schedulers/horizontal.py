@@ -14,7 +14,8 @@ from typing import cast
 
 from taskfuse.errors import FusionError
 from taskfuse.ir.assignment import assign
-from taskfuse.ir.fusion import Dim, Fusion
+from taskfuse.ir.dims import Dim
+from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.scalar import Const, Expr, Sym, substitute, sym
 from taskfuse.ir.storage import has_code
 from taskfuse.ir.tasks import Node, Task
@@ -222,7 +223,7 @@ class _Join:
                         f"no value of {name} suits all fusions", "share no dimension that they know different facts of", (str(known), f"{member}: {dim}")
                     )
                 self.fusion.dims[name] = joint
-            case Const(value=value) if value < dim.min or (dim.max is not None and value > dim.max) or value % dim.multiple_of:
+            case Const(value=value) if not dim.admits(value):
                 raise self._error(f"{dim.name} of {member} is {value} by a shared input", "share no input whose extents it does not take", (str(dim),))
             case _:
                 pass

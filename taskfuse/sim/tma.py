@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from taskfuse.ir.shared_layouts import swizzle_period, swizzled
 from taskfuse.kir.nodes import Queue, TensorMapParam, TmaLoad, TmaStore
 from taskfuse.sim.agent import Agent, Signal
 from taskfuse.sim.engines import Claim, Progress
 from taskfuse.sim.fault import Fault
 from taskfuse.sim.lanes import Code, Lanes
-from taskfuse.sim.layouts import swizzle_period, swizzled
 from taskfuse.sim.memory import Region, Site
 from taskfuse.sim.synchronization import cell
 

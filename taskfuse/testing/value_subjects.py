@@ -11,11 +11,12 @@ from numpy.typing import NDArray
 
 from taskfuse.cli.load import load
 from taskfuse.errors import TaskfuseError
+from taskfuse.ir.dims import Dim
 from taskfuse.ir.evaluate import evaluate
 from taskfuse.ir.scalar import evaluate as value_of
 from taskfuse.ir.values import NATIVE, RING
 from taskfuse.kir import Kernel
-from taskfuse.kir.nodes import Extent, TensorParam
+from taskfuse.kir.nodes import TensorParam
 from taskfuse.sim import simulate
 from taskfuse.testing.case import Case, fusion_case, seeded_case
 from taskfuse.testing.options import Mix
@@ -95,11 +96,8 @@ def _launches(case: Case, kernel: Kernel) -> Iterator[Launch]:
                 yield launch
 
 
-def _size(extent: Extent, base: int) -> int:
-    value = max(base, -(-extent.min // extent.multiple_of)) * extent.multiple_of
-    if extent.multiple_of > 1:
-        value = max(min(base, 3), -(-extent.min // extent.multiple_of)) * extent.multiple_of
-    return value if extent.max is None else min(value, extent.max // extent.multiple_of * extent.multiple_of)
+def _size(extent: Dim, base: int) -> int:
+    return extent.near((base if extent.multiple_of == 1 else min(base, 3)) * extent.multiple_of)
 
 
 def _launch(case: Case, kernel: Kernel) -> Launch | None:

@@ -25,7 +25,7 @@ from tests.examples.test_examples import CASES
 from tests.golden import Golden
 
 ROOT = Path(__file__).parents[2]
-RANDOM = 60
+RANDOM = 30  # `make compiles` looks at as many as wanted
 BATCH = 10
 NEWER = next(arch for arch in ("sm_120", "sm_100a") if arch in known_archs())
 
@@ -113,7 +113,7 @@ def test_other_architectures(arch: str, number: int) -> None:
     assert sources.keys() >= {"founding", "matmul", "rotate.kir"}
     assert "gemm.kir" not in sources  # wgmma is of sm_90a alone
     compiles(sources, arch)
-    compiles(allowed(texts(dict(islice(random_kernels().items(), 30, 45)), "dense"), number), arch)
+    compiles(allowed(texts(dict(islice(random_kernels().items(), 10, 25)), "dense"), number), arch)
 
 
 def everything() -> Iterator[tuple[str, Source]]:
@@ -152,10 +152,9 @@ def digest() -> str:
 
 def test_texts_are_the_same_in_every_process() -> None:
     program = "from tests.cuda.test_compile_all import digest; print(digest())"
-    for seed in ("1", "2"):
-        command = ["env", f"PYTHONHASHSEED={seed}", f"PYTHONPATH={ROOT}", sys.executable, "-c", program]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
-        assert done.stdout.strip() == digest()
+    command = ["env", "PYTHONHASHSEED=1", f"PYTHONPATH={ROOT}", sys.executable, "-c", program]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    assert done.stdout.strip() == digest()
 
 
 @pytest.mark.parametrize("name", ["founding", "gemm.kir"])

@@ -17,8 +17,9 @@ from taskfuse.cuda.text import Helper
 from taskfuse.cuda.writer import Names
 from taskfuse.errors import VerifyError
 from taskfuse.ir.scalar import const
+from taskfuse.ir.shared_layouts import Major
 from taskfuse.kir import Kernel, parse_kernel
-from taskfuse.kir.nodes import Access, Descriptor, LdMatrix, Major, Mma, StMatrix, Wgmma
+from taskfuse.kir.nodes import Access, Descriptor, LdMatrix, Mma, StMatrix, Wgmma
 
 ADD = """\
 KERNEL add(x: float32[M, N], y: float32[M, N]) -> (z: float32[M, N])

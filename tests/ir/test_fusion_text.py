@@ -17,10 +17,11 @@ from taskfuse.errors import FusionError, ParseError, ScheduleError, ShapeError, 
 from taskfuse.ir import atoms
 from taskfuse.ir.atoms import ATOMS
 from taskfuse.ir.axes import Axis, AxisKind, Merge, Rasterize, Resize, Split, Swizzle, Transform, axis, iteration_symbol, resize_axis
+from taskfuse.ir.dims import Dim
 from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.evaluate import evaluate
 from taskfuse.ir.expr import Assemble, Gather, IndexValue, Literal, MathExpr, Operand, Pointwise, Read, Reduction, ScalarRead, Scan, Select, View
-from taskfuse.ir.fusion import Dim, Fusion
+from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.parser import parse_fusion
 from taskfuse.ir.printer import fusion_to_text
 from taskfuse.ir.scalar import const, sym

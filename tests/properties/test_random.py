@@ -12,8 +12,9 @@ from taskfuse.testing.fuzz import failure, reproduction
 from taskfuse.testing.options import POINTWISE, Mix
 from taskfuse.testing.strategies import cases
 
-CASES = 2000
-CHUNK = 40
+CASES = 400
+CHUNK = 20
+BEHIND = 2000  # the first seed of the cases that are counted, and not run
 
 
 @pytest.mark.parametrize("first", range(0, CASES, CHUNK))
@@ -25,7 +26,7 @@ def test_bulk(first: int) -> None:
             pytest.fail(failure(reproduction(seed), error, budget=200), pytrace=False)
 
 
-@pytest.mark.parametrize("first", range(0, 80, 20))
+@pytest.mark.parametrize("first", range(0, 40, 20))
 def test_every_function_of_the_tables(first: int) -> None:
     for seed in range(first, first + 20):
         try:
@@ -58,7 +59,7 @@ def test_another_schedule_gives_the_same_results(first: int) -> None:
 
 def test_the_cases_reach_what_they_should() -> None:
     seen = Distribution()
-    for seed in range(CASES, CASES + 220):
+    for seed in range(BEHIND, BEHIND + 220):
         seen.add(seeded_case(seed))
     assert seen.crashed == 0
     assert seen.lowered >= 0.7 * seen.cases, seen.text()

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from taskfuse.check.tiles import swizzled, tile_offsets
 from taskfuse.check.trace import Refuted
 from taskfuse.check.values.barriers import Barriers
 from taskfuse.check.values.cells import Cells, Store
@@ -18,6 +17,7 @@ from taskfuse.check.values.terms import Bools, Ints, Terms
 from taskfuse.dtypes import DType
 from taskfuse.ir.fragments import MATRIX_ROW_BYTES, MATRIX_ROWS, Fragment, matrices
 from taskfuse.ir.scalar import Expr
+from taskfuse.ir.shared_layouts import operand_offsets, swizzled
 from taskfuse.kir.limits import WARP, WARPGROUP
 from taskfuse.kir.nodes import Access, Descriptor, LdMatrix, Mma, StMatrix, Stmt, TensorMapParam, TmaLoad, TmaStore, Wgmma
 
@@ -169,6 +169,6 @@ def _tile(state: State, stmt: Wgmma, d: Descriptor, rows: int, lanes: Lanes) -> 
     store = state.cells.stores[d.base.buffer]
     size = store.dtype.itemsize
     base = store.origin + state.places(d.base, lanes) * size + lanes.value(d.offset)
-    addresses = swizzled(base[:, None, None] + tile_offsets(rows, stmt.k, size, d.swizzle, d.lbo, d.sbo, d.major), d.swizzle)
+    addresses = swizzled(base[:, None, None] + operand_offsets(rows, stmt.k, size, d.swizzle, d.lbo, d.sbo, d.major), d.swizzle)
     owners = np.broadcast_to(lanes.blocks[:, None, None], addresses.shape)
     return state.taken(store, Cells.addressed(store, owners, addresses, "a wgmma"), stmt, lanes.ids, lanes.role)

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from taskfuse.kir.nodes import Major
+from taskfuse.ir.shared_layouts import Major
 from taskfuse.testing.machine.barriers import Barriers
 from taskfuse.testing.machine.fault import FaultFound, FaultKind
 from taskfuse.testing.machine.launch import BLOCK_BYTES, Place

@@ -14,10 +14,10 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
+from taskfuse.ir.shared_layouts import Major
 from taskfuse.ir.types import INDEX_TYPES
 from taskfuse.kir.clusters import peers
 from taskfuse.kir.limits import launch_registers
-from taskfuse.kir.nodes import Major
 from taskfuse.testing.machine.barriers import Barriers
 from taskfuse.testing.machine.engines import Box, Engines, Product, Registers, Tile
 from taskfuse.testing.machine.fault import FaultFound, FaultKind, OutOfSteps

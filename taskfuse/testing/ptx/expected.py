@@ -13,6 +13,7 @@ from math import prod
 
 from taskfuse.dtypes import DType
 from taskfuse.ir.scalar import Const, Expr, eq, prove
+from taskfuse.ir.shared_layouts import Major
 from taskfuse.ir.types import MemoryType, ParallelType
 from taskfuse.kir import accesses
 from taskfuse.kir.clusters import peers
@@ -41,7 +42,6 @@ from taskfuse.kir.nodes import (
     If,
     InitBarrier,
     LdMatrix,
-    Major,
     Mma,
     Queue,
     Release,
@@ -57,7 +57,7 @@ from taskfuse.kir.nodes import (
     Wgmma,
     WgmmaFence,
 )
-from taskfuse.passes.facts import kernel_facts
+from taskfuse.kir.scope import kernel_facts
 from taskfuse.testing.ptx.events import ANY, UNORDERED, Expected, Kind, Lanes, Place, Span, Step
 from taskfuse.testing.ptx.launch import Int3, Launch, linear
 from taskfuse.testing.ptx.machine import TooLong
