@@ -63,7 +63,7 @@ class _Level:
         self.successors: dict[Node, dict[Node, None]] = {}
         self._merged = merged
         self._paths = paths
-        self._turns = pingpong
+        self._pingpong = pingpong
         self._spans = spans
         self._of: dict[Node, Node] = {}
         for span in spans:
@@ -72,7 +72,7 @@ class _Level:
     def _chain(self, span: _Span, before: set[Node]) -> set[Node]:
         """Program order through a block; returns what is last."""
         last = before
-        held = [(s, n) for s, n in self._turns.get(span.block, []) if s not in self._spans]
+        held = [(s, n) for s, n in self._pingpong.get(span.block, []) if s not in self._spans]
         for node in span.block.nodes[span.low : span.high + 1]:
             if not self._paths.holds(node):
                 continue

@@ -1,4 +1,4 @@
-"""IndexMaps: the indices around a tensor's code, what is known of them, and the guards under which it runs (docs/loop-nests.md)."""
+"""Index maps: the indices around a tensor's code, what is known of them, and the guards under which it runs (docs/loop-nests.md)."""
 
 from __future__ import annotations
 

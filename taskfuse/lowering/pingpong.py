@@ -1,4 +1,4 @@
-"""Turns: how the instances of a consumer share a distributed channel (docs/channels.md)."""
+"""Ping-pong: how the instances of a consumer share a distributed channel (docs/channels.md)."""
 
 from __future__ import annotations
 

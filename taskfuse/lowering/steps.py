@@ -146,7 +146,7 @@ def _prefetch(state: State) -> None:
 
 
 def _endpoints(state: State) -> None:
-    """Put the waits, arrivals, turns and cursors of every channel into the plan.
+    """Put the waits, arrivals, ordered barriers and cursors of every channel into the plan.
 
     Requires: ``plan``. Ensures: ``endpoints``; every use of a channel's slot stands between a wait and an arrival.
     """

@@ -1,4 +1,4 @@
-"""Turns: the axis over which the instances of a distributed channel take turns."""
+"""Ping-pong: the axis over which the instances of a distributed channel take turns."""
 
 from __future__ import annotations
 

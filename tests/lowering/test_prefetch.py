@@ -344,7 +344,7 @@ def test_faults_of_bulk_copies_are_refuted(fault: str) -> None:
     ("old", "new"),
     [
         ("  tv2.ring.advance(1)\n", ""),  # every trip uses one slot
-        ("\nRETIRE copy <= 0", ""),  # that no copy is left would take the conditions of all trips to show
+        ("\nWAIT_GROUP copy <= 0", ""),  # that no copy is left would take the conditions of all trips to show
     ],
 )
 def test_what_is_not_proved(old: str, new: str) -> None:

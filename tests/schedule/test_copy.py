@@ -66,7 +66,7 @@ def test_the_task_tree_is_copied() -> None:
                 assert new.tensors == [tensors[tv] for tv in old.tensors]
             case Group(), Group():
                 assert [m.name for m in new.members] == [m.name for m in old.members]
-                assert (new.ptype, new.turns, new.kind) == (old.ptype, old.turns, old.kind)
+                assert (new.ptype, new.pingpong_axis, new.kind) == (old.ptype, old.pingpong_axis, old.kind)
             case _:
                 raise AssertionError
     assert [m.name for m in copy.tasks.root.members] == [m.name for m in fusion.tasks.root.members]

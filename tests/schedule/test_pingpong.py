@@ -8,7 +8,7 @@ from taskfuse.schedule.pingpong import check_pingpong
 from tests.schedule.points import pair
 
 
-def test_turns() -> None:
+def test_pingpong() -> None:
     _, a, b = pair(4, 8)
     load, use = a.fusion.group([a.fusion.task([a])], "load"), a.fusion.group([a.fusion.task([b])], "use")
     check_pingpong(use)

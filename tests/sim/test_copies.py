@@ -109,7 +109,7 @@ def test_zeros_where_the_condition_fails() -> None:
         ("s[threadIdx.x]", "s[threadIdx.x + 1]", "k: Shared 's' accessed out of bounds"),
         ("width 1", "width 2", "k: Shared 's' accessed out of bounds"),
         (
-            "COMMIT copy\nRETIRE copy <= 0\nSYNC block\ny[31 - threadIdx.x] = copy(s[31 - threadIdx.x])",
+            "COMMIT copy\nWAIT_GROUP copy <= 0\nSYNC block\ny[31 - threadIdx.x] = copy(s[31 - threadIdx.x])",
             "y[threadIdx.x] = copy(0.0)",
             "k: thread exits with an asynchronous copy that was never retired",
         ),
@@ -120,9 +120,8 @@ def test_faults(old: str, new: str, message: str) -> None:
 
 
 def test_an_address_is_a_multiple_of_the_size() -> None:
-    k = kernel(
-        "IF threadIdx.x == 0:\n  COPY.async s[0] <- x[1] width 2\nCOMMIT copy\nRETIRE copy <= 0\ny[threadIdx.x] = copy(0.0)", "SHARED s: float32[32] align 16"
-    )
+    body = "IF threadIdx.x == 0:\n  COPY.async s[0] <- x[1] width 2\nCOMMIT copy\nWAIT_GROUP copy <= 0\ny[threadIdx.x] = copy(0.0)"
+    k = kernel(body, "SHARED s: float32[32] align 16")
     assert error(k).startswith("k: access of 8 bytes to input 'x' at an address that is no multiple of 8")
 
 
