@@ -18,6 +18,7 @@ from taskfuse.kir.nodes import Branch, If, Stmt
 from taskfuse.kir.operands import BarrierSlot, Queue
 from taskfuse.kir.products import Shuffle
 from taskfuse.kir.synchronization import Advance, Arrive, ArriveAsync, Barrier, BarrierScope, CursorInit, Expect, FenceProxyAsync, Wait, WaitGroup
+from taskfuse.lowering.bulk import fill_bytes
 from taskfuse.lowering.channels import Channel, Channels, Endpoint
 from taskfuse.lowering.completion import (
     WAIT_FOR_COPIES,
@@ -35,7 +36,6 @@ from taskfuse.lowering.plan import PLoop, PNode, PStmt, PSync, statements
 from taskfuse.lowering.semaphores import acquire, release
 from taskfuse.lowering.statements import Statements
 from taskfuse.lowering.thread_ranges import hardware_index, linear_thread
-from taskfuse.lowering.transfers import fill_bytes
 from taskfuse.target import WARP
 
 ONE = const(1)

@@ -26,10 +26,10 @@ from taskfuse.kir.nodes import AsyncCopy, Choose, Compute, Stmt, VectorCopy
 from taskfuse.kir.operands import Access, Case, Content, Found, Immediate, IndexOf, Operand, ScalarValue
 from taskfuse.kir.products import Shuffle
 from taskfuse.lowering.domains import refused
+from taskfuse.lowering.edges import covered, pads
 from taskfuse.lowering.fragments import atom_symbols
 from taskfuse.lowering.index_maps import IndexMap
 from taskfuse.lowering.indexing import Indexer
-from taskfuse.lowering.padding import covered, pads
 from taskfuse.lowering.partials import register, registers
 from taskfuse.lowering.plan import PLoop, PNode, PStmt
 from taskfuse.lowering.scans import carried_axes
