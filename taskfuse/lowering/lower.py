@@ -10,6 +10,7 @@ from taskfuse.ir.fusion import Fusion, as_fusion
 from taskfuse.kir import Kernel
 from taskfuse.kir.faithful import check_faithful
 from taskfuse.location import caller
+from taskfuse.lowering.names import legible
 from taskfuse.lowering.state import LoweringOptions, State
 from taskfuse.lowering.steps import STEPS, Step
 
@@ -32,6 +33,7 @@ def lower(fusion: Fusion, options: LoweringOptions = DEFAULT, after: Callable[[S
     fusion = as_fusion(fusion, "tf.lower")
     if not isinstance(cast("object", options), LoweringOptions):
         raise UnsupportedError(what=f"options {options!r}", reason="they are none", help="use tf.LoweringOptions(...)", location=caller())
+    fusion = legible(fusion)
     state = State(fusion, options)
     for step in STEPS:
         step.run(state)
