@@ -2,7 +2,8 @@
 
 The proof holds a kernel to its definitions, so these must be right. Lowering writes them; here they are read next to the fusion, statement by statement: the
 function, what it is computed in, every operand with its index, conditions, combine, start, axis, extents. Nothing of lowering is used, and what is
-compared is the fusion that the caller scheduled, before lowering copies and prepares it. Two things are known of a kernel's tensors: one whose name the
+compared is the fusion that the caller scheduled, before lowering copies and prepares it (but for names that no kernel can have:
+they are others there). Two things are known of a kernel's tensors: one whose name the
 fusion lacks, ``t.b``, stands for a copy of ``t``; and a view of the fusion may have no definition: who reads it reads what is behind it.
 """
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from taskfuse.ir.fusion import Fusion
-from taskfuse.ir.scalar import Expr, Facts, and_, const, eq, prove, simplify, substitute
+from taskfuse.ir.scalar import Expr, Facts, and_, const, eq, not_, prove, simplify, substitute
 from taskfuse.ir.storage import has_code, producers, storage_uses
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import INDEX_TYPES, THREAD_TYPES
@@ -118,6 +118,8 @@ class Emitter:
                 return [For(n.var, const(0), n.extent, const(1), n.unroll, self.body(n.body, inner), location=self.lines.of_node(n))]
             case PBind():
                 return [Bind(n.index, n.ptype, n.extent, self.body(n.body, facts), location=self.lines.of_node(n))]
+            case PGuard(cond=cond) if prove(not_(cond), facts):
+                return []  # a fill of a position that there is not
             case PGuard(cond=cond, body=body):
                 inside = self.body(body, facts.with_assumption(cond))
                 return list(inside) if prove(cond, facts) else [If((Branch(cond, inside),), location=self.lines.of_node(n))]

@@ -6,11 +6,14 @@ of every guard and dispatch below the endpoint, so that trips, waits and arrival
 
 from __future__ import annotations
 
+from itertools import permutations
+
 from taskfuse.errors import LoweringError
 from taskfuse.ir.expr import Read, Scan
-from taskfuse.ir.scalar import and_, const, eq, ge, is_multiple, minimum, select, simplify, sym, xor
+from taskfuse.ir.scalar import and_, const, eq, ge, is_multiple, le, minimum, prove, select, simplify, sym, xor
 from taskfuse.ir.storage import storage_operands
-from taskfuse.ir.tasks import Task
+from taskfuse.ir.tasks import Node, Task
+from taskfuse.ir.tasks import leaves as tasks
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import THREAD_TYPES, MemoryType, ParallelType
 from taskfuse.kir import walk
@@ -32,7 +35,7 @@ from taskfuse.lowering.completion import (
 )
 from taskfuse.lowering.pingpong import Pingpong
 from taskfuse.lowering.places import Touch, cut_around, frame, leaves, level_blocks, loop_of, loops_around
-from taskfuse.lowering.plan import PLoop, PNode, PStmt, PSync, statements
+from taskfuse.lowering.plan import PBind, PLoop, PNode, PStmt, PSync, statements
 from taskfuse.lowering.semaphores import acquire, release
 from taskfuse.lowering.statements import Statements
 from taskfuse.lowering.thread_ranges import hardware_index, linear_thread
@@ -95,6 +98,42 @@ class Endpoints:
                         help=f"inline {names} at {pingpong.loop.depth} or less, or make the axis on {pingpong.ptype.value} Serial in all roles",
                     )
 
+        self._check_order(order)
+
+    def _check_order(self, order: list[PNode]) -> None:
+        """A ring of which no slot is taken before all instances have had their turn in another holds a slot for each of them, if what fills the other
+        fills it, too: the producer would wait for a slot there before it has filled the other for all instances.
+        """
+        for (_, give, one), (take, _, other) in permutations(self.held, 2):
+            first, then = one.pingpong, other.pingpong
+            if first is None or then is None or first.outer is not then.outer or first.ptype is not then.ptype or one.node is not other.node:
+                continue
+            between = order[order.index(give) : order.index(take)]
+            if not any(isinstance(n, PSync) and n.is_barrier and first.ptype in n.types for n in between):
+                continue
+            source, ring = self._channel(one), self._channel(other)
+            if prove(le(then.slots, ring.stages), self.ranges.facts) or self._upstream(source.producer.node).isdisjoint(tasks(ring.producer.node)):
+                continue
+            raise LoweringError(
+                what=other.node.name,
+                reason=f"its instances on {first.ptype.value} take turns in {source.subject}, wait for each other, and take turns in {ring.subject} behind"
+                " that:"
+                f" {ring.stages} slots of it do not hold what the {then.count} instances take, and its producer cannot go on to fill the first",
+                help=f"give it circular_buffer({then.slots}) or more, or keep data within an instance between the two",
+            )
+
+    def _channel(self, end: Endpoint) -> Channel:
+        return next(ch for ch in self.channels.channels if end in ch.consumers)
+
+    def _upstream(self, node: Node) -> set[Task]:
+        """The tasks that a node's data comes from through channels, its own among them."""
+        found: set[Task] = set()
+        new = set(tasks(node))
+        while new:
+            found |= new
+            new = {t for ch in self.channels.channels for c in ch.consumers if not found.isdisjoint(tasks(c.node)) for t in tasks(ch.producer.node)} - found
+        return found
+
     def insert(self, plan: list[PNode]) -> None:
         """Put waits, arrivals and cursors into the plan."""
         for ch in self.channels.channels:
@@ -146,9 +185,8 @@ class Endpoints:
         first[0][first[1] : first[1]] = start
         for queue in batches:
             self._check_registers(ch, [s for s in issued if issues_to(s) is queue])
-            users = [k for k, n in enumerate(first[0]) if any(issues_to(s) is queue for s in statements([n]))]
             issuer = _issuer(issued, queue)
-            open_batch(first[0], users[0], queue, issuer.tv)
+            open_batch(*_first(first[0], queue), queue, issuer.tv)
             drain_at_exit(plan, issuer, queue)
         inits = [CursorInit(c, ch.stages, 0, parity)]
         if lag:
@@ -298,6 +336,16 @@ class Endpoints:
             return (Arrive(slot, across),)
         lane = simplify(linear_thread(self.ranges) % WARP, self.ranges.facts)
         return (Barrier(BarrierScope.WARP, const(WARP), note="before one lane arrives for the warp"), If((Branch(eq(lane, 0), (Arrive(slot, across),)),)))
+
+
+def _first(nodes: list[PNode], queue: Queue) -> tuple[list[PNode], int]:
+    """The block and the place in it of the first node that issues to a queue; inside of an index binding if other code comes first there, which may
+    load its operands.
+    """
+    at = next(k for k, n in enumerate(nodes) if any(issues_to(s) is queue for s in statements([n])))
+    inner = nodes[at]
+    found = _first(inner.body, queue) if isinstance(inner, PBind) else (nodes, at)
+    return found if found[1] > 0 else (nodes, at)
 
 
 def _issuer(issued: list[PStmt], queue: Queue) -> PStmt:

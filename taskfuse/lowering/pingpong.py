@@ -30,7 +30,8 @@ class Pingpong:
         instance: which instance a thread belongs to, in hardware indices.
         count: number of instances.
         depth: number of loops of slots inside of the distributing one.
-        before, after: slots of the instances before and after this one in one iteration of ``outer``.
+        trips: slots of this instance in one iteration of ``outer``.
+        before, after: slots of the instances before and after it.
         width: threads with consecutive linear ids that are one instance's, at least.
         threads: threads of one instance.
         guard: which threads of the endpoint's thread range are in an instance; ``None``: all.
@@ -43,12 +44,18 @@ class Pingpong:
     instance: Expr
     count: Expr
     depth: int
+    trips: Expr
     before: Expr
     after: Expr
     width: Expr
     threads: Expr
     guard: Expr | None
     late: bool
+
+    @property
+    def slots(self) -> Expr:
+        """The slots of all instances in one iteration of ``outer``."""
+        return simplify(self.before + self.trips + self.after)
 
 
 def find_pingpong(fusion: Fusion, ranges: ThreadRanges, trips_of: Trips, serial: list[Loop], node: Node, users: set[TensorView]) -> Pingpong | None:
@@ -100,7 +107,8 @@ def find_pingpong(fusion: Fusion, ranges: ThreadRanges, trips_of: Trips, serial:
         each = [simplify(substitute(trips, {ptype.index_name: index_range.start + (place - index_range.start) * v}), ranges.facts) for v in range(count.value)]
         before = sum((select(ge(instance, v + 1), t, 0) for v, t in enumerate(each[:-1])), const(0))
         after = sum((select(lt(instance, v), t, 0) for v, t in enumerate(each) if v), const(0))
-    return Pingpong(at, ptype, outer, instance, count, len(serial) - serial.index(at) - 1, simplify(before), simplify(after), width, threads, guard, late)
+    depth = len(serial) - serial.index(at) - 1
+    return Pingpong(at, ptype, outer, instance, count, depth, simplify(trips), simplify(before), simplify(after), width, threads, guard, late)
 
 
 def check_bindings(tv: TensorView, users: list[TensorView], paths: dict[TensorView, tuple[Loop, ...]]) -> None:

@@ -26,6 +26,7 @@ from taskfuse.lowering.endpoints import Endpoints
 from taskfuse.lowering.index_maps import IndexMaps
 from taskfuse.lowering.indexing import Indexer
 from taskfuse.lowering.memory import find_memory
+from taskfuse.lowering.names import legible
 from taskfuse.lowering.nest import NestBuilder
 from taskfuse.lowering.plan import PStmt
 from taskfuse.lowering.plan_rules import verify_plan
@@ -317,6 +318,7 @@ def lower(fusion: Fusion, options: LoweringOptions = DEFAULT, after: Callable[[S
     fusion = as_fusion(fusion, "tf.lower")
     if not isinstance(cast("object", options), LoweringOptions):
         raise UnsupportedError(what=f"options {options!r}", reason="they are none", help="use tf.LoweringOptions(...)", location=caller())
+    fusion = legible(fusion)
     state = State(fusion, options)
     for step in STEPS:
         step.run(state)

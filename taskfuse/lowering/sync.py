@@ -275,9 +275,13 @@ class Synchronizer:
         return [_Need(block, retire, fill, False, types, buffer, (a if a.is_write else b).stmt.tv)] if types else []
 
     def _crossing(self, a: _Use, b: _Use, node: Node) -> frozenset[ParallelType]:
+        """The index types along which data crosses between two uses. All threads of a node wait for the bytes of a transfer, whoever reads them: none
+        may be left behind by two phases.
+        """
         memory = self._memory[a.access.buffer]
         types = THREAD_TYPES if memory is MemoryType.Shared else (*GRID_TYPES, *THREAD_TYPES)
-        return frozenset(p for p in types if self.ranges.range(node, p).extent is not ONE and not self._same_thread(a, b, p))
+        is_awaited = memory is MemoryType.Shared and any(u.is_write and is_transfer(u.stmt.tv) for u in (a, b))
+        return frozenset(p for p in types if self.ranges.range(node, p).extent is not ONE and (is_awaited or not self._same_thread(a, b, p)))
 
     def _same_thread(self, a: _Use, b: _Use, p: ParallelType) -> bool:
         """True if the two accesses can touch one element only from one index of ``p``."""

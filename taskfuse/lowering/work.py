@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from taskfuse.ir.axes import Axis, Rasterize, Split
 from taskfuse.ir.expr import Reduction
 from taskfuse.ir.fusion import Fusion
-from taskfuse.ir.scalar import Expr, and_, ceildiv, select, simplify
+from taskfuse.ir.scalar import Expr, and_, ceildiv, maximum, select, simplify
 from taskfuse.ir.storage import storage_uses
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import BLOCK_TYPES, GRID_TYPES, MemoryType, ParallelType
@@ -154,7 +154,8 @@ class WorkLoops:
         if len(found) != 1:
             return None
         (one,) = found
-        return simplify(ceildiv(one.source - one.index, one.blocks), self._ranges.facts)
+        blocks = maximum(one.blocks, 1)  # an extent of 0 still launches a block, which divides by it
+        return simplify(ceildiv(one.source - one.index, blocks), self._ranges.facts)
 
     def _is_read_outside(self, tv: TensorView, loop: Loop) -> bool:
         """True if code outside of a loop reads ``tv``: if ``tv`` itself lacks the axis of work, also in blocks that have none."""

@@ -62,7 +62,7 @@ class CompiledKernel(Executable):
             return None
         from taskfuse.runtime.proof import Proof  # only who asks for a proof pays for its import
 
-        return Proof(self.kernel, settings)
+        return Proof(self.kernel, settings, searches=self.schedule is None)
 
     @property
     def kernel(self) -> Kernel:

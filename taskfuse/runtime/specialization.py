@@ -186,6 +186,11 @@ class Specialized(Executable):
         part = narrowed(self._fusion, facts)
         return plan(part, sizes={name: size for name, size in sizes.items() if name in part.dims}, target=self._target)
 
+    def _planned(self, facts: Facts, chosen: Plan, sizes: Mapping[str, int]) -> Executable:
+        part = narrowed(self._fusion, facts)
+        known = {name: size for name, size in sizes.items() if name in part.dims}
+        return planned(part, self._make, sizes=known, target=self._target, known=chosen)
+
     def _same(self, chosen: Plan, extents: Mapping[str, int]) -> Specialization | None:
         """One that has the same schedule, and whose facts hold."""
         return next((s for s in self._known() if s.run.schedule is not None and s.run.schedule.code == chosen.code and s.holds(extents)), None)
@@ -210,7 +215,7 @@ class Specialized(Executable):
                 if found.code == chosen.code:
                     facts, chosen = fewer, found
                     break
-        return Specialization(facts, sizes, planned(narrowed(self._fusion, facts), chosen, self._make))
+        return Specialization(facts, sizes, self._planned(facts, chosen, sizes))
 
     def _closest(self, extents: Mapping[str, int]) -> Specialization:
         """The one that has most to build on, of those whose facts hold."""

@@ -129,6 +129,26 @@ def test_bulk_copies_run_ahead(stages: int) -> None:
     assert "mbarrier.try_wait.parity" in kernel.ptx("sm_90a")
 
 
+@pytest.mark.parametrize("stages", [2, 3])
+def test_no_thread_that_waits_for_a_bulk_copy_is_left_behind_by_the_only_reader(stages: int) -> None:
+    with tf.Fusion("one_reader") as fusion:
+        x, z = (tf.define_tensor([40, 64], name=n) for n in "xz")
+        y, other = tf.neg(x), tf.neg(z)
+        fusion.add_output(y)
+        fusion.add_output(other)
+    tile = x.cache_after()
+    y.split(0, 8)
+    y.propagate([tile], upto=1)
+    tile.set_memory_type(SHARED)
+    tile.set_atom(atoms.TMA_LOAD, (1, 2))
+    tile.inline_at(1)
+    tile.circular_buffer(stages)
+    other.axis(1).parallelize(TX)
+    kernel = agrees(fusion, numbers(40, 64), numbers(40, 64, seed=1), schedulers=LATE)
+    kernel.verify().require()
+    assert scopes(kernel) == [BarrierScope.BLOCK]  # before a slot is filled again
+
+
 @pytest.mark.parametrize("rows", [0, 4, 8, 16, 40])
 def test_bulk_copies_of_few_trips_are_proved(rows: int) -> None:
     agrees(by_bulk(3, rows), numbers(rows, 64), numbers(rows, 64), schedulers=LATE[:1]).verify().require()
@@ -414,3 +434,21 @@ def test_texts_of_refusals() -> None:
     a.inline_at(1)
     a.circular_buffer(2)
     assert lowering(fusion) == f"cannot lower tv1: its ring of 2 slots in registers cannot be filled ahead: tv1 is a reduction\n{help_text}"
+
+
+def test_a_fill_of_a_trip_that_no_block_has_is_left_out() -> None:
+    with tf.Fusion("rows") as fusion:
+        x = tf.define_tensor([7, 4], name="x")
+        held = tf.neg(x)
+        ahead = tf.copy(held)
+        y = tf.exp(ahead)
+        fusion.add_output(y)
+    for tv in (held, ahead, y):
+        tv.split(0, 3)
+        tv.axis(1).parallelize(P.BIDx)
+        tv.axis(2).parallelize(P.TIDx)
+    held.set_memory_type(MemoryType.Shared)
+    ahead.inline_at(2)
+    ahead.circular_buffer(2)
+    kernel = agrees(fusion, numbers(7, 4))
+    assert "tv1[3]" not in kernel.text()

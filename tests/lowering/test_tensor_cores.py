@@ -81,10 +81,10 @@ def by_tiles(
     return fusion
 
 
-def through_registers(stages: int = 2) -> Fusion:
-    """relu(a) @ b.T: the first factor goes from Shared memory through registers, where it is changed, to wgmma."""
+def through_registers(stages: int = 2, k: int = 128, shared: int = 3) -> Fusion:
+    """relu(a) @ b.T: the first factor goes from Shared memory through registers, where it is changed, to wgmma. ``shared``: loops around the ring."""
     with Fusion("registers") as fusion:
-        a, b = (tf.define_tensor([128, 128], dtype=tf.bfloat16, name=name) for name in "ab")
+        a, b = (tf.define_tensor([128, k], dtype=tf.bfloat16, name=name) for name in "ab")
         changed = tf.relu(a)
         acc = tf.matmul(changed, b.T, dtype=tf.float32)
         d = tf.copy(acc)
@@ -112,8 +112,10 @@ def through_registers(stages: int = 2) -> Fusion:
     changed.axis(3).parallelize(P.Unroll)
     changed.fragment((4, 5))
     d.fragment((2, 3))
-    for tv in (a_s, b_s, a_r, changed):
-        tv.inline_at(3)
+    for tv in (a_s, b_s):
+        tv.inline_at(shared)
+    for tv in (a_r, changed):
+        tv.inline_at(3 if shared == 3 else 2)
     acc.inline_at(2)
     fusion.group([fusion.task([a_s, b_s], name="load"), fusion.task([a_r, changed, acc, d], name="mma")], name="roles").parallelize(P.TIDy)
     return fusion
@@ -193,6 +195,7 @@ CASES: dict[str, Callable[[], Fusion]] = {
     "wgmma of remainders": lambda: by_tiles(BF16, shape=(100, 72, 88)),
     "wgmma of padded remainders": lambda: padded_remainder(),
     "wgmma from registers": through_registers,
+    **{f"wgmma from registers, one tile under {n} loops": lambda n=n: through_registers(1, 64, n) for n in (0, 1, 2)},
     **{f"wgmma from registers in one role, {n} slots": lambda n=n: registers_in_one_role(n) for n in (1, 2, 3)},
     "mma.sync": by_warps,
     "mma.sync of padded rows": lambda: by_warps(padding=8),

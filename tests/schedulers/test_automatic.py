@@ -16,6 +16,7 @@ from taskfuse.ir.values import RING
 from taskfuse.kir.arguments import bind_symbols
 from taskfuse.runtime.views import StridedView
 from taskfuse.schedulers import CatConfig, Form, PointwiseConfig, TransposeConfig, segmenter
+from taskfuse.schedulers.candidates import Trial
 from taskfuse.schedulers.segmenter import Plan, plan
 from taskfuse.sim import simulate
 from taskfuse.target import DEFAULT
@@ -40,10 +41,10 @@ def pasted(fusion: tf.Fusion, schedule: Plan) -> list[tf.Fusion]:
     return list(names["cut"].parts) if schedule.is_cut else [names["fusion"]]
 
 
-def checked(fusion: tf.Fusion, arguments: list[Any], seed: int = 0) -> Plan:
+def checked(fusion: tf.Fusion, arguments: list[Any], seed: int = 0, trial: Trial | None = None) -> Plan:
     """Each kernel is proved, for all extents or for these; together they give what NumPy gives, in the ring; the code gives the same kernels."""
     before = str(fusion)
-    found = plan(fusion)
+    found = plan(fusion, trial=trial)
     assert str(fusion) == before
     values = dict(zip([*(tv.name for tv in fusion.inputs), *(s.name for s in fusion.scalars)], arguments, strict=True))
     sizes = bind_shapes(fusion, [np.shape(a) for a in arguments[: len(fusion.inputs)]])

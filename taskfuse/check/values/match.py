@@ -312,7 +312,7 @@ class Match:
             return None
         residual = under + conditions
         knowledge = self.knowledge.given(*residual) if residual else self.knowledge
-        if knowledge.ranges.empty:
+        if knowledge.empty:
             return None
         for k, (e, wanted) in enumerate(elements):
             if not self._equal(knowledge, e, wanted):

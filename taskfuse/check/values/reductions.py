@@ -112,7 +112,7 @@ class Reductions:
         given = tuple(given)
         definition = self.reach.definitions[want.tensor]
         knowledge = known_at(want).given(*given).given(*inside(want.element, definition.shape))
-        if knowledge.ranges.empty:
+        if knowledge.empty:
             return
         terms = self.terms.get(want.buffer, [])
         if not terms:

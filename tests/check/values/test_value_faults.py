@@ -5,8 +5,9 @@ import pytest
 from taskfuse.check import Certificate, Layer, Obligation, Verdict
 from taskfuse.kir import Kernel
 from taskfuse.testing import value_faults
+from taskfuse.testing.instruction_subjects import INSTRUCTIONS
 from taskfuse.testing.mutations import Operator
-from taskfuse.testing.value_faults import Mutant, Ran, Said, Table, judge, judged
+from taskfuse.testing.value_faults import Mutant, Ran, Said, Table, judge, judged, mutants
 from taskfuse.testing.value_operators import VALUE_OPERATORS
 from taskfuse.testing.value_subjects import Subject, names, subjects
 
@@ -36,6 +37,15 @@ def test_nothing_that_is_wrong_is_proved(name: str) -> None:
     assert [str(m) for m in judged((name, 1 if name in LONG else 3, 1)) if m.escaped] == []
 
 
+@pytest.mark.parametrize("name", INSTRUCTIONS)
+def test_instructions_of_tensor_cores(name: str) -> None:
+    """A product on each of them is proved, and mistakes in it are not."""
+    (subject,) = subjects(name)
+    subject.kernel.verify().require()
+    assert subject.launches
+    assert [str(m) for op, mutant in mutants(subject, 2, 1) if (m := judge(subject, op, mutant)).escaped] == []
+
+
 def test_what_is_said_of_mutants(pipeline: Subject) -> None:
     wrong = first(pipeline, "operands swapped", "sub(")
     assert (wrong.said, wrong.ran, wrong.shown) == (Said.REFUTED, Ran.DIFFERS, True)
@@ -55,5 +65,12 @@ def test_a_hole_in_the_proof_is_told(pipeline: Subject, monkeypatch: pytest.Monk
 
 
 def test_mutants_are_of_many_operators(pipeline: Subject) -> None:
-    made: list[tuple[Operator, Kernel]] = [*value_faults.mutants(pipeline, 30, 0)]
+    made: list[tuple[Operator, Kernel]] = [*mutants(pipeline, 30, 0)]
     assert len({op.name for op, _ in made}) == len(made) == 30
+
+
+def test_the_table_is_by_operator_and_by_subject() -> None:
+    table = Table([Mutant("one", "guard dropped", "", Said.REFUTED, ran=Ran.DIFFERS), Mutant("two", "guard dropped", "", Said.PROVED, ran=Ran.DIFFERS)])
+    rows = {line.split("  ")[0]: line.split()[-11:] for line in str(table).split("\n") if line}
+    assert rows["guard dropped"] == rows["all"] == ["2", "0", "1", "0", "0", "0", "1", "0", "0", "0", "1"]
+    assert (rows["one"][-1], rows["two"][-1]) == ("0", "1")
