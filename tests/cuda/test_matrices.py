@@ -13,7 +13,7 @@ from taskfuse.kir import Kernel, parse_kernel
 from taskfuse.kir.products import Wgmma
 from taskfuse.kir.synchronization import WgmmaFence
 from taskfuse.kir.walk import Body, bodies, walk
-from tests.lowering.test_tensor_cores import lowered
+from tests.lowering.contracted import lowered
 from tests.products import PRODUCTS, Product
 from tests.sim.kernels import load, replaced
 

@@ -31,7 +31,7 @@ from taskfuse.kir.nodes import If, Stmt
 from taskfuse.kir.synchronization import Arrive, Barrier, BarrierScope, InitBarrier
 from taskfuse.target import WARP
 from taskfuse.testing import seeded_case
-from tests.examples.test_examples import CASES
+from tests.examples.cases import CASES
 from tests.sim.kernels import load, without
 
 TOOLS = ("memcheck", "racecheck", "synccheck")

@@ -11,8 +11,8 @@ from taskfuse.kir import walk
 from taskfuse.kir.nodes import Choose, For, If
 from taskfuse.kir.operands import Access
 from taskfuse.kir.synchronization import BarrierScope, Commit, CursorInit, Expect, InitBarrier, WaitGroup
+from tests.lowering.copying import pipeline, two_tiles
 from tests.lowering.running import agrees, bind, buffer, numbers, refused, scopes
-from tests.lowering.test_cp_async import pipeline, two_tiles
 from tests.proofs import proved
 
 S, TX, BX = P.Serial, P.TIDx, P.BIDx
