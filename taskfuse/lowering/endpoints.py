@@ -6,6 +6,7 @@ of every guard and dispatch below the endpoint, so that trips, waits and arrival
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import permutations
 
 from taskfuse.errors import LoweringError
@@ -114,7 +115,7 @@ class Endpoints:
 
         self._check_order(order)
 
-    def _check_order(self, order: list[PNode]) -> None:
+    def _check_order(self, order: Sequence[PStmt | PSync]) -> None:
         """A ring of which no slot is taken before all instances have had their turn in another holds a slot for each of them, if what fills the other
         fills it, too: the producer would wait for a slot there before it has filled the other for all instances.
         """
@@ -131,8 +132,7 @@ class Endpoints:
             raise LoweringError(
                 what=other.node.name,
                 reason=f"its instances on {first.ptype.value} take turns in {source.subject}, wait for each other, and take turns in {ring.subject} behind"
-                " that:"
-                f" {ring.stages} slots of it do not hold what the {then.count} instances take, and its producer cannot go on to fill the first",
+                f" that: {ring.stages} slots of it do not hold what the {then.count} instances take, and its producer cannot go on to fill the first",
                 help=f"give it circular_buffer({then.slots}) or more, or keep data within an instance between the two",
             )
 
