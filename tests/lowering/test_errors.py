@@ -1,6 +1,6 @@
 """The text of every error that lowering raises for itself; each with the schedule that is one step away and lowers.
 
-Errors of the order are in test_order.py, of memory types in test_media.py, of registers in test_registers.py.
+Errors of the order are in tests/schedule/test_order.py, of memory types in test_memory.py, of registers in test_registers.py.
 """
 
 from collections.abc import Callable

@@ -9,8 +9,8 @@ from taskfuse.check import Verdict
 from taskfuse.errors import LoweringError, SimulationError
 from taskfuse.kir import walk
 from taskfuse.kir.nodes import Access, BarrierScope, Choose, Commit, CursorInit, Expect, For, If, InitBarrier, WaitGroup
+from tests.lowering.copying import pipeline, two_tiles
 from tests.lowering.running import agrees, bind, buffer, numbers, refused, scopes
-from tests.lowering.test_cp_async import pipeline, two_tiles
 from tests.proofs import proved
 
 S, TX, BX = P.Serial, P.TIDx, P.BIDx

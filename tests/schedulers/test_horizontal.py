@@ -3,7 +3,6 @@
 import re
 import warnings
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 import pytest
@@ -17,6 +16,7 @@ from taskfuse.kir import walk
 from taskfuse.kir.nodes import Barrier, BarrierScope
 from taskfuse.schedulers.horizontal_cost import duration
 from taskfuse.testing import seeded_case
+from tests.errors import text_of
 from tests.proofs import proved, sizes_of
 from tests.schedulers.members import computed, numbers, pointwise, row_sum, softmax
 
@@ -288,12 +288,6 @@ def test_shared_dimensions_and_scalars() -> None:
     x, y = numbers([(5,), (5,)])
     for out, given in zip(tf.lower(joined).simulate(x, y, 3.0), (x, y), strict=True):
         np.testing.assert_array_equal(out, given * 3)
-
-
-def text_of(call: Callable[[], Any]) -> str:
-    with pytest.raises(TaskfuseError) as caught:
-        call()
-    return "\n".join(line for line in str(caught.value).split("\n") if not re.match(r"  -->|   \|", line))
 
 
 REFUSED: list[tuple[Callable[[], object], str]] = [

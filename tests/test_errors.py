@@ -1,6 +1,5 @@
 """Whole texts of errors that no test beside the code at fault pins: mistakes in calls, in arguments, in kernels."""
 
-import re
 from collections.abc import Callable
 from typing import Any
 
@@ -12,12 +11,8 @@ from taskfuse import ParallelType as P
 from taskfuse.errors import TaskfuseError
 from taskfuse.sim.barriers import MbarrierCell
 from taskfuse.sim.fault import Fault
+from tests.errors import text
 from tests.sim.kernels import error, kernel
-
-
-def text(error: BaseException) -> str:
-    """The text without the lines that quote this file."""
-    return "\n".join(line for line in str(error).split("\n") if not re.match(r"  -->|   \|", line))
 
 
 def refused(call: Callable[[], Any]) -> str:

@@ -16,7 +16,7 @@ from taskfuse.cli.main import Stage, main
 from taskfuse.ir.dims import Dim
 from tests.lines import line_of
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 GEMM = str(ROOT / "tests" / "kernels" / "gemm.kir")
 
 PROGRAM = """

@@ -9,7 +9,7 @@ from taskfuse.kir import parse_kernel, walk
 from taskfuse.kir.nodes import Wgmma
 from taskfuse.testing.machine import FaultKind, find_fault
 
-TESTS = Path(__file__).parent.parent
+TESTS = Path(__file__).parents[2]
 MUSEUM = sorted((TESTS / "check" / "museum").glob("*.kir"))
 LARGE = ("fb_triton_1278", "nvfuser_3561", "triton_9786")
 """Whose wgmmas take seconds."""
