@@ -81,8 +81,7 @@ def common_fusion(op: str, operands: Sequence[Value]) -> Fusion:
         FusionError: if they belong to several.
     """
     found: TensorView | Scalar | None = None
-    given: Sequence[object] = operands
-    for x in given:
+    for x in list[object](operands):
         match x:
             case TensorView() | Scalar():
                 if found is not None and x.fusion is not found.fusion:

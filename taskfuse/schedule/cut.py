@@ -14,6 +14,7 @@ from taskfuse.ir.scalar import Sym
 from taskfuse.ir.storage import made_from, needed, producers, resolve, strided
 from taskfuse.ir.tensor import Scalar, TensorView
 from taskfuse.location import caller
+from taskfuse.schedule.call import is_list
 
 
 @dataclass(frozen=True, slots=True)

@@ -64,10 +64,8 @@ def inline_most(fusion: Fusion, tensors: Sequence[TensorView] | None = None) -> 
         ScheduleError: if the code has no order for a reason that the given tensors cannot take away.
         TaskError: if a law of tasks and groups is broken.
     """
-    given: Sequence[object] = () if tensors is None else tensors
-    for x in given:
-        if not isinstance(x, TensorView):
-            raise FusionError(fusion=fusion.name, reason=f"inline_most: {x!r} is no tensor", help="give tensors, or nothing for all", location=caller())
+    for tv in () if tensors is None else tensors:
+        _check_tensor(fusion, tv)
     keys = Keys(fusion)
     chosen = {tv: _deepest(keys, tv) for tv in (fusion.tensors() if tensors is None else tensors) if _readers(tv)}
     before = {tv: tv.schedule.inline for tv in chosen}
@@ -84,6 +82,11 @@ def inline_most(fusion: Fusion, tensors: Sequence[TensorView] | None = None) -> 
         if not done:
             for tv, depth in before.items():
                 tv.schedule.inline = depth
+
+
+def _check_tensor(fusion: Fusion, x: object) -> None:
+    if not isinstance(x, TensorView):
+        raise FusionError(fusion=fusion.name, reason=f"inline_most: {x!r} is no tensor", help="give tensors, or nothing for all", location=caller())
 
 
 def _readers(tv: TensorView) -> list[MathExpr]:

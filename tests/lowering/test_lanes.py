@@ -10,7 +10,9 @@ from taskfuse import MemoryType
 from taskfuse import ParallelType as P
 from taskfuse.ir.scalar import Const
 from taskfuse.kir import walk
-from taskfuse.kir.nodes import BarrierScope, For, Shuffle
+from taskfuse.kir.nodes import For
+from taskfuse.kir.products import Shuffle
+from taskfuse.kir.synchronization import BarrierScope
 from tests.lowering.faults import is_caught, missed, without
 from tests.lowering.running import Array, agrees, bind, numbers, scopes
 
@@ -106,7 +108,7 @@ def test_other_sets_of_threads_have_a_tree(shape: tuple[int, ...], axes: tuple[i
 
 @pytest.mark.parametrize("op", ["sum", "prod", "max", "min"])
 def test_every_operation_has_its_neutral_element(op: str) -> None:
-    """Lanes 20 to 31 belong to the region, since another tensor of the task has 32."""
+    """Lanes 20 to 31 belong to the thread range, since another tensor of the task has 32."""
     with tf.Fusion("wide") as fusion:
         x, z = tf.define_tensor([20], name="x"), tf.define_tensor([32], name="z")
         r = getattr(tf, op)(x, 0)

@@ -42,7 +42,7 @@ CALLS: list[tuple[Callable[[Case], object], str]] = [
     (lambda c: c.fusion.task(None), "t1: None is no list of tensors"),
     (lambda c: c.fusion.group(None), "group1: None is no list of tasks and groups"),
     (lambda c: c.fusion.group(c.fusion.task([c.a])), "group1: t1 is no list of tasks and groups"),
-    (lambda c: c.fusion.group([c.fusion.task([c.a])]).take_turns(0), "group1: take_turns: 0 is no axis"),
+    (lambda c: c.fusion.group([c.fusion.task([c.a])]).pingpong(0), "group1: pingpong: 0 is no axis"),
     (lambda c: c.fusion.task([c.a]).registers("many"), "t1: 'many' registers"),
     (lambda c: tf.cut(c.fusion, None), "fusion 'case': None are no pieces"),
     (lambda c: c.a.set_allocation_domain(None), "set_allocation_domain(a): None are no axes"),

@@ -16,7 +16,9 @@ from taskfuse.cuda.resources import Resources
 from taskfuse.errors import UnsupportedError
 from taskfuse.ir.atoms import Instruction
 from taskfuse.kir import walk
-from taskfuse.kir.nodes import AsyncCopy, Choose, FenceProxyAsync, Queue, Retire, TmaLoad
+from taskfuse.kir.nodes import AsyncCopy, Choose, TmaLoad
+from taskfuse.kir.operands import Queue
+from taskfuse.kir.synchronization import FenceProxyAsync, WaitGroup
 from taskfuse.schedulers import MatmulConfig, MatmulKind
 from tests.lowering.faults import without
 from tests.proofs import proved
@@ -81,7 +83,7 @@ def test_what_is_copied_how() -> None:
 def test_without_its_fence_or_retire_it_is_not_proved(unit: int) -> None:
     """What threads write is read by wgmma through the asynchronous proxy: after their copies are done, and fenced."""
     _, kernel = lowered(Odd((1, 1, unit)), SMALL)
-    faults = [s for s in walk(kernel) if isinstance(s, FenceProxyAsync) or (isinstance(s, Retire) and s.queue is Queue.COPY)]
+    faults = [s for s in walk(kernel) if isinstance(s, FenceProxyAsync) or (isinstance(s, WaitGroup) and s.queue is Queue.COPY)]
     assert len(faults) == unit
     for fault in faults:
         assert without(kernel, fault).verify().verdict is not Verdict.PROVED

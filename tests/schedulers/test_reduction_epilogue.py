@@ -15,7 +15,8 @@ from taskfuse.errors import UnsupportedError
 from taskfuse.ir.storage import producers
 from taskfuse.ir.types import ParallelType as P
 from taskfuse.kir import walk
-from taskfuse.kir.nodes import Barrier, BarrierScope, Shuffle
+from taskfuse.kir.products import Shuffle
+from taskfuse.kir.synchronization import Barrier, BarrierScope
 from taskfuse.schedulers import MatmulConfig, MatmulKind
 from tests.lowering.faults import without
 from tests.proofs import proved
@@ -126,5 +127,5 @@ def test_parameters_that_do_not_suit_a_reduction(how: str) -> None:
     with pytest.raises(UnsupportedError, match=f"{how}, and the result is reduced: parts of sums are numbered by blocks of the grid"):
         tf.schedulers.matmul(fusion, KINDS[how])
     for e in tf.schedulers.matmul(fusion).alternatives:
-        assert not e.config.takes_turns
+        assert not e.config.is_pingpong
         assert e.config.cluster == 1
