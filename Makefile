@@ -18,7 +18,7 @@ PROGRAMS := founding horizontal_fusion nested_groups pipeline stream block_roles
 INSTRUCTIONS := wgmma:bf16 wgmma:e4m3 wgmma:tf32 wgmma:registers wgmma:blocks wgmma:threads wgmma:stored wgmma:persistent mma:ldmatrix mma:stmatrix mma:cp.async
 TENSOR_CORES := "products 7" "products 10" "streams 17" "products 20" "products 6" "products 3" "products 2" "products 14" gemm gemm_cluster
 
-.PHONY: help demo test lint types fuzz compiles faults agreement refutation bench-compile bench-proof gpu golden clean
+.PHONY: help demo test suite lint types fuzz compiles faults agreement refutation bench-compile bench-proof gpu golden clean
 
 help: ## list these targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1#\2/p' $(MAKEFILE_LIST) | while IFS='#' read -r name text; do printf '%-22s %s\n' "$$name" "$$text"; done
@@ -26,7 +26,10 @@ help: ## list these targets
 demo: $(VENV)/.core ## run the founding example: its loop nest, its simulation, the difference from NumPy; pictures in build/
 	@$(PY) examples/founding.py build
 
-test: lint types ## lint, type check, then all tests (JOBS=2, PYTEST_ARGS=)
+test: $(VENV)/.dev ## lint, type check and all tests, side by side (JOBS=2, PYTEST_ARGS=)
+	@$(MAKE) --no-print-directory --jobs=3 lint types suite
+
+suite: $(VENV)/.dev ## all tests (JOBS=2, PYTEST_ARGS=)
 	$(PY) -m pytest -n $(JOBS) --dist worksteal $(PYTEST_ARGS)
 
 lint: $(VENV)/.dev ## ruff

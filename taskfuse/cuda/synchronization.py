@@ -14,7 +14,8 @@ from taskfuse.ir.types import MemoryType
 from taskfuse.kir import expressions, walk
 from taskfuse.kir.channels import carried
 from taskfuse.kir.clusters import ranks
-from taskfuse.kir.nodes import (
+from taskfuse.kir.operands import Queue, SemaphoreSlot
+from taskfuse.kir.synchronization import (
     Acquire,
     Advance,
     Arrive,
@@ -27,12 +28,10 @@ from taskfuse.kir.nodes import (
     FenceInit,
     FenceProxyAsync,
     InitBarrier,
-    Queue,
     Release,
-    Retire,
-    SemaphoreSlot,
     SetMaxNReg,
     Wait,
+    WaitGroup,
     WgmmaFence,
 )
 
@@ -49,7 +48,7 @@ SyncStmt = (
     | CursorInit
     | Advance
     | Commit
-    | Retire
+    | WaitGroup
     | FenceProxyAsync
     | WgmmaFence
     | SetMaxNReg
@@ -112,7 +111,7 @@ class Synchronization:
                 self._advance(stmt, scope)
             case Commit(queue=queue):
                 w.call(scope, _COMMITS[queue])
-            case Retire(queue=queue, pending=pending, read_only=read_only):
+            case WaitGroup(queue=queue, pending=pending, read_only=read_only):
                 w.call(scope, copy_instructions.BULK_WAIT_READ if read_only else _WAITS[queue], template=f"<{pending}>")
             case FenceProxyAsync():
                 w.call(scope, ptx.FENCE_PROXY_GLOBAL if stmt.memory is MemoryType.Global else ptx.FENCE_PROXY)

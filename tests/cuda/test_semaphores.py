@@ -12,9 +12,7 @@ from taskfuse.cuda.signature import Form, Variant, WorkspaceArgument
 from taskfuse.cuda.source import emit
 from taskfuse.kir import parse_kernel
 from tests.cuda.fakes import FakeDriver, FakeTorch
-from tests.cuda.test_launch import Case, driver, tensor, torch
-
-__all__ = ["driver", "torch"]  # fixtures
+from tests.cuda.launched import Case, tensor
 
 TEXT = (Path(__file__).parents[1] / "kernels" / "blocks.kir").read_text(encoding="utf-8")
 
@@ -98,4 +96,5 @@ def test_a_bounded_wait_reports_the_phase() -> None:
     source = emit(parse_kernel(TEXT), debug=True)
     assert source.waits[0] == WaitPoint(("producer",), "empty", "phase", carries=("w",))
     assert "semaphore_acquire_bounded(&empty[blockIdx_x * 2 + p_slot], 2, p_phase, report, 0, p_slot);" in source.text
-    assert str(Timeout(source.waits[0], 1, 3, (0, 0, 0), (0, 0, 0))) == ("producer: block (0, 0, 0), thread (0, 0, 0) waits at empty[1], whose ring carries w, for the end of phase 3")
+    waits = "producer: block (0, 0, 0), thread (0, 0, 0) waits at empty[1], whose ring carries w, for the end of phase 3"
+    assert str(Timeout(source.waits[0], 1, 3, (0, 0, 0), (0, 0, 0))) == waits

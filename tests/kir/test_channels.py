@@ -10,7 +10,8 @@ from examples import founding, horizontal_fusion, matmul, nested_groups, pipelin
 from taskfuse.errors import DeadlockError
 from taskfuse.kir import Kernel, map_stmts, parse_kernel
 from taskfuse.kir.channels import carried, channels
-from taskfuse.kir.nodes import Arrive, Stmt
+from taskfuse.kir.nodes import Stmt
+from taskfuse.kir.synchronization import Arrive
 from taskfuse.lowering import lower
 from taskfuse.testing import seeded_case
 
@@ -77,7 +78,7 @@ def test_the_channels_of_lowering_are_found_again() -> None:
             assert ch.consumers
         assert not [m for m in table.others if m.name.endswith((".full", ".empty"))]
         seen += len(table.channels)
-        distributed += any(m.name.endswith(".turns") for m in table.others)
+        distributed += any(m.name.endswith(".order") for m in table.others)
     assert seen > 40
     assert distributed
 

@@ -16,7 +16,7 @@ from taskfuse.schedulers.schedule import Chosen
 from taskfuse.schedulers.segmenter import Plan, plan
 from taskfuse.target import DEFAULT
 from tests.schedulers.fusions import FUSIONS, Build, halves_of_a_product, mlp_of_a_block, tensor
-from tests.schedulers.test_automatic import checked
+from tests.schedulers.planned import checked
 
 RNG = np.random.default_rng(0)
 
@@ -83,7 +83,7 @@ def test_a_scheduler_that_fails_costs_a_candidate_alone() -> None:
     found = Candidates(built(product), (broken, tf.schedulers.fallback), None, None, DEFAULT)
     assert found.best is not None
     assert found.best.schedule.scheduler == "fallback"
-    assert found.refused == [("broken", f"{INTERNAL}, KeyError: \"nobody's fault\"")]
+    assert found.refused == [("broken", f'{INTERNAL}, KeyError: "nobody\'s fault"')]
 
 
 def two_steps() -> list[tf.TensorView]:

@@ -28,7 +28,9 @@ from taskfuse.check.values.stores import stores
 from taskfuse.ir.scalar import Const, Expr, Sym, and_, const, eq, ge, not_, substitute, sym
 from taskfuse.ir.types import BLOCK_TYPES, CLUSTER_TYPES, MemoryType
 from taskfuse.kir import accesses
-from taskfuse.kir.nodes import Content, For, Holds, TensorParam, TmaLoad
+from taskfuse.kir.declarations import TensorParam
+from taskfuse.kir.nodes import For, TmaLoad
+from taskfuse.kir.operands import Content, Holds
 from taskfuse.kir.witness import Definition, Whole
 
 ROWS = 1 << 21
@@ -323,9 +325,9 @@ class Reach:
         for x, y in ring.loops:
             if y in want.node.loops and isinstance(y.stmt, For):
                 loops[x] = sym(y.stmt.var)
-        for loop, turns in ring.turns:
-            if isinstance(loop.stmt, For) and consumer.turns is turns:
-                loops[loop] = turns.index + loop.stmt.start
+        for loop, pingpong in ring.pingpong:
+            if isinstance(loop.stmt, For) and consumer.pingpong is pingpong:
+                loops[loop] = pingpong.index + loop.stmt.start
         claims: list[Place] = []
         for c in self.claims.get(want.buffer, []):
             mine = next((e for e in c.index if isinstance(e, Sym) and e.name in self.producers and self.producers[e.name] is ring), None)
