@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import pytest
@@ -57,7 +58,7 @@ def test_tables() -> None:
 
 
 @pytest.mark.parametrize("module", [founding, horizontal_fusion, nested_groups, pipeline], ids=lambda m: m.__name__)
-def test_the_text_has_all_of_it(module: object) -> None:
+def test_the_text_has_all_of_it(module: ModuleType) -> None:
     made = lower(module.build())
     assert parse_kernel(str(made)).channels() == made.channels()
 
