@@ -31,11 +31,11 @@ from taskfuse.kir.nodes import (
     Mma,
     Operand,
     Queue,
-    Retire,
     SetMaxNReg,
     Shuffle,
     StMatrix,
     Stmt,
+    WaitGroup,
     Wgmma,
     WgmmaFence,
 )
@@ -239,7 +239,7 @@ class Program:
 def together(stmt: Stmt) -> int:
     """How many consecutive threads execute a statement together, so that the threads of a warp wait for each other there; 0: each thread for itself."""
     match stmt:
-        case Wgmma() | WgmmaFence() | SetMaxNReg() | Commit(queue=Queue.WGMMA) | Retire(queue=Queue.WGMMA):
+        case Wgmma() | WgmmaFence() | SetMaxNReg() | Commit(queue=Queue.WGMMA) | WaitGroup(queue=Queue.WGMMA):
             return WARPGROUP
         case Mma() | LdMatrix() | StMatrix() | Shuffle():
             return WARP

@@ -45,7 +45,6 @@ from taskfuse.kir.nodes import (
     Mma,
     Queue,
     Release,
-    Retire,
     SemaphoreSlot,
     SetMaxNReg,
     Shuffle,
@@ -57,6 +56,7 @@ from taskfuse.kir.nodes import (
     TmaStore,
     VectorCopy,
     Wait,
+    WaitGroup,
     Wgmma,
     WgmmaFence,
 )
@@ -360,8 +360,8 @@ class Trace:
                 self._fenced(stmt, ids)
                 tiles = [(d.base.buffer, self._tiles(stmt, d, rows, ids)) for d, rows in ((a, stmt.row.m), (b, stmt.n)) if isinstance(d, Descriptor)]
                 self._emit(stmt, ids, [Queue.WGMMA] * len(ids), [[(buffer, elements[k]) for buffer, elements in tiles] for k in range(len(ids))])
-            case Commit(queue=queue) | Retire(queue=queue):
-                if queue is Queue.WGMMA and isinstance(stmt, Retire):
+            case Commit(queue=queue) | WaitGroup(queue=queue):
+                if queue is Queue.WGMMA and isinstance(stmt, WaitGroup):
                     self._fences.retire(ids, stmt.pending)
                 elif queue is Queue.WGMMA:
                     self._fences.commit(ids)

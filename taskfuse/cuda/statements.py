@@ -42,7 +42,6 @@ from taskfuse.kir.nodes import (
     Mma,
     Queue,
     Release,
-    Retire,
     Shuffle,
     StMatrix,
     Stmt,
@@ -50,12 +49,13 @@ from taskfuse.kir.nodes import (
     TmaStore,
     VectorCopy,
     Wait,
+    WaitGroup,
     Wgmma,
     WgmmaFence,
 )
 from taskfuse.location import Location
 
-_DELAYED = Wait | Arrive | ArriveAsync | AsyncCopy | Release | Acquire | Expect | Barrier | TmaLoad | TmaStore | Commit | Retire | FenceProxyAsync
+_DELAYED = Wait | Arrive | ArriveAsync | AsyncCopy | Release | Acquire | Expect | Barrier | TmaLoad | TmaStore | Commit | WaitGroup | FenceProxyAsync
 """Before and after these a chaos build delays."""
 
 
@@ -98,7 +98,7 @@ class Statements:
             if isinstance(stmt, WgmmaFence):
                 self._pack(body[k + 1 :], scope)
             self._statement(stmt, scope)
-            if isinstance(stmt, Retire) and stmt.queue is Queue.WGMMA and stmt.pending == 0:
+            if isinstance(stmt, WaitGroup) and stmt.queue is Queue.WGMMA and stmt.pending == 0:
                 self._hold(scope)
         self._visible -= own
 

@@ -28,10 +28,10 @@ from taskfuse.kir.nodes import (
     InitBarrier,
     Queue,
     Release,
-    Retire,
     SemaphoreSlot,
     SetMaxNReg,
     Wait,
+    WaitGroup,
     WgmmaFence,
 )
 
@@ -48,7 +48,7 @@ SyncStmt = (
     | CursorInit
     | Advance
     | Commit
-    | Retire
+    | WaitGroup
     | FenceProxyAsync
     | WgmmaFence
     | SetMaxNReg
@@ -110,7 +110,7 @@ class Synchronization:
                 self._advance(stmt, scope)
             case Commit(queue=queue):
                 w.call(scope, _COMMITS[queue])
-            case Retire(queue=queue, pending=pending, read_only=read_only):
+            case WaitGroup(queue=queue, pending=pending, read_only=read_only):
                 w.call(scope, copy_instructions.BULK_WAIT_READ if read_only else _WAITS[queue], template=f"<{pending}>")
             case FenceProxyAsync():
                 w.call(scope, ptx.FENCE_PROXY_GLOBAL if stmt.memory is MemoryType.Global else ptx.FENCE_PROXY)

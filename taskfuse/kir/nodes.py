@@ -561,7 +561,7 @@ class Commit(Located):
 
 
 @dataclass(frozen=True, slots=True)
-class Retire(Located):
+class WaitGroup(Located):
     """Wait until at most ``pending`` batches are unfinished; ``read_only``: until their sources have been read."""
 
     queue: Queue
@@ -762,7 +762,7 @@ Stmt = (
     | TmaLoad
     | TmaStore
     | Commit
-    | Retire
+    | WaitGroup
     | WgmmaFence
     | Wgmma
     | Mma

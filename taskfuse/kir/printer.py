@@ -28,13 +28,13 @@ from taskfuse.kir.nodes import (
     If,
     LdMatrix,
     Mma,
-    Retire,
     ScalarParam,
     Semaphore,
     StMatrix,
     Stmt,
     TensorMapParam,
     TensorParam,
+    WaitGroup,
     Wgmma,
 )
 from taskfuse.kir.operand_printer import OperandPrinter, listed
@@ -227,8 +227,8 @@ class _Printer(OperandPrinter):
                 return f"{self.access(stmt.out)} = {stmt.label}({self.cases(stmt.cases, self.dtypes.get(stmt.out.buffer))})"
             case Advance():
                 return f"{stmt.cursor}.advance({stmt.count})"
-            case Retire():
-                return f"RETIRE {stmt.queue.value}{'.read' if stmt.read_only else ''} <= {stmt.pending}"
+            case WaitGroup():
+                return f"WAIT_GROUP {stmt.queue.value}{'.read' if stmt.read_only else ''} <= {stmt.pending}"
             case Wgmma():
                 a = self.access(stmt.a) if isinstance(stmt.a, Access) else self.descriptor(stmt.a)
                 operands = f"{self.access(stmt.acc)}, {a}, {self.descriptor(stmt.b)}"

@@ -43,7 +43,6 @@ from taskfuse.kir.nodes import (
     Mma,
     Operand,
     Release,
-    Retire,
     ScalarParam,
     SetMaxNReg,
     Shuffle,
@@ -55,6 +54,7 @@ from taskfuse.kir.nodes import (
     TmaStore,
     VectorCopy,
     Wait,
+    WaitGroup,
     Wgmma,
     WgmmaFence,
 )
@@ -201,8 +201,8 @@ class Program:
                 self._emit(tma.store(self, stmt), point=True)
             case Commit():
                 self._emit(engines.commit(stmt))
-            case Retire():
-                self._emit(engines.retire(stmt), point=True, guard=engines.may_retire(stmt))
+            case WaitGroup():
+                self._emit(engines.wait_group(stmt), point=True, guard=engines.may_pass_wait_group(stmt))
             case Wgmma():
                 self._emit(wgmma.multiply(self, stmt), point=True)
             case StMatrix():
@@ -387,7 +387,7 @@ def _has(statements: tuple[Stmt, ...], kind: type) -> bool:
 
 def _waits(stmt: Stmt) -> bool:
     """True for statements before or after which threads of one agent may be at different places or in different states."""
-    return isinstance(stmt, Barrier | Wait | Acquire | Retire | CursorInit | Advance | Shuffle)
+    return isinstance(stmt, Barrier | Wait | Acquire | WaitGroup | CursorInit | Advance | Shuffle)
 
 
 def _defines(stmt: Stmt) -> tuple[str, ...]:

@@ -191,7 +191,7 @@ class StoreOperation:
         """True: a retire is the only way to wait for it."""
         return True
 
-    def retire(self, owner: int, wanted: Progress) -> None:
+    def waited_for(self, owner: int, wanted: Progress) -> None:
         if self.claimed:
             self.claimed = False
             self.claim.drop()
@@ -199,7 +199,7 @@ class StoreOperation:
         if wanted is Progress.DONE and published is not None:
             if (observer := self.block.machine.observer) is not None:
                 observer.access(self.block.memory, self.transfer.tensor, self.transfer.index, write=True)
-            published.retire(self.transfer.index, self.block.number, self.thread)
+            published.waited_for(self.transfer.index, self.block.number, self.thread)
 
     def execute(self) -> None:
         block, transfer = self.block, self.transfer

@@ -89,7 +89,7 @@ class WgmmaOperation:
         """True: a retire is the only way to wait for it."""
         return True
 
-    def retire(self, owner: int, wanted: Progress) -> None:
+    def waited_for(self, owner: int, wanted: Progress) -> None:
         first = owner * WARP - self.thread
         self.hold(-1, slice(first, first + WARP))
         self.block.memory.busy -= 1

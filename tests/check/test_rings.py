@@ -28,9 +28,9 @@ def lagging(lag: int, slots: int, least: int = 0, *, drain: str = "loop", retire
     retire, after, left = (lag if n is None else n for n in (retire, after, left))
     first, last = GEMM.index("      COMMIT wgmma\n"), GEMM.index("    FOR c in 0..2 UNROLL")
     trips = "ceildiv(K, 64)"
-    text = f"      COMMIT wgmma\n      RETIRE wgmma <= {retire}\n"
+    text = f"      COMMIT wgmma\n      WAIT_GROUP wgmma <= {retire}\n"
     text += f"      IF ko >= {after}:\n{arrive(8)}" if after else arrive(6)
-    text += "      a.advance(1)\n    RETIRE wgmma <= 0\n"
+    text += "      a.advance(1)\n    WAIT_GROUP wgmma <= 0\n"
     match drain:
         case "loop":
             text += f"    FOR d in 0..min({left}, {trips}):\n{arrive(6)}" if left else ""
@@ -99,9 +99,9 @@ def test_and_past_its_own_retire(barrier: str) -> None:
             "count 2", "count 1"
         )
     verdict(text).require()
-    behind = f"RETIRE wgmma <= 0\n      {barrier}\n"
+    behind = f"WAIT_GROUP wgmma <= 0\n      {barrier}\n"
     assert text.count(behind) == 1
-    assert not verdict(text.replace(behind, f"{barrier}\n      RETIRE wgmma <= 0\n")).is_proved
+    assert not verdict(text.replace(behind, f"{barrier}\n      WAIT_GROUP wgmma <= 0\n")).is_proved
 
 
 @pytest.mark.parametrize("lag", [0, 1, 2])
@@ -135,7 +135,7 @@ def test_a_drain_that_waits_for_what_needs_it_is_not_proved() -> None:
     text = lagging(1, 2, 72, drain="plain")
     wait = "      WAIT full[a.slot] parity a.parity\n"
     assert wait in text
-    moved = text.replace("    RETIRE wgmma <= 0\n", "    WAIT full[a.slot] parity a.parity\n    RETIRE wgmma <= 0\n")
+    moved = text.replace("    WAIT_GROUP wgmma <= 0\n", "    WAIT full[a.slot] parity a.parity\n    WAIT_GROUP wgmma <= 0\n")
     assert not verdict(moved).is_proved
 
 
@@ -149,7 +149,7 @@ KERNEL staged(x: float32[N, 64]) -> (y: float32[N, 64])
 c = CURSOR(slots SLOTS, slot 0, parity 0)
 FOR i in 0..N:
   IF threadIdx.x == 0:
-    RETIRE bulk.read <= LEFT
+    WAIT_GROUP bulk.read <= LEFT
   SYNC block  # the slot has been read
   s[c.slot, 0, threadIdx.x] = exp(x[i, threadIdx.x])
   FENCE proxy.async
@@ -159,7 +159,7 @@ FOR i in 0..N:
     COMMIT bulk
   c.advance(1)
 IF threadIdx.x == 0:
-  RETIRE bulk <= 0
+  WAIT_GROUP bulk <= 0
 """
 
 
@@ -182,9 +182,9 @@ def test_stores_from_a_ring_inside_one_role(slots: int) -> None:
         ("  SYNC block  # the slot is written\n", ""),
         ("  SYNC block  # the slot has been read\n", ""),
         ("    COMMIT bulk\n", ""),
-        ("  IF threadIdx.x == 0:\n    RETIRE bulk.read <= 1\n", "  IF threadIdx.x == 1:\n    RETIRE bulk.read <= 1\n"),
+        ("  IF threadIdx.x == 0:\n    WAIT_GROUP bulk.read <= 1\n", "  IF threadIdx.x == 1:\n    WAIT_GROUP bulk.read <= 1\n"),
         ("  c.advance(1)\n", ""),
-        ("IF threadIdx.x == 0:\n  RETIRE bulk <= 0\n", ""),
+        ("IF threadIdx.x == 0:\n  WAIT_GROUP bulk <= 0\n", ""),
     ],
 )
 def test_mutants_of_such_stores_are_refuted(old: str, new: str) -> None:
@@ -205,7 +205,7 @@ FOR i in 0..M:
   FOR j in 0..N:
     FOR k in 0..EACH UNROLL:
       IF threadIdx.x == 0:
-        RETIRE bulk.read <= LEFT
+        WAIT_GROUP bulk.read <= LEFT
       SYNC block  # the slot has been read
       s[c.slot, 0, threadIdx.x] = exp(x[i, j, k, threadIdx.x])
       FENCE proxy.async
@@ -215,7 +215,7 @@ FOR i in 0..M:
         COMMIT bulk
       c.advance(1)
 IF threadIdx.x == 0:
-  RETIRE bulk <= 0
+  WAIT_GROUP bulk <= 0
 """
 
 

@@ -115,9 +115,9 @@ class Same:
                 assert repr(o) == repr(p)
 
     def group(self, g: Group, h: Group) -> None:
-        assert (g.name, g.ptype, g.turns is None) == (h.name, h.ptype, h.turns is None)
-        if g.turns is not None:  # it may be an axis that no tensor has any more
-            assert self.axes.setdefault(g.turns, h.turns) is h.turns
+        assert (g.name, g.ptype, g.pingpong_axis is None) == (h.name, h.ptype, h.pingpong_axis is None)
+        if g.pingpong_axis is not None:  # it may be an axis that no tensor has any more
+            assert self.axes.setdefault(g.pingpong_axis, h.pingpong_axis) is h.pingpong_axis
         for m, n in zip(g.members, h.members, strict=True):
             assert m.parent is g
             assert n.parent is h
@@ -366,12 +366,12 @@ SCHEDULE tv4: foreign a1: 4 of "my input".a0; loop [a1, a0]"""
     check_round_trip(fusion)
 
 
-def test_take_turns() -> None:
+def test_pingpong() -> None:
     fusion = founding()
     group = fusion.tasks.nodes[-1]
     assert isinstance(group, Group)
-    group.take_turns(fusion.tensor("tv6").axis(1))
-    assert fusion_to_text(fusion).endswith("GROUP group3 = group1, group2 on TIDz turns tv6.a1  # vertical")
+    group.pingpong(fusion.tensor("tv6").axis(1))
+    assert fusion_to_text(fusion).endswith("GROUP group3 = group1, group2 on TIDz pingpong tv6.a1  # vertical")
     check_round_trip(fusion)
 
 
@@ -379,8 +379,8 @@ def test_turns_over_an_axis_that_no_tensor_has_any_more() -> None:
     fusion = founding()
     group = fusion.tasks.nodes[-1]
     assert isinstance(group, Group)
-    group.turns = axis(4)
-    assert fusion_to_text(fusion).endswith("GROUP group3 = group1, group2 on TIDz turns x0  # vertical")
+    group.pingpong_axis = axis(4)
+    assert fusion_to_text(fusion).endswith("GROUP group3 = group1, group2 on TIDz pingpong x0  # vertical")
     check_round_trip(fusion)
 
 
@@ -405,7 +405,7 @@ def fields_of(cls: type) -> set[str]:
         (TensorView, "id name dtype root logical schedule origin", "fusion location"),
         (Scalar, "id name dtype", "fusion location"),
         (Task, "name tensors budget", "tree parent location"),
-        (Group, "name members ptype turns budget", "tree parent location"),
+        (Group, "name members ptype pingpong_axis budget", "tree parent location"),
         (Dim, "name min max multiple_of", ""),
         (Axis, "extent kind source", "id"),
         (Split, "source outer inner", ""),
@@ -660,7 +660,7 @@ def schedule_something(draw: st.DrawFn, fusion: Fusion) -> None:
             tv.rasterize([0, 1], [sym("w") // columns, sym("w") % columns])
         case _:
             groups = [n for n in fusion.tasks.nodes if isinstance(n, Group)]
-            draw(st.sampled_from(groups)).take_turns(tv.axis(k)) if groups else tv.reorder({k: m})
+            draw(st.sampled_from(groups)).pingpong(tv.axis(k)) if groups else tv.reorder({k: m})
 
 
 def broken_law(fusion: Fusion) -> str | None:
@@ -810,7 +810,7 @@ Z = Y + "z: float32[S, 4] = cos(y)\n"  # and here at line 7
         (Y + "TASK t = y registers many", "line 6, column 22: expected an integer, found 'many'"),
         (Y + "GROUP g = t", "line 6, column 11: there is no task or group 't' above this line"),
         (Y + "TASK t = y\nGROUP g = t on TIDw", "line 7, column 16: there is no parallel type 'TIDw'"),
-        (Y + "TASK t = y\nGROUP g = t turns y.a7", "line 7, column 19: y has no axis 'a7'"),
+        (Y + "TASK t = y\nGROUP g = t pingpong y.a7", "line 7, column 22: y has no axis 'a7'"),
     ],
 )
 def test_parse_errors(text: str, error: str) -> None:

@@ -47,7 +47,6 @@ from taskfuse.kir.nodes import (
     Mbarrier,
     Mma,
     Queue,
-    Retire,
     ScalarParam,
     ScalarValue,
     SetMaxNReg,
@@ -60,6 +59,7 @@ from taskfuse.kir.nodes import (
     TmaStore,
     VectorCopy,
     Wait,
+    WaitGroup,
     Wgmma,
     WgmmaFence,
 )
@@ -147,7 +147,7 @@ SIMPLE: st.SearchStrategy[Stmt] = st.one_of(
     st.builds(TmaLoad, accesses(), st.just("map0"), COORDS, SLOTS),
     st.builds(TmaStore, st.just("map0"), COORDS, accesses()),
     st.builds(Commit, st.sampled_from(Queue)),
-    st.builds(Retire, st.sampled_from(Queue), st.integers(0, 7), st.booleans()),
+    st.builds(WaitGroup, st.sampled_from(Queue), st.integers(0, 7), st.booleans()),
     st.builds(
         Wgmma,
         st.integers(1, 32).map(lambda n: 8 * n),

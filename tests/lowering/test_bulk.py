@@ -8,7 +8,7 @@ import taskfuse as tf
 from taskfuse import MemoryType
 from taskfuse.errors import SimulationError
 from taskfuse.kir import walk
-from taskfuse.kir.nodes import Expect, FenceProxyAsync, If, InitBarrier, Retire, TensorMapParam, TmaStore, Wait
+from taskfuse.kir.nodes import Expect, FenceProxyAsync, If, InitBarrier, TensorMapParam, TmaStore, Wait, WaitGroup
 from tests.cuda.compiled import compiles, texts
 from tests.lowering.bulk_cases import BX, CASES, LOAD, SHARED, STORE, TX, TY, after_another_group, lowered, made_and_read, operands, side_by_side, stream, view
 from tests.lowering.faults import missed
@@ -101,8 +101,8 @@ def test_threads_that_do_not_arrive_do_not_wait() -> None:
 def test_what_threads_store_is_fenced_before_a_bulk_copy_reads_it_and_stores_are_retired() -> None:
     kernel = lowered("stored and read, apart=True")[1]
     assert sum(isinstance(s, FenceProxyAsync) for s in walk(kernel)) == 1
-    assert [s.read_only for s in walk(kernel) if isinstance(s, Retire)] == [True, False]
-    assert not any(isinstance(s, FenceProxyAsync | Retire) for s in walk(lowered("two loads")[1]))
+    assert [s.read_only for s in walk(kernel) if isinstance(s, WaitGroup)] == [True, False]
+    assert not any(isinstance(s, FenceProxyAsync | WaitGroup) for s in walk(lowered("two loads")[1]))
 
 
 @pytest.mark.parametrize("name", [n for n in CASES if n.startswith("read again")])

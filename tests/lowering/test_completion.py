@@ -6,7 +6,7 @@ import taskfuse as tf
 from taskfuse import ParallelType as P
 from taskfuse.check import Verdict
 from taskfuse.kir import walk
-from taskfuse.kir.nodes import ArriveAsync, AsyncCopy, BarrierScope, Commit, FenceProxyAsync, For, If, InitBarrier, Queue, Retire, Stmt
+from taskfuse.kir.nodes import ArriveAsync, AsyncCopy, BarrierScope, Commit, FenceProxyAsync, For, If, InitBarrier, Queue, Stmt, WaitGroup
 from tests.cuda.compiled import compiles, texts
 from tests.lowering.copying import CASES, COPY, SHARED, TX, TY, lowered, operands, pipeline, ring
 from tests.lowering.faults import is_caught, without
@@ -61,8 +61,8 @@ def test_a_loop_that_mixes_an_axis_of_a_reader_copies_once(merged: bool, group: 
 def test_a_fill_without_a_first_index_waits_for_each_copy(stages: int, group: P | None) -> None:
     """The reader's axis goes on from one fill to the next, so that a fill does not begin at its first index: elements are copied again."""
     kernel = agrees(shared_loop(merged=True, stages=stages, group=group), numbers(8), numbers(4, 8))
-    (loop,) = (s for s in walk(kernel) if isinstance(s, For) and any(isinstance(c, Retire) for c in s.body))
-    assert [type(s) for s in loop.body][-2:] == [Commit, Retire]
+    (loop,) = (s for s in walk(kernel) if isinstance(s, For) and any(isinstance(c, WaitGroup) for c in s.body))
+    assert [type(s) for s in loop.body][-2:] == [Commit, WaitGroup]
     kernel.verify().require()
 
 
@@ -120,21 +120,21 @@ def test_full_counts_each_kind_of_arrival() -> None:
 
 
 def asynchronous(name: str) -> list[Stmt]:
-    return [s for s in walk(lowered(name)[1]) if isinstance(s, AsyncCopy | ArriveAsync | Commit | Retire | FenceProxyAsync)]
+    return [s for s in walk(lowered(name)[1]) if isinstance(s, AsyncCopy | ArriveAsync | Commit | WaitGroup | FenceProxyAsync)]
 
 
 def test_what_waits_for_copies() -> None:
     assert [type(s) for s in asynchronous("two roles")] == [AsyncCopy, ArriveAsync]
-    assert [type(s) for s in asynchronous("one role")] == [AsyncCopy, Commit, Retire, AsyncCopy, Commit, Retire]  # before, in and after the loop
-    assert [type(s) for s in asynchronous("one role, one slot")] == [AsyncCopy, Commit, Retire]
-    assert [type(s) for s in asynchronous("through")][:4] == [AsyncCopy, Commit, Retire, FenceProxyAsync]
+    assert [type(s) for s in asynchronous("one role")] == [AsyncCopy, Commit, WaitGroup, AsyncCopy, Commit, WaitGroup]  # before, in and after the loop
+    assert [type(s) for s in asynchronous("one role, one slot")] == [AsyncCopy, Commit, WaitGroup]
+    assert [type(s) for s in asynchronous("through")][:4] == [AsyncCopy, Commit, WaitGroup, FenceProxyAsync]
     assert scopes(lowered("one role")[1]) == [BarrierScope.BLOCK]  # the ring makes the second barrier of an iteration unnecessary
     assert scopes(lowered("one role, one slot")[1]) == [BarrierScope.BLOCK, BarrierScope.BLOCK]
 
 
 def test_copies_next_to_each_other_share_a_retire() -> None:
-    assert [type(s) for s in asynchronous("two tiles, one slot")] == [AsyncCopy, AsyncCopy, Commit, Retire]
-    assert [type(s) for s in asynchronous("two tiles")] == [AsyncCopy, AsyncCopy, Commit, Retire] * 2
+    assert [type(s) for s in asynchronous("two tiles, one slot")] == [AsyncCopy, AsyncCopy, Commit, WaitGroup]
+    assert [type(s) for s in asynchronous("two tiles")] == [AsyncCopy, AsyncCopy, Commit, WaitGroup] * 2
 
 
 def test_tails_are_filled_where_there_is_room() -> None:
@@ -185,7 +185,7 @@ def test_commits_retires_and_arrivals_are_all_needed(name: str) -> None:
     fusion, kernel = lowered(name)
     last = kernel.body[-1]  # behind a loop that fills ahead no copy is left, which only the conditions of all its trips say
     for s in (s for s in walk(kernel) if s is not last):
-        if isinstance(s, ArriveAsync) or (isinstance(s, Commit | Retire) and s.queue is Queue.COPY):
+        if isinstance(s, ArriveAsync) or (isinstance(s, Commit | WaitGroup) and s.queue is Queue.COPY):
             broken = without(kernel, s)
             assert is_caught(broken, fusion, *operands(name), seeds=2)
             assert broken.verify().verdict is Verdict.REFUTED

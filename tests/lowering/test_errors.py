@@ -435,7 +435,7 @@ def test_turns_over_an_axis_that_is_gone() -> None:
         tv.axis(2).parallelize(TX)
     axis = b.axis(0)
     g = fusion.group([fusion.task([a]), fusion.task([b])], "g")
-    g.take_turns(axis)
+    g.pingpong(axis)
     g.parallelize(TZ)
     assert refused(lambda: tf.lower(fusion), TaskError) == (
         "g: it takes turns over axis 0 of tv2, which is bound to Serial\nhelp: instances that take turns differ in a thread index: bind the axis to one"
@@ -447,7 +447,7 @@ def test_turns_over_an_axis_that_is_gone() -> None:
     a.inline_at(0)
     b.split(0, 2)
     assert refused(lambda: tf.lower(fusion), TaskError) == (
-        "g: it takes turns over an axis of extent 4 that is a loop axis of none of its tensors\nhelp: g.take_turns(tensor.axis(k)) with a tensor of the group"
+        "g: it takes turns over an axis of extent 4 that is a loop axis of none of its tensors\nhelp: g.pingpong(tensor.axis(k)) with a tensor of the group"
     )
 
 

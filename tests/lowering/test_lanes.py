@@ -106,7 +106,7 @@ def test_other_sets_of_threads_have_a_tree(shape: tuple[int, ...], axes: tuple[i
 
 @pytest.mark.parametrize("op", ["sum", "prod", "max", "min"])
 def test_every_operation_has_its_neutral_element(op: str) -> None:
-    """Lanes 20 to 31 belong to the region, since another tensor of the task has 32."""
+    """Lanes 20 to 31 belong to the thread range, since another tensor of the task has 32."""
     with tf.Fusion("wide") as fusion:
         x, z = tf.define_tensor([20], name="x"), tf.define_tensor([32], name="z")
         r = getattr(tf, op)(x, 0)

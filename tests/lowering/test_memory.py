@@ -83,7 +83,7 @@ def test_a_split_equals_the_whole_if_the_thread_is_the_same() -> None:
 
 
 def test_starts_of_regions_count() -> None:
-    """The same axis on the same type crosses if the regions start elsewhere: here on BIDx."""
+    """The same axis on the same type crosses if the ranges start elsewhere: here on BIDx."""
 
     def build(parallel: bool) -> tf.Fusion:
         with tf.Fusion("starts") as fusion:

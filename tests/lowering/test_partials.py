@@ -10,7 +10,7 @@ from taskfuse import ParallelType as P
 from taskfuse.errors import LoweringError
 from taskfuse.ir.scalar import TRUE
 from taskfuse.kir import walk
-from taskfuse.kir.nodes import Barrier, BarrierScope, Commit, Retire, Wgmma
+from taskfuse.kir.nodes import Barrier, BarrierScope, Commit, WaitGroup, Wgmma
 from tests.lowering.joined import CASES, INDICES, Product
 from tests.lowering.running import numbers, refused
 
@@ -55,8 +55,8 @@ def test_registers_share_barriers_as_far_as_their_parts_have_room() -> None:
 def test_what_is_issued_in_a_loop_is_committed_before_it_is_retired() -> None:
     """Operands that are copied before a loop over tiles: the batch is one iteration's, whose end waits for it."""
     kernel = check(Product("wgmma", P.Serial, rows=2))
-    marks = [type(s) for s in walk(kernel) if isinstance(s, Commit | Retire)]
-    assert marks == [Commit, Retire]
+    marks = [type(s) for s in walk(kernel) if isinstance(s, Commit | WaitGroup)]
+    assert marks == [Commit, WaitGroup]
 
 
 @pytest.mark.parametrize("name", CASES)

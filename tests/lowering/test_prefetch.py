@@ -8,7 +8,7 @@ from taskfuse import ParallelType as P
 from taskfuse.check import Verdict
 from taskfuse.errors import LoweringError, SimulationError
 from taskfuse.kir import walk
-from taskfuse.kir.nodes import Access, BarrierScope, Choose, Commit, CursorInit, Expect, For, If, InitBarrier, Retire
+from taskfuse.kir.nodes import Access, BarrierScope, Choose, Commit, CursorInit, Expect, For, If, InitBarrier, WaitGroup
 from tests.lowering.copying import pipeline, two_tiles
 from tests.lowering.running import agrees, bind, buffer, numbers, refused, scopes
 from tests.proofs import proved
@@ -163,7 +163,7 @@ def test_copies_are_in_flight_for_any_number_of_trips(stages: int) -> None:
     for rows in (0, 1, 9, 17, 90):
         kernel = agrees(fusion, numbers(rows, 64), schedulers=LATE)
     kernel.verify().require()
-    (pending,) = {s.pending for s in walk(kernel) if isinstance(s, Retire) and s.pending} or {0}
+    (pending,) = {s.pending for s in walk(kernel) if isinstance(s, WaitGroup) and s.pending} or {0}
     assert pending == stages - 2
     assert scopes(kernel) == [BarrierScope.BLOCK]
 
@@ -308,8 +308,8 @@ def test_copies_that_write_an_element_again_are_waited_for_in_between() -> None:
 # -- what each statement is for ---------------------------------------------------------------------------------------------------------
 
 FAULTS = {
-    "no retire": ("  RETIRE copy <= 1\n", ""),
-    "a retire for one less": ("RETIRE copy <= 1", "RETIRE copy <= 2"),
+    "no retire": ("  WAIT_GROUP copy <= 1\n", ""),
+    "a retire for one less": ("WAIT_GROUP copy <= 1", "WAIT_GROUP copy <= 2"),
     "no barrier": ("  SYNC block  # tv2 crosses TIDx in t0\n", ""),
     "a prologue of one trip less": ("0..2 UNROLL", "0..1 UNROLL"),
     "no commit before the loop": ("  COMMIT copy\nFOR i0 in", "FOR i0 in"),
@@ -362,7 +362,7 @@ def test_faults_of_bulk_copies_are_refuted(fault: str) -> None:
     ("old", "new"),
     [
         ("  tv2.ring.advance(1)\n", ""),  # every trip uses one slot
-        ("\nRETIRE copy <= 0", ""),  # that no copy is left would take the conditions of all trips to show
+        ("\nWAIT_GROUP copy <= 0", ""),  # that no copy is left would take the conditions of all trips to show
     ],
 )
 def test_what_is_not_proved(old: str, new: str) -> None:

@@ -10,7 +10,7 @@ from taskfuse import MemoryType, atoms
 from taskfuse import ParallelType as P
 from taskfuse.errors import DeadlockError, LoweringError
 from taskfuse.kir import walk
-from taskfuse.kir.nodes import Acquire, AsyncCopy, Barrier, BarrierScope, Release, Retire
+from taskfuse.kir.nodes import Acquire, AsyncCopy, Barrier, BarrierScope, Release, WaitGroup
 from tests.lowering.running import Array, agrees, bind, numbers, refused
 
 S, TX, TY, TZ, BX, BY, BZ = P.Serial, P.TIDx, P.TIDy, P.TIDz, P.BIDx, P.BIDy, P.BIDz
@@ -327,5 +327,5 @@ def test_asynchronous_copies_out_of_a_slot_are_done_before_it_is_handed_back() -
     copied.set_atom(atoms.CP_ASYNC, ())
     fusion.group([fusion.task([a]), fusion.task([copied, b])]).parallelize(BX)
     kernel = agrees(fusion, numbers(4, 5, 64))
-    order = [type(s) for s in walk(kernel) if isinstance(s, AsyncCopy | Retire | Release)]
-    assert order == [Release, AsyncCopy, Retire, Release]
+    order = [type(s) for s in walk(kernel) if isinstance(s, AsyncCopy | WaitGroup | Release)]
+    assert order == [Release, AsyncCopy, WaitGroup, Release]

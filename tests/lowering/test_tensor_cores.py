@@ -11,7 +11,7 @@ import taskfuse as tf
 from taskfuse import Fusion, TensorView, atoms
 from taskfuse import ParallelType as P
 from taskfuse.errors import LoweringError, ScheduleError
-from taskfuse.kir.nodes import LdMatrix, Mma, Retire, StMatrix, Wgmma
+from taskfuse.kir.nodes import LdMatrix, Mma, StMatrix, WaitGroup, Wgmma
 from taskfuse.kir.walk import walk
 from taskfuse.lowering.plan import PStmt
 from taskfuse.lowering.statements import Statements
@@ -55,7 +55,7 @@ def test_accumulators_are_set_by_the_first_step() -> None:
 
 
 def test_a_late_release_leaves_batches_in_flight() -> None:
-    waits = [s.pending for s in walk(lowered("wgmma late 2 of 4")[1]) if isinstance(s, Retire)]
+    waits = [s.pending for s in walk(lowered("wgmma late 2 of 4")[1]) if isinstance(s, WaitGroup)]
     assert waits == [2, 0]
 
 
@@ -72,7 +72,7 @@ def test_registers_that_are_computed_without_a_guard_are_not_named_by_it(monkeyp
 
     def checked(self: Statements, tv: TensorView) -> list[PStmt]:
         nonlocal dropped
-        made, guards = plain(self, tv), set(self.indexer.environments.of(tv).guards)
+        made, guards = plain(self, tv), set(self.indexer.index_maps.of(tv).guards)
         for s in made:
             dropped += len(guards - set(s.guards))
             assert not (guards - set(s.guards)) & s.facts.known

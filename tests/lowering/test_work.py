@@ -186,7 +186,7 @@ def test_instances_advance_past_the_trips_that_others_make(outer: bool, late: bo
     a.circular_buffer(stages)
     group = fusion.group([fusion.task([a]), fusion.task([b])]).parallelize(TZ)
     if late:
-        group.take_turns(own)
+        group.pingpong(own)
     kernel = agrees(fusion, numbers(*shape))
     assert len(work(kernel)) == 2
     steps = [str(s.count) for s in walk(kernel) if isinstance(s, Advance) and s.cursor == "ch0.c"]

@@ -16,7 +16,7 @@ from taskfuse.cuda.resources import Resources
 from taskfuse.errors import UnsupportedError
 from taskfuse.ir.atoms import Instruction
 from taskfuse.kir import walk
-from taskfuse.kir.nodes import AsyncCopy, Choose, FenceProxyAsync, Queue, Retire, TmaLoad
+from taskfuse.kir.nodes import AsyncCopy, Choose, FenceProxyAsync, Queue, TmaLoad, WaitGroup
 from taskfuse.schedulers import MatmulConfig, MatmulKind
 from tests.lowering.faults import without
 from tests.proofs import proved
@@ -46,7 +46,7 @@ def test_any_extents(m: int, n: int, k: int, seed: int) -> None:
 CONFIGS = {
     "4 bytes": TWO,
     "transposed": TWO,
-    "turns": MatmulConfig(64, 64, 64, warpgroups=2, stages=3, blocks=2, kind=MatmulKind.PINGPONG),
+    "pingpong": MatmulConfig(64, 64, 64, warpgroups=2, stages=3, blocks=2, kind=MatmulKind.PINGPONG),
     "cluster": MatmulConfig(64, 64, 64, warpgroups=1, stages=3, blocks=4, cluster=2),
 }
 
@@ -70,7 +70,7 @@ def test_what_is_copied_how() -> None:
         "one of two": {TmaLoad, Choose},
         "batches": {AsyncCopy},
         "two batches": {Choose},
-        "turns": {AsyncCopy},
+        "pingpong": {AsyncCopy},
         "cluster": {TmaLoad, Choose},
     }
     widths = [s.width for s in walk(lowered(VARIANTS["8 bytes"], SMALL)[1]) if isinstance(s, AsyncCopy)]
@@ -81,7 +81,7 @@ def test_what_is_copied_how() -> None:
 def test_without_its_fence_or_retire_it_is_not_proved(unit: int) -> None:
     """What threads write is read by wgmma through the asynchronous proxy: after their copies are done, and fenced."""
     _, kernel = lowered(Odd((1, 1, unit)), SMALL)
-    faults = [s for s in walk(kernel) if isinstance(s, FenceProxyAsync) or (isinstance(s, Retire) and s.queue is Queue.COPY)]
+    faults = [s for s in walk(kernel) if isinstance(s, FenceProxyAsync) or (isinstance(s, WaitGroup) and s.queue is Queue.COPY)]
     assert len(faults) == unit
     for fault in faults:
         assert without(kernel, fault).verify().verdict is not Verdict.PROVED
@@ -113,7 +113,7 @@ def test_clusters_share_what_the_copy_engine_brings() -> None:
     with pytest.raises(UnsupportedError, match="cluster = 2, and threads copy the factor with the columns: each block needs a copy of its own") as caught:
         tf.schedulers.matmul(Odd().fusion(), MatmulConfig(cluster=2))
     assert caught.value.help == "use cluster=1, or rows of multiples of 16 bytes"
-    kinds = {(e.config.takes_turns, e.config.cluster) for e in tf.schedulers.matmul(Odd().fusion()).alternatives}
+    kinds = {(e.config.is_pingpong, e.config.cluster) for e in tf.schedulers.matmul(Odd().fusion()).alternatives}
     assert kinds == {(False, 1), (True, 1)}
 
 

@@ -126,5 +126,5 @@ def test_parameters_that_do_not_suit_a_reduction(how: str) -> None:
     with pytest.raises(UnsupportedError, match=f"{how}, and the result is reduced: parts of sums are numbered by blocks of the grid"):
         tf.schedulers.matmul(fusion, KINDS[how])
     for e in tf.schedulers.matmul(fusion).alternatives:
-        assert not e.config.takes_turns
+        assert not e.config.is_pingpong
         assert e.config.cluster == 1

@@ -69,7 +69,7 @@ def test_gemms_under_every_scheduler(case: Case) -> None:
 
 RS, SYNC = load("gemm_rs"), load("gemm_sync")
 FAULTS = {
-    "fragments not retired": (gemm_rs, without(RS, "RETIRE wgmma <= 1"), "k: Local 'a_r' accessed while a wgmma that reads it is in flight"),
+    "fragments not retired": (gemm_rs, without(RS, "WAIT_GROUP wgmma <= 1"), "k: Local 'a_r' accessed while a wgmma that reads it is in flight"),
     "one fragment": (gemm_rs, RS.replace("a_r[8*(kk % 2)", "a_r[0*(kk % 2)"), "k: Local 'a_r' accessed while a wgmma that reads it is in flight"),
     "no wgmma fence": (gemm_rs, without(RS, "FENCE wgmma"), "k: missing wgmma.fence: a warp has not fenced its registers"),
     "fragments written behind the fence": (
@@ -105,14 +105,14 @@ def test_faults(name: str) -> None:
 
 def test_help_of_registers_in_flight() -> None:
     args, _ = gemm_rs(64, 64, 64)
-    lines = error(parse_kernel(without(RS, "RETIRE wgmma <= 1")), args).splitlines()
+    lines = error(parse_kernel(without(RS, "WAIT_GROUP wgmma <= 1")), args).splitlines()
     assert lines[-1] == "help: retire the wgmma before its operand registers are touched"
 
 
 def test_operands_in_registers_are_read_when_the_engine_gets_to_them() -> None:
     """Whatever the schedule, a register that is written too early is noticed: the fault does not depend on when the wgmma runs."""
     args, _ = gemm_rs(64, 64, 64)
-    assert errors(parse_kernel(without(RS, "RETIRE wgmma <= 1")), args) == {"gemm_rs: Local 'a_r' accessed while a wgmma that reads it is in flight"}
+    assert errors(parse_kernel(without(RS, "WAIT_GROUP wgmma <= 1")), args) == {"gemm_rs: Local 'a_r' accessed while a wgmma that reads it is in flight"}
 
 
 # -- ldmatrix, stmatrix ----------------------------------------------------------------------------------------------------------------

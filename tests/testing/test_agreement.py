@@ -22,10 +22,10 @@ from taskfuse.kir.nodes import (
     Descriptor,
     Gather,
     Queue,
-    Retire,
     Stmt,
     TmaLoad,
     VectorCopy,
+    WaitGroup,
     Wgmma,
 )
 from taskfuse.testing import agreement
@@ -94,9 +94,9 @@ def test_reasons_are_counted_without_names_and_numbers() -> None:
 def test_the_generator_makes_every_kind() -> None:
     made = [small_kernel(RandomChooser(seed)) for seed in range(120)]
     kinds = Counter(s.kind for s in made)
-    assert set(kinds) == {"pipeline", "turns", "exchange", "handing", "grid", "ahead", "blocks", "cluster", "product", "warp"}
+    assert set(kinds) == {"pipeline", "pingpong", "exchange", "handing", "grid", "ahead", "blocks", "cluster", "product", "warp"}
     text = "".join(str(s.kernel) for s in made)
-    for word in ("<- x.map", "<- s", "on once.full", "SYNC named", "UNROLL", "turn.advance", ".r1.advance", "DIM N max 4", ") % 3"):
+    for word in ("<- x.map", "<- s", "on once.full", "SYNC named", "UNROLL", "round.advance", ".r1.advance", "DIM N max 4", ") % 3"):
         assert word in text, word
     for s in made[:40]:
         s.kernel.check_ir()
@@ -113,8 +113,8 @@ def synchronizes(s: Stmt) -> object:
             return scope
         case Commit(queue=queue):
             return Commit, queue
-        case Retire(queue=queue, read_only=read_only):
-            return Retire, queue, read_only
+        case WaitGroup(queue=queue, read_only=read_only):
+            return WaitGroup, queue, read_only
         case Arrive(across=across) | TmaLoad(across=across):
             return type(s), bool(across)
         case Wgmma(a=a):
@@ -126,8 +126,8 @@ def synchronizes(s: Stmt) -> object:
 def test_every_statement_that_synchronizes_is_there() -> None:
     made = [make(RandomChooser(seed)).kernel for _, make in KINDS for seed in range(30)]
     found = {synchronizes(s) for kernel in made for s in walk(kernel)}
-    every: set[object] = {t for t in get_args(Stmt) if t not in MOVES_DATA} - {Barrier, Commit, Retire, Arrive, TmaLoad, Wgmma}
-    every |= {*BarrierScope, *((Commit, q) for q in Queue), *((Retire, q, False) for q in Queue), (Retire, Queue.BULK, True)}
+    every: set[object] = {t for t in get_args(Stmt) if t not in MOVES_DATA} - {Barrier, Commit, WaitGroup, Arrive, TmaLoad, Wgmma}
+    every |= {*BarrierScope, *((Commit, q) for q in Queue), *((WaitGroup, q, False) for q in Queue), (WaitGroup, Queue.BULK, True)}
     every |= {(t, across) for t in (Arrive, TmaLoad) for across in (False, True)} | {(Wgmma, Access), (Wgmma, Descriptor)}
     assert every <= found, every - found
     assert any("ARRIVE meet[0]\n  WAIT meet[0] parity m.parity" in str(kernel).replace("    ", "  ") for kernel in made)  # an mbarrier at which threads meet

@@ -158,10 +158,10 @@ def test_shuffles_are_of_whole_warps() -> None:
 
 def test_a_release_after_a_retire_by_others_is_none() -> None:
     text = str(kernel("stream"))
-    line = "      RETIRE bulk.read <= 0\n"
+    line = "      WAIT_GROUP bulk.read <= 0\n"
     assert line in text
     verify(parse_kernel(text)).require()
-    first = verify(parse_kernel(text.replace(line, "      IF threadIdx.x == 1:\n        RETIRE bulk.read <= 0\n"))).failures[0]
+    first = verify(parse_kernel(text.replace(line, "      IF threadIdx.x == 1:\n        WAIT_GROUP bulk.read <= 0\n"))).failures[0]
     assert first.verdict is Verdict.REFUTED
 
 

@@ -323,9 +323,9 @@ class Reach:
         for x, y in ring.loops:
             if y in want.node.loops and isinstance(y.stmt, For):
                 loops[x] = sym(y.stmt.var)
-        for loop, turns in ring.turns:
-            if isinstance(loop.stmt, For) and consumer.turns is turns:
-                loops[loop] = turns.index + loop.stmt.start
+        for loop, pingpong in ring.pingpong:
+            if isinstance(loop.stmt, For) and consumer.pingpong is pingpong:
+                loops[loop] = pingpong.index + loop.stmt.start
         claims: list[Place] = []
         for c in self.claims.get(want.buffer, []):
             mine = next((e for e in c.index if isinstance(e, Sym) and e.name in self.producers and self.producers[e.name] is ring), None)

@@ -85,7 +85,7 @@ SYNC block
 IF threadIdx.x == 0 && threadIdx.y == 0:
   TMA m(0, 0) <- s[0, 0]
   COMMIT bulk
-  RETIRE bulk <= 0
+  WAIT_GROUP bulk <= 0
 """
 PRODUCT = """\
 KERNEL product(A: bfloat16[64, 64], B: bfloat16[64, 64]) -> (D: float32[64, 64])
@@ -110,7 +110,7 @@ FENCE wgmma
 WGMMA.m64n64k16.bfloat16 acc[0], desc(a_s[0, 0] + 96, swizzle 128, lbo 0, sbo 1024, major K), desc(b_s[0, 0] + 0, swizzle 128, lbo 0, sbo 1024, major K), accumulate 0 > 0
 WGMMA.m64n64k16.bfloat16 acc[0], desc(a_s[0, 0] + 0, swizzle 128, lbo 0, sbo 1024, major K), desc(b_s[0, 0] + 0, swizzle 128, lbo 0, sbo 1024, major K), accumulate 1 > 0
 COMMIT wgmma
-RETIRE wgmma <= 0
+WAIT_GROUP wgmma <= 0
 D[threadIdx.x//2, threadIdx.x % 2] = copy(acc[0])
 """  # noqa: E501
 
@@ -222,11 +222,17 @@ TWINS: list[tuple[str, str, Sequence[Change], FaultKind, str]] = [
     ("a box at an odd place", RING, [("s: float32[2, 32]", "s: float32[2, 40]")], FaultKind.ALIGNMENT, "a box at byte 160"),
     ("proxy fence", STORE, [("FENCE proxy.async\n", "")], FaultKind.PROXY, "no proxy fence"),
     ("proxy fence late", STORE, [("FENCE proxy.async\nSYNC block\n", "SYNC block\nFENCE proxy.async\n")], FaultKind.PROXY, "no proxy fence"),
-    ("source in flight", STORE, [("RETIRE bulk <= 0", "RETIRE bulk.read <= 0")], FaultKind.LIFE, "a bulk store is in flight"),
-    ("part of a retire", PRODUCT, [("RETIRE wgmma <= 0\n", "RETIRE wgmma <= 0\nIF threadIdx.x == 0:\n  RETIRE wgmma <= 0\n")], FaultKind.PARTIAL, "1 threads"),
+    ("source in flight", STORE, [("WAIT_GROUP bulk <= 0", "WAIT_GROUP bulk.read <= 0")], FaultKind.LIFE, "a bulk store is in flight"),
+    (
+        "a wait_group of one thread",
+        PRODUCT,
+        [("WAIT_GROUP wgmma <= 0\n", "WAIT_GROUP wgmma <= 0\nIF threadIdx.x == 0:\n  WAIT_GROUP wgmma <= 0\n")],
+        FaultKind.PARTIAL,
+        "1 threads",
+    ),
     ("two shapes", PRODUCT, [(SECOND, SECOND.replace("n64", "n32"))], FaultKind.REGISTERS, "of another shape"),
     ("no wgmma fence", PRODUCT, [("FENCE wgmma\n", "")], FaultKind.REGISTERS, "without FENCE wgmma"),
-    ("unretired", PRODUCT, [("RETIRE wgmma <= 0", "RETIRE wgmma <= 1")], FaultKind.REGISTERS, "in flight"),
+    ("unretired", PRODUCT, [("WAIT_GROUP wgmma <= 0", "WAIT_GROUP wgmma <= 1")], FaultKind.REGISTERS, "in flight"),
     ("a tile beyond", PRODUCT, [("a_s[0, 0] + 96", "a_s[8, 0] + 96")], FaultKind.BOUNDS, "a tile reads byte"),
     (
         "a tile of other rows",

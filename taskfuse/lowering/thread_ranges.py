@@ -1,6 +1,6 @@
-"""Extents, boxes and regions: which indices of which type a node gets (laws 5, 6 and 9, docs/tasks-and-groups.md).
+"""Extents, boxes and ranges: which indices of which type a node gets (laws 5, 6 and 9, docs/tasks-and-groups.md).
 
-A *box* is what a node is given, its *region* the part where it runs: the first E indices where it is bound, the whole box where it is
+A *box* is what a node is given, its *thread range* the part where it runs: the first E indices where it is bound, the whole box where it is
 replicated, else the first index.
 """
 
@@ -27,7 +27,7 @@ Z = THREAD_TYPES[2]
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class IndexRange:
     """A range of indices of one type."""
 
     start: Expr
@@ -45,8 +45,8 @@ def tensor_extent(tv: TensorView, ptype: ParallelType) -> Expr | None:
     return extent
 
 
-class Regions:
-    """Extents, boxes and regions of all nodes of a fusion.
+class ThreadRanges:
+    """Extents, boxes and ranges of all nodes of a fusion.
 
     Attributes:
         launch: index type -> number of indices in the launch.
@@ -62,17 +62,17 @@ class Regions:
         self.threads: Expr = ONE
         self._padded = THREAD_TYPES
         self._extent: dict[tuple[Node, ParallelType], Expr | None] = {}
-        self._box: dict[tuple[Node, ParallelType], Span] = {}
-        self._region: dict[tuple[Node, ParallelType], Span] = {}
+        self._box: dict[tuple[Node, ParallelType], IndexRange] = {}
+        self._range: dict[tuple[Node, ParallelType], IndexRange] = {}
         self._uses: dict[TensorView, tuple[TensorView, ...]] = {}
 
     @staticmethod
-    def of(fusion: Fusion, tree: Tree) -> Regions:
+    def of(fusion: Fusion, tree: Tree) -> ThreadRanges:
         """Those of a fusion. Raises :class:`LoweringError` if no block has the threads of the launch."""
-        regions = Regions(fusion, tree)
-        regions._uses = {tv: tuple(u.output for u in storage_uses(fusion, tv) if not isinstance(u, Assemble)) for tv in tree.place}
-        regions._measure_all()
-        return regions
+        ranges = ThreadRanges(fusion, tree)
+        ranges._uses = {tv: tuple(u.output for u in storage_uses(fusion, tv) if not isinstance(u, Assemble)) for tv in tree.place}
+        ranges._measure_all()
+        return ranges
 
     def _measure_all(self) -> None:
         for kept in range(len(THREAD_TYPES), -1, -1):
@@ -81,7 +81,7 @@ class Regions:
             if self._excess() is None and not (Z in self._padded and self._may_exceed(Z)):
                 break
         for ptype in INDEX_TYPES:
-            self._place(self.tree.root, ptype, Span(const(0), self.launch[ptype]))
+            self._place(self.tree.root, ptype, IndexRange(const(0), self.launch[ptype]))
         for ptype in INDEX_TYPES:
             last = self.launch[ptype] - 1
             limit = simplify(last, self.facts)
@@ -198,26 +198,26 @@ class Regions:
 
     # -- boxes ----------------------------------------------------------------------------------------------------------------------
 
-    def _place(self, node: Node, ptype: ParallelType, box: Span) -> None:
+    def _place(self, node: Node, ptype: ParallelType, box: IndexRange) -> None:
         extent = self._extent[(node, ptype)]
         if extent is not None:
-            region = Span(box.start, extent)
+            index_range = IndexRange(box.start, extent)
         elif node is self.tree.root or self._is_replicated(node, ptype):
-            region = box
+            index_range = box
         else:
-            region = Span(box.start, ONE)
+            index_range = IndexRange(box.start, ONE)
         self._box[(node, ptype)] = box
-        self._region[(node, ptype)] = region
+        self._range[(node, ptype)] = index_range
         if isinstance(node, Task):
             return
-        start = region.start
+        start = index_range.start
         for m in self.tree.members[node]:
             if node.ptype is ptype:
                 inner = self._extent[(m, ptype)]
-                span = Span(start, ONE if inner is None else inner)
+                span = IndexRange(start, ONE if inner is None else inner)
                 start = simplify(start + span.extent, self.facts)
             else:
-                span = region
+                span = index_range
             self._place(m, ptype, span)
 
     def _is_replicated(self, node: Node, ptype: ParallelType) -> bool:
@@ -240,24 +240,24 @@ class Regions:
                     return True
         return False
 
-    def box(self, node: Node, ptype: ParallelType) -> Span:
+    def box(self, node: Node, ptype: ParallelType) -> IndexRange:
         """What a node is given."""
         return self._box[(node, ptype)]
 
-    def region(self, node: Node, ptype: ParallelType) -> Span:
+    def range(self, node: Node, ptype: ParallelType) -> IndexRange:
         """Where a node runs."""
-        return self._region[(node, ptype)]
+        return self._range[(node, ptype)]
 
     def count(self, node: Node, types: tuple[ParallelType, ...] = THREAD_TYPES) -> Expr:
-        """The number of threads (or indices of ``types``) of a node's region."""
+        """The number of threads (or indices of ``types``) of a node's thread range."""
         total = ONE
         for p in types:
-            total = total * self._region[(node, p)].extent
+            total = total * self._range[(node, p)].extent
         return simplify(total, self.facts)
 
     def is_whole_block(self, node: Node) -> bool:
-        """True if the region is every thread of the block."""
-        return all(self._region[(node, p)].extent is self.launch[p] for p in THREAD_TYPES)
+        """True if the thread range is every thread of the block."""
+        return all(self._range[(node, p)].extent is self.launch[p] for p in THREAD_TYPES)
 
     def may_share_block(self, a: Node, b: Node) -> bool:
         """False if no block runs both nodes: they lie in different members of a group that is parallelized on a block index type."""
@@ -272,21 +272,21 @@ class Regions:
             yield node
 
     def is_aligned(self, node: Node, k: int = WARP) -> bool:
-        """Law 9: the region is made of whole groups of ``k`` threads with consecutive linear ids."""
-        return self.are_aligned(tuple(self._region[(node, p)] for p in THREAD_TYPES), k)
+        """Law 9: the thread range is made of whole groups of ``k`` threads with consecutive linear ids."""
+        return self.are_aligned(tuple(self._range[(node, p)] for p in THREAD_TYPES), k)
 
-    def frame(self, group: Group, member: Node) -> tuple[Span, ...]:
+    def frame(self, group: Group, member: Node) -> tuple[IndexRange, ...]:
         """The threads of a member's arm in the dispatch of its group, x, y, z: all of its box, before its guard."""
-        return tuple(self._box[(member, p)] if p is group.ptype else self._region[(group, p)] for p in THREAD_TYPES)
+        return tuple(self._box[(member, p)] if p is group.ptype else self._range[(group, p)] for p in THREAD_TYPES)
 
-    def threads_of(self, spans: tuple[Span, ...]) -> Expr:
+    def threads_of(self, spans: tuple[IndexRange, ...]) -> Expr:
         """The number of threads of a box."""
         total = ONE
         for span in spans:
             total = total * span.extent
         return simplify(total, self.facts)
 
-    def are_aligned(self, spans: tuple[Span, ...], k: int) -> bool:
+    def are_aligned(self, spans: tuple[IndexRange, ...], k: int) -> bool:
         """True if the threads of a box (x, y, z) are whole groups of ``k`` with consecutive linear ids."""
         q = next((i for i, p in enumerate(THREAD_TYPES) if spans[i].extent is not self.launch[p]), 2)
         s = ONE
@@ -302,7 +302,7 @@ def hardware_index(ptype: ParallelType) -> Expr:
     return sym(ptype.index_name)
 
 
-def linear_thread(regions: Regions) -> Expr:
+def linear_thread(ranges: ThreadRanges) -> Expr:
     """The linear thread id x + Dx * (y + Dy * z)."""
     x, y, z = (hardware_index(p) for p in THREAD_TYPES)
-    return x + regions.launch[THREAD_TYPES[0]] * (y + regions.launch[THREAD_TYPES[1]] * z)
+    return x + ranges.launch[THREAD_TYPES[0]] * (y + ranges.launch[THREAD_TYPES[1]] * z)

@@ -22,14 +22,14 @@ KERNEL pong(x: float32[R, K, 32]) -> (y: float32[R, K, 32])
   DIM R, K
   GRID (1, 1, 1)  BLOCK (32, LAST, 1)
   SHARED s: float32[SLOTS, 32] align 16
-  MBARRIER full[SLOTS], empty[SLOTS], turns[COUNT]
+  MBARRIER full[SLOTS], empty[SLOTS], order[COUNT]
 
 IF threadIdx.x == 0 && threadIdx.y == 0:
   FOR n in 0..SLOTS:
     INIT full[n] count 32
     INIT empty[n] count 32
   FOR n in 0..COUNT:
-    INIT turns[n] count 32
+    INIT order[n] count 32
 SYNC block  # the mbarriers are initialized
 IF threadIdx.y == 0:  # producer
   p = CURSOR(slots SLOTS, slot 0, parity 1)
@@ -47,7 +47,7 @@ ELSE IF threadIdx.y >= 1:  # consumer
   FOR i in 0..ceildiv(R, COUNT):
     r.advance(SKIP)
     c.advance(SKIP)
-    WAIT turns[threadIdx.y - 1] parity xor(t.parity, threadIdx.y - 1 == 0)
+    WAIT order[threadIdx.y - 1] parity xor(t.parity, threadIdx.y - 1 == 0)
     FOR k in 0..MINE:
       WAIT full[c.slot] parity c.parity
       y[COUNT*i + threadIdx.y - 1, k, threadIdx.x] = add(s[c.slot, threadIdx.x], 1.0)
@@ -55,7 +55,7 @@ ELSE IF threadIdx.y >= 1:  # consumer
         ARRIVE empty[r.slot]
         r.advance(1)
       c.advance(1)
-    ARRIVE turns[threadIdx.y % COUNT]
+    ARRIVE order[threadIdx.y % COUNT]
     t.advance(1)
     c.advance(REST)
     FOR d in 0..min(MINE, LAG):
@@ -92,7 +92,7 @@ def test_unequal_numbers_of_slots(count: int, slots: int, lag: int) -> None:
 
 
 ROW = "x[2*i + v, k, threadIdx.x]"
-GIVEN = "    ARRIVE turns[threadIdx.y % 2]\n"
+GIVEN = "    ARRIVE order[threadIdx.y % 2]\n"
 DRAIN = "    FOR d in 0..min(select(2*i + threadIdx.y - 1 < R, K, 0), 1):\n      ARRIVE empty[r.slot]\n      r.advance(1)\n"
 BEFORE, AFTER = ("select(threadIdx.y - 1 >= 1, select(2*i + 0 < R, K, 0), 0)", "select(threadIdx.y - 1 < 1, select(2*i + 1 < R, K, 0), 0)")
 
@@ -112,11 +112,11 @@ BAD = {
     "all instances meet in a turn": (GIVEN, f"    SYNC named 1, 64\n{GIVEN}"),
     "the turn is passed before the slots are used": (f"{GIVEN}    t.advance(1)\n", "    t.advance(1)\n"),
     "an instance that is not there takes no turn": (
-        "    WAIT turns[threadIdx.y - 1] parity xor(t.parity, threadIdx.y - 1 == 0)\n",
-        "    IF 2*i + threadIdx.y - 1 < R:\n      WAIT turns[threadIdx.y - 1] parity xor(t.parity, threadIdx.y - 1 == 0)\n",
+        "    WAIT order[threadIdx.y - 1] parity xor(t.parity, threadIdx.y - 1 == 0)\n",
+        "    IF 2*i + threadIdx.y - 1 < R:\n      WAIT order[threadIdx.y - 1] parity xor(t.parity, threadIdx.y - 1 == 0)\n",
     ),
-    "an instance that is not there passes no turn": (GIVEN, "    IF 2*i + threadIdx.y - 1 < R:\n      ARRIVE turns[threadIdx.y % 2]\n"),
-    "the first round passes no turn": (GIVEN, "    IF i >= 1:\n      ARRIVE turns[threadIdx.y % 2]\n"),
+    "an instance that is not there passes no turn": (GIVEN, "    IF 2*i + threadIdx.y - 1 < R:\n      ARRIVE order[threadIdx.y % 2]\n"),
+    "the first round passes no turn": (GIVEN, "    IF i >= 1:\n      ARRIVE order[threadIdx.y % 2]\n"),
     "trips that differ between threads of an instance": (
         "FOR k in 0..select(2*i + threadIdx.y - 1 < R, K, 0)",
         "FOR k in 0..select(2*i + threadIdx.y - 1 < R, K + threadIdx.x//31, 0)",
@@ -144,7 +144,7 @@ def test_as_many_slots_as_the_lag_deadlock() -> None:
 
 def test_one_instance_shares_with_nobody() -> None:
     """Its trips are not those that its producer's own thread index would give."""
-    text = pong().replace("BLOCK (32, 3, 1)", "BLOCK (32, 2, 1)").replace("turns[2]", "turns[1]").replace("0..2", "0..1").replace("% 2]", "% 1]")
+    text = pong().replace("BLOCK (32, 3, 1)", "BLOCK (32, 2, 1)").replace("order[2]", "order[1]").replace("0..2", "0..1").replace("% 2]", "% 1]")
     skips = text.replace(f".advance({BEFORE})", ".advance(0)").replace(f".advance({AFTER})", ".advance(0)")
     mine = skips.replace("select(2*i + v < R, K, 0)", "select(2*i - 1 < R, K, 0)").replace(ROW, "x[0, 0, threadIdx.x]")
     certificate = parse_kernel(mine).verify()

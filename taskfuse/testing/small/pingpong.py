@@ -17,7 +17,7 @@ def distributed(c: Chooser) -> Small:
     h.outputs.append(f"y: float32[{trips}, {instances}, {lanes}]")
     h.storage.append(f"SHARED s: float32[{stages}, {lanes}] align 16")
     one = 1 if warp else lanes
-    h.mbarriers = {"full": (stages, one * instances), "empty": (stages, one), "turns": (instances, one)}
+    h.mbarriers = {"full": (stages, one * instances), "empty": (stages, one), "order": (instances, one)}
     how = Signal.WARP if warp else Signal.ALL
     t = Text()
     h.initialize(t)
@@ -30,12 +30,12 @@ def distributed(c: Chooser) -> Small:
             signal(t, how, lanes, 0, "full[p.slot]")
             t.add("p.advance(1)")
     with t.block("ELSE"):
-        t.add(f"c = CURSOR(slots {stages}, slot 0, parity 0)", "turn = CURSOR(slots 1, slot 0, parity 0)")
+        t.add(f"c = CURSOR(slots {stages}, slot 0, parity 0)", "round = CURSOR(slots 1, slot 0, parity 0)")
         with t.block(f"FOR k in 0..{trips}"):
-            t.add("c.advance(threadIdx.y)", "WAIT turns[threadIdx.y] parity xor(turn.parity, threadIdx.y == 0)")
+            t.add("c.advance(threadIdx.y)", "WAIT order[threadIdx.y] parity xor(round.parity, threadIdx.y == 0)")
             t.add("WAIT full[c.slot] parity c.parity", f"y[k, threadIdx.y, threadIdx.x] = copy(s[c.slot, {lanes - 1} - threadIdx.x])")
             signal(t, how, lanes, 0, "empty[c.slot]")
             t.add("c.advance(1)")
-            signal(t, how, lanes, 0, f"turns[(threadIdx.y + 1) % {instances}]")
-            t.add("turn.advance(1)", f"c.advance({instances - 1} - threadIdx.y)")
-    return h.small("turns", t)
+            signal(t, how, lanes, 0, f"order[(threadIdx.y + 1) % {instances}]")
+            t.add("round.advance(1)", f"c.advance({instances - 1} - threadIdx.y)")
+    return h.small("pingpong", t)

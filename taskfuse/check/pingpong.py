@@ -14,19 +14,19 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from taskfuse.check.forms import Choice, Item, NotRing, Part, Repeat, Turns, Visit, instance, parse, visits
-from taskfuse.check.meetings import uneven
+from taskfuse.check.barriers import uneven
+from taskfuse.check.forms import Choice, Item, NotRing, Part, Pingpong, Repeat, Visit, instance, parse, visits
 from taskfuse.check.program import THREADS, Node
 from taskfuse.check.threads import Conditions
 from taskfuse.ir.scalar import Expr, Facts, const, eq, ge, prove, select, substitute, sym, xor
 from taskfuse.kir.nodes import Advance, Arrive, BarrierScope, CursorInit, For, Wait
 
 if TYPE_CHECKING:
-    from taskfuse.check.meetings import Meeting
+    from taskfuse.check.barriers import BarrierSite
     from taskfuse.check.rings import Rings
 
 
-def distributed(rings: Rings, cursor: str, who: Conditions, *, arrives: bool) -> tuple[tuple[Part, ...], Turns]:
+def distributed(rings: Rings, cursor: str, who: Conditions, *, arrives: bool) -> tuple[tuple[Part, ...], Pingpong]:
     """The positions of a consumer whose instances share a ring; ``arrives``: it also releases them with this cursor.
 
     Where several turns are taken around one another, its own is the nearest to where it advances that has the form.
@@ -35,9 +35,9 @@ def distributed(rings: Rings, cursor: str, who: Conditions, *, arrives: bool) ->
         NotRing: it has another form.
     """
     moves = [n for n in rings.ops(cursor) if isinstance(n.stmt, Advance) and n.stmt.count is not const(1)]
-    names = [name for name, nodes in rings.turn_waits.items() if any(n.loops == moves[0].loops for n in nodes)]
+    names = [name for name, nodes in rings.order_waits.items() if any(n.loops == moves[0].loops for n in nodes)]
     failure = NotRing("it advances by more than one position, and takes no turn", moves[0])
-    around = {name: (*rings.turn_waits[name], *rings.turn_gives.get(name, [])) for name in names}
+    around = {name: (*rings.order_waits[name], *rings.order_arrivals.get(name, [])) for name in names}
     for name in sorted(names, key=lambda name: min(abs(n.number - moves[0].number) for n in around[name])):
         try:
             return _by_turn(rings, cursor, who, name, arrives=arrives)
@@ -46,28 +46,28 @@ def distributed(rings: Rings, cursor: str, who: Conditions, *, arrives: bool) ->
     raise failure
 
 
-def trailing(rings: Rings, cursor: str, turns: Turns) -> tuple[tuple[Part, ...], Turns]:
+def trailing(rings: Rings, cursor: str, pingpong: Pingpong) -> tuple[tuple[Part, ...], Pingpong]:
     """The positions of the cursor that releases, of instances that share a ring; the turns, with all that stands between its advances.
 
     Raises:
         NotRing: it has another form.
     """
-    take = turns.take
+    take = pingpong.take
     body = rings.skeleton({*rings.ops(cursor), take})
     items = _around(body, take)
     before, inner, after = _skips([i for i in items if i is not take], cursor, take)
-    form = parse(inner, trailing=True, waits=False, arrives=True, alike=_fixed(turns.index, turns.count))
-    _check_skips(before, after, turns.trips, turns.index, turns.count, take)
-    ends = sorted((turns.before, turns.after, *before, *after, *(n for v in visits(form) for n in v.releases)), key=lambda n: n.number)
-    turns = replace(turns, before=ends[0], after=ends[-1])
-    _check_alone(rings, turns)
-    return _wrapped(body, items, _instances(form, turns.index, turns.count)), turns
+    form = parse(inner, trailing=True, waits=False, arrives=True, alike=_fixed(pingpong.index, pingpong.count))
+    _check_skips(before, after, pingpong.trips, pingpong.index, pingpong.count, take)
+    ends = sorted((pingpong.before, pingpong.after, *before, *after, *(n for v in visits(form) for n in v.releases)), key=lambda n: n.number)
+    pingpong = replace(pingpong, before=ends[0], after=ends[-1])
+    _check_alone(rings, pingpong)
+    return _wrapped(body, items, _instances(form, pingpong.index, pingpong.count)), pingpong
 
 
-def _by_turn(rings: Rings, cursor: str, who: Conditions, name: str, *, arrives: bool) -> tuple[tuple[Part, ...], Turns]:
+def _by_turn(rings: Rings, cursor: str, who: Conditions, name: str, *, arrives: bool) -> tuple[tuple[Part, ...], Pingpong]:
     """The positions, if one turn orders them. Raises :class:`NotRing` if it does not."""
     threads = rings.threads
-    takes, gives = rings.turn_waits[name], rings.turn_gives.get(name, [])
+    takes, gives = rings.order_waits[name], rings.order_arrivals.get(name, [])
     count = rings.slots[name]
     if len(takes) != 1 or len(gives) < 1:
         raise NotRing("its turn is taken and passed more than once in the text", *takes[1:], *gives[1:])
@@ -97,9 +97,9 @@ def _by_turn(rings: Rings, cursor: str, who: Conditions, name: str, *, arrives: 
     _check_token(rings, name, count, w, take, give, who)
     if not w.free <= THREADS | threads.launch:
         raise NotRing(f"the instance {w} of a thread changes", take)
-    turns = Turns(name, w, count, trips, take, give, (before or [take])[0], (after or [give])[0])
-    _check_alone(rings, turns)
-    return _wrapped(body, items, _instances(form, w, count)), turns
+    pingpong = Pingpong(name, w, count, trips, take, give, (before or [take])[0], (after or [give])[0])
+    _check_alone(rings, pingpong)
+    return _wrapped(body, items, _instances(form, w, count)), pingpong
 
 
 def _fixed(w: Expr, count: int) -> frozenset[str]:
@@ -148,14 +148,14 @@ def _equal(a: Expr, b: Expr, facts: Facts) -> bool:
     return a is b or prove(eq(a, b), facts)
 
 
-def _check_alone(rings: Rings, turns: Turns) -> None:
+def _check_alone(rings: Rings, pingpong: Pingpong) -> None:
     """Instances take what stands between their first and last advance one after another: no barrier in between may need several of them."""
     for node in rings.program.leaves():
-        meeting = rings.meetings.at.get(node)
-        if turns.count == 1 or meeting is None or not turns.before.number < node.number < turns.after.number:
+        site = rings.barriers.at.get(node)
+        if pingpong.count == 1 or site is None or not pingpong.before.number < node.number < pingpong.after.number:
             continue
-        if not all(_within(rings, meeting, turns.index, k) for k in range(turns.count)):
-            raise NotRing("a barrier of several instances stands where one holds the turn", turns.take, node, turns.give)
+        if not all(_within(rings, site, pingpong.index, k) for k in range(pingpong.count)):
+            raise NotRing("a barrier of several instances stands where one holds the turn", pingpong.take, node, pingpong.give)
 
 
 def _check_token(rings: Rings, name: str, count: int, w: Expr, take: Node, give: Node, who: Conditions) -> None:
@@ -180,7 +180,7 @@ def _check_token(rings: Rings, name: str, count: int, w: Expr, take: Node, give:
     moves = rings.ops(turn)
     if len(moves) != 1 or not isinstance(moves[0].stmt, Advance) or moves[0].stmt.count is not const(1) or moves[0].loops != take.loops:
         raise NotRing("the cursor of its turn does not advance once per iteration", *moves)
-    if moves[0].number < take.number or give.loops != take.loops or len(rings.turn_gives[name]) != 1:
+    if moves[0].number < take.number or give.loops != take.loops or len(rings.order_arrivals[name]) != 1:
         raise NotRing("its turn is not passed once per iteration", give)
     if not prove(eq(give.stmt.barrier.slot, (w + 1) % count), facts):
         raise NotRing(f"its turn goes to {give.stmt.barrier.slot}, not to the next instance", give)
@@ -199,16 +199,16 @@ def _check_token(rings: Rings, name: str, count: int, w: Expr, take: Node, give:
         raise NotRing("threads that took the turn go on without meeting the one that passes it", take, give)
 
 
-def _within(rings: Rings, meeting: Meeting, w: Expr, k: int) -> bool:
+def _within(rings: Rings, site: BarrierSite, w: Expr, k: int) -> bool:
     """No barrier group has threads of instance ``k`` and of another one."""
     threads = rings.threads
     values = threads.values(w)
-    mask = threads.mask(meeting.participants)
-    match meeting.scope:
+    mask = threads.mask(site.participants)
+    match site.scope:
         case BarrierScope.WARP if values is not None and mask is not None:
             return threads.constant_in_warps(values, mask)
-        case BarrierScope.NAMED if meeting.id is not None:
-            numbers = threads.values(meeting.id)
+        case BarrierScope.NAMED if site.id is not None:
+            numbers = threads.values(site.id)
             if values is None or mask is None or numbers is None:
                 return False
             return not set(numbers[mask & (values == k)].tolist()) & set(numbers[mask & (values != k)].tolist())

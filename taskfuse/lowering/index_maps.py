@@ -1,4 +1,4 @@
-"""Environments: the indices around a tensor's code, what is known of them, and the guards under which it runs (docs/loop-nests.md)."""
+"""Index maps: the indices around a tensor's code, what is known of them, and the guards under which it runs (docs/loop-nests.md)."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from taskfuse.lowering.edges import end_of
 from taskfuse.lowering.fragments import atom_symbols
 from taskfuse.lowering.guards import first_of_others, remainder, with_merged
 from taskfuse.lowering.plan import LoopVariables, base_name
-from taskfuse.lowering.regions import Regions
+from taskfuse.lowering.thread_ranges import ThreadRanges
 from taskfuse.lowering.work import WorkLoops
 from taskfuse.schedule.joins import Joins
 from taskfuse.schedule.order import Tree
 
 
 @dataclass(frozen=True, slots=True)
-class Environment:
+class IndexMap:
     """The indices around one tensor's code, in local form.
 
     Attributes:
@@ -47,19 +47,19 @@ class Environment:
     anywhere: Facts | None = None
     again: frozenset[str] = frozenset()
 
-    def past_the_end(self) -> Environment:
-        """The environment of code that runs in the tails of splits, too: nothing may be simplified by their guards."""
+    def past_the_end(self) -> IndexMap:
+        """The index map of code that runs in the tails of splits, too: nothing may be simplified by their guards."""
         assert self.beyond is not None
-        return Environment(self.values, self.beyond, tuple(g for g in self.guards if g not in self.tails))
+        return IndexMap(self.values, self.beyond, tuple(g for g in self.guards if g not in self.tails))
 
-    def unguarded(self) -> Environment:
-        """The environment of code that runs wherever there is work: nothing may be simplified by guards that it does not have."""
+    def unguarded(self) -> IndexMap:
+        """The index map of code that runs wherever there is work: nothing may be simplified by guards that it does not have."""
         assert self.anywhere is not None
-        return Environment(self.values, self.anywhere, self.work, self.work)
+        return IndexMap(self.values, self.anywhere, self.work, self.work)
 
 
-class Environments:
-    """The environments of all tensors of a fusion, for one order of its nest.
+class IndexMaps:
+    """The index maps of all tensors of a fusion, for one order of its nest.
 
     Attributes:
         memory: tensor -> where it lives, as far as that is known.
@@ -67,23 +67,23 @@ class Environments:
         work: the loops whose trips the block index decides.
     """
 
-    def __init__(self, fusion: Fusion, tree: Tree, joins: Joins, regions: Regions) -> None:
+    def __init__(self, fusion: Fusion, tree: Tree, joins: Joins, ranges: ThreadRanges) -> None:
         self.fusion = fusion
         self.tree = tree
         self.joins = joins
-        self.regions = regions
+        self.ranges = ranges
         self.memory: dict[TensorView, MemoryType] = {}
         self.variables = LoopVariables()
-        self.work = WorkLoops(fusion, tree, joins, regions, self.variables)
-        self._known: dict[TensorView, Environment] = {}
-        self._accumulating: dict[TensorView, Environment] = {}
+        self.work = WorkLoops(fusion, tree, joins, ranges, self.variables)
+        self._known: dict[TensorView, IndexMap] = {}
+        self._accumulating: dict[TensorView, IndexMap] = {}
 
     def forget(self) -> None:
-        """Make all environments anew: those so far guard what work loops now bound."""
+        """Make all index maps anew: those so far guard what work loops now bound."""
         self._known.clear()
         self._accumulating.clear()
 
-    def of(self, tv: TensorView) -> Environment:
+    def of(self, tv: TensorView) -> IndexMap:
         """The indices around the code of ``tv`` in its own memory type."""
         known = self._known.get(tv)
         if known is None:
@@ -92,7 +92,7 @@ class Environments:
                 self._known[tv] = known
         return known
 
-    def reading(self, tv: TensorView) -> Environment:
+    def reading(self, tv: TensorView) -> IndexMap:
         """The indices where the expression of ``tv`` reads its operands: a reduction accumulates in Local memory, whatever its result lives in."""
         if not isinstance(self.fusion.definition(tv), Reduction):
             return self.of(tv)
@@ -101,8 +101,8 @@ class Environments:
             known = self._accumulating[tv] = self.variant(tv, self.loop_symbols(tv), MemoryType.Local)
         return known
 
-    def variant(self, tv: TensorView, names: dict[Axis, Expr], memory: MemoryType, outside: bool = False) -> Environment:
-        """The environment with other loop variables (axes absent from ``names`` have none) and another memory type.
+    def variant(self, tv: TensorView, names: dict[Axis, Expr], memory: MemoryType, outside: bool = False) -> IndexMap:
+        """The index map with other loop variables (axes absent from ``names`` have none) and another memory type.
 
         ``outside``: outside of the reduction loops, on every index that shares an accumulator (for memory that is not private to a
         reduced index type: on the first index of its digit).
@@ -113,9 +113,9 @@ class Environments:
         """The loop variables around the code of ``tv``."""
         return {a: self.variables.symbol(loop) for a, loop in zip(tv.loop, self.joins.path[tv], strict=True)}
 
-    def point(self, tv: TensorView, env: Environment) -> dict[str, Expr]:
-        """The symbols of an op map at the place of an environment."""
-        return {f"i{k}": env.values[a] for k, a in enumerate(tv.root) if a in env.values} | {
+    def point(self, tv: TensorView, index_map: IndexMap) -> dict[str, Expr]:
+        """The symbols of an op map at the place of an index map."""
+        return {f"i{k}": index_map.values[a] for k, a in enumerate(tv.root) if a in index_map.values} | {
             str(value_symbol(k)): s for k, s in enumerate(self.value_symbols(tv))
         }
 
@@ -124,7 +124,7 @@ class Environments:
         expr = self.fusion.definition(tv)
         return tuple(sym(f"{tv.name}.v{k}") for k in range(len(expr.extents))) if isinstance(expr, Gather) else ()
 
-    def _build(self, tv: TensorView, loops: dict[Axis, Expr], memory: MemoryType | None, outside: bool = False) -> Environment:
+    def _build(self, tv: TensorView, loops: dict[Axis, Expr], memory: MemoryType | None, outside: bool = False) -> IndexMap:
         start, facts, guards = self._of_loop_axes(tv, loops, memory, outside)
         values = backward(tv, start)
         around = [self.variables.name(loop) for loop in self.joins.path[tv]] if has_copies_of_threads(tv) else []
@@ -155,7 +155,7 @@ class Environments:
                     pass
                 case Split(source=source) if source.is_foreign or (outside and source.is_reduction):
                     pass
-                case Split(source=source) if source in values and not divides(t, self.regions.facts):
+                case Split(source=source) if source in values and not divides(t, self.ranges.facts):
                     rest = remainder(self.fusion, tv, source, values[source], facts, inside)
                     tails += rest if end_of(tv, source) is not None else []
                     if source in made:
@@ -182,12 +182,12 @@ class Environments:
             facts = facts.with_assumption(guard)
             if guard not in tails:
                 beyond = beyond.with_assumption(guard)
-        return Environment(values, facts, tuple(dict.fromkeys(guards)), tuple(early), tuple(dict.fromkeys(tails)), beyond, anywhere, again)
+        return IndexMap(values, facts, tuple(dict.fromkeys(guards)), tuple(early), tuple(dict.fromkeys(tails)), beyond, anywhere, again)
 
     def _of_loop_axes(self, tv: TensorView, loops: dict[Axis, Expr], memory: MemoryType | None, outside: bool) -> tuple[dict[Axis, Expr], Facts, list[Expr]]:
         """The indices of the loop axes, in loop variables, points of an atom and indices of threads and blocks; what is known of these; their guards."""
         task = self.tree.place[tv]
-        facts: Facts = self.regions.facts
+        facts: Facts = self.ranges.facts
         values: dict[Axis, Expr] = {}
         guards: list[Expr] = []
         atoms = atom_symbols(tv)
@@ -200,28 +200,28 @@ class Environments:
                 values[a] = sym(atoms[a])
                 facts = facts.with_range(atoms[a], 0, a.extent - 1)
         for p in INDEX_TYPES:
-            region = self.regions.region(task, p)
+            index_range = self.ranges.range(task, p)
             own = digits(tv, p)
             name = base_name(p, task)
             private = memory is None or memory.is_private_to(p)
             if outside and own and all(a.is_reduction for a in own):
-                facts = facts.with_range(name, 0, simplify(region.extent - 1, self.regions.facts))
-                if not private and region.extent is not const(1):
+                facts = facts.with_range(name, 0, simplify(index_range.extent - 1, self.ranges.facts))
+                if not private and index_range.extent is not const(1):
                     guards.append(eq(sym(name), 0))
             elif own:
                 extent = product(own)
-                facts = facts.with_range(name, 0, simplify(extent - 1, self.regions.facts))
-                if not prove(lt(region.extent - 1, extent), self.regions.facts):
+                facts = facts.with_range(name, 0, simplify(extent - 1, self.ranges.facts))
+                if not prove(lt(index_range.extent - 1, extent), self.ranges.facts):
                     guards.append(lt(sym(name), extent))
                 for a, value in digit_values(own, sym(name), facts).items():
                     values[a] = value
                     if (a.is_foreign or (outside and a.is_reduction)) and not private:
                         guards.append(eq(value, 0))
             elif private:
-                facts = facts.with_range(name, 0, simplify(region.extent - 1, self.regions.facts))
+                facts = facts.with_range(name, 0, simplify(index_range.extent - 1, self.ranges.facts))
             else:
                 facts = facts.with_range(name, 0, 0)
-                if region.extent is not const(1):
+                if index_range.extent is not const(1):
                     guards.append(eq(sym(name), 0))
         return values, facts, guards
 

@@ -22,7 +22,7 @@ TARGET = "meeting"
 """The name under which threads that wait at a barrier know which meeting it is."""
 
 
-class Meetings:
+class Barriers:
     """The state of all barriers of a launch."""
 
     def __init__(self, kernel: Kernel, launch: Launch, symbols: Mapping[str, int]) -> None:

@@ -1,4 +1,4 @@
-"""Turns: how the instances of a consumer share a distributed channel (docs/channels.md)."""
+"""Ping-pong: how the instances of a consumer share a distributed channel (docs/channels.md)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from taskfuse.ir.tasks import Node
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import THREAD_TYPES, ParallelType
 from taskfuse.lowering.domains import digit_values, digits, product
-from taskfuse.lowering.regions import Regions, hardware_index
+from taskfuse.lowering.thread_ranges import ThreadRanges, hardware_index
 from taskfuse.schedule.joins import Loop
 
 Trips = Callable[[Loop, Expr, TensorView], Expr]
@@ -20,7 +20,7 @@ Trips = Callable[[Loop, Expr, TensorView], Expr]
 
 
 @dataclass(slots=True, eq=False)
-class Turns:
+class Pingpong:
     """How the instances of a consumer share a distributed channel: each reads its own slots and advances past the others'.
 
     Attributes:
@@ -34,8 +34,8 @@ class Turns:
         before, after: slots of the instances before and after it.
         width: threads with consecutive linear ids that are one instance's, at least.
         threads: threads of one instance.
-        guard: which threads of the endpoint's region are in an instance; ``None``: all.
-        late: pass the turn after all of the consumer's code of an iteration (``take_turns``).
+        guard: which threads of the endpoint's thread range are in an instance; ``None``: all.
+        late: pass the turn after all of the consumer's code of an iteration (``pingpong``).
     """
 
     loop: Loop
@@ -58,7 +58,7 @@ class Turns:
         return simplify(self.before + self.trips + self.after)
 
 
-def find_turns(fusion: Fusion, regions: Regions, trips_of: Trips, serial: list[Loop], node: Node, users: set[TensorView]) -> Turns | None:
+def find_pingpong(fusion: Fusion, ranges: ThreadRanges, trips_of: Trips, serial: list[Loop], node: Node, users: set[TensorView]) -> Pingpong | None:
     """How a consumer shares the channel, if an axis that is Serial in the producer is thread-bound there.
 
     Args:
@@ -83,32 +83,32 @@ def find_turns(fusion: Fusion, regions: Regions, trips_of: Trips, serial: list[L
             help=help,
             location=user.location,
         )
-    region = regions.region(node, ptype)
+    index_range = ranges.range(node, ptype)
     own = digits(user, ptype)
-    count = simplify(maximum(at.axes[user].extent, 1), regions.facts)
-    threads = simplify(maximum(regions.count(node) // region.extent * product(own) // count, 1), regions.facts)
-    index = hardware_index(ptype) - region.start
-    guard = None if prove(eq(product(own), region.extent), regions.facts) else lt(index, product(own))
-    values = digit_values(own, index, regions.facts.with_assumption(ge(hardware_index(ptype), region.start)))
+    count = simplify(maximum(at.axes[user].extent, 1), ranges.facts)
+    threads = simplify(maximum(ranges.count(node) // index_range.extent * product(own) // count, 1), ranges.facts)
+    index = hardware_index(ptype) - index_range.start
+    guard = None if prove(eq(product(own), index_range.extent), ranges.facts) else lt(index, product(own))
+    values = digit_values(own, index, ranges.facts.with_assumption(ge(hardware_index(ptype), index_range.start)))
     trips = const(1)
     for loop in serial[serial.index(at) + 1 :]:
         trips = trips * trips_of(loop, loop.axes[user].extent, user)
     outer = serial[serial.index(at) - 1] if at is not serial[0] else None
-    late = any(g.turns is not None and g.turns in at.axes.values() for g in fusion.tasks.groups())
+    late = any(g.pingpong_axis is not None and g.pingpong_axis in at.axes.values() for g in fusion.tasks.groups())
     width = product(own[own.index(at.axes[user]) + 1 :])
     for p in THREAD_TYPES[: THREAD_TYPES.index(ptype)]:
-        width = width * regions.launch[p]
+        width = width * ranges.launch[p]
     instance = values[at.axes[user]]
     before, after = instance * trips, (count - 1 - instance) * trips
     if ptype.index_name in trips.free:  # how many slots an instance takes depends on which it is
         if not isinstance(count, Const):
             raise LoweringError(what=user.name, reason=f"{count} instances share a ring and take unequal numbers of slots", help="their number is a constant")
-        place = region.start + product(own[own.index(at.axes[user]) + 1 :])
-        each = [simplify(substitute(trips, {ptype.index_name: region.start + (place - region.start) * v}), regions.facts) for v in range(count.value)]
+        place = index_range.start + product(own[own.index(at.axes[user]) + 1 :])
+        each = [simplify(substitute(trips, {ptype.index_name: index_range.start + (place - index_range.start) * v}), ranges.facts) for v in range(count.value)]
         before = sum((select(ge(instance, v + 1), t, 0) for v, t in enumerate(each[:-1])), const(0))
         after = sum((select(lt(instance, v), t, 0) for v, t in enumerate(each) if v), const(0))
     depth = len(serial) - serial.index(at) - 1
-    return Turns(at, ptype, outer, instance, count, depth, simplify(trips), simplify(before), simplify(after), width, threads, guard, late)
+    return Pingpong(at, ptype, outer, instance, count, depth, simplify(trips), simplify(before), simplify(after), width, threads, guard, late)
 
 
 def check_bindings(tv: TensorView, users: list[TensorView], paths: dict[TensorView, tuple[Loop, ...]]) -> None:

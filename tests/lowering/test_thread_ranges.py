@@ -1,4 +1,4 @@
-"""Extents, boxes and regions: laws 5, 6, 7 and 9, each with a passing and a contrasting case."""
+"""Extents, boxes and ranges: laws 5, 6, 7 and 9, each with a passing and a contrasting case."""
 
 import pytest
 
@@ -200,14 +200,14 @@ def test_members_of_unknown_extent_are_not_rounded_up_along_z() -> None:
     assert str(agrees(build(P.TIDy), numbers(33)).block[1]) == "32*ceildiv(N, 32) + 32"
 
 
-# -- law 6: boxes and regions -------------------------------------------------------------------------------------------------------
+# -- law 6: boxes and ranges -------------------------------------------------------------------------------------------------------
 
 
 def test_boxes_of_a_parallelized_group_follow_each_other() -> None:
     fusion = side_by_side(P.TIDy, 3, 5, 2)
     m = Measured(fusion)
     assert [m.box(t, P.TIDy) for t in ("t1", "t2", "t3")] == [("0", "3"), ("3", "5"), ("8", "2")]
-    assert [m.region(t, P.TIDy) for t in ("t1", "t2", "t3")] == [("0", "3"), ("3", "5"), ("8", "2")]
+    assert [m.range(t, P.TIDy) for t in ("t1", "t2", "t3")] == [("0", "3"), ("3", "5"), ("8", "2")]
     assert conditions(agrees(fusion, *(numbers(n, 4) for n in (3, 5, 2)))) == [
         [
             "threadIdx.y >= 0 && threadIdx.y < 3",
@@ -224,7 +224,7 @@ def test_boxes_of_any_other_group_start_where_it_starts_and_smaller_members_are_
     fusion.group([fusion.task([o]) for o in outs])
     m = Measured(fusion)
     assert [m.box(t, P.TIDy) for t in ("t1", "t2")] == [("0", "5"), ("0", "5")]
-    assert [m.region(t, P.TIDy) for t in ("t1", "t2")] == [("0", "3"), ("0", "5")]
+    assert [m.range(t, P.TIDy) for t in ("t1", "t2")] == [("0", "3"), ("0", "5")]
     assert conditions(agrees(fusion, numbers(3, 4), numbers(5, 4))) == [["threadIdx.y < 3"]]
 
 
@@ -268,7 +268,7 @@ def test_an_unbound_node_is_replicated_if_another_reads_its_private_memory_else_
     memory: MemoryType | None, ptype: P, replicated: bool
 ) -> None:
     fusion = unbound_producer(memory, ptype)
-    assert Measured(fusion).region("ta", ptype) == ("0", "5" if replicated else "1")
+    assert Measured(fusion).range("ta", ptype) == ("0", "5" if replicated else "1")
     agrees(fusion, numbers(4), numbers(5, 4))
 
 
@@ -306,11 +306,11 @@ def test_a_boundary_is_not_read_from_private_memory_on_its_groups_type() -> None
         return Measured(fusion)
 
     m = build(False)
-    assert m.region("ta", P.TIDy) == ("0", "5")
+    assert m.range("ta", P.TIDy) == ("0", "5")
     m = build(True)
     assert m.box("ta", P.TIDy) == ("0", "32")  # law 9: a warp of its own
-    assert m.region("ta", P.TIDy) == ("0", "32")
-    assert m.region("tb", P.TIDy) == ("32", "32")
+    assert m.range("ta", P.TIDy) == ("0", "32")
+    assert m.range("tb", P.TIDy) == ("32", "32")
 
 
 def test_an_unbound_member_on_its_groups_type_runs_on_one_index() -> None:
@@ -393,7 +393,7 @@ def test_horizontal_in_vertical_in_horizontal_on_mixed_types() -> None:
     m = Measured(fusion)
     assert [m.extent("h", P.TIDy), m.extent("v", P.TIDy), m.extent("top", P.TIDy)] == ["8", "8", "8"]
     assert (m.box("v", P.BIDx), m.box("td", P.BIDx)) == (("0", "1"), ("1", "1"))
-    assert (m.box("h", P.TIDz), m.box("tc", P.TIDz), m.region("td", P.TIDz)) == (("0", "1"), ("1", "1"), ("0", "1"))
+    assert (m.box("h", P.TIDz), m.box("tc", P.TIDz), m.range("td", P.TIDz)) == (("0", "1"), ("1", "1"), ("0", "1"))
     agrees(fusion, numbers(3, 4), numbers(5, 4), numbers(6, 4))
 
 
@@ -460,7 +460,7 @@ def test_a_register_budget_pads_to_warpgroups() -> None:
     assert Measured(plain).launch() == ("32", "1", "2")
     m = Measured(budgeted)
     assert m.launch() == ("32", "1", "8")
-    assert [m.region(n, P.TIDz) for n in ("load", "compute")] == [("0", "4"), ("4", "4")]
+    assert [m.range(n, P.TIDz) for n in ("load", "compute")] == [("0", "4"), ("4", "4")]
     assert m.aligned("load", 128)
     agrees(budgeted, numbers(2, 32), schedulers=(tf.Scheduler.LOW_FIRST, tf.Scheduler.HIGH_FIRST))
 

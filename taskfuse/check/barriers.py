@@ -25,7 +25,7 @@ from taskfuse.kir.nodes import Advance, Arrive, ArriveAsync, Barrier, BarrierSco
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Meeting:
+class BarrierSite:
     """A place where threads meet.
 
     Attributes:
@@ -56,8 +56,8 @@ class Meeting:
                 return None
 
 
-class Meetings:
-    """The meetings of a program, those that are well formed.
+class Barriers:
+    """The barriers of a program, those that are well formed.
 
     Attributes:
         at: by node.
@@ -68,54 +68,54 @@ class Meetings:
     def __init__(self, program: Program, threads: Threads) -> None:
         self.program = program
         self.threads = threads
-        self.at: dict[Node, Meeting] = {}
+        self.at: dict[Node, BarrierSite] = {}
         self.mbarriers: set[str] = set()
         self.obligations: list[Obligation] = []
         clusters = Clusters(program)
-        named: list[Meeting] = []
-        counters: dict[str, list[Meeting]] = {}
+        named: list[BarrierSite] = []
+        counters: dict[str, list[BarrierSite]] = {}
         for node in program.leaves():
             stmt = node.stmt
             if not isinstance(stmt, Barrier):
                 continue
-            meeting, reason = self._meeting(node, stmt)
-            if meeting is None:
+            site, reason = self._site(node, stmt)
+            if site is None:
                 self._fail(node, reason)
                 continue
             match stmt.scope:
                 case BarrierScope.BLOCK:
-                    if not threads.everyone(meeting.participants):
-                        self._fail(node, f"only threads with {_text(meeting.participants)} come to a barrier of the whole block")
+                    if not threads.everyone(site.participants):
+                        self._fail(node, f"only threads with {_text(site.participants)} come to a barrier of the whole block")
                         continue
                 case BarrierScope.CLUSTER:
                     reason = clusters.uneven(node, CLUSTER_TYPES)
-                    if reason or not threads.everyone(meeting.participants):
-                        self._fail(node, reason or f"only threads with {_text(meeting.participants)} come to a barrier of the whole cluster")
+                    if reason or not threads.everyone(site.participants):
+                        self._fail(node, reason or f"only threads with {_text(site.participants)} come to a barrier of the whole cluster")
                         continue
                 case BarrierScope.NAMED:
-                    named.append(meeting)
+                    named.append(site)
                     continue
                 case BarrierScope.GRID:
                     assert stmt.counter is not None
-                    counters.setdefault(stmt.counter, []).append(meeting)
+                    counters.setdefault(stmt.counter, []).append(site)
                     continue
                 case BarrierScope.WARP:
-                    if not threads.complete_warps(meeting.participants):
-                        self._fail(node, f"only a part of a warp comes to a barrier of the whole warp: threads with {_text(meeting.participants)}")
+                    if not threads.complete_warps(site.participants):
+                        self._fail(node, f"only a part of a warp comes to a barrier of the whole warp: threads with {_text(site.participants)}")
                         continue
-            self._hold(meeting)
+            self._hold(site)
         self._named(named)
-        for name, meetings in counters.items():
-            self._grid(name, meetings)
+        for name, barriers in counters.items():
+            self._grid(name, barriers)
         self._pairs()
 
-    def _hold(self, meeting: Meeting) -> None:
-        self.at[meeting.node] = meeting
+    def _hold(self, site: BarrierSite) -> None:
+        self.at[site.node] = site
 
     def _fail(self, node: Node, reason: str, verdict: Verdict = Verdict.OUTSIDE) -> None:
         self.obligations.append(Obligation(Layer.ORDER, _subject(node), verdict, reason))
 
-    def _meeting(self, node: Node, stmt: Barrier) -> tuple[Meeting | None, str]:
+    def _site(self, node: Node, stmt: Barrier) -> tuple[BarrierSite | None, str]:
         split = self.threads.split(node.conditions)
         in_warp = stmt.scope is BarrierScope.WARP
         alike = self.threads.outer if in_warp else frozenset[str]()
@@ -129,15 +129,15 @@ class Meetings:
         reason = uneven(node, grid=stmt.scope is BarrierScope.GRID, alike=alike, same=same)
         if reason:
             return None, reason
-        return Meeting(node, stmt.scope, split.threads, (*split.uniform, *split.varying), stmt.id), ""
+        return BarrierSite(node, stmt.scope, split.threads, (*split.uniform, *split.varying), stmt.id), ""
 
     # -- named barriers -------------------------------------------------------------------------------------------------------------
 
-    def _named(self, meetings: list[Meeting]) -> None:
+    def _named(self, barriers: list[BarrierSite]) -> None:
         """Each id belongs to one group of threads, whose number is the count of every barrier with it."""
         threads = self.threads
-        checked: list[Meeting] = []
-        for m in meetings:
+        checked: list[BarrierSite] = []
+        for m in barriers:
             stmt = m.node.stmt
             assert isinstance(stmt, Barrier)
             assert m.id is not None
@@ -157,7 +157,7 @@ class Meetings:
                 checked.append(m)
                 self._hold(m)
 
-    def _group(self, m: Meeting, number: Expr, count: Expr) -> str:
+    def _group(self, m: BarrierSite, number: Expr, count: Expr) -> str:
         """Why the groups of a named barrier are not as large as its count; empty if they are."""
         threads = self.threads
         if not isinstance(count, Const) or count.value % WARP:
@@ -186,7 +186,7 @@ class Meetings:
                 return f"the threads of barrier {value} are not whole warps"
         return ""
 
-    def _apart(self, a: Meeting, b: Meeting) -> bool:
+    def _apart(self, a: BarrierSite, b: BarrierSite) -> bool:
         """True only if two barriers never have one id in one block."""
         assert a.id is not None
         assert b.id is not None
@@ -204,10 +204,10 @@ class Meetings:
 
     # -- grid barriers --------------------------------------------------------------------------------------------------------------
 
-    def _grid(self, name: str, meetings: list[Meeting]) -> None:
+    def _grid(self, name: str, barriers: list[BarrierSite]) -> None:
         threads = self.threads
-        first = meetings[0]
-        for m in meetings:
+        first = barriers[0]
+        for m in barriers:
             stmt = m.node.stmt
             assert isinstance(stmt, Barrier)
             blocks = tuple(c for c in m.uniform if not c.free.isdisjoint(BLOCKS))
@@ -253,12 +253,12 @@ class Meetings:
                 continue
             counts = [n.stmt.count for n in nodes if isinstance(n.stmt, InitBarrier)]
             self.mbarriers.add(name)
-            first: Meeting | None = None
+            first: BarrierSite | None = None
             for arrive in found:
                 split = self.threads.split(arrive.conditions)
                 reason = f"who comes to it changes: {_text(split.varying)}" if split.varying else uneven(arrive)
-                meeting = Meeting(arrive, BarrierScope.BLOCK, split.threads, split.uniform)
-                first = first or meeting
+                site = BarrierSite(arrive, BarrierScope.BLOCK, split.threads, split.uniform)
+                first = first or site
                 if not reason and not self.threads.same(first.participants, split.threads):
                     reason = f"threads with {_text(first.participants)} meet at it, too"
                 if not reason and len(counts) == 1:
@@ -268,7 +268,7 @@ class Meetings:
                 if reason:
                     self._fail(arrive, reason)
                 else:
-                    self._hold(meeting)
+                    self._hold(site)
 
     def _as_pairs(self, nodes: list[Node], cursors: dict[str, list[Node]]) -> list[Node]:
         """The arrivals, if arrival, wait and advance of one cursor always stand together."""
@@ -343,26 +343,26 @@ def _product(a: Expr | None, b: Expr | None) -> str:
     return "an unknown number" if a is None or b is None else str(simplify(a * b))
 
 
-def ordered_by(meeting: Meeting, shared: Conditions, equal: frozenset[str], pairs: Callable[[], Pairs | None], threads: Threads) -> bool:
+def ordered_by(site: BarrierSite, shared: Conditions, equal: frozenset[str], pairs: Callable[[], Pairs | None], threads: Threads) -> bool:
     """True only if two participants of a meeting, who satisfy ``shared`` and agree on some indices, meet each other.
 
     Args:
         pairs: who the two may be, if that is asked for.
     """
-    if meeting.scope is BarrierScope.GRID:
+    if site.scope is BarrierScope.GRID:
         return True
     if not equal >= BLOCKS:
         return False
-    context = meeting.node.context
-    match meeting.scope:
+    context = site.node.context
+    match site.scope:
         case BarrierScope.NAMED:
-            assert meeting.id is not None
-            if meeting.id.free & THREADS <= equal | threads.fixed(context):
+            assert site.id is not None
+            if site.id.free & THREADS <= equal | threads.fixed(context):
                 return True
             found = pairs()
-            return found is not None and found.agree(meeting.id)
+            return found is not None and found.agree(site.id)
         case BarrierScope.WARP:
-            if threads.one_warp(tuple(dict.fromkeys((*meeting.participants, *shared))), context, frozenset(equal & THREADS)):
+            if threads.one_warp(tuple(dict.fromkeys((*site.participants, *shared))), context, frozenset(equal & THREADS)):
                 return True
             found = pairs()
             return found is not None and found.one_warp(threads, equal)
