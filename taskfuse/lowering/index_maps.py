@@ -32,7 +32,7 @@ class IndexMap:
         guards: conditions under which the code runs.
         work: those of ``guards`` that say that there is a piece of work at all.
         tails: those of ``guards`` that cut off what lies past the end of the tensor (:mod:`taskfuse.lowering.edges`); some code runs there, too
-            (:mod:`taskfuse.lowering.padding`).
+            (:mod:`taskfuse.lowering.edges`).
         beyond: what is known without them.
         anywhere: what is known without any of ``guards`` but ``work``.
         again: the variables of loops in which an asynchronous copy writes the same elements again, for all that ``guards`` say.

@@ -12,7 +12,7 @@ from taskfuse.ir.storage import storage_operands, storage_uses
 from taskfuse.ir.tasks import Task
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import INDEX_TYPES, MemoryType, ParallelType
-from taskfuse.kir.nodes import Access
+from taskfuse.kir.operands import Access
 from taskfuse.lowering.domains import allocation_axes, forward, product, refused
 from taskfuse.lowering.index_maps import IndexMap, IndexMaps, has_values
 from taskfuse.lowering.plan import base_name

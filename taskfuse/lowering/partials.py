@@ -13,7 +13,7 @@ from taskfuse.ir.axes import Axis
 from taskfuse.ir.scalar import Expr, Facts, const, le, prove, simplify, sym
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import INDEX_TYPES, THREAD_TYPES, MemoryType, ParallelType
-from taskfuse.kir.nodes import Access
+from taskfuse.kir.operands import Access
 from taskfuse.lowering.domains import digit_values, digits, product
 from taskfuse.lowering.fragments import result
 from taskfuse.lowering.index_maps import IndexMap

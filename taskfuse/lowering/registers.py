@@ -12,10 +12,12 @@ from taskfuse.errors import LoweringError, TaskfuseWarning
 from taskfuse.ir.scalar import Const
 from taskfuse.ir.tasks import CHOSEN, Group, Node
 from taskfuse.ir.types import MemoryType
-from taskfuse.kir.limits import WARPGROUP, launch_registers
-from taskfuse.kir.nodes import Buffer, SetMaxNReg, TmaLoad, TmaStore
+from taskfuse.kir.declarations import Buffer
+from taskfuse.kir.nodes import TmaLoad, TmaStore
+from taskfuse.kir.synchronization import SetMaxNReg
 from taskfuse.lowering.plan import PDispatch, PLoop, PNode, PScope, PSync, children, statements
 from taskfuse.lowering.thread_ranges import ThreadRanges
+from taskfuse.target import WARPGROUP, launch_registers
 
 FEW = 32
 """Most registers of a role that only starts copies of the engine. It has fewer where others then have more: beside two warpgroups that keep 240 each

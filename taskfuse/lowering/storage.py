@@ -15,7 +15,7 @@ from taskfuse.ir.expr import Assemble, Scan
 from taskfuse.ir.scalar import Const, Expr, ceildiv, const, simplify
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import INDEX_TYPES, MemoryType, ParallelType
-from taskfuse.kir.nodes import Buffer
+from taskfuse.kir.declarations import Buffer
 from taskfuse.lowering.domains import digits, product
 from taskfuse.lowering.indexing import Indexer
 from taskfuse.lowering.partials import Partials, lane_registers, workspace

@@ -18,12 +18,15 @@ from taskfuse.ir.scalar import Const, Expr, bounds, const, simplify, substitute,
 from taskfuse.ir.tasks import Node
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import GRID_TYPES, THREAD_TYPES, MemoryType, ParallelType
-from taskfuse.kir.limits import MAX_NAMED, WARP
-from taskfuse.kir.nodes import Access, Advance, Arrive, Barrier, BarrierScope, BarrierSlot, Buffer, CursorInit, FenceProxyAsync, Queue, Stmt, Wait, WaitGroup
+from taskfuse.kir.declarations import Buffer
+from taskfuse.kir.nodes import Stmt
+from taskfuse.kir.operands import Access, BarrierSlot, Queue
+from taskfuse.kir.synchronization import Advance, Arrive, Barrier, BarrierScope, CursorInit, FenceProxyAsync, Wait, WaitGroup
 from taskfuse.lowering.completion import close_batch, drain_at_exit, is_transfer, issues_to, open_batch, wait_for_reads
 from taskfuse.lowering.plan import Origin, PDispatch, PGuard, PLoop, PNode, PScope, PStmt, PSync, base_name, children, is_base, statements
 from taskfuse.lowering.rings import Rings
 from taskfuse.lowering.thread_ranges import ThreadRanges, hardware_index
+from taskfuse.target import MAX_NAMED, WARP
 
 ONE = const(1)
 

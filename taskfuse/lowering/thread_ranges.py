@@ -18,9 +18,9 @@ from taskfuse.ir.storage import storage_uses
 from taskfuse.ir.tasks import Group, Node, Task
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import INDEX_TYPES, THREAD_TYPES, MemoryType, ParallelType
-from taskfuse.kir.limits import MAX_BLOCK, MAX_THREADS, WARP, WARPGROUP
 from taskfuse.lowering.domains import digits, product
 from taskfuse.schedule.order import Tree, is_vertical
+from taskfuse.target import MAX_BLOCK, MAX_THREADS, WARP, WARPGROUP
 
 ONE = const(1)
 Z = THREAD_TYPES[2]

@@ -20,11 +20,10 @@ from taskfuse.ir.scalar import Const, Expr, const, evaluate
 from taskfuse.ir.storage import has_code
 from taskfuse.ir.types import MemoryType
 from taskfuse.kir import Kernel
-from taskfuse.kir.limits import MAX_THREADS, launch_registers
-from taskfuse.kir.nodes import Buffer, Dim3
+from taskfuse.kir.declarations import Buffer, Dim3
 from taskfuse.lowering import lower
 from taskfuse.schedulers.schedule import Block
-from taskfuse.target import Target
+from taskfuse.target import MAX_THREADS, Target, launch_registers
 
 BASE_REGISTERS = 24
 """Of a thread, beside those that hold its largest Local tensor: addresses, indices, what is in flight."""

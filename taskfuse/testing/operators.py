@@ -12,33 +12,23 @@ from dataclasses import replace
 from taskfuse.ir.scalar import TRUE, Const, Expr, Mod, Sym, const, lt, substitute, sym
 from taskfuse.ir.types import MemoryType
 from taskfuse.kir import Kernel, map_expressions, map_stmts, walk
-from taskfuse.kir.nodes import (
+from taskfuse.kir.nodes import AsyncCopy, Branch, Choose, Compute, For, Gather, If, Stmt, TmaLoad, VectorCopy
+from taskfuse.kir.operands import BarrierSlot, Queue
+from taskfuse.kir.products import Shuffle
+from taskfuse.kir.synchronization import (
     Acquire,
     Advance,
     Arrive,
     ArriveAsync,
-    AsyncCopy,
     Barrier,
     BarrierScope,
-    BarrierSlot,
-    Branch,
-    Choose,
     Commit,
-    Compute,
     CursorInit,
     Expect,
     FenceInit,
     FenceProxyAsync,
-    For,
-    Gather,
-    If,
     InitBarrier,
-    Queue,
     SetMaxNReg,
-    Shuffle,
-    Stmt,
-    TmaLoad,
-    VectorCopy,
     Wait,
     WaitGroup,
     WgmmaFence,
