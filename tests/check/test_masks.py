@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from taskfuse.check.masks import Masks
 from taskfuse.ir.scalar import FALSE, TRUE, Expr, and_, const, eq, ge, lt, sym
-from taskfuse.kir.limits import MAX_THREADS
+from taskfuse.target import MAX_THREADS
 
 X, Y, Z, N = sym("threadIdx.x"), sym("threadIdx.y"), sym("threadIdx.z"), sym("N")
 
