@@ -13,8 +13,8 @@ from typing import cast
 from taskfuse.errors import UnsupportedError
 from taskfuse.ir.atoms import Instruction
 from taskfuse.ir.fusion import Fusion, as_fusion
+from taskfuse.ir.medium import MEDIA
 from taskfuse.ir.tensor import TensorView
-from taskfuse.ir.types import MemoryType
 from taskfuse.kir import Kernel, verify_kernel
 from taskfuse.kir.faithful import check_faithful
 from taskfuse.location import caller
@@ -235,7 +235,7 @@ def _barriers(state: State) -> None:
     Requires: ``layout``, since buffers that share bytes conflict. Ensures: ``mbarriers``, ``counters``, ``cursors``; no instance of a distributed
     channel waits for another where it holds the turn.
     """
-    stored = [b for b in state.buffers if b.memory is not MemoryType.Local]
+    stored = [b for b in state.buffers if not MEDIA[b.memory].is_private]
     sync = Synchronizer(state.ranges, state.tree.root, stored, state.channels.names(), state.rings)
     sync.insert(state.plan, {tv.name for tv in (*state.fusion.outputs, *(whole for whole, _ in state.indexer.placed.values()))})
     state.endpoints.check_pingpong(state.plan)
