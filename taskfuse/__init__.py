@@ -42,7 +42,7 @@ from taskfuse.schedule.allocation import AllocationBuilder, allocation
 from taskfuse.schedule.copy import copy_fusion
 from taskfuse.schedule.cut import Cut, cut
 from taskfuse.schedule.propagate import parallelize_like
-from taskfuse.schedulers.horizontal import horizontal, horizontal_gain
+from taskfuse.schedulers.horizontal import horizontal, horizontal_cost
 from taskfuse.sim import Scheduler
 from taskfuse.target import Target
 from taskfuse.version import VERSION
@@ -84,7 +84,7 @@ __all__: list[str] = [
     "float32",
     "float64",
     "horizontal",
-    "horizontal_gain",
+    "horizontal_cost",
     "int8",
     "int16",
     "int32",

@@ -47,7 +47,7 @@ def test_what_is_no_target(target: Any) -> None:
         lambda: tf.compile(product(), "sim", target=target),
         lambda: tf.schedulers.matmul(product(), target=target),
         lambda: tf.schedulers.auto(product(), target=target),
-        lambda: tf.horizontal_gain([product(), product()], target=target),
+        lambda: tf.horizontal_cost([product(), product()], target=target),
         lambda: LoweringOptions(target=target),
     ]
     for call in calls:

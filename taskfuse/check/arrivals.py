@@ -12,7 +12,9 @@ from taskfuse.check.threads import Conditions, Threads
 from taskfuse.ir.scalar import ONE, Expr, const, eq, maximum, prove, simplify
 from taskfuse.kir import Kernel
 from taskfuse.kir.clusters import reached
-from taskfuse.kir.nodes import Expect, For, TensorMapParam, TensorParam, TmaLoad
+from taskfuse.kir.declarations import TensorMapParam, TensorParam
+from taskfuse.kir.nodes import For, TmaLoad
+from taskfuse.kir.synchronization import Expect
 
 
 class Arrivals:
@@ -62,9 +64,9 @@ class Arrivals:
         return found
 
     def _instance_count(self, end: Endpoint, conditions: Conditions) -> Expr | None:
-        if end.turns is None:
+        if end.pingpong is None:
             return self.threads.count(conditions)
-        counts = {self.threads.count((*conditions, eq(end.turns.index, k))) for k in range(end.turns.count)}
+        counts = {self.threads.count((*conditions, eq(end.pingpong.index, k))) for k in range(end.pingpong.count)}
         return counts.pop() if len(counts) == 1 else None
 
     def balanced(self, nodes: Sequence[Node], around: tuple[Node, ...] = ()) -> None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from taskfuse.check.meetings import uneven
+from taskfuse.check.barriers import uneven
 from taskfuse.check.paths import Paths
 from taskfuse.check.program import THREADS, Block, Node, conjuncts
 from taskfuse.check.ranges import terms_of
 from taskfuse.check.threads import Conditions
 from taskfuse.ir.scalar import And, Compare, CompareOp, Const, Expr, Not, Or, Sym, and_, const, eq, ge, le, maximum, minimum, not_, or_, prove, substitute, sym
-from taskfuse.kir.nodes import Acquire, Advance, Arrive, ArriveAsync, Expect, For, Release, TmaLoad, Wait
+from taskfuse.kir.nodes import For, TmaLoad
+from taskfuse.kir.synchronization import Acquire, Advance, Arrive, ArriveAsync, Expect, Release, Wait
 
 Item = Node | tuple[Node | Conditions, list["Item"]]
 """An operation on a cursor, or the loop or the conditions around some of them."""
@@ -91,7 +92,7 @@ Part = Visit | Repeat | Choice | Either
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Turns:
+class Pingpong:
     """How instances share a ring: instance ``index`` of ``count`` takes the turn at ``take`` and passes it at ``give``.
 
     Attributes:

@@ -13,7 +13,9 @@ from enum import Enum
 
 from taskfuse.check.program import BLOCKS, THREADS, Block, Node, Program
 from taskfuse.ir.scalar import Expr, ge, lt, sym
-from taskfuse.kir.nodes import (
+from taskfuse.kir.nodes import For, TmaLoad
+from taskfuse.kir.products import LdMatrix, Mma, Shuffle, StMatrix, Wgmma
+from taskfuse.kir.synchronization import (
     Acquire,
     Advance,
     Arrive,
@@ -23,17 +25,10 @@ from taskfuse.kir.nodes import (
     Expect,
     FenceInit,
     FenceProxyAsync,
-    For,
-    LdMatrix,
-    Mma,
     Release,
-    Retire,
     SetMaxNReg,
-    Shuffle,
-    StMatrix,
-    TmaLoad,
     Wait,
-    Wgmma,
+    WaitGroup,
     WgmmaFence,
 )
 
@@ -48,7 +43,7 @@ SYNCHRONIZING = (
     Advance,
     TmaLoad,
     Commit,
-    Retire,
+    WaitGroup,
     FenceProxyAsync,
     FenceInit,
     Wgmma,

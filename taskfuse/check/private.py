@@ -14,13 +14,14 @@ from dataclasses import dataclass
 from math import lcm
 
 from taskfuse.check.accesses import Use
-from taskfuse.check.meetings import uneven
+from taskfuse.check.barriers import uneven
 from taskfuse.check.paths import Paths, Step
 from taskfuse.check.program import Block, Node, Program
 from taskfuse.check.ranges import terms_of
 from taskfuse.check.threads import Threads
 from taskfuse.ir.scalar import Const, Expr, Mod, Sym, const
-from taskfuse.kir.nodes import Advance, CursorInit, For
+from taskfuse.kir.nodes import For
+from taskfuse.kir.synchronization import Advance, CursorInit
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -24,7 +24,8 @@ from taskfuse.check.program import THREADS, Context, Node
 from taskfuse.check.rings import Rings
 from taskfuse.check.threads import Conditions
 from taskfuse.ir.scalar import ONE, TRUE, Expr, ge, le, lt, prove, sym
-from taskfuse.kir.nodes import CursorInit, Expect, For, TmaLoad, Wait
+from taskfuse.kir.nodes import For, TmaLoad
+from taskfuse.kir.synchronization import CursorInit, Expect, Wait
 
 
 class Refills:
@@ -83,7 +84,7 @@ class Refills:
                 raise NotRing("a position is not waited for once", move)
         if len(waits) != len(ring.moves):
             raise NotRing("a position is waited for more than once, or by some threads only", first)
-        fills = self._positions(ring, self._rings.turn_gives[name])
+        fills = self._positions(ring, self._rings.order_arrivals[name])
         groups: dict[tuple[bool, int], list[Position]] = {}
         for f in fills:
             groups.setdefault((f.inside, f.count), []).append(f)

@@ -13,12 +13,15 @@ from taskfuse.check.ranges import Ranges
 from taskfuse.ir.scalar import ONE, ZERO, Const, Expr, Facts, FloorDiv, Mod, Table, children, const, simplify, substitute, sym
 from taskfuse.ir.types import BLOCK_TYPES, CLUSTER_TYPES
 from taskfuse.kir import Kernel, barrier_slots, bodies, expressions, map_expressions, map_stmts, walk, with_bodies
-from taskfuse.kir.nodes import Bind, Commit, CursorInit, For, If, LdMatrix, Queue, Retire, StMatrix, Stmt, TmaLoad, TmaStore, Wgmma
+from taskfuse.kir.nodes import Bind, For, If, Stmt, TmaLoad, TmaStore
+from taskfuse.kir.operands import Queue
+from taskfuse.kir.products import LdMatrix, StMatrix, Wgmma
+from taskfuse.kir.synchronization import Commit, CursorInit, WaitGroup
 
 BLOCK_NAMES = tuple(p.index_name for p in BLOCK_TYPES)
 CLUSTER_NAMES = tuple(p.index_name for p in CLUSTER_TYPES)
 UNROLL_LIMIT = 64
-QUEUED = (Commit, Retire, LdMatrix, StMatrix, TmaLoad, TmaStore, Wgmma)
+QUEUED = (Commit, WaitGroup, LdMatrix, StMatrix, TmaLoad, TmaStore, Wgmma)
 
 
 def in_blocks(kernel: Kernel, facts: Facts, ranges: Ranges) -> tuple[Stmt, ...]:
@@ -89,7 +92,7 @@ def unrolled(body: tuple[Stmt, ...], ranges: Ranges) -> tuple[Stmt, ...]:
     Unrolled loops around the other ends of the mbarriers in them are copied out alike. Copies of threads are no reason in a loop whose iterations
     leave none in flight: a ring that such a loop fills ahead stays in one piece.
     """
-    pending = any(isinstance(s, Retire) and s.queue is Queue.COPY and s.pending for s in walk(body))
+    pending = any(isinstance(s, WaitGroup) and s.queue is Queue.COPY and s.pending for s in walk(body))
 
     def counts(loop: For) -> bool:
         left = pending and not _drains(loop.body)
@@ -120,7 +123,7 @@ def unrolled(body: tuple[Stmt, ...], ranges: Ranges) -> tuple[Stmt, ...]:
 
 def _is_of_copies(s: Stmt) -> bool:
     """True for what opens and closes batches of asynchronous copies of threads."""
-    return isinstance(s, (Commit, Retire)) and s.queue is Queue.COPY
+    return isinstance(s, (Commit, WaitGroup)) and s.queue is Queue.COPY
 
 
 def _drains(body: tuple[Stmt, ...]) -> bool:
@@ -129,7 +132,7 @@ def _drains(body: tuple[Stmt, ...]) -> bool:
     match last:
         case None:
             return True
-        case Retire(pending=pending):
+        case WaitGroup(pending=pending):
             return pending == 0
         case For() | Bind() | If():
             return all(map(_drains, bodies(last)))

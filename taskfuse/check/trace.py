@@ -19,48 +19,30 @@ from taskfuse.ir.scalar import TRUE, ZERO, Const, Expr, compile_expr, evaluate
 from taskfuse.ir.shared_layouts import swizzle_period
 from taskfuse.ir.types import MemoryType
 from taskfuse.kir import Kernel, stmt_text
-from taskfuse.kir.limits import MAX_THREADS, WARP, WARPGROUP
-from taskfuse.kir.nodes import (
-    Access,
+from taskfuse.kir.declarations import TensorMapParam, TensorParam
+from taskfuse.kir.nodes import AsyncCopy, Bind, Choose, Compute, For, Gather, If, Stmt, TmaLoad, TmaStore, VectorCopy
+from taskfuse.kir.operands import Access, Descriptor, Queue, SemaphoreSlot
+from taskfuse.kir.products import LdMatrix, Mma, Shuffle, StMatrix, Wgmma
+from taskfuse.kir.synchronization import (
     Acquire,
     Advance,
     Arrive,
     ArriveAsync,
-    AsyncCopy,
     Barrier,
-    Bind,
-    Choose,
     Commit,
-    Compute,
     CursorInit,
-    Descriptor,
     Expect,
     FenceInit,
     FenceProxyAsync,
-    For,
-    Gather,
-    If,
     InitBarrier,
-    LdMatrix,
-    Mma,
-    Queue,
     Release,
-    Retire,
-    SemaphoreSlot,
     SetMaxNReg,
-    Shuffle,
-    StMatrix,
-    Stmt,
-    TensorMapParam,
-    TensorParam,
-    TmaLoad,
-    TmaStore,
-    VectorCopy,
     Wait,
-    Wgmma,
+    WaitGroup,
     WgmmaFence,
 )
 from taskfuse.location import Quote
+from taskfuse.target import MAX_THREADS, WARP, WARPGROUP
 
 Ints = NDArray[np.int64]
 Clock = NDArray[np.int32]
@@ -360,8 +342,8 @@ class Trace:
                 self._fenced(stmt, ids)
                 tiles = [(d.base.buffer, self._tiles(stmt, d, rows, ids)) for d, rows in ((a, stmt.row.m), (b, stmt.n)) if isinstance(d, Descriptor)]
                 self._emit(stmt, ids, [Queue.WGMMA] * len(ids), [[(buffer, elements[k]) for buffer, elements in tiles] for k in range(len(ids))])
-            case Commit(queue=queue) | Retire(queue=queue):
-                if queue is Queue.WGMMA and isinstance(stmt, Retire):
+            case Commit(queue=queue) | WaitGroup(queue=queue):
+                if queue is Queue.WGMMA and isinstance(stmt, WaitGroup):
                     self._fences.retire(ids, stmt.pending)
                 elif queue is Queue.WGMMA:
                     self._fences.commit(ids)

@@ -8,8 +8,7 @@ from __future__ import annotations
 import re
 from typing import Final, NamedTuple
 
-from taskfuse.kir.limits import MAX_THREADS, REGISTERS, WARP
-from taskfuse.target import LIMITS, RESERVED_SHARED, Limits, capability
+from taskfuse.target import LIMITS, MAX_THREADS, REGISTERS, RESERVED_SHARED, WARP, Limits, capability
 
 
 class Resources(NamedTuple):
@@ -76,7 +75,7 @@ _LOSS = re.compile(r"ptxas (?:info|warning)\s*: (?:\(C\d+\) )?(.*(?:Potential Pe
 _WARNING = re.compile(r"ptxas warning\s*: (.*)")
 
 _SPILL_HELP = "give a thread less to hold: smaller unrolled or vectorized axes, fewer tensors inlined together, or more threads; Shared memory for the largest"
-_WGMMA_HELP = "between an mma and the Retire that covers it, nothing may touch its accumulator; see that the accumulators fit the registers of a thread"
+_WGMMA_HELP = "between an mma and the WaitGroup that covers it, nothing may touch its accumulator; see that the accumulators fit the registers of a thread"
 _BUDGET_HELP = "registers(n) needs a launch shape that is constant, and budgets that fit it: blocks of a multiple of 128 threads"
 
 

@@ -35,9 +35,11 @@ from taskfuse.cuda.writer import INDENT, Names, Scope, Writer
 from taskfuse.ir.scalar import ONE, Const, Expr, const, sym
 from taskfuse.ir.types import BLOCK_TYPES, THREAD_TYPES, MemoryType
 from taskfuse.kir import Kernel, accesses, walk
-from taskfuse.kir.limits import MAX_THREADS
-from taskfuse.kir.nodes import Acquire, Barrier, BarrierScope, HostParam, ScalarParam, SetMaxNReg, TensorMapParam, TensorParam, Wgmma
+from taskfuse.kir.declarations import HostParam, ScalarParam, TensorMapParam, TensorParam
+from taskfuse.kir.products import Wgmma
 from taskfuse.kir.scope import kernel_facts
+from taskfuse.kir.synchronization import Acquire, Barrier, BarrierScope, SetMaxNReg
+from taskfuse.target import MAX_THREADS
 
 COUNTER_BYTES = 8
 _HARDWARE = {p.index_name: f"{p.index_name[:-5]}Idx.{p.index_name[-1]}" for p in (*BLOCK_TYPES, *THREAD_TYPES)}

@@ -19,43 +19,14 @@ from taskfuse.ir.elementwise import DTypeRule
 from taskfuse.ir.scalar import ONE, TRUE, And, Compare, CompareOp, Const, Expr, FloorDiv, and_, not_
 from taskfuse.ir.types import MemoryType
 from taskfuse.kir import Kernel, walk
-from taskfuse.kir.nodes import (
-    Access,
-    Acquire,
-    Arrive,
-    ArriveAsync,
-    AsyncCopy,
-    Barrier,
-    Bind,
-    Branch,
-    Buffer,
-    Choose,
-    Commit,
-    Compute,
-    Descriptor,
-    Expect,
-    FenceProxyAsync,
-    For,
-    Gather,
-    If,
-    LdMatrix,
-    Mma,
-    Queue,
-    Release,
-    Retire,
-    Shuffle,
-    StMatrix,
-    Stmt,
-    TmaLoad,
-    TmaStore,
-    VectorCopy,
-    Wait,
-    Wgmma,
-    WgmmaFence,
-)
+from taskfuse.kir.declarations import Buffer
+from taskfuse.kir.nodes import AsyncCopy, Bind, Branch, Choose, Compute, For, Gather, If, Stmt, TmaLoad, TmaStore, VectorCopy
+from taskfuse.kir.operands import Access, Descriptor, Queue
+from taskfuse.kir.products import LdMatrix, Mma, Shuffle, StMatrix, Wgmma
+from taskfuse.kir.synchronization import Acquire, Arrive, ArriveAsync, Barrier, Commit, Expect, FenceProxyAsync, Release, Wait, WaitGroup, WgmmaFence
 from taskfuse.location import Location
 
-_DELAYED = Wait | Arrive | ArriveAsync | AsyncCopy | Release | Acquire | Expect | Barrier | TmaLoad | TmaStore | Commit | Retire | FenceProxyAsync
+_DELAYED = Wait | Arrive | ArriveAsync | AsyncCopy | Release | Acquire | Expect | Barrier | TmaLoad | TmaStore | Commit | WaitGroup | FenceProxyAsync
 """Before and after these a chaos build delays."""
 
 
@@ -98,7 +69,7 @@ class Statements:
             if isinstance(stmt, WgmmaFence):
                 self._pack(body[k + 1 :], scope)
             self._statement(stmt, scope)
-            if isinstance(stmt, Retire) and stmt.queue is Queue.WGMMA and stmt.pending == 0:
+            if isinstance(stmt, WaitGroup) and stmt.queue is Queue.WGMMA and stmt.pending == 0:
                 self._hold(scope)
         self._visible -= own
 

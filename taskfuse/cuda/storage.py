@@ -12,7 +12,8 @@ from taskfuse.dtypes import DType
 from taskfuse.ir.scalar import ONE, ZERO, Const, Expr, Facts, Mod, Sum, const, maximum, simplify
 from taskfuse.ir.types import MemoryType
 from taskfuse.kir import Kernel, accesses
-from taskfuse.kir.nodes import Buffer, For, Stmt
+from taskfuse.kir.declarations import Buffer
+from taskfuse.kir.nodes import For, Stmt
 from taskfuse.kir.walk import bodies
 
 MBARRIER_BYTES = 8

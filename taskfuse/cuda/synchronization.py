@@ -13,7 +13,8 @@ from taskfuse.ir.scalar import ONE, Expr, eq, prove, sym
 from taskfuse.ir.types import MemoryType
 from taskfuse.kir import expressions, walk
 from taskfuse.kir.clusters import ranks
-from taskfuse.kir.nodes import (
+from taskfuse.kir.operands import Queue, SemaphoreSlot
+from taskfuse.kir.synchronization import (
     Acquire,
     Advance,
     Arrive,
@@ -26,12 +27,10 @@ from taskfuse.kir.nodes import (
     FenceInit,
     FenceProxyAsync,
     InitBarrier,
-    Queue,
     Release,
-    Retire,
-    SemaphoreSlot,
     SetMaxNReg,
     Wait,
+    WaitGroup,
     WgmmaFence,
 )
 
@@ -48,7 +47,7 @@ SyncStmt = (
     | CursorInit
     | Advance
     | Commit
-    | Retire
+    | WaitGroup
     | FenceProxyAsync
     | WgmmaFence
     | SetMaxNReg
@@ -110,7 +109,7 @@ class Synchronization:
                 self._advance(stmt, scope)
             case Commit(queue=queue):
                 w.call(scope, _COMMITS[queue])
-            case Retire(queue=queue, pending=pending, read_only=read_only):
+            case WaitGroup(queue=queue, pending=pending, read_only=read_only):
                 w.call(scope, copy_instructions.BULK_WAIT_READ if read_only else _WAITS[queue], template=f"<{pending}>")
             case FenceProxyAsync():
                 w.call(scope, ptx.FENCE_PROXY_GLOBAL if stmt.memory is MemoryType.Global else ptx.FENCE_PROXY)

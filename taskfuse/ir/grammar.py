@@ -124,8 +124,8 @@ class _Grammar(FusionReader):
         self.expect("=")
         members = self.some(lambda: self.name("task or group"))
         ptype = self.word("parallel type", PARALLEL_TYPES) if self.take("on") else None
-        turns = self.axis_name() if self.take("turns") else None
-        return GroupText(name, members, ptype, turns, self.budget())
+        pingpong = self.axis_name() if self.take("pingpong") else None
+        return GroupText(name, members, ptype, pingpong, self.budget())
 
     def budget(self) -> int | None:
         if not self.take("registers"):

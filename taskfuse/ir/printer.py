@@ -263,8 +263,8 @@ class _Printer:
         text = f"{Keyword.GROUP.value} {quoted(group.name)} = {', '.join(quoted(m.name) for m in group.members)}"
         if group.ptype is not None:
             text += f" on {group.ptype.value}"
-        if group.turns is not None:
-            text += f" turns {self._global_name(group.turns)}"
+        if group.pingpong_axis is not None:
+            text += f" pingpong {self._global_name(group.pingpong_axis)}"
         return f"{text}{_budget(group)}  # {group.kind.value}"
 
 

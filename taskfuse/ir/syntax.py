@@ -271,7 +271,7 @@ class GroupText:
     name: Name
     members: tuple[Name, ...]
     ptype: ParallelType | None
-    turns: AxisName | None
+    pingpong: AxisName | None
     budget: int | None
 
 

@@ -8,10 +8,10 @@ from taskfuse.ir.fusion import MAX_RESIDENT
 from taskfuse.ir.scalar import Const, Expr, is_multiple
 from taskfuse.ir.shared_layouts import SWIZZLES
 from taskfuse.ir.types import MemoryType
-from taskfuse.kir.limits import MAX_BLOCK, MAX_THREADS
-from taskfuse.kir.nodes import HostParam, ScalarParam, TensorMapParam, TensorParam
+from taskfuse.kir.declarations import HostParam, ScalarParam, TensorMapParam, TensorParam
 from taskfuse.kir.printer import block_threads
 from taskfuse.kir.scope import Declarations
+from taskfuse.target import MAX_BLOCK, MAX_THREADS
 
 Problem = tuple[str, str]
 DeclarationRule = Callable[[Declarations], Problem | None]

@@ -9,13 +9,12 @@ from typing import TypeVar
 from taskfuse.ir.dims import Dim
 from taskfuse.ir.scalar import Token
 from taskfuse.ir.types import MemoryType
+from taskfuse.kir.declarations import Buffer, Counter, Dim3, HostParam, Mbarrier, Param, ScalarParam, Semaphore, TensorMapParam, TensorParam
+from taskfuse.kir.forms import Keyword
 from taskfuse.kir.kernel import ONE, Kernel
-from taskfuse.kir.nodes import Buffer, Counter, Dim3, HostParam, Mbarrier, Param, ScalarParam, Semaphore, TensorMapParam, TensorParam
-from taskfuse.kir.operand_parser import Names
-from taskfuse.kir.reader import Reader
+from taskfuse.kir.operand_parser import Names, Reader
 from taskfuse.kir.statement_parser import StatementParser
 from taskfuse.kir.witness_parser import WitnessParser
-from taskfuse.kir.words import Keyword
 
 T = TypeVar("T")
 

@@ -11,36 +11,15 @@ from taskfuse.ir.dims import Dim
 from taskfuse.ir.scalar import TRUE, Expr, const
 from taskfuse.ir.types import MemoryType
 from taskfuse.kir.clusters import cluster_threads
-from taskfuse.kir.forms import Option, Slot, Word, form_of
+from taskfuse.kir.declarations import Buffer, Dim3, HostParam, ScalarParam, Semaphore, TensorMapParam, TensorParam
+from taskfuse.kir.forms import FROM, HOLDS, TF32, Option, Slot, Word, form_of
 from taskfuse.kir.kernel import ONE, Kernel
-from taskfuse.kir.nodes import (
-    Access,
-    Advance,
-    Barrier,
-    BarrierScope,
-    Bind,
-    Buffer,
-    Choose,
-    Compute,
-    Dim3,
-    For,
-    HostParam,
-    If,
-    LdMatrix,
-    Mma,
-    Retire,
-    ScalarParam,
-    Semaphore,
-    StMatrix,
-    Stmt,
-    TensorMapParam,
-    TensorParam,
-    Wgmma,
-)
-from taskfuse.kir.operand_printer import OperandPrinter, listed
+from taskfuse.kir.nodes import Bind, Choose, Compute, For, If, Stmt
+from taskfuse.kir.operand_printer import OperandPrinter, definition_text, holds_text, listed
+from taskfuse.kir.operands import Access
+from taskfuse.kir.products import LdMatrix, Mma, StMatrix, Wgmma
+from taskfuse.kir.synchronization import Advance, Barrier, BarrierScope, WaitGroup
 from taskfuse.kir.walk import Body, held
-from taskfuse.kir.witness_printer import definition_text, holds_text
-from taskfuse.kir.words import FROM, HOLDS, TF32
 from taskfuse.location import Quote
 
 INDENT = "  "
@@ -227,8 +206,8 @@ class _Printer(OperandPrinter):
                 return f"{self.access(stmt.out)} = {stmt.label}({self.cases(stmt.cases, self.dtypes.get(stmt.out.buffer))})"
             case Advance():
                 return f"{stmt.cursor}.advance({stmt.count})"
-            case Retire():
-                return f"RETIRE {stmt.queue.value}{'.read' if stmt.read_only else ''} <= {stmt.pending}"
+            case WaitGroup():
+                return f"WAIT_GROUP {stmt.queue.value}{'.read' if stmt.read_only else ''} <= {stmt.pending}"
             case Wgmma():
                 a = self.access(stmt.a) if isinstance(stmt.a, Access) else self.descriptor(stmt.a)
                 operands = f"{self.access(stmt.acc)}, {a}, {self.descriptor(stmt.b)}"

@@ -8,35 +8,15 @@ from dataclasses import replace
 
 from taskfuse.dtypes import DTYPES, DType, float32
 from taskfuse.ir.scalar import TRUE, Sym, Token, TokenKind, const
-from taskfuse.kir.forms import FORMS, STATEMENT_WORDS, Form, Option, Slot, Word
-from taskfuse.kir.nodes import (
-    Access,
-    Advance,
-    Barrier,
-    BarrierScope,
-    Bind,
-    Branch,
-    Choose,
-    Compute,
-    CursorInit,
-    FenceProxyAsync,
-    For,
-    If,
-    LdMatrix,
-    Mma,
-    Retire,
-    StMatrix,
-    Stmt,
-    TmaLoad,
-    TmaStore,
-    Wgmma,
-)
-from taskfuse.kir.operand_parser import INDEX_TYPES, QUEUES, Names, OperandParser, operation
+from taskfuse.kir.forms import FORMS, FROM, HOLDS, STATEMENT_WORDS, TF32, Form, Keyword, Option, Slot, Word
+from taskfuse.kir.nodes import Bind, Branch, Choose, Compute, For, If, Stmt, TmaLoad, TmaStore
+from taskfuse.kir.operand_parser import INDEX_TYPES, QUEUES, Names, OperandParser, Reader, known, operation
 from taskfuse.kir.operand_printer import FENCED
+from taskfuse.kir.operands import Access
 from taskfuse.kir.printer import WARP_SIZE
-from taskfuse.kir.reader import Reader, known
+from taskfuse.kir.products import LdMatrix, Mma, StMatrix, Wgmma
+from taskfuse.kir.synchronization import Advance, Barrier, BarrierScope, CursorInit, FenceProxyAsync, WaitGroup
 from taskfuse.kir.witness_parser import WitnessParser
-from taskfuse.kir.words import FROM, HOLDS, TF32, Keyword
 from taskfuse.location import Location
 
 SCOPES = {s.value: s for s in BarrierScope}
@@ -65,7 +45,7 @@ class StatementParser(OperandParser):
         self.statements: dict[Keyword, Callable[[], Stmt]] = {
             Keyword.FENCE: self.fence,
             Keyword.TMA: self.tma,
-            Keyword.RETIRE: self.retire,
+            Keyword.WAIT_GROUP: self.wait_group,
             Keyword.WGMMA: self.wgmma,
             Keyword.MMA: self.mma,
             Keyword.LDMATRIX: self.ld_matrix,
@@ -295,13 +275,13 @@ class StatementParser(OperandParser):
         is_store = tokens[min(self.reader.position + 2, len(tokens) - 1)].text == "("
         return self.formed(TMA_STORE if is_store else TMA_LOAD)
 
-    def retire(self) -> Retire:
+    def wait_group(self) -> WaitGroup:
         reader = self.reader
         reader.advance()
         token = reader.word("a queue")
         queue = known(token, token.text.removesuffix(READ_ONLY), QUEUES, "queue")
         reader.expect("<=")
-        return Retire(queue, reader.integer(), read_only=token.text.endswith(READ_ONLY))
+        return WaitGroup(queue, reader.integer(), read_only=token.text.endswith(READ_ONLY))
 
     # -- matrices -------------------------------------------------------------------------------------------------------------------
 

@@ -9,28 +9,13 @@ from taskfuse.ir.elementwise import DTypeRule, Elementwise
 from taskfuse.ir.scalar import FALSE, ZERO, Const, Expr, is_boolean
 from taskfuse.ir.types import MemoryType
 from taskfuse.kir.declaration_rules import NO_NAME
+from taskfuse.kir.declarations import TensorParam
 from taskfuse.kir.fields import fields_of
-from taskfuse.kir.nodes import (
-    Access,
-    Advance,
-    AsyncCopy,
-    Barrier,
-    Bind,
-    Branch,
-    Choose,
-    Compute,
-    CursorInit,
-    For,
-    If,
-    Immediate,
-    Operand,
-    ScalarValue,
-    Stmt,
-    TensorParam,
-    TmaStore,
-    Wgmma,
-)
+from taskfuse.kir.nodes import AsyncCopy, Bind, Branch, Choose, Compute, For, If, Stmt, TmaStore
+from taskfuse.kir.operands import Access, Immediate, Operand, ScalarValue
+from taskfuse.kir.products import Wgmma
 from taskfuse.kir.scope import CURSOR_PARTS, Scope, parts_of
+from taskfuse.kir.synchronization import Advance, Barrier, CursorInit
 from taskfuse.kir.walk import accesses, barrier_slots, expressions, own_symbols, walk
 
 Subject = Stmt | Branch

@@ -1,50 +1,81 @@
-"""From the plan to kernel IR: local indices become hardware indices, equal guards become one IF."""
+"""From the plan to kernel IR: local indices become hardware indices, equal guards become one IF; the notes of dispatches say what orders their data."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 from taskfuse.ir.fusion import Fusion
-from taskfuse.ir.scalar import Expr, Facts, and_, const, eq, prove, simplify, substitute
+from taskfuse.ir.scalar import Expr, Facts, and_, const, eq, not_, prove, simplify, substitute
+from taskfuse.ir.storage import has_code, producers, storage_uses
+from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import INDEX_TYPES, THREAD_TYPES
 from taskfuse.kir import Kernel, barrier_slots, map_expressions, walk
 from taskfuse.kir.clusters import cluster_blocks, needs_cluster
-from taskfuse.kir.nodes import (
-    Advance,
-    Barrier,
-    BarrierScope,
-    BarrierSlot,
-    Bind,
-    Branch,
-    Buffer,
-    Counter,
-    CursorInit,
-    FenceInit,
-    For,
-    If,
-    InitBarrier,
-    Mbarrier,
-    Param,
-    ScalarParam,
-    Semaphore,
-    Stmt,
-    TensorMapParam,
-    TensorParam,
-)
+from taskfuse.kir.declarations import Buffer, Counter, Mbarrier, Param, ScalarParam, Semaphore, TensorMapParam, TensorParam
+from taskfuse.kir.nodes import Bind, Branch, For, If, Stmt
+from taskfuse.kir.operands import BarrierSlot
+from taskfuse.kir.synchronization import Advance, Barrier, BarrierScope, CursorInit, FenceInit, InitBarrier
 from taskfuse.location import Location
+from taskfuse.lowering.channels import Channels
 from taskfuse.lowering.clusters import cluster_shape, grid_shape, in_grid
+from taskfuse.lowering.indexing import Indexer
 from taskfuse.lowering.lines import Lines, located
-from taskfuse.lowering.plan import PBind, PDispatch, PGuard, PLoop, PNode, PScope, PStmt, PSync, base_name
-from taskfuse.lowering.regions import Regions, hardware_index
+from taskfuse.lowering.plan import PBind, PDispatch, PGuard, PLoop, PNode, PScope, PStmt, PSync, base_name, children
+from taskfuse.lowering.thread_ranges import ThreadRanges, hardware_index
+from taskfuse.schedule.order import is_vertical
 from taskfuse.target import Target
+
+
+class Notes:
+    """Writes the note of every dispatch of a plan, after barriers and channels are in."""
+
+    def __init__(self, indexer: Indexer, channels: Channels) -> None:
+        self.indexer = indexer
+        self.channels = channels
+
+    def write(self, nodes: list[PNode], before: bool = False, after: bool = False) -> None:
+        """Set the notes below ``nodes``. ``before``, ``after``: a barrier stands there in a block around them."""
+        for k, n in enumerate(nodes):
+            earlier = before or any(self._barrier(m) for m in nodes[:k])
+            later = after or any(self._barrier(m) for m in nodes[k + 1 :])
+            if isinstance(n, PDispatch):
+                inside = set(self.indexer.ranges.tensors(n.group))
+                kind = "vertical" if is_vertical(n.group) else "horizontal"
+                entering = self._say(self._entering(inside), earlier, "enters")
+                leaving = self._say(self._leaving(inside), later, "leaves")
+                ptype = n.group.ptype.value if n.group.ptype is not None else ""
+                n.note = f"{n.group.name}: {kind} on {ptype}; {entering}; {leaving}"
+            for block in children(n):
+                self.write(block, earlier, later)
+
+    def _barrier(self, n: PNode) -> bool:
+        return isinstance(n, PSync) and n.is_barrier
+
+    def _entering(self, inside: set[TensorView]) -> list[TensorView]:
+        found: dict[TensorView, None] = {}
+        for tv in sorted(inside, key=lambda t: t.id):
+            found.update((p, None) for p in producers(self.indexer.fusion, tv) if p not in inside and not p.is_input)
+        return list(found)
+
+    def _leaving(self, inside: set[TensorView]) -> list[TensorView]:
+        fusion = self.indexer.fusion
+        return [t for t in sorted(inside, key=lambda t: t.id) if any(has_code(fusion, u) and u.output not in inside for u in storage_uses(fusion, t))]
+
+    def _say(self, data: list[TensorView], has_barrier: bool, verb: str) -> str:
+        if not data:
+            return f"no data {verb}"
+        names = dict.fromkeys(ch.name for tv in data if (ch := self.channels.channel(tv)) is not None)
+        if names and all(self.channels.channel(tv) is not None for tv in data):
+            return f"{', '.join(names)} orders what {verb}"
+        return f"a barrier orders what {verb}" if has_barrier else f"what {verb} stays with its thread"
 
 
 class Emitter:
     """Emits one plan."""
 
-    def __init__(self, fusion: Fusion, regions: Regions, target: Target) -> None:
+    def __init__(self, fusion: Fusion, ranges: ThreadRanges, target: Target) -> None:
         self.fusion = fusion
-        self.regions = regions
+        self.ranges = ranges
         self.target = target
         self.lines = Lines(fusion)
 
@@ -67,10 +98,10 @@ class Emitter:
 
     def _guards(self, s: PStmt) -> tuple[Expr, ...]:
         at = self._place(s)
-        return tuple(simplify(substitute(g, at), self.regions.facts) for g in s.guards)
+        return tuple(simplify(substitute(g, at), self.ranges.facts) for g in s.guards)
 
     def _place(self, s: PStmt) -> dict[str, Expr]:
-        return {base_name(p, s.task): hardware_index(p) - self.regions.region(s.task, p).start for p in INDEX_TYPES}
+        return {base_name(p, s.task): hardware_index(p) - self.ranges.range(s.task, p).start for p in INDEX_TYPES}
 
     def _statements(self, run: list[PStmt], facts: Facts) -> list[Stmt]:
         stmts: list[Stmt] = []
@@ -87,6 +118,8 @@ class Emitter:
                 return [For(n.var, const(0), n.extent, const(1), n.unroll, self.body(n.body, inner), location=self.lines.of_node(n))]
             case PBind():
                 return [Bind(n.index, n.ptype, n.extent, self.body(n.body, facts), location=self.lines.of_node(n))]
+            case PGuard(cond=cond) if prove(not_(cond), facts):
+                return []  # a fill of a position that there is not
             case PGuard(cond=cond, body=body):
                 inside = self.body(body, facts.with_assumption(cond))
                 return list(inside) if prove(cond, facts) else [If((Branch(cond, inside),), location=self.lines.of_node(n))]
@@ -113,27 +146,27 @@ class Emitter:
         maps: tuple[TensorMapParam, ...],
     ) -> Kernel:
         """The whole kernel: arguments, launch shape, initialization of mbarriers, body."""
-        fusion, regions = self.fusion, self.regions
-        cluster = cluster_shape(regions, self.target)
-        body = self.body(plan, regions.facts)
+        fusion, ranges = self.fusion, self.ranges
+        cluster = cluster_shape(ranges, self.target)
+        body = self.body(plan, ranges.facts)
         lines: dict[str, Location | None] = {}  # of an mbarrier, or of a cursor that counts everywhere: that of the first statement that names it
         for s in walk(body):
             for name in (s.cursor,) if isinstance(s, Advance) else (b.name for b in barrier_slots(s)):
                 lines.setdefault(name, s.location)
         far = next(filter(needs_cluster, walk(body)), None)
         remote = far is not None
-        everyone = simplify(regions.threads * cluster_blocks(cluster), regions.facts)
+        everyone = simplify(ranges.threads * cluster_blocks(cluster), ranges.facts)
         tail = (Barrier(BarrierScope.CLUSTER, everyone, note="no block exits while others reach it", location=far.location),) if far is not None else ()
         head: list[Stmt] = []
         if mbarriers:
-            first = and_(*(eq(hardware_index(p), 0) for p in THREAD_TYPES if regions.launch[p] is not const(1)))
+            first = and_(*(eq(hardware_index(p), 0) for p in THREAD_TYPES if ranges.launch[p] is not const(1)))
             inits: tuple[Stmt, ...] = tuple(
                 InitBarrier(BarrierSlot(name, const(slot)), count, location=lines.get(name)) for name, slots, count in mbarriers for slot in range(slots)
             )
             start = inits[0].location
             if maps:
                 inits = (*inits, FenceInit(location=start))
-            scope, threads = (BarrierScope.CLUSTER, everyone) if remote else (BarrierScope.BLOCK, regions.threads)
+            scope, threads = (BarrierScope.CLUSTER, everyone) if remote else (BarrierScope.BLOCK, ranges.threads)
             head += [If((Branch(first, inits),), location=start), Barrier(scope, threads, note="barriers are initialized", location=start)]
         head += (replace(c, location=lines.get(c.name)) for c in cursors)
         params: list[Param] = [TensorParam(tv.name, tv.dtype, tv.shape, False) for tv in fusion.inputs]
@@ -141,12 +174,12 @@ class Emitter:
         params += [TensorParam(tv.name, tv.dtype, tv.shape, True) for tv in fusion.outputs]
         params += maps
 
-        x, y, z = (regions.launch[p] for p in THREAD_TYPES)
+        x, y, z = (ranges.launch[p] for p in THREAD_TYPES)
         return Kernel(
             name=fusion.name,
             extents=tuple(fusion.dims.values()),
             params=tuple(params),
-            grid=grid_shape(regions),
+            grid=grid_shape(ranges),
             block=(x, y, z),
             buffers=tuple(buffers),
             mbarriers=tuple(Mbarrier(name, slots) for name, slots, _ in mbarriers),

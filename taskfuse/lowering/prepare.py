@@ -19,15 +19,15 @@ from taskfuse.ir.types import MemoryType
 from taskfuse.schedule.caching import copy_of, join_task
 from taskfuse.schedule.copy import copy_fusion
 from taskfuse.schedule.order import Tree, complete, is_vertical
+from taskfuse.schedule.pingpong import check_pingpong
 from taskfuse.schedule.replay import replay
-from taskfuse.schedule.turns import check_turns
 
 
 def check_supported(fusion: Fusion) -> None:
     """The laws of tasks and groups, turns that can be taken, no roles in blocks of a cluster. Raises :class:`TaskfuseError`."""
     fusion.check()
     for group in fusion.tasks.groups():
-        check_turns(group)
+        check_pingpong(group)
         if group.ptype is not None and group.ptype.is_cluster and is_vertical(group):
             raise UnsupportedError(
                 what=f"vertical group {group.name} on {group.ptype.value}",

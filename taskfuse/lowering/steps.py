@@ -8,33 +8,51 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import cast
 
+from taskfuse.errors import UnsupportedError
+from taskfuse.ir.atoms import Instruction
+from taskfuse.ir.fusion import Fusion, as_fusion
+from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import MemoryType
-from taskfuse.kir import verify_kernel
+from taskfuse.kir import Kernel, verify_kernel
+from taskfuse.kir.faithful import check_faithful
+from taskfuse.location import caller
+from taskfuse.lowering import bulk, tensor_cores, vectors
 from taskfuse.lowering.channels import Channels
-from taskfuse.lowering.copies import retire_copies
-from taskfuse.lowering.emit import Emitter
+from taskfuse.lowering.copies import wait_for_copies
+from taskfuse.lowering.emit import Emitter, Notes
 from taskfuse.lowering.endpoints import Endpoints
-from taskfuse.lowering.environments import Environments
+from taskfuse.lowering.index_maps import IndexMaps
 from taskfuse.lowering.indexing import Indexer
-from taskfuse.lowering.instructions import BUILDERS
 from taskfuse.lowering.memory import find_memory
+from taskfuse.lowering.names import legible
 from taskfuse.lowering.nest import NestBuilder
-from taskfuse.lowering.notes import Notes
+from taskfuse.lowering.plan import PStmt
 from taskfuse.lowering.plan_rules import verify_plan
 from taskfuse.lowering.prepare import check_supported, prepare
-from taskfuse.lowering.regions import Regions
-from taskfuse.lowering.register_rings import unroll_rings
 from taskfuse.lowering.registers import Registers
-from taskfuse.lowering.rings import Rings
+from taskfuse.lowering.rings import Rings, unroll_rings
 from taskfuse.lowering.semaphores import semaphores
-from taskfuse.lowering.state import State
+from taskfuse.lowering.state import LoweringOptions, State
 from taskfuse.lowering.statements import Statements
 from taskfuse.lowering.storage import buffers, lay_out, unroll_for_registers
 from taskfuse.lowering.sync import Synchronizer
+from taskfuse.lowering.thread_ranges import ThreadRanges
 from taskfuse.lowering.witness import definitions
 from taskfuse.passes import PIPELINE, KernelPass
 from taskfuse.schedule.order import Sequencer
+
+BUILDERS: dict[Instruction, Callable[[Statements, TensorView], list[PStmt]]] = {
+    Instruction.VECTOR: vectors.vector_copy,
+    Instruction.CP_ASYNC: vectors.async_copy,
+    Instruction.TMA_LOAD: bulk.bulk_copy,
+    Instruction.TMA_STORE: bulk.bulk_copy,
+    Instruction.WGMMA: tensor_cores.wgmma,
+    Instruction.MMA: tensor_cores.mma,
+    Instruction.LDMATRIX: tensor_cores.ldmatrix,
+    Instruction.STMATRIX: tensor_cores.stmatrix,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,27 +105,27 @@ def _order(state: State) -> None:
 def _ranges(state: State) -> None:
     """Give every node its indices of threads and blocks; choose the launch shape.
 
-    Requires: ``tree``. Ensures: ``regions``.
+    Requires: ``tree``. Ensures: ``ranges``.
     """
-    state.regions = Regions.of(state.fusion, state.tree)
+    state.ranges = ThreadRanges.of(state.fusion, state.tree)
 
 
 def _memory(state: State) -> None:
     """Choose the memory type of every tensor: the nearest in which its readers find it.
 
-    Requires: ``joins``, ``regions``. Ensures: ``environments`` with the memory types.
+    Requires: ``joins``, ``ranges``. Ensures: ``index_maps`` with the memory types.
     """
-    state.environments = Environments(state.fusion, state.tree, state.joins, state.regions)
-    find_memory(state.environments)
+    state.index_maps = IndexMaps(state.fusion, state.tree, state.joins, state.ranges)
+    find_memory(state.index_maps)
 
 
 def _work(state: State) -> None:
     """Find the loops whose trips the block index decides; the remainder of their splits is a bound of the loop, not a guard.
 
-    Requires: memory types. Ensures: ``environments`` with work loops, and without the guards that these replace.
+    Requires: memory types. Ensures: ``index_maps`` with work loops, and without the guards that these replace.
     """
-    state.environments.work.find(state.environments.memory, Indexer(state.environments).indexes_registers)
-    state.environments.forget()
+    state.index_maps.work.find(state.index_maps.memory, Indexer(state.index_maps).indexes_registers)
+    state.index_maps.forget()
 
 
 def _channels(state: State) -> None:
@@ -115,8 +133,8 @@ def _channels(state: State) -> None:
 
     Requires: ``order``, memory types, work loops. Ensures: ``channels``; every boundary lives in the memory that its ring needs.
     """
-    state.channels = Channels.of(state.fusion, state.tree, state.regions, state.joins.path, state.order, state.environments.work.trips)
-    state.channels.check_memory(state.environments.memory)
+    state.channels = Channels.of(state.fusion, state.tree, state.ranges, state.joins.path, state.order, state.index_maps.work.trips)
+    state.channels.check_memory(state.index_maps.memory)
 
 
 def _rings(state: State) -> None:
@@ -125,7 +143,7 @@ def _rings(state: State) -> None:
     Requires: ``channels``. Ensures: ``rings``, ``indexer``, ``statements``.
     """
     state.rings = Rings.of(state.channels, state.joins.path)
-    state.indexer = Indexer(state.environments, state.rings)
+    state.indexer = Indexer(state.index_maps, state.rings)
     state.statements = Statements(state.indexer, BUILDERS)
 
 
@@ -146,7 +164,7 @@ def _prefetch(state: State) -> None:
 
 
 def _endpoints(state: State) -> None:
-    """Put the waits, arrivals, turns and cursors of every channel into the plan.
+    """Put the waits, arrivals, ordered barriers and cursors of every channel into the plan.
 
     Requires: ``plan``. Ensures: ``endpoints``; every use of a channel's slot stands between a wait and an arrival.
     """
@@ -167,7 +185,7 @@ def _copies(state: State) -> None:
 
     Requires: ``endpoints``. Ensures: such a copy is done before its result is read, or written again.
     """
-    retire_copies(state.plan, state.indexer, state.channels, state.rings.prefetches)
+    wait_for_copies(state.plan, state.indexer, state.channels, state.rings.prefetches)
 
 
 def _register_rings(state: State) -> None:
@@ -175,7 +193,7 @@ def _register_rings(state: State) -> None:
 
     Requires: ``cursors``. Ensures: the slot of a ring in registers is a constant in each copy of its loop's body.
     """
-    unroll_rings(state.plan, state.rings.prefetches, state.regions.facts)
+    unroll_rings(state.plan, state.rings.prefetches, state.ranges.facts)
 
 
 def _buffers(state: State) -> None:
@@ -191,7 +209,7 @@ def _budgets(state: State) -> None:
 
     Requires: ``buffers``. Ensures: budgets of the roles of a dispatch are in its arms, and fit what the launch gives.
     """
-    Registers(state.regions, state.buffers).insert(state.plan)
+    Registers(state.ranges, state.buffers).insert(state.plan)
 
 
 def _unroll(state: State) -> None:
@@ -218,9 +236,9 @@ def _barriers(state: State) -> None:
     channel waits for another where it holds the turn.
     """
     stored = [b for b in state.buffers if b.memory is not MemoryType.Local]
-    sync = Synchronizer(state.regions, state.tree.root, stored, state.channels.names(), state.rings)
+    sync = Synchronizer(state.ranges, state.tree.root, stored, state.channels.names(), state.rings)
     sync.insert(state.plan, {tv.name for tv in (*state.fusion.outputs, *(whole for whole, _ in state.indexer.placed.values()))})
-    state.endpoints.check_turns(state.plan)
+    state.endpoints.check_pingpong(state.plan)
     stand_ins = [(name, 1, count) for name, count in sync.mbarriers]
     state.mbarriers = [*state.channels.barriers(), *state.rings.barriers(), *stand_ins]
     state.counters = sync.counters
@@ -240,7 +258,7 @@ def _emit(state: State) -> None:
 
     Requires: all else. Ensures: ``kernel``.
     """
-    emitter = Emitter(state.fusion, state.regions, state.options.target)
+    emitter = Emitter(state.fusion, state.ranges, state.options.target)
     maps = tuple(state.statements.maps.values())
     kernel = emitter.kernel(state.plan, state.buffers, state.mbarriers, state.counters, semaphores(state.channels), tuple(state.cursors), maps)
     state.kernel = replace(kernel, definitions=definitions(state.fusion))
@@ -279,3 +297,32 @@ STEPS: tuple[Step, ...] = (
     Step("emit", _emit),
     *(Step(one.name, _on_kernel(one)) for one in PIPELINE),
 )
+
+
+DEFAULT = LoweringOptions()
+
+
+def lower(fusion: Fusion, options: LoweringOptions = DEFAULT, after: Callable[[Step, State], None] | None = None) -> Kernel:
+    """The kernel of a fusion: a pure function of the fusion and the options.
+
+    Args:
+        after: called after each step with the state that it leaves, which must not be changed.
+
+    Raises:
+        TaskError: a law of tasks and groups is broken.
+        ScheduleError: the inline positions admit no total order.
+        LoweringError: the schedule cannot become a kernel.
+        UnsupportedError: what is not a fusion, or a construct that is not built yet.
+        VerifyError: a fault of lowering itself: a plan or a kernel that breaks a rule, definitions that are not the fusion's.
+    """
+    fusion = as_fusion(fusion, "tf.lower")
+    if not isinstance(cast("object", options), LoweringOptions):
+        raise UnsupportedError(what=f"options {options!r}", reason="they are none", help="use tf.LoweringOptions(...)", location=caller())
+    fusion = legible(fusion)
+    state = State(fusion, options)
+    for step in STEPS:
+        step.run(state)
+        if after is not None:
+            after(step, state)
+    check_faithful(state.kernel, fusion)
+    return state.kernel

@@ -23,7 +23,7 @@ from taskfuse.ir.tensor import Scalar, TensorView
 from taskfuse.ir.types import ParallelType
 from taskfuse.location import caller
 from taskfuse.schedule.copy import Copied, Renaming, embed
-from taskfuse.schedulers.horizontal_cost import Gain
+from taskfuse.schedulers.horizontal_cost import HorizontalCost
 from taskfuse.schedulers.members import schedule_members
 from taskfuse.schedulers.schedule import Sizes
 from taskfuse.target import DEFAULT, Target, as_target
@@ -59,7 +59,7 @@ def horizontal(
         A fusion like any other: it can be lowered, compiled, proved, simulated, scheduled on.
 
     Raises:
-        FusionError: fewer than two fusions, what is shared does not agree, or no gain is expected (:func:`horizontal_gain` says more).
+        FusionError: fewer than two fusions, what is shared does not agree, or no gain is expected (:func:`horizontal_cost` says more).
         UnsupportedError: no scheduler makes one kernel of a fusion without a schedule, or ``sizes`` names what is no dimension.
         TaskError, ScheduleError, LoweringError: a member cannot be lowered by itself.
     """
@@ -78,14 +78,16 @@ def horizontal(
     return joined
 
 
-def horizontal_gain(
+def horizontal_cost(
     fusions: Sequence[Fusion], *, name: str = "horizontal", shared: Iterable[str] = (), sizes: Mapping[str, int] | None = None, target: Target = DEFAULT
-) -> Gain:
+) -> HorizontalCost:
     """What :func:`horizontal` expects of the same arguments: microseconds alone and side by side, and why. Raises as it does, but for no gain."""
     return _members(fusions, name, shared, sizes, target)[1]
 
 
-def _members(fusions: Sequence[Fusion], name: str, shared: Iterable[str], sizes: Mapping[str, int] | None, target: Target) -> tuple[list[Fusion], Gain]:
+def _members(
+    fusions: Sequence[Fusion], name: str, shared: Iterable[str], sizes: Mapping[str, int] | None, target: Target
+) -> tuple[list[Fusion], HorizontalCost]:
     """The fusions, with schedules, and what is expected of them; ``sizes`` has the names of the joined fusion."""
     target = as_target(target)
     joined = _Join(fusions, name, _names(name, shared))

@@ -20,11 +20,10 @@ from taskfuse.ir.scalar import Const, Expr, const, evaluate
 from taskfuse.ir.storage import has_code
 from taskfuse.ir.types import MemoryType
 from taskfuse.kir import Kernel
-from taskfuse.kir.limits import MAX_THREADS, launch_registers
-from taskfuse.kir.nodes import Buffer, Dim3
+from taskfuse.kir.declarations import Buffer, Dim3
 from taskfuse.lowering import lower
 from taskfuse.schedulers.schedule import Block
-from taskfuse.target import Target
+from taskfuse.target import MAX_THREADS, Target, launch_registers
 
 BASE_REGISTERS = 24
 """Of a thread, beside those that hold its largest Local tensor: addresses, indices, what is in flight."""
@@ -73,7 +72,7 @@ class Load:
 
 
 @dataclass(frozen=True, slots=True)
-class Gain:
+class HorizontalCost:
     """What :func:`taskfuse.horizontal` expects.
 
     Attributes:
@@ -133,7 +132,7 @@ class Gain:
         return "\n".join(lines)
 
 
-def gain(name: str, loads: Sequence[Load], alone: Sequence[Load]) -> Gain:
+def horizontal_cost(name: str, loads: Sequence[Load], alone: Sequence[Load]) -> HorizontalCost:
     """The estimate for a kernel of that name.
 
     Args:
@@ -142,7 +141,7 @@ def gain(name: str, loads: Sequence[Load], alone: Sequence[Load]) -> Gain:
     """
     joint = _joint(name, loads)
     launch = joint.target.launch_us
-    return Gain(tuple(loads), joint, tuple(launch + duration([m], m.resident()) for m in alone), launch + duration(loads, joint.resident()))
+    return HorizontalCost(tuple(loads), joint, tuple(launch + duration([m], m.resident()) for m in alone), launch + duration(loads, joint.resident()))
 
 
 def load(name: str, fusion: Fusion, sizes: Mapping[str, int], target: Target) -> Load:

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from taskfuse.ir.types import MemoryType
-from taskfuse.kir.limits import WARP
-from taskfuse.kir.nodes import Shuffle
+from taskfuse.kir.products import Shuffle
 from taskfuse.sim.agent import Agent, Signal
 from taskfuse.sim.fault import Fault, TornWarp
 from taskfuse.sim.lanes import Lanes, LaneTable
 from taskfuse.sim.memory import Site, read, write
 from taskfuse.sim.synchronization import Path, assemble, pause, selected
+from taskfuse.target import WARP
 
 if TYPE_CHECKING:
     from taskfuse.sim.program import Program

@@ -18,9 +18,8 @@ from taskfuse.ir.types import MemoryType
 from taskfuse.ir.values import NATIVE, Values
 from taskfuse.kir.arguments import bind_symbols, check_count, check_rank, integer, wanted
 from taskfuse.kir.clusters import Int3
+from taskfuse.kir.declarations import Buffer, ScalarParam, TensorParam
 from taskfuse.kir.kernel import Kernel
-from taskfuse.kir.limits import MAX_BLOCK, MAX_THREADS, SHARED_BYTES, WARP
-from taskfuse.kir.nodes import Buffer, ScalarParam, TensorParam
 from taskfuse.sim.block import Block, Cluster
 from taskfuse.sim.lanes import Env, LaneTable
 from taskfuse.sim.machine import Machine
@@ -30,6 +29,7 @@ from taskfuse.sim.program import Program, program
 from taskfuse.sim.published import GlobalFences, Published
 from taskfuse.sim.schedule import Policy
 from taskfuse.sim.semaphores import SemaphoreArray
+from taskfuse.target import MAX_BLOCK, MAX_THREADS, SHARED_BYTES, WARP
 
 Array = npt.NDArray[Any]
 Argument = npt.NDArray[Any] | float | int

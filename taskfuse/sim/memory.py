@@ -16,10 +16,10 @@ import numpy.typing as npt
 
 from taskfuse.dtypes import DType
 from taskfuse.ir.types import MemoryType
-from taskfuse.kir.limits import WARP
 from taskfuse.sim.fault import Fault
 from taskfuse.sim.lanes import Code, Env, Lanes, key_of, next_number
 from taskfuse.sim.published import Published
+from taskfuse.target import WARP
 
 if TYPE_CHECKING:
     from taskfuse.sim.observer import Observer

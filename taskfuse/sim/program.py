@@ -14,57 +14,38 @@ from taskfuse.dtypes import DType
 from taskfuse.ir.scalar import Expr, const
 from taskfuse.ir.types import MemoryType
 from taskfuse.ir.values import Values
+from taskfuse.kir.declarations import HostParam, ScalarParam, TensorMapParam, TensorParam
 from taskfuse.kir.kernel import Kernel
-from taskfuse.kir.limits import WARP
-from taskfuse.kir.nodes import (
-    Access,
+from taskfuse.kir.nodes import AsyncCopy, Bind, Branch, Choose, Compute, For, Gather, If, Stmt, TmaLoad, TmaStore, VectorCopy
+from taskfuse.kir.operands import Access, Operand
+from taskfuse.kir.products import LdMatrix, Mma, Shuffle, StMatrix, Wgmma
+from taskfuse.kir.scope import CURSOR_PARTS
+from taskfuse.kir.synchronization import (
     Acquire,
     Advance,
     Arrive,
     ArriveAsync,
-    AsyncCopy,
     Barrier,
     BarrierScope,
-    Bind,
-    Branch,
-    Choose,
     Commit,
-    Compute,
     CursorInit,
     Expect,
     FenceInit,
     FenceProxyAsync,
-    For,
-    Gather,
-    HostParam,
-    If,
     InitBarrier,
-    LdMatrix,
-    Mma,
-    Operand,
     Release,
-    Retire,
-    ScalarParam,
     SetMaxNReg,
-    Shuffle,
-    StMatrix,
-    Stmt,
-    TensorMapParam,
-    TensorParam,
-    TmaLoad,
-    TmaStore,
-    VectorCopy,
     Wait,
-    Wgmma,
+    WaitGroup,
     WgmmaFence,
 )
-from taskfuse.kir.scope import CURSOR_PARTS
 from taskfuse.kir.walk import expressions, walk
 from taskfuse.sim import collectives, computation, copies, engines, matrices, semaphores, synchronization, tma, wgmma
 from taskfuse.sim.agent import Agent, Detour, Signal
 from taskfuse.sim.fault import Fault
 from taskfuse.sim.lanes import Code, groups
 from taskfuse.sim.memory import Site
+from taskfuse.target import WARP
 
 Instruction = Callable[[Agent], Signal | None]
 _CACHED_PROGRAMS = 64
@@ -201,8 +182,8 @@ class Program:
                 self._emit(tma.store(self, stmt), point=True)
             case Commit():
                 self._emit(engines.commit(stmt))
-            case Retire():
-                self._emit(engines.retire(stmt), point=True, guard=engines.may_retire(stmt))
+            case WaitGroup():
+                self._emit(engines.wait_group(stmt), point=True, guard=engines.may_pass_wait_group(stmt))
             case Wgmma():
                 self._emit(wgmma.multiply(self, stmt), point=True)
             case StMatrix():
@@ -387,7 +368,7 @@ def _has(statements: tuple[Stmt, ...], kind: type) -> bool:
 
 def _waits(stmt: Stmt) -> bool:
     """True for statements before or after which threads of one agent may be at different places or in different states."""
-    return isinstance(stmt, Barrier | Wait | Acquire | Retire | CursorInit | Advance | Shuffle)
+    return isinstance(stmt, Barrier | Wait | Acquire | WaitGroup | CursorInit | Advance | Shuffle)
 
 
 def _defines(stmt: Stmt) -> tuple[str, ...]:

@@ -21,9 +21,9 @@ from taskfuse.ir.storage import producers
 from taskfuse.ir.tensor import AxisRef, TensorView
 from taskfuse.ir.types import BLOCK_TYPES, THREAD_TYPES, MemoryType, ParallelType
 from taskfuse.kir import Kernel
-from taskfuse.kir.limits import MAX_BLOCK, SHARED_BYTES
 from taskfuse.lowering import LoweringOptions, lower
 from taskfuse.schedule.copy import copy_fusion
+from taskfuse.target import MAX_BLOCK, SHARED_BYTES
 from taskfuse.testing import partitions
 from taskfuse.testing.automatic import automatic
 from taskfuse.testing.chooser import Chooser, RandomChooser

@@ -13,7 +13,9 @@ from taskfuse.ir.tasks import Group, Node
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.types import MemoryType, ParallelType
 from taskfuse.kir import walk
-from taskfuse.kir.nodes import Acquire, Barrier, For, Gather, Shuffle, TmaLoad, TmaStore, Wait
+from taskfuse.kir.nodes import For, Gather, TmaLoad, TmaStore
+from taskfuse.kir.products import Shuffle
+from taskfuse.kir.synchronization import Acquire, Barrier, Wait
 from taskfuse.testing.case import Case
 from taskfuse.testing.mechanisms import CALLS, mechanisms
 from taskfuse.testing.partitions import is_vertical
@@ -171,7 +173,7 @@ def _features(case: Case) -> dict[str, bool]:
         "a channel between blocks": bool(kernel.semaphores),
         "channels between blocks and between threads": bool(kernel.semaphores) and any(m.name.endswith(".full") for m in kernel.mbarriers),
         "blocks with rings of their own": any(len(s.shape) > 1 for s in kernel.semaphores),
-        "a distributed channel": any(m.name.endswith(".turns") for m in kernel.mbarriers),
+        "a distributed channel": any(m.name.endswith(".order") for m in kernel.mbarriers),
         "a ring of 2 slots or more": any(n > 1 for n in _rings(case)),
         "a ring that its role fills ahead": any(isinstance(s, For) and s.var.endswith(".p") for s in statements),
         "a split that does not divide": any(f > 0 and n % f for n, f in splits),

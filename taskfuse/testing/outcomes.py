@@ -21,7 +21,10 @@ from taskfuse.ir.scalar import const, eq, evaluate, sym
 from taskfuse.ir.types import MemoryType
 from taskfuse.ir.values import RING
 from taskfuse.kir import Kernel
-from taskfuse.kir.nodes import Access, Barrier, BarrierScope, Branch, Compute, Counter, FenceProxyAsync, For, If, Immediate, Stmt
+from taskfuse.kir.declarations import Counter
+from taskfuse.kir.nodes import Branch, Compute, For, If, Stmt
+from taskfuse.kir.operands import Access, Immediate
+from taskfuse.kir.synchronization import Barrier, BarrierScope, FenceProxyAsync
 from taskfuse.sim import Scheduler, explore, simulate
 
 Argument = NDArray[Any] | float | int

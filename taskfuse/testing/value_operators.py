@@ -15,29 +15,11 @@ from taskfuse.ir.elementwise import ELEMENTWISE
 from taskfuse.ir.scalar import TRUE, And, Compare, Const, Expr, FloorDiv, Mod, and_, compare, const, eq, maximum, minimum, ne, not_, rebuild, substitute, sym
 from taskfuse.ir.types import MemoryType
 from taskfuse.kir import Kernel, bodies, held, map_stmts, walk, with_bodies
-from taskfuse.kir.nodes import (
-    Access,
-    AsyncCopy,
-    Branch,
-    Case,
-    Choose,
-    Compute,
-    Content,
-    CursorInit,
-    For,
-    Found,
-    Gather,
-    HostParam,
-    If,
-    Immediate,
-    Operand,
-    ScalarParam,
-    ScalarValue,
-    Shuffle,
-    Stmt,
-    TensorParam,
-    VectorCopy,
-)
+from taskfuse.kir.declarations import HostParam, ScalarParam, TensorParam
+from taskfuse.kir.nodes import AsyncCopy, Branch, Choose, Compute, For, Gather, If, Stmt, VectorCopy
+from taskfuse.kir.operands import Access, Case, Content, Found, Immediate, Operand, ScalarValue
+from taskfuse.kir.products import Shuffle
+from taskfuse.kir.synchronization import CursorInit
 from taskfuse.testing.lie_operators import LIE_OPERATORS
 from taskfuse.testing.mutations import Edit, Mutants, Operator, all_bodies, at, change, inner, with_body
 from taskfuse.testing.tile_operators import TILE_OPERATORS

@@ -16,9 +16,10 @@ from taskfuse.ir.evaluate import evaluate
 from taskfuse.ir.scalar import evaluate as value_of
 from taskfuse.ir.values import NATIVE, RING
 from taskfuse.kir import Kernel
-from taskfuse.kir.nodes import TensorParam
+from taskfuse.kir.declarations import TensorParam
 from taskfuse.sim import simulate
 from taskfuse.testing.case import Case, fusion_case, seeded_case
+from taskfuse.testing.instruction_subjects import INSTRUCTIONS
 from taskfuse.testing.options import Mix
 from taskfuse.testing.outcomes import Argument, equal
 
@@ -57,7 +58,7 @@ class Subject:
 
 
 def names(programs: list[str], cases: int, seed: int) -> list[str]:
-    """The names of subjects: programs as ``python -m taskfuse`` takes them, and random cases, of all mixes in turn."""
+    """The names of subjects: programs as ``python -m taskfuse`` takes them, names of :data:`INSTRUCTIONS`, and random cases, of all mixes in turn."""
     return [*programs, *(f"{mix.value} {k}" for k, mix in zip(range(seed, seed + cases), _mixes(), strict=False))]
 
 
@@ -71,13 +72,15 @@ def subjects(name: str) -> Iterator[Subject]:
     mix, _, seed = name.partition(" ")
     if seed:
         found = [seeded_case(int(seed), Mix(mix))]
+    elif name in INSTRUCTIONS:
+        found = [fusion_case(INSTRUCTIONS[name]())]
     else:
         found = [fusion_case(program.required_fusion()) for program in load(name)]
     for case in found:
         if case.kernel is not None:
             launches = tuple(_launches(case, case.kernel))
             if launches:
-                yield Subject(name if seed else f"{name} {case.fusion.name}", case.kernel, launches)
+                yield Subject(name if seed or name in INSTRUCTIONS else f"{name} {case.fusion.name}", case.kernel, launches)
 
 
 def _launches(case: Case, kernel: Kernel) -> Iterator[Launch]:

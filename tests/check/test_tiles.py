@@ -19,7 +19,7 @@ SYNC block
 IF threadIdx.x == 0:
   TMA m({at}, 0) <- s[{first}]
   COMMIT bulk
-  RETIRE bulk <= 0
+  WAIT_GROUP bulk <= 0
 """
 
 

@@ -1,6 +1,6 @@
 """The text of every error that lowering raises for itself; each with the schedule that is one step away and lowers.
 
-Errors of the order are in test_order.py, of memory types in test_media.py, of registers in test_registers.py.
+Errors of the order are in tests/schedule/test_order.py, of memory types in test_memory.py, of registers in test_registers.py.
 """
 
 from collections.abc import Callable
@@ -246,6 +246,35 @@ def test_no_barrier_of_all_instances_stands_where_one_holds_the_turn() -> None:
     )
 
 
+def test_a_ring_behind_a_barrier_of_all_instances_holds_a_slot_for_each_of_them() -> None:
+    def build(slots: int) -> tf.Fusion:
+        with tf.Fusion("turn") as fusion:
+            x = tf.define_tensor([3, 4], name="x")
+            a = tf.neg(x)
+            b = tf.exp(a)
+            c = tf.copy(b)
+            d = tf.abs(c)
+            e = tf.add(tf.flip(d, 1), a)
+            fusion.add_output(e)
+        for tv in (a, b, c, d, e):
+            tv.axis(1).parallelize(TX)
+        inner = fusion.group([fusion.task([a], "load"), fusion.task([b], "middle")], "inner")
+        inner.parallelize(TZ)
+        fusion.group([inner, fusion.task([c], "relay"), fusion.task([d, e], "compute")], "g").parallelize(TZ)
+        fusion.inline_most()
+        for tv in (d, e):
+            tv.axis(0).parallelize(TY)
+        a.circular_buffer(slots)
+        return fusion
+
+    agrees(build(3), numbers(3, 4))
+    assert lowering(build(2)) == (
+        "cannot lower compute: its instances on TIDy take turns in the ring of tv3, wait for each other, and take turns in the ring of tv1.b2 behind that: "
+        "2 slots of it do not hold what the 3 instances take, and its producer cannot go on to fill the first\n"
+        "help: give it circular_buffer(3) or more, or keep data within an instance between the two"
+    )
+
+
 def test_no_ring_of_all_instances_is_filled_where_one_holds_the_turn() -> None:
     def build(shared: int) -> tf.Fusion:
         with tf.Fusion("turn") as fusion:
@@ -406,7 +435,7 @@ def test_turns_over_an_axis_that_is_gone() -> None:
         tv.axis(2).parallelize(TX)
     axis = b.axis(0)
     g = fusion.group([fusion.task([a]), fusion.task([b])], "g")
-    g.take_turns(axis)
+    g.pingpong(axis)
     g.parallelize(TZ)
     assert refused(lambda: tf.lower(fusion), TaskError) == (
         "g: it takes turns over axis 0 of tv2, which is bound to Serial\nhelp: instances that take turns differ in a thread index: bind the axis to one"
@@ -418,7 +447,7 @@ def test_turns_over_an_axis_that_is_gone() -> None:
     a.inline_at(0)
     b.split(0, 2)
     assert refused(lambda: tf.lower(fusion), TaskError) == (
-        "g: it takes turns over an axis of extent 4 that is a loop axis of none of its tensors\nhelp: g.take_turns(tensor.axis(k)) with a tensor of the group"
+        "g: it takes turns over an axis of extent 4 that is a loop axis of none of its tensors\nhelp: g.pingpong(tensor.axis(k)) with a tensor of the group"
     )
 
 

@@ -5,16 +5,15 @@ from typing import Any, overload
 
 import numpy as np
 import numpy.typing as npt
-import pytest
 
 import taskfuse.ops as tf
 from taskfuse.dtypes import as_dtype
-from taskfuse.errors import TaskfuseError
 from taskfuse.ir.dims import Dim
 from taskfuse.ir.evaluate import evaluate
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.tensor import TensorView
 from taskfuse.ir.values import NATIVE, Values
+from tests.errors import text_of
 
 Array = npt.NDArray[Any]
 
@@ -48,9 +47,7 @@ def evaluated(build: Callable[..., TensorView], *arrays: Array, shapes: Shapes =
 
 def message(build: Callable[[], object]) -> str:
     """The text of the error that ``build`` raises, without the source location."""
-    with pytest.raises(TaskfuseError) as caught:
-        build()
-    return "\n".join(line for line in str(caught.value).splitlines() if not line.startswith(("  -->", "   |")))
+    return text_of(build)
 
 
 def numbers(shape: Sequence[int], dtype: str, seed: int = 0, low: float = -4, high: float = 4) -> Array:

@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 import taskfuse.ops as tf
 from taskfuse.errors import ScheduleError
 from taskfuse.ir.axes import Axis
-from taskfuse.ir.fusion import Dim, Fusion
+from taskfuse.ir.dims import Dim
+from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.scalar import Expr, sym
 from taskfuse.ir.tensor import TensorView
 from taskfuse.schedule import domain

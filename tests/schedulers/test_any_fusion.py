@@ -16,7 +16,7 @@ from taskfuse.schedulers.schedule import Chosen
 from taskfuse.schedulers.segmenter import Plan, plan
 from taskfuse.target import DEFAULT
 from tests.schedulers.fusions import FUSIONS, Build, halves_of_a_product, mlp_of_a_block, tensor
-from tests.schedulers.test_automatic import checked
+from tests.schedulers.planned import checked
 
 RNG = np.random.default_rng(0)
 

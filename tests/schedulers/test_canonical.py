@@ -20,8 +20,8 @@ from taskfuse.testing.graphs import Graph
 from taskfuse.testing.options import CaseOptions
 from taskfuse.testing.program import Recorder
 from tests.schedulers.fusions import HALF, Build, tensor
+from tests.schedulers.planned import checked
 from tests.schedulers.test_any_fusion import arguments, built, made
-from tests.schedulers.test_automatic import checked
 
 
 def form(fusion: tf.Fusion) -> tf.Fusion | None:

@@ -18,28 +18,10 @@ from taskfuse.dtypes import DType
 from taskfuse.ir.elementwise import ELEMENTWISE, Elementwise
 from taskfuse.ir.scalar import TRUE, Expr, ge, lt, not_, substitute, sym
 from taskfuse.kir import Kernel
-from taskfuse.kir.nodes import (
-    Access,
-    AsyncCopy,
-    Case,
-    Choose,
-    Compute,
-    Content,
-    Gather,
-    Holds,
-    Immediate,
-    IndexOf,
-    LdMatrix,
-    Mma,
-    Operand,
-    ScalarValue,
-    StMatrix,
-    TensorParam,
-    TmaLoad,
-    TmaStore,
-    VectorCopy,
-    Wgmma,
-)
+from taskfuse.kir.declarations import TensorParam
+from taskfuse.kir.nodes import AsyncCopy, Choose, Compute, Gather, TmaLoad, TmaStore, VectorCopy
+from taskfuse.kir.operands import Access, Case, Content, Holds, Immediate, IndexOf, Operand, ScalarValue
+from taskfuse.kir.products import LdMatrix, Mma, StMatrix, Wgmma
 from taskfuse.kir.witness import Accumulate, Apply, Find, Pick, Reduce
 
 COPY, FMA, MUL = ELEMENTWISE["copy"], ELEMENTWISE["fma"], ELEMENTWISE["mul"]
@@ -272,7 +254,7 @@ class Statements:
             mine = (*before, *conjuncts(case.cond))
             here = around.given(*mine)
             before.append(not_(case.cond))
-            if here.ranges.empty or proves(around.given(*before[:-1]), not_(case.cond)):
+            if here.empty or proves(around.given(*before[:-1]), not_(case.cond)):
                 continue
             self._operand(w.node, case.operand, self._case(w.node, rule, conditions, here, {*mine}), w.holds.index, (*exists, *mine))
         if not _one_holds(w.node.context.knowledge, [c.cond for c in stmt.cases]):
@@ -425,7 +407,7 @@ class Statements:
 
 def _one_holds(knowledge: Knowledge, conditions: list[Expr]) -> bool:
     """True only if one of some conditions holds: it is a contradiction that each has a conjunct that fails."""
-    if knowledge.ranges.empty:
+    if knowledge.empty:
         return True
     if not conditions:
         return proves(knowledge, lt(0, 0))

@@ -45,7 +45,7 @@ class Batches:
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """A wgmma operand: its address in the machine, and its byte offsets (:class:`taskfuse.kir.nodes.Descriptor`)."""
+    """A wgmma operand: its address in the machine, and its byte offsets (:class:`taskfuse.kir.operands.Descriptor`)."""
 
     address: int
     swizzle: int
@@ -229,7 +229,7 @@ class Engines:
             if not read_only and op.retired is None:
                 op.retired = self.threads.own[t]
 
-    def retire_copies(self, t: int, pending: int) -> None:
+    def wait_for_copies(self, t: int, pending: int) -> None:
         """``cp.async.wait_group``."""
         for op in self.copies.get(t, Batches()).retired(pending):
             op.retired = self.threads.own[t] if op.retired is None else op.retired

@@ -12,42 +12,26 @@ from types import CodeType
 from taskfuse.ir.scalar import TRUE, Const, Expr
 from taskfuse.ir.types import INDEX_TYPES, MemoryType
 from taskfuse.kir import Kernel, walk
-from taskfuse.kir.nodes import (
-    Access,
+from taskfuse.kir.nodes import AsyncCopy, Bind, Choose, Compute, For, Gather, If, Stmt, TmaLoad, TmaStore, VectorCopy
+from taskfuse.kir.operands import Access, Descriptor, Queue
+from taskfuse.kir.products import LdMatrix, Mma, Shuffle, StMatrix, Wgmma
+from taskfuse.kir.synchronization import (
     Acquire,
     Advance,
     Arrive,
     ArriveAsync,
-    AsyncCopy,
     Barrier,
     BarrierScope,
-    Bind,
-    Choose,
     Commit,
-    Compute,
     CursorInit,
-    Descriptor,
     Expect,
     FenceInit,
     FenceProxyAsync,
-    For,
-    Gather,
-    If,
     InitBarrier,
-    LdMatrix,
-    Mma,
-    Queue,
     Release,
-    Retire,
     SetMaxNReg,
-    Shuffle,
-    StMatrix,
-    Stmt,
-    TmaLoad,
-    TmaStore,
-    VectorCopy,
     Wait,
-    Wgmma,
+    WaitGroup,
     WgmmaFence,
 )
 from taskfuse.testing.machine.writer import Writer, cells
@@ -294,12 +278,12 @@ class _Compiler(Writer):
                 self.sleeps(f"m.warp_comes(t, {site}, 0, 'commit')")
             case Commit(queue=queue):
                 self.add(f"m.engines.commit(t, bulk={queue is Queue.BULK})")
-            case Retire(queue=Queue.WGMMA, pending=pending):
+            case WaitGroup(queue=Queue.WGMMA, pending=pending):
                 self.sleeps(f"m.warp_comes(t, {site}, 0, {pending})")
-            case Retire(queue=Queue.BULK, pending=pending, read_only=read_only):
+            case WaitGroup(queue=Queue.BULK, pending=pending, read_only=read_only):
                 self.add(f"m.engines.retire_bulk(t, {pending}, {read_only})")
-            case Retire(pending=pending):
-                self.add(f"m.engines.retire_copies(t, {pending})")
+            case WaitGroup(pending=pending):
+                self.add(f"m.engines.wait_for_copies(t, {pending})")
             case FenceProxyAsync(memory=memory):
                 self.add(f"m.proxy_fence(t, {memory is MemoryType.Global})")
             case WgmmaFence():

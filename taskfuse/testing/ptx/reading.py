@@ -7,24 +7,11 @@ from collections.abc import Callable
 from taskfuse.ir.scalar import Const, Expr, Sym, compile_expr
 from taskfuse.ir.types import MemoryType
 from taskfuse.kir import accesses
-from taskfuse.kir.nodes import (
-    Access,
-    Advance,
-    Barrier,
-    BarrierScope,
-    Bind,
-    Choose,
-    Compute,
-    CursorInit,
-    For,
-    Gather,
-    If,
-    SemaphoreSlot,
-    Shuffle,
-    Stmt,
-    TensorParam,
-    VectorCopy,
-)
+from taskfuse.kir.declarations import TensorParam
+from taskfuse.kir.nodes import Bind, Choose, Compute, For, Gather, If, Stmt, VectorCopy
+from taskfuse.kir.operands import Access, SemaphoreSlot
+from taskfuse.kir.products import Shuffle
+from taskfuse.kir.synchronization import Advance, Barrier, BarrierScope, CursorInit
 from taskfuse.kir.walk import bodies
 from taskfuse.testing.ptx.launch import Launch
 

@@ -77,7 +77,7 @@ def loaded(c: Chooser) -> Small:
         _clear(t)
         with t.block(f"FOR k in 0..{trips}"):
             t.add("WAIT full[c.slot] parity c.parity", "FENCE wgmma")
-            t.add(_multiply(f"a_s[c.slot, {rows}, 0]", "b_s[c.slot, 0, 0]"), "COMMIT wgmma", f"RETIRE wgmma <= {lag}")
+            t.add(_multiply(f"a_s[c.slot, {rows}, 0]", "b_s[c.slot, 0, 0]"), "COMMIT wgmma", f"WAIT_GROUP wgmma <= {lag}")
             if lag:
                 with t.block("IF k > 0"):
                     release("r")
@@ -85,7 +85,7 @@ def loaded(c: Chooser) -> Small:
             else:
                 release("c")
         if lag:
-            t.add("RETIRE wgmma <= 0")
+            t.add("WAIT_GROUP wgmma <= 0")
             if trips != "0":
                 with t.blocks([f"IF {trips} > 0"] if trips == EXTENT else []):
                     release("r")
@@ -110,7 +110,7 @@ def stored(c: Chooser) -> Small:
     _clear(t)
     with t.block(f"FOR k in 0..{trips}"):
         if slots > 1:
-            t.add("RETIRE wgmma <= 1", meet)  # of two iterations ago: it has read the slot
+            t.add("WAIT_GROUP wgmma <= 1", meet)  # of two iterations ago: it has read the slot
         if held:
             with t.block("FOR v in 0..4 UNROLL"):
                 t.add(f"f[v] = copy(a[{FRAGMENT[0]}, {K}*k + {FRAGMENT[1]}])")
@@ -120,9 +120,9 @@ def stored(c: Chooser) -> Small:
         t.add("FENCE proxy.async", meet, "FENCE wgmma")
         t.add(_multiply("f[0]" if held else "a_s[q.slot, 0, 0]", "b_s[q.slot, 0, 0]"), "COMMIT wgmma")
         if slots == 1:
-            t.add("RETIRE wgmma <= 0", meet)
+            t.add("WAIT_GROUP wgmma <= 0", meet)
         t.add("q.advance(1)")
-    t.add("RETIRE wgmma <= 0")
+    t.add("WAIT_GROUP wgmma <= 0")
     _write(t, "0")
     return h.small("product", t)
 

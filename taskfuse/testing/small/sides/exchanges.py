@@ -40,7 +40,7 @@ def queues(c: Chooser) -> Side:
             t.add("WAIT b[0] parity 0")
     else:
         with t.blocks(who(70)):
-            t.add(f"RETIRE copy <= {c.pick((0, 0, 0, 1, 2))}")
+            t.add(f"WAIT_GROUP copy <= {c.pick((0, 0, 0, 1, 2))}")
     t.add(*c.pick((["SYNC block"], ["SYNC block"], ["SYNC warp"], [])))
     t.add(f"y[{c.integer(0, trips - 1)}, {lane}] = copy(s[{c.integer(0, trips - 1)}, {c.pick((lane, other))}])")
     return h.side("queues", t, None)

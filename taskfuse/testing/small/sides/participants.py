@@ -179,7 +179,7 @@ def whole_warps(c: Chooser) -> Side:
                 t.add("MMA.m16n8k16.bfloat16 acc[0], a[0], b[0]")
                 right = full or not chosen
             case "retire" | "commit" | "fence":
-                t.add({"retire": "RETIRE wgmma <= 0", "commit": "COMMIT wgmma", "fence": "FENCE wgmma"}[op])
+                t.add({"retire": "WAIT_GROUP wgmma <= 0", "commit": "COMMIT wgmma", "fence": "FENCE wgmma"}[op])
                 right = None if right else right  # by whole warps; of warpgroups there is none here
             case "block":
                 t.add("SYNC block")

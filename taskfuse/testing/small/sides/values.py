@@ -118,7 +118,7 @@ def alignment(c: Chooser) -> Side:
         else:
             t.add(f"COPY s[{i}, {near}] <- x[{i}, {far}] width {width}")
     if asynchronous:
-        t.add("COMMIT copy", "RETIRE copy <= 0")
+        t.add("COMMIT copy", "WAIT_GROUP copy <= 0")
     t.add("SYNC block", f"y[0, {lane}] = copy(s[0, {n - 1} - ({lane})])")
     return h.side("alignment", t, None if (right and (races or not aligned)) or (asynchronous and not right) else right)
 
