@@ -113,12 +113,13 @@ def _operands(script: Script, tv: TensorView, is_product: bool) -> None:
             continue
         read = resolve(fusion, operand)
         index = own_index(fusion, expr, read)
-        is_plain = is_whole(expr, read, index) and not (is_product and any(not e.free for e in index))  # axes of one element are in a factor's way
+        is_array = is_whole(expr, read, index) and not (is_product and any(not e.free for e in index))  # axes of one element are in a factor's way
+        is_plain = is_array and index == read.index
         if read.valid is not TRUE or is_plain or not (is_product or read.tensor.is_input):
             continue
         is_viewed = fusion.is_view(operand.tensor) and is_whole(expr, operand, operand.index) and all(e.free for e in operand.index)
         view = operand.tensor if is_viewed else script.through_view(tv, k)
         place = strided(fusion, view)
-        if place is None or not place.has_rows(VECTOR_BYTES, fusion.facts()):
+        if not is_array and (place is None or not place.has_rows(VECTOR_BYTES, fusion.facts())):
             script.new(view, "cache_after")
 

@@ -134,7 +134,7 @@ def test_heads_of_one_tile_of_k() -> None:
     with tf.Fusion("heads") as fusion:
         q, k = (tensor(name, 16, 1024, 64, dtype=tf.bfloat16) for name in "qk")
         fusion.add_output(q @ k.permute(0, 2, 1))
-    assert tf.schedulers.matmul(fusion).config.takes_turns
+    assert tf.schedulers.matmul(fusion).config.is_pingpong
     kernel = tf.lower(fusion)
     assert kernel.verify().is_proved
     wrong = kernel.text(witness=True).replace("accumulate i18 >= 1", "accumulate i18 >= 2")
