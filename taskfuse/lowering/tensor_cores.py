@@ -88,7 +88,7 @@ def ldmatrix(st: Statements, tv: TensorView) -> list[PStmt]:
 def stmatrix(st: Statements, tv: TensorView) -> list[PStmt]:
     """A 16 x 16 tile of 16-bit elements from the registers of a warp to Shared memory."""
     index_map, out, read, source = _moved(st, tv, MemoryType.Shared, MemoryType.Local)
-    st.alignments[tv.name] = max(st.alignments.get(tv.name, 1), 16)
+    st.needs.align(tv, 16)
     stmt = StMatrix(_rows(st, tv, out, tv, [0, 1, 2, 3], index_map), _registers(tv, read, source, index_map), holds=_matrices(tv, [0, 1, 2, 3], index_map))
     return [PStmt(tv, st.indexer.tree.place[tv], stmt, index_map.guards, index_map.facts, (out,), (source,))]
 
@@ -196,7 +196,7 @@ def _descriptor(st: Statements, tv: TensorView, index_map: IndexMap, read: Read,
         tile = derive(access.index, shape, source.dtype.itemsize, rows, k, index_map.facts)
     except NoDescriptorError as e:
         raise refused(source, f"the atom {atom.name} of {tv.name} cannot read it: {e.reason}", e.help) from None
-    st.alignments[source.name] = max(st.alignments.get(source.name, 1), tile.align)
+    st.needs.align(source, tile.align)
     return Descriptor(Access(access.buffer, tile.start), const(0), tile.swizzle, tile.lbo, tile.sbo, tile.major)
 
 
