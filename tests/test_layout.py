@@ -70,6 +70,9 @@ ELSEWHERE: dict[str, str] = {
     "tests/runtime": """
         runtime/chain runtime/compile runtime/kernel runtime/readers
     """,
+    "tests/schedule": """
+        schedule/through_view
+    """,
     "tests/schedulers": """
         schedulers/candidates schedulers/cat schedulers/config schedulers/contraction schedulers/elementwise schedulers/fallback
         schedulers/horizontal_cost schedulers/loads schedulers/members schedulers/persistent_buffers schedulers/pointwise schedulers/propose
