@@ -368,7 +368,7 @@ class Trace:
         return found
 
     def _elements(self, access: Access, ids: Ints, width: int = 1) -> Ints:
-        """Row-major places of the first of ``width`` elements. Raises :class:`Refuted` outside of the buffer."""
+        """Row-major places of the first of ``width`` elements. Raises :class:`Refuted` outside the buffer."""
         place = np.zeros(len(ids), np.int64)
         for axis, (e, extent) in enumerate(zip(access.index, self._shape(access.buffer), strict=True)):
             values = self._value(e, ids)
@@ -378,7 +378,7 @@ class Trace:
                 t = int(ids[int(np.argmax(bad))])
                 raise Refuted(
                     access.buffer,
-                    f"index {last[bad][0] if values[bad][0] >= 0 else values[bad][0]} of axis {axis} is outside of 0..{extent}",
+                    f"index {last[bad][0] if values[bad][0] >= 0 else values[bad][0]} of axis {axis} is outside 0..{extent}",
                     f"thread {t}" + (f" in {self._role}" if self._role else ""),
                 )
             place = place * extent + values
@@ -496,7 +496,7 @@ class Trace:
                 self._refute(stmt, self._fences.open(access.buffer, ids, first, count), f"no FENCE wgmma stands between an access to its {what} and it")
                 self._idle(stmt, access.buffer, ids, first, count, f"its {what} are registers of another wgmma that may be in flight", how)
                 late = self._fences.busy(access.buffer, ids, first, count, how, retired=True)
-                self._refute(stmt, late, f"no FENCE wgmma stands between the retire of another wgmma that has its {what} and it")
+                self._refute(stmt, late, f"no FENCE wgmma stands between the wait_group of another wgmma that has its {what} and it")
         for buffer, first, count, how in held:
             self._fences.issue(buffer, ids, first, count, how)
 

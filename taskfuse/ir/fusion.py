@@ -69,7 +69,7 @@ class Fusion:
 
     @staticmethod
     def current() -> Fusion:
-        """The fusion of the enclosing ``with``. Raises :class:`FusionError` outside of one."""
+        """The fusion of the enclosing ``with``. Raises :class:`FusionError` outside one."""
         fusion = _current.get()
         if fusion is None:
             raise FusionError(

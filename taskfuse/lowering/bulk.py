@@ -195,7 +195,7 @@ def bulk_copy(st: Statements, tv: TensorView) -> list[PStmt]:
 
 
 def _begins(st: Statements, tv: TensorView, inside: TensorView, shared: Access, there: Access, shape: tuple[Expr, ...]) -> tuple[Expr, ...]:
-    """The conditions under which the storage that a bulk store reads has all of its box: none, or that the box begins inside of the tensor.
+    """The conditions under which the storage that a bulk store reads has all of its box: none, or that the box begins inside the tensor.
 
     The engine writes nothing behind the end of the tensor, but it reads the whole box in Shared memory. Raises :class:`LoweringError`.
     """
@@ -238,7 +238,7 @@ def fill_bytes(st: Statements, tv: TensorView, loop: Loop | None, issued: list[P
             if extent.value > 1 and any(x.is_foreign for x in ancestors(tv, (a,))):
                 raise LoweringError(
                     what=tv.name,
-                    reason=f"loop axis {inner.depth} runs over an axis of a consumer inside of one fill of its ring: bulk copies would write a tile again",
+                    reason=f"loop axis {inner.depth} runs over an axis of a consumer inside one fill of its ring: bulk copies would write a tile again",
                     help="inline it into that loop, or give it no such axis (propagate with a smaller upto)",
                     location=tv.location,
                 )

@@ -113,7 +113,7 @@ def define_tensor(shape: Sequence[Extent] | Extent, dtype: DTypeLike = float32, 
         name: printed name; ``tv0``, ``tv1``, ... unless given.
 
     Raises:
-        FusionError: outside of ``with Fusion()``, or if the name is taken.
+        FusionError: outside ``with Fusion()``, or if the name is taken.
         ShapeError: for an extent that is negative or no expression.
     """
     fusion = Fusion.current()
@@ -126,7 +126,7 @@ def define_tensor(shape: Sequence[Extent] | Extent, dtype: DTypeLike = float32, 
 def define_scalar(dtype: DTypeLike = float32, name: str | None = None) -> Scalar:
     """A run-time scalar of the current fusion: an argument of every call, after the tensors.
 
-    Raises :class:`FusionError` outside of ``with Fusion()``, or if the name is taken.
+    Raises :class:`FusionError` outside ``with Fusion()``, or if the name is taken.
     """
     return Fusion.current().add_scalar(name, as_dtype(dtype))
 

@@ -1,7 +1,7 @@
 """Indices held by tensors: reads at them (take, take_along_axis, gather), and their one-hot rows.
 
-A value v of an index tensor that is negative counts from the end, as in NumPy. A value outside of [-n, n), for which NumPy raises, gives 0: a
-kernel never reads outside of a tensor.
+A value v of an index tensor that is negative counts from the end, as in NumPy. A value outside [-n, n), for which NumPy raises, gives 0: a
+kernel never reads outside a tensor.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def take(x: TensorView, indices: TensorView, axis: int | None = None) -> TensorV
     """The elements of ``x`` along ``axis`` (of all its elements in row-major order if ``None``) at ``indices``, as ``np.take``.
 
     The result has the dimensions of ``indices`` in the place of ``axis``: an embedding is ``take(table, tokens, 0)``. Negative indices count from
-    the end; one that is outside of the extent n, less than -n or at least n, gives 0.
+    the end; one that is outside the extent n, less than -n or at least n, gives 0.
 
     Args:
         x: the table.
@@ -125,7 +125,7 @@ def _row(dtypes: Sequence[DType]) -> DType | None:
 
 @op(Kind.GATHER, _row, numpy="")
 def one_hot(indices: TensorView, count: IntLike | str, dtype: DTypeLike = float32) -> TensorView:
-    """Rows of zeros with a one at each index: ``[..., count]``, as ``torch.nn.functional.one_hot``. Indices outside of [0, count) have no one.
+    """Rows of zeros with a one at each index: ``[..., count]``, as ``torch.nn.functional.one_hot``. Indices outside [0, count) have no one.
 
     Raises:
         ShapeError: if ``count`` is no extent.

@@ -176,7 +176,7 @@ class Sequencer:
                         loop.depth,
                         glue,
                         f"{member.name} and {other.name} would share a loop that does not enclose all code of {member.name}",
-                        (f"{outside[0].name} of {member.name} stands outside of the loop over axis {loop.depth} of {next(iter(loop.axes)).name}",),
+                        (f"{outside[0].name} of {member.name} stands outside the loop over axis {loop.depth} of {next(iter(loop.axes)).name}",),
                         glue[0].location if glue else None,
                     )
         if len(touched) == 1 or is_vertical(group):
@@ -329,7 +329,7 @@ class Sequencer:
                 left[n] += 1
 
         def candidates(ready: list[Loop | TensorView]) -> list[Loop | TensorView]:
-            """The units that may come next, the best one last: inside of most open nodes, then by rank."""
+            """The units that may come next, the best one last: inside most open nodes, then by rank."""
             fit = [u for u in ready if allowed(u)]
             return sorted(fit, key=lambda u: (-sum(0 < left[n] < count[n] for n in nodes_of[u]), rank[u]), reverse=True)
 

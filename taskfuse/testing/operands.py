@@ -86,7 +86,7 @@ class Needs:
     Attributes:
         instruction: WGMMA or MMA.
         which: 0 for the factor with the rows of the result, 1 for the one with its columns.
-        ends_inside: what is summed may end inside of an instruction, so that zeros must follow: copies into Shared memory write them.
+        ends_inside: what is summed may end inside an instruction, so that zeros must follow: copies into Shared memory write them.
         overhangs: a tile may have rows past the end of the factor, which are to be written, too.
     """
 

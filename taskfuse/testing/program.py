@@ -46,7 +46,7 @@ class Program:
 
     Attributes:
         name: the fusion's name.
-        lines: what is inside of ``with fusion:``.
+        lines: what is inside ``with fusion:``.
         text: the text of the fusion that the lines go on from; ``None``: an empty one.
     """
 

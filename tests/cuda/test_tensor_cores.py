@@ -120,7 +120,7 @@ SERIAL = {
     "an accumulator is touched in flight": replaced(FP8, *TOUCHED),
     "the same, A in registers": replaced(RS, *TOUCHED),
     "no fence before the operand registers are read": without(RS, "FENCE wgmma"),
-    "nothing is retired before the accumulators are read": replaced(RS, "    WAIT_GROUP wgmma <= 0\n", ""),
+    "nothing is waited for before the accumulators are read": replaced(RS, "    WAIT_GROUP wgmma <= 0\n", ""),
 }
 
 

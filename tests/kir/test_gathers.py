@@ -26,10 +26,10 @@ GOOD = "GATHER r <- x[v] at v = i[0] of 32"
         ("GATHER r <- x[v] at v = x[0] of 32", "a value of a gather is an integer of at most 64 bits with a sign, and 'x' is float32", GOOD),
         ("GATHER r <- x[v] at v = u[0] of 32", "a value of a gather is an integer of at most 64 bits with a sign, and 'u' is uint64", GOOD),
         ("GATHER r <- x[w] at v = i[0] of 32", "'w' is not in scope", "GATHER r <- x[v + 0*threadIdx.x] at v = i[0] of 32"),
-        ("GATHER s[v] <- x[v] at v = i[0] of 32", "'v' is used outside of the index that is read", "GATHER s[3] <- x[v] at v = i[0] of 32"),
+        ("GATHER s[v] <- x[v] at v = i[0] of 32", "'v' is used outside the index that is read", "GATHER s[3] <- x[v] at v = i[0] of 32"),
         (
             "GATHER r <- x[v] at v = i[0] of 32, w = i[v] of 32",
-            "'v' is used outside of the index that is read",
+            "'v' is used outside the index that is read",
             "GATHER r <- x[v] at v = i[0] of 32, w = i[1] of 32",
         ),
         ("GATHER r <- x[v] at v = i[0] of 32, v = i[1] of 32", "the symbol 'v' already means something here", GOOD),

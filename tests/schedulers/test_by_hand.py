@@ -122,7 +122,7 @@ def test_errors_go_to_other_processes(call: Callable[[], object]) -> None:
 
 
 def test_rings_deeper_than_what_may_be_unfinished() -> None:
-    """A ring may have more slots than a retire can leave unfinished: it then waits for more copies than it needs."""
+    """A ring may have more slots than a wait_group can leave unfinished: it then waits for more copies than it needs."""
     with tf.Fusion("product") as fusion:
         fusion.add_output(tf.define_tensor([20, 24], name="x") @ tf.define_tensor([24, 28], name="y"))
     x, y = np.random.default_rng(0).uniform(-1, 1, (2, 28, 28)).astype(np.float32)

@@ -142,11 +142,11 @@ class Cells:
 
     @staticmethod
     def addressed(store: Store, owners: Ints, addresses: Ints, what: str) -> Ints:
-        """The cells at byte addresses of Shared memory, which an engine computes. Raises :class:`Refuted` outside of the buffers around ``store``."""
+        """The cells at byte addresses of Shared memory, which an engine computes. Raises :class:`Refuted` outside the buffers around ``store``."""
         region = store.region
         assert region is not None
         at = addresses - region.first
         outside = (at < 0) | (at + store.dtype.itemsize > region.count * region.grain)
         if outside.any():
-            raise Refuted(store.name, f"{what} touches byte {int(addresses[outside].flat[0])} of Shared memory, outside of it")
+            raise Refuted(store.name, f"{what} touches byte {int(addresses[outside].flat[0])} of Shared memory, outside it")
         return owners * region.count + at // region.grain

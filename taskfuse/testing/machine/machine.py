@@ -206,7 +206,7 @@ class Machine:
             raise OutOfSteps("too long")
 
     def anything(self, extent: int) -> int:
-        """Data that an index is read from: inside of the extent, or not."""
+        """Data that an index is read from: inside the extent, or not."""
         return self.chance.randint(-1, extent)
 
     # -- what threads may not do ----------------------------------------------------------------------------------------------------------

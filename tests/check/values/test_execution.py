@@ -174,7 +174,7 @@ def test_a_guard_too_tight_and_dropped() -> None:
     wrong = edited(kernel, guard, lambda s: replace(s, branches=(replace(s.branches[0], cond=tight),)))
     assert (found(wrong).subject, found(wrong).reason) == ("tv3[15]", "is never stored")
     loose = edited(kernel, guard, lambda s: replace(s, branches=(replace(s.branches[0], cond=parse_expr("16*i0 + threadIdx.x < 41")),)))
-    assert found(loose).reason == "index 40 of axis 0 is outside of 0..40"
+    assert found(loose).reason == "index 40 of axis 0 is outside 0..40"
 
 
 def test_an_output_stored_twice() -> None:
