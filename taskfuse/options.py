@@ -185,7 +185,7 @@ def _choice(name: str, value: str, choices: tuple[_T, ...]) -> _T:
 
 
 def _refuse(name: str, value: str, help: str) -> NoReturn:
-    raise OptionError(name=name, reason=f"{value!r} is no value of it", help=help)
+    raise OptionError(name=name, reason=f"{value!r} is not a value of it", help=help)
 
 
 def _instead(word: str, choices: Iterable[str], prefix: str = "") -> str:

@@ -395,7 +395,7 @@ class Trace:
         bytes_ = self.origins[access.buffer][1] + (self._elements(access, ids) * self.sizes[access.buffer] if first is None else first)
         behind = f", nor less than {below} behind one" if below > 1 else ""
         where = "Shared memory" if self.memory.get(access.buffer) is MemoryType.Shared else access.buffer
-        what = f"of {where}, which is no multiple of the {multiple} that it needs{behind}"
+        what = f"of {where}, which is not a multiple of the {multiple} that it needs{behind}"
         self._check(stmt, access.buffer, ids, bytes_ % multiple >= below, bytes_, what)
 
     def _check(self, stmt: Stmt, buffer: str, ids: Ints, bad: NDArray[np.bool_], bytes_: Ints, what: str) -> None:
@@ -416,7 +416,8 @@ class Trace:
         self._check(stmt, access.buffer, ids, first * size + bytes_ > whole, first * size, ends)
         self._begin_at(stmt, access, ids, swizzle_period(box.swizzle))
         last = self._value(coords[-1], ids) * self.sizes[box.tensor]
-        self._check(stmt, box.tensor, ids, last % COORDINATE_BYTES != 0, last, f"of the last axis of {box.tensor}, which is no multiple of {COORDINATE_BYTES}")
+        odd = f"of the last axis of {box.tensor}, which is not a multiple of {COORDINATE_BYTES}"
+        self._check(stmt, box.tensor, ids, last % COORDINATE_BYTES != 0, last, odd)
         return first
 
     def _tiles(self, stmt: Wgmma, d: Descriptor, rows: int, ids: Ints) -> list[Ints]:

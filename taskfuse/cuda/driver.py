@@ -292,7 +292,7 @@ class Driver:
 
     @contextmanager
     def captured(self, stream: int, record: Callable[[], object]) -> Generator[int]:
-        """A CUDA graph, ready to be replayed, of what ``record`` gives ``stream``, which is no default stream."""
+        """A CUDA graph, ready to be replayed, of what ``record`` gives ``stream``, which is not a default stream."""
         self._call("cuStreamBeginCapture_v2", stream, CAPTURE_RELAXED)
         try:
             record()

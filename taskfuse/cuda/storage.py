@@ -37,7 +37,7 @@ class Place:
 
     @property
     def is_register(self) -> bool:
-        """A Local value that is no array."""
+        """A Local value that is not an array."""
         return self.memory is MemoryType.Local and not self.shape
 
     def element(self, index: Sequence[Expr], indices: Indices) -> str:

@@ -310,11 +310,11 @@ class TensorView:
         return self.fusion.tasks.task_of(self)
 
     def position(self, axis: object, call: str) -> int:
-        """``axis`` as a nonnegative position in the loop domain. Raises :class:`ScheduleError` if there is none."""
+        """``axis`` as a nonnegative position in the loop domain. Raises :class:`ScheduleError` if none exists."""
         n = len(self.schedule.loop)
         help = f"use an axis in [{-n}, {n - 1}]" if n else None
         if not isinstance(axis, SupportsIndex):
-            raise ScheduleError(call=call, tensor=self.name, reason=f"{axis!r} is no position of an axis", help=help, location=caller())
+            raise ScheduleError(call=call, tensor=self.name, reason=f"{axis!r} is not a position of an axis", help=help, location=caller())
         found = axis.__index__()
         if not -n <= found < n:
             reason = f"axis {found} is out of range: the loop domain has {n} axes"
@@ -414,7 +414,7 @@ class TensorView:
     def scatter(self) -> tuple[TensorView, ...]:
         """Take a concatenation apart: each part goes by itself through all that is computed elementwise from it, and is stored as a slice.
 
-        The outputs among these tensors are then assembled of their parts (the scatter form of ``tf.cat``), which is no code; the others leave the
+        The outputs among these tensors are then assembled of their parts (the scatter form of ``tf.cat``), which is not code; the others leave the
         fusion. Returns those parts, output by output, in their order.
         """
         return scheduling().scatter(self)

@@ -57,7 +57,7 @@ class Reader(TokenReader):
         try:
             text = str(json.loads(self.token.text))
         except ValueError:
-            raise self.token.error(f"{self.token} is no text") from None
+            raise self.token.error(f"{self.token} is not text") from None
         self.advance()
         return text
 

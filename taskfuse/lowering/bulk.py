@@ -1,6 +1,6 @@
 """Bulk tensor copies (TMA): one instruction, started by one thread, moves a box between an argument and Shared memory.
 
-The axes bound to Bulk are no loops: one instruction moves all their points. What it does is read off the two index maps by evaluating them
+The axes bound to Bulk are not loops: one instruction moves all their points. What it does is read off the two index maps by evaluating them
 on every point of the constant tile and comparing with what the instruction does (PTX ISA, "cp.async.bulk.tensor" and "Tensor swizzling
 modes"): a dense box of the tensor in Global memory, row-major in Shared memory under the swizzle. A tile that no instruction moves is an
 error that says which point disagrees.
@@ -147,7 +147,7 @@ def bulk_copy(st: Statements, tv: TensorView) -> list[PStmt]:
     """One bulk tensor copy between an argument and Shared memory, with its tensor map.
 
     Raises:
-        LoweringError: what it would copy is elsewhere, is read before it is there, or is no box.
+        LoweringError: what it would copy is elsewhere, is read before it is there, or is not a box.
     """
     atom = tv.schedule.atom
     assert atom is not None
@@ -219,7 +219,7 @@ def fill_bytes(st: Statements, tv: TensorView, loop: Loop | None, issued: list[P
     """The bytes of all transfers of ``tv`` in an iteration of ``loop``, which ``issued`` starts.
 
     Raises:
-        LoweringError: their number is no constant.
+        LoweringError: their number is not a constant.
     """
     indexer, ranges = st.indexer, st.indexer.ranges
     paths = indexer.joins.path[tv]

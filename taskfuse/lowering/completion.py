@@ -45,7 +45,7 @@ def queue_of(tv: TensorView) -> Queue | None:
 
 
 def issues_to(stmt: PStmt) -> Queue | None:
-    """The queue that a statement is committed to; ``None`` for those of the same tensor that are no instruction of its atom, as what joins partial results."""
+    """The queue of a statement; ``None`` for statements of the same tensor that are not an instruction of its atom, such as joins of partial results."""
     match stmt.stmt:
         case Wgmma():
             return Queue.WGMMA

@@ -1,6 +1,6 @@
 """Where a split with a remainder overhangs, past the end of a tensor or inside it, and which copies write zeros past the end.
 
-An index past the end of one of the tensor's own axes is no element: what pads it with zeros writes places that hold nothing else, and what reads
+An index past the end of one of the tensor's own axes is not an element: what pads it with zeros writes places that hold nothing else, and what reads
 it finds zeros. So it is for the axis itself, for the outer part of its split, which counts whole pieces of it, and for a merge in which it is the
 outer part. Any other overhang, of the inner part of a split, repeats elements that other iterations have: code there stays under a guard.
 

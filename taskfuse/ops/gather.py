@@ -29,7 +29,7 @@ def check_indices(op: str, indices: TensorView) -> TensorView:
     check_tensor(op, indices)
     if not indices.dtype.is_integer or indices.dtype is uint64:
         help = "select with tf.where: the shape of what a mask selects depends on data" if indices.dtype.is_bool else "cast them to int64"
-        raise dtype_error(op, f"{typed(indices)} are no indices", help)
+        raise dtype_error(op, f"{typed(indices)} are not indices", help)
     return indices
 
 
@@ -61,7 +61,7 @@ def take(x: TensorView, indices: TensorView, axis: int | None = None) -> TensorV
 
     Raises:
         ShapeError: if ``axis`` is out of range.
-        DTypeError: if ``indices`` is no tensor of integers.
+        DTypeError: if ``indices`` is not a tensor of integers.
     """
     check_tensor("take", x)
     check_indices("take", indices)
@@ -83,7 +83,7 @@ def take_along_axis(x: TensorView, indices: TensorView, axis: int = -1) -> Tenso
 
     Raises:
         ShapeError: if the numbers of dimensions differ, ``axis`` is out of range, or the other dimensions do not broadcast.
-        DTypeError: if ``indices`` is no tensor of integers.
+        DTypeError: if ``indices`` is not a tensor of integers.
     """
     op = "take_along_axis"
     place = _check_along(op, x, indices, axis)
@@ -108,7 +108,7 @@ def gather(x: TensorView, dim: int, indices: TensorView) -> TensorView:
 
     Raises:
         ShapeError: if the numbers of dimensions differ, ``dim`` is out of range, or ``indices`` is not provably within ``x`` in another dimension.
-        DTypeError: if ``indices`` is no tensor of integers.
+        DTypeError: if ``indices`` is not a tensor of integers.
     """
     place = _check_along("gather", x, indices, dim)
     facts = common_fusion("gather", (x, indices)).facts()
@@ -128,8 +128,8 @@ def one_hot(indices: TensorView, count: IntLike | str, dtype: DTypeLike = float3
     """Rows of zeros with a one at each index: ``[..., count]``, as ``torch.nn.functional.one_hot``. Indices outside [0, count) have no one.
 
     Raises:
-        ShapeError: if ``count`` is no extent.
-        DTypeError: if ``indices`` is no tensor of integers.
+        ShapeError: if ``count`` is not an extent.
+        DTypeError: if ``indices`` is not a tensor of integers.
     """
     check_indices("one_hot", indices)
     fusion = indices.fusion

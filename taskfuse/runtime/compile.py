@@ -57,7 +57,7 @@ def compile(
             all extents run all calls.
         budget: seconds that the search for an automatic schedule of several kernels may take; then it ends with the best that it has.
         target: the GPU that automatic schedules are chosen for and whose limits kernels keep: a :class:`taskfuse.Target`, its name (``"H100"``) or its
-            architecture; by default the one in this machine, an H200 if there is none.
+            architecture; by default the GPU in this machine, or an H200 without one.
         arch: what machine code is made for, such as ``"sm_90a"``; by default the GPU that runs it.
         fast_math: approximate division, square root and functions; subnormals become zero.
         debug: bound every wait and report it by :class:`HangError` if it takes too long; a call then waits for its kernel.
@@ -66,7 +66,7 @@ def compile(
 
     Raises:
         ProofError: the kernel may deadlock or race; the notes are a counterexample, or say what is outside the model.
-        UnsupportedError: what is no fusion, cut or kernel; a backend, a target or a choice of ``schedule`` that does not exist; ``sizes`` of what is no
+        UnsupportedError: what is not a fusion, cut or kernel; a backend, a target or a choice of ``schedule`` that does not exist; ``sizes`` of what is no
             dimension or no extent; no outputs; or an op that has no automatic schedule.
         LoweringError: see :func:`lower`.
         VerifyError: a kernel that breaks a rule of kernel IR.

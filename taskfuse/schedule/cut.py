@@ -40,7 +40,7 @@ def cut(fusion: Fusion, parts: Sequence[Sequence[TensorView | str]], views: Sequ
 
     Raises:
         FusionError: the fusion has a schedule, a tensor is in no piece or in several, the pieces depend on each other in a cycle, or one of ``views``
-            is no view with strides.
+            is not a view with strides.
     """
     owner: dict[TensorView, int] = {}
     if fusion.has_schedule:
@@ -51,7 +51,7 @@ def cut(fusion: Fusion, parts: Sequence[Sequence[TensorView | str]], views: Sequ
         for given in part:
             tv = fusion.tensor(given) if isinstance(given, str) else given
             if tv not in fusion.tensors():
-                raise _error(fusion, f"{tv!r} is no tensor of it", "name its tensors")
+                raise _error(fusion, f"{tv!r} is not a tensor of it", "name its tensors")
             if owner.setdefault(tv, number) != number:
                 raise _error(fusion, f"{tv.name} is in pieces {owner[tv]} and {number}", "name each tensor once")
     code = [e.output for e in needed(fusion)]
@@ -73,7 +73,7 @@ def _passed(fusion: Fusion, pieces: int, views: Sequence[Sequence[TensorView | s
     found = [[fusion.tensor(given) if isinstance(given, str) else given for given in part] for part in views]
     for tv in (tv for part in found for tv in part):
         if tv not in fusion.tensors() or strided(fusion, tv) is None:
-            raise _error(fusion, f"{tv.name} is no view with strides", "name slices, and reshaped or permuted tensors")
+            raise _error(fusion, f"{tv.name} is not a view with strides", "name slices, and reshaped or permuted tensors")
     return found
 
 

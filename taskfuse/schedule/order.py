@@ -155,7 +155,7 @@ class Sequencer:
             self._roles[tv] = self.tree.roles(self._paths[tv])
 
     def sequence(self) -> tuple[Item, ...]:
-        """The nest. Raises :class:`OrderError` if there is none."""
+        """The nest. Raises :class:`OrderError` if none exists."""
         for loop in self.joins.loops:
             if len(loop.axes) > 1:
                 self._check_sharing(loop, self.tree.root, loop)

@@ -51,7 +51,7 @@ def horizontal(
         name: of the fusion that is made.
         shared: names of inputs, scalars and dimensions that mean one thing in all fusions that have them. Of a shared input dimensions
             that stand for the same axis are one, whatever they are called.
-        sizes: values of dimensions, as they are called in the new fusion, for cost models; 4096, within what is known, where there is none.
+        sizes: values of dimensions, as they are called in the new fusion, for cost models; by default 4096, clamped to the known bounds.
         force: also where the estimate expects no gain.
         target: the GPU that it is for.
 
@@ -60,7 +60,7 @@ def horizontal(
 
     Raises:
         FusionError: fewer than two fusions, what is shared does not agree, or no gain is expected (:func:`horizontal_cost` says more).
-        UnsupportedError: no scheduler makes one kernel of a fusion without a schedule, or ``sizes`` names what is no dimension.
+        UnsupportedError: no scheduler makes one kernel of a fusion without a schedule, or ``sizes`` names what is not a dimension.
         TaskError, ScheduleError, LoweringError: a member cannot be lowered by itself.
     """
     shared = _names(name, shared)
@@ -128,10 +128,10 @@ class _Join:
         self.shared = dict.fromkeys(shared)
         self.fusions: list[Fusion] = []
         if not isinstance(fusions, Iterable):
-            raise self._error(f"a {type(fusions).__name__} is no sequence of fusions", "give two or more in a list")
+            raise self._error(f"a {type(fusions).__name__} is not a sequence of fusions", "give two or more in a list")
         for given in cast("Iterable[object]", fusions):
             if not isinstance(given, Fusion):
-                raise self._error(f"{given!r} is no fusion", "give fusions, with or without schedules")
+                raise self._error(f"{given!r} is not a fusion", "give fusions, with or without schedules")
             self.fusions.append(given)
         self.members = dict(zip(_member_names(self.fusions), self.fusions, strict=True))
         if len(self.fusions) < 2:

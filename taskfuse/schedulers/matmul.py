@@ -38,7 +38,7 @@ def matmul(
     Args:
         fusion: it is changed: tensors, tasks and schedule are added.
         config: the parameters; ``None``: the fastest by the cost model.
-        sizes: values of the fusion's dimensions for the cost model; 4096, within what is known, where there is none.
+        sizes: values of the fusion's dimensions for the cost model; by default 4096, clamped to the known bounds.
         target: the GPU.
         tf32: multiply float32 as tf32: tensor cores take sign, exponent and the first 10 bits of the fraction. Without it float32 is refused.
 

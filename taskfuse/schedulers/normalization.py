@@ -21,7 +21,7 @@ def normalization(fusion: Fusion, config: RowConfig | None = None, *, sizes: Map
     Args:
         fusion: it is changed: tensors and schedule are added.
         config: the parameters; ``None``: the fastest by the cost model.
-        sizes: values of the fusion's dimensions for the cost model; 4096, within what is known, where there is none.
+        sizes: values of the fusion's dimensions for the cost model; by default 4096, clamped to the known bounds.
         target: the GPU.
 
     Returns:

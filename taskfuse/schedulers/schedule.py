@@ -194,7 +194,7 @@ class Sizes:
         target: the machine.
 
     Raises:
-        UnsupportedError: ``given`` names what is no dimension of ``fusion``, or an extent that it cannot have.
+        UnsupportedError: ``given`` names what is not a dimension of ``fusion``, or an extent that it cannot have.
     """
 
     def __init__(self, fusion: Fusion, given: Mapping[str, int] | None, target: Target) -> None:
@@ -204,7 +204,7 @@ class Sizes:
             raise _strange(fusion, f"sizes is {given!r}", "give a mapping from names of dimensions to extents, such as {'N': 1024}")
         for name, size in given.items():
             if name not in fusion.dims:
-                raise _strange(fusion, f"sizes has '{name}', which is no dimension of it", f"its dimensions are: {', '.join(fusion.dims) or 'none'}")
+                raise _strange(fusion, f"sizes has '{name}', which is not a dimension of it", f"its dimensions are: {', '.join(fusion.dims) or 'none'}")
             if isinstance(size, bool) or not isinstance(cast("object", size), Integral) or not 0 <= size <= MAX_EXTENT:
                 raise _strange(fusion, f"sizes has {size!r} for '{name}'", f"give an integer from 0 to {MAX_EXTENT}")
         self._values = {name: given.get(name, min(max(ASSUMED, d.min), d.max or ASSUMED)) for name, d in fusion.dims.items()}

@@ -158,7 +158,7 @@ def _elements(site: Site, lanes: Lanes, env: Env, region: Region) -> Ints:
     if bad.any():
         thread = int(lanes.ids[int(np.argmax(bad))])
         notes = (f"index {site.index_text(lanes, env, thread)}",)
-        raise Fault(f"access of {size} bytes to {region} at an address that is no multiple of {size}", thread=thread, notes=notes)
+        raise Fault(f"access of {size} bytes to {region} at an address that is not a multiple of {size}", thread=thread, notes=notes)
     return region.start + (offset[:, None] + np.arange(site.width)) * region.step
 
 

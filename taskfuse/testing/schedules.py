@@ -396,7 +396,7 @@ class Scheduler:
                     self.recorder.attempt(tv, "set_memory_type", MemoryType.Shared)
 
     def memory(self) -> None:
-        """Memory types and allocation domains. Most tensors whose size per thread is no constant go to memory, as no register array can hold them."""
+        """Memory types and allocation domains. Most tensors whose size per thread is not a constant go to memory, as no register array can hold them."""
         for tv in self.computed():
             rest = [a for a in tv.loop[tv.schedule.inline :] if tv.schedule.ptype(a).is_loop and not a.is_reduction]
             if tv.uses and any(not isinstance(a.extent, Const) for a in rest) and self.chooser.chance(80):

@@ -138,4 +138,4 @@ def test_vectors_are_aligned() -> None:
     x = X.reshape(4, 8)
     i = (np.arange(32) % 5).astype(np.int32)
     run_all(k, (x, i, np.zeros(2, np.int8)), np.where(i < 4, x[i % 4, 7], 0))
-    assert "access of 16 bytes to input 'x' at an address that is no multiple of 16" in error(k, (x, i, np.zeros(1, np.int8)))
+    assert "access of 16 bytes to input 'x' at an address that is not a multiple of 16" in error(k, (x, i, np.zeros(1, np.int8)))

@@ -122,7 +122,7 @@ def test_faults(old: str, new: str, message: str) -> None:
 def test_an_address_is_a_multiple_of_the_size() -> None:
     body = "IF threadIdx.x == 0:\n  COPY.async s[0] <- x[1] width 2\nCOMMIT copy\nWAIT_GROUP copy <= 0\ny[threadIdx.x] = copy(0.0)"
     k = kernel(body, "SHARED s: float32[32] align 16")
-    assert error(k).startswith("k: access of 8 bytes to input 'x' at an address that is no multiple of 8")
+    assert error(k).startswith("k: access of 8 bytes to input 'x' at an address that is not a multiple of 8")
 
 
 def test_arrivals_to_come_when_the_block_exits() -> None:

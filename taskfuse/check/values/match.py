@@ -1,7 +1,7 @@
 """Does a write leave the element that a read must find? One claim against one read, for all threads and iterations at once.
 
 The read's index is what the write's index must have been. Symbols of the write that have no value there (its thread, its own loops, its points) are
-solved for; then its element must be the one that is wanted, and its conditions must hold. Where indices are no sums of single symbols (fragments,
+solved for; then its element must be the one that is wanted, and its conditions must hold. Where indices are not sums of single symbols (fragments,
 swizzles, digits of thread indices), all values of the symbols in them are written down in a table, of the write and of the read, and the two are joined:
 what else an index and an element depend on must cancel.
 """

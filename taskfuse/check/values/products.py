@@ -75,7 +75,8 @@ def multiply(state: State, stmt: Mma | Wgmma, lanes: Lanes, acc: Terms, a: Terms
     if not known.all():
         where = np.flatnonzero(~known)
         was = acc.flat()[where]
-        new = state.wrong(stmt, lanes.role, threads[where], lambda j: f"adds to {state.text(was[j : j + 1])}, which is no partial result of {fold.tensor.name}")
+        aim = fold.tensor.name
+        new = state.wrong(stmt, lanes.role, threads[where], lambda j: f"adds to {state.text(was[j : j + 1])}, which is not a partial result of {aim}")
         found[where] = Terms(np.full(len(where), WRONG, np.int64), np.where(was.tag == WRONG, was.data, new.data))
     if bad is not None:
         where = np.flatnonzero(bad.any(axis=-1).reshape(-1) & known)

@@ -144,7 +144,7 @@ class State:
         return found if whole is None else self._whole(store, found, whole, stmt, threads, role)
 
     def _whole(self, store: Store, found: Terms, whole: Bools, stmt: Stmt, threads: Ints, role: str) -> Terms:
-        """Terms of cells that buffers share: those that are no elements of this one are wrong."""
+        """Terms of cells that buffers share: those that are not elements of this one are wrong."""
         bad = ~whole | (self.dtype_numbers(found) != NUMBERS[store.dtype]) & (found.tag > WRONG)
         if bad.any():
             who = np.broadcast_to(threads.reshape(-1, *(1 for _ in range(found.tag.ndim - 1))), found.tag.shape)[bad]

@@ -281,7 +281,7 @@ def test_a_shuffle_with_another_mask() -> None:
 def test_a_start_that_is_not_neutral() -> None:
     kernel = total()
     wrong = edited(kernel, line(kernel, "copy(0.0)"), lambda s: replace(s, operands=(Immediate(1.0, tf.float32),)))
-    assert "joins the constant 1.0, which is no partial result of tv1" in found(wrong).reason
+    assert "joins the constant 1.0, which is not a partial result of tv1" in found(wrong).reason
 
 
 def test_a_term_of_another_row() -> None:
