@@ -32,6 +32,7 @@ from taskfuse.cuda.storage import Place, elements, shared_layout
 from taskfuse.cuda.synchronization import Synchronization
 from taskfuse.cuda.text import Helper, closure
 from taskfuse.cuda.writer import INDENT, Names, Scope, Writer
+from taskfuse.ir.medium import MEDIA
 from taskfuse.ir.scalar import ONE, Const, Expr, const, sym
 from taskfuse.ir.types import BLOCK_TYPES, THREAD_TYPES, MemoryType
 from taskfuse.kir import Kernel, accesses, walk
@@ -116,15 +117,15 @@ class _Emitter:
         places, arguments, parameters = self._tensors()
         layout = shared_layout(kernel)
         head: list[str] = []
-        used = [b.name for b in kernel.buffers if b.memory is MemoryType.Shared] + [m.name for m in kernel.mbarriers]
+        used = [b.name for b in kernel.buffers if MEDIA[b.memory].is_placed] + [m.name for m in kernel.mbarriers]
         if used:
             head.append("extern __shared__ __align__(1024) unsigned char shared[];")
         for b in kernel.buffers:
             identifier = self.names[b.name]
             places[b.name] = Place(identifier, b.dtype, b.memory, b.shape)
-            if b.memory is MemoryType.Shared:
+            if MEDIA[b.memory].is_placed:
                 head.append(self._pointer(identifier, c_type(b.dtype), layout.buffers[b.name], f"[{', '.join(map(str, b.shape))}]"))
-            elif b.memory is MemoryType.Global:
+            elif not MEDIA[b.memory].is_private:
                 size = const(b.dtype.itemsize) * elements(b.shape)
                 arguments.append(WorkspaceArgument(b.name, size, zero=False))
                 parameters.append(f"{c_type(b.dtype)}* {identifier}")

@@ -9,13 +9,14 @@ from typing import Any
 from taskfuse.dtypes import DType
 from taskfuse.ir.axes import iteration_point
 from taskfuse.ir.elementwise import Elementwise
+from taskfuse.ir.medium import MEDIA
 from taskfuse.ir.scalar import TRUE, Expr, const
 from taskfuse.ir.types import MemoryType, ParallelType
 from taskfuse.kir.forms import Keyword, RuleWord
 from taskfuse.kir.operands import Access, BarrierSlot, Case, Descriptor, Found, Holds, Immediate, IndexOf, Operand, Queue, ScalarValue, SemaphoreSlot
 from taskfuse.kir.witness import INDEXED, Accumulate, Apply, Definition, Find, Pick, Reduce, Whole
 
-FENCED = {MemoryType.Shared: "proxy.async", MemoryType.Global: "proxy.async.global"}
+FENCED = {memory: medium.fence for memory, medium in MEDIA.items() if medium.fence is not None}
 """What a fence between proxies covers."""
 
 

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 from taskfuse.dtypes import DType
 from taskfuse.ir.elementwise import DTypeRule, Elementwise
+from taskfuse.ir.medium import MEDIA
 from taskfuse.ir.scalar import FALSE, ZERO, Const, Expr, is_boolean
-from taskfuse.ir.types import MemoryType
 from taskfuse.kir.declaration_rules import NO_NAME
 from taskfuse.kir.declarations import TensorParam
 from taskfuse.kir.fields import fields_of
@@ -114,7 +114,8 @@ def constant_indices_are_inside(subject: Subject, scope: Scope) -> str | None:
 def local_indices_are_constant(subject: Subject, scope: Scope) -> str | None:
     """Registers have no addresses: after unrolling every index is a constant."""
     for access in _subject_accesses(subject):
-        if scope.declarations.memory(access.buffer) is MemoryType.Local:
+        memory = scope.declarations.memory(access.buffer)
+        if memory is not None and not MEDIA[memory].has_addresses:
             for i in access.index:
                 if not i.free <= scope.constants:
                     name = min(i.free - scope.constants)

@@ -9,9 +9,9 @@ from __future__ import annotations
 import warnings
 
 from taskfuse.errors import LoweringError, TaskfuseWarning
+from taskfuse.ir.medium import MEDIA
 from taskfuse.ir.scalar import Const
 from taskfuse.ir.tasks import CHOSEN, Group, Node
-from taskfuse.ir.types import MemoryType
 from taskfuse.kir.declarations import Buffer
 from taskfuse.kir.nodes import TmaLoad, TmaStore
 from taskfuse.kir.synchronization import SetMaxNReg
@@ -60,7 +60,7 @@ class Registers:
 
     def __init__(self, ranges: ThreadRanges, storage: list[Buffer]) -> None:
         self.ranges = ranges
-        self._words = {b.name: _words(b) for b in storage if b.memory is MemoryType.Local}
+        self._words = {b.name: _words(b) for b in storage if not MEDIA[b.memory].has_addresses}
         self._roles: list[tuple[PScope, int]] = []
         self._seen: set[Node] = set()
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from taskfuse.ir.types import MemoryType
+from taskfuse.ir.medium import MEDIA
 from taskfuse.kir.products import Shuffle
 from taskfuse.sim.agent import Agent, Signal
 from taskfuse.sim.fault import Fault, TornWarp
@@ -30,7 +30,7 @@ def check_alignment(agent: Agent, site: Site, size: int) -> None:
     """Raises :class:`Fault` if an address is not a multiple of ``size`` (registers have none)."""
     region = agent.block.memory.regions[site.buffer]
     key = (site.number, site.key(agent.env), size)
-    if region.memory is MemoryType.Local or key in agent.lanes.cache:
+    if not MEDIA[region.memory].has_addresses or key in agent.lanes.cache:
         return
     check_addresses(agent, site, size)
     agent.lanes.remember(key, True)

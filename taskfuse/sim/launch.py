@@ -13,6 +13,7 @@ import numpy.typing as npt
 from taskfuse.dtypes import DType
 from taskfuse.errors import InputError, SimulationError
 from taskfuse.ir.arguments import scalar_argument
+from taskfuse.ir.medium import MEDIA
 from taskfuse.ir.scalar import Expr
 from taskfuse.ir.types import MemoryType
 from taskfuse.ir.values import NATIVE, Values
@@ -99,7 +100,7 @@ class Launch:
                 raise SimulationError(kernel=self.kernel.name, reason=f"{blocks} blocks along {axis} are not whole clusters of {size}")
         self.ring = code.values is not NATIVE
         self.regions = self._layout()
-        self.shared_bytes = max((r.origin + r.elements * r.dtype.itemsize for r in self.regions if r.memory is MemoryType.Shared), default=0)
+        self.shared_bytes = max((r.origin + r.elements * r.dtype.itemsize for r in self.regions if MEDIA[r.memory].is_placed), default=0)
         if self.shared_bytes > SHARED_BYTES:
             raise SimulationError(kernel=self.kernel.name, reason=f"{self.shared_bytes} bytes of Shared memory; a block has at most {SHARED_BYTES}")
         self.globals: dict[int, Store] = {}

@@ -11,6 +11,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 
 from taskfuse.dtypes import DType
+from taskfuse.ir.medium import MEDIA
 from taskfuse.ir.scalar import Expr, const
 from taskfuse.ir.types import MemoryType
 from taskfuse.ir.values import Values
@@ -94,7 +95,7 @@ class Program:
         multiplies = [s for s in statements if isinstance(s, Wgmma)]
         self.accumulators = frozenset(self.numbers[s.acc.buffer] for s in multiplies)
         self.factors = frozenset(self.numbers[s.a.buffer] for s in multiplies if isinstance(s.a, Access))
-        visible = {p.name for p in tensors if p.is_output} | {b.name for b in kernel.buffers if b.memory is not MemoryType.Local}
+        visible = {p.name for p in tensors if p.is_output} | {b.name for b in kernel.buffers if not MEDIA[b.memory].is_private}
         self._visible = frozenset(visible)
         self._phased = {n.removesuffix(".phase") for s in statements for e in expressions(s) for n in e.free if n.endswith(".phase")}
         self._codes: dict[Expr, Code] = {}

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+from taskfuse.ir.medium import MEDIA
 from taskfuse.ir.scalar import TRUE, Const, Expr, Mod, Sym, const, lt, substitute, sym
-from taskfuse.ir.types import MemoryType
 from taskfuse.kir import Kernel, map_expressions, map_stmts, walk
 from taskfuse.kir.nodes import AsyncCopy, Branch, Choose, Compute, For, Gather, If, Stmt, TmaLoad, VectorCopy
 from taskfuse.kir.operands import BarrierSlot, Queue
@@ -151,7 +151,7 @@ def _trips(by: int) -> Callable[[Stmt], Stmt | None]:
 
 def _overlaid(kernel: Kernel) -> Mutants:
     """Two Shared buffers at one place."""
-    shared = [b for b in kernel.buffers if b.memory is MemoryType.Shared and isinstance(b.offset, Const)]
+    shared = [b for b in kernel.buffers if MEDIA[b.memory].is_placed and isinstance(b.offset, Const)]
     for i, a in enumerate(shared):
         for b in shared[i + 1 :]:
             yield replace(kernel, buffers=tuple(replace(c, offset=a.offset) if c is b else c for c in kernel.buffers))

@@ -26,7 +26,7 @@ class Operation:
         site: the statement that issued it; issuer: the thread.
         generic: it is of the generic proxy.
         is_store: it is a bulk store.
-        retired: the issuer's epoch at its full wait_group, for these two.
+        waited for: the issuer's epoch at its full wait_group, for these two.
     """
 
     clock: Clock
