@@ -267,7 +267,7 @@ def parse(items: list[Item], *, trailing: bool, waits: bool, arrives: bool, alik
 
 
 def _loads(item: Item) -> list[Node]:
-    """The loads of a loop that holds nothing else; empty if it is none."""
+    """The loads of a loop of loads only; empty for any other item."""
     if not isinstance(item, tuple):
         return [item] if isinstance(item.stmt, TmaLoad) else []
     key, inner = item

@@ -131,7 +131,7 @@ class Driver:
         return self._integer("cuDeviceGetCount")
 
     def current_device(self) -> int:
-        """The device of this thread's current context; 0 if there is none."""
+        """The device of this thread's current context; 0 without a context."""
         return self._integer("cuCtxGetDevice") if self._handle("cuCtxGetCurrent") else 0
 
     def device(self, ordinal: int) -> Device:

@@ -37,7 +37,7 @@ def encode(driver: Driver, kernel: Kernel, param: TensorMapParam, view: ArrayVie
     """The 128 bytes of the map ``param`` for the array ``view``. An empty array has a map of zeros, which no transfer may use.
 
     Raises:
-        LaunchError: the array's address or strides are none that TMA takes, or the box is not.
+        LaunchError: TMA does not support the array's address, its strides, or the box.
     """
     layout = view.layout
     if layout.is_empty:

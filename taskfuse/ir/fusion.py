@@ -134,7 +134,7 @@ class Fusion:
         return tv
 
     def remove_unread(self, tensors: Sequence[TensorView]) -> None:
-        """Take away those of ``tensors`` that nothing reads, then what only they read, and so on; inputs, outputs and what a task claims stay."""
+        """Remove those of ``tensors`` without readers, then the tensors that only they read, and so on; inputs, outputs and tensors of tasks stay."""
         stack = list(tensors)
         while stack:
             tv = stack.pop()

@@ -370,7 +370,7 @@ class TensorView:
         return self
 
     def cache_after(self, reader: TensorView | None = None, operand: int | None = None) -> TensorView:
-        """A new tensor that copies this one and that all its readers read instead. Returns the new tensor.
+        """Insert a copy of this tensor that all its readers read instead. Returns the new tensor.
 
         With ``reader``, only that tensor reads the copy, directly now if through views before. With ``operand``, only its operand at that position
         does: both factors of ``x @ x.T`` get a copy of their own.
@@ -382,7 +382,7 @@ class TensorView:
         return scheduling().cache_before(self)
 
     def cache_fork(self) -> TensorView:
-        """For an output, or a part of one, that is read: as ``cache_before``, and what reads this tensor reads the new one. Returns the new tensor."""
+        """For an output, or a part of one, that has readers: as ``cache_before``, and its readers read the new tensor. Returns the new tensor."""
         return scheduling().cache_fork(self)
 
     def duplicate(self, readers: Sequence[TensorView]) -> TensorView:

@@ -38,7 +38,7 @@ class _Split:
 class WorkLoops:
     """Which loops of a fusion are work loops, and what that says of the indices of the code inside them.
 
-    There are none until :meth:`find` has looked for them, which takes memory types.
+    Empty until :meth:`find`, which needs the memory types, has run.
     """
 
     def __init__(self, fusion: Fusion, tree: Tree, joins: Joins, ranges: ThreadRanges, variables: LoopVariables) -> None:
@@ -139,7 +139,7 @@ class WorkLoops:
         return None
 
     def _bounded_trips(self, loop: Loop, memory: dict[TensorView, MemoryType], indexes_registers: Callable[[TensorView, Loop], bool]) -> Expr | None:
-        """The trips of a work loop, in hardware indices; ``None``: it is none, and its trips are its extent."""
+        """The trips of a work loop, in hardware indices; ``None`` for any other loop, whose trips are its extent."""
         found: set[_Split] = set()
         for tv, axis in loop.axes.items():
             t = self._split(tv, axis)

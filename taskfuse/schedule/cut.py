@@ -34,9 +34,9 @@ def cut(fusion: Fusion, parts: Sequence[Sequence[TensorView | str]], views: Sequ
     Args:
         fusion: it is not changed.
         parts: the tensors that each piece computes, as tensors or by name. Views go with their readers, the result of a concatenation in scatter
-            form with its parts; everything else that the outputs need is in one piece.
-        views: for each piece, views that it takes as inputs of their own, instead of the tensors behind them: no array is copied for a call, the
-            view is one of other strides. A slice, or a reshaped or permuted tensor, is then an input like any other to what multiplies it.
+            form with its parts; every other tensor that the outputs need belongs to one piece.
+        views: for each piece, views that it takes as inputs in place of the tensors behind them: a call passes an array of other strides, without a
+            copy. A slice, or a reshaped or permuted tensor, is then an ordinary input of a product.
 
     Raises:
         FusionError: the fusion has a schedule, a tensor is in no piece or in several, the pieces depend on each other in a cycle, or one of ``views``

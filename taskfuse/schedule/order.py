@@ -190,7 +190,7 @@ class Sequencer:
         return path[path.index(group) + 1] if group in path else path[-1]
 
     def _glue(self, loop: Loop, wanted: Callable[[TensorView, TensorView], bool]) -> tuple[TensorView, ...]:
-        """The tensors whose inline position joins two tensors of ``loop`` that satisfy ``wanted``; all joining tensors if there is none."""
+        """The tensors whose inline position joins two tensors of ``loop`` that satisfy ``wanted``; or else all joining tensors."""
         joins = [(p, q) for p, q in self._edges if p in loop.axes and q in loop.axes and p.schedule.inline > loop.depth]
         found = dict.fromkeys(p for p, q in joins if wanted(p, q)) or dict.fromkeys(p for p, _ in joins)
         return tuple(found)

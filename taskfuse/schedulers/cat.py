@@ -62,7 +62,7 @@ class CatConfig(Parameters):
 
     @property
     def words(self) -> str:
-        """The parameters, for people."""
+        """The parameters as readable text."""
         return f"{self.form.value}, {self.loops.words}" if self.loops else self.form.value
 
 

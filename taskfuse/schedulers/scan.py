@@ -61,7 +61,7 @@ class ScanConfig:
 
     @property
     def words(self) -> str:
-        """The parameters, for people."""
+        """The parameters as readable text."""
         return f"{self.chunk} elements of a thread, {self.rows} rows per block"
 
 

@@ -58,7 +58,7 @@ class Config(Protocol):
 
     @property
     def words(self) -> str:
-        """The parameters, for people."""
+        """The parameters as readable text."""
         ...
 
 
@@ -67,7 +67,7 @@ ConfigT = TypeVar("ConfigT", bound=Config, covariant=True)
 
 @dataclass(frozen=True, slots=True)
 class Option(Generic[ConfigT]):
-    """Parameters that a scheduler could take, and what its cost model says of them.
+    """Candidate parameters, with their cost.
 
     Attributes:
         config: they.
@@ -103,7 +103,7 @@ class Chosen(Generic[ConfigT]):
         code: the scheduling calls, as Python that takes the unscheduled fusion as ``fusion``.
         expected: what the cost model expects.
         notes: what is special about it, and what would make it faster.
-        refused: schedulers that were asked before, and why they did not take the fusion.
+        refused: schedulers tried before, and why they rejected the fusion.
     """
 
     scheduler: str
@@ -131,7 +131,7 @@ class Chosen(Generic[ConfigT]):
         return replace(self, refused=tuple(refused))
 
     def explain(self, shown: int = 5) -> str:
-        """Why this schedule: the problem, the choice, the ``shown`` fastest candidates where the model tells them apart, who else was asked."""
+        """Why this schedule: the problem, the choice, the ``shown`` fastest candidates if the model distinguishes them, the other schedulers tried."""
         lines = [f"{self.scheduler} {self.problem}: {'given' if self.given else 'chosen'}: {self.config.words}"]
         lines += [line for line in (self.expected, *self.notes) if line]
         if len({option.us for option in self.alternatives}) > 1:

@@ -66,7 +66,7 @@ class Plan:
         crossing: the tensors that go from one to another through memory, and their bytes.
         whole: why it is not the kernel that takes it whole; empty if it is.
         chunked: scans that are split before the fusion is cut.
-        dropped: what was to be one kernel and is none, and why.
+        dropped: pieces that could not become one kernel, and why.
         is_hurried: the budget was spent before the search had ended.
     """
 

@@ -2,7 +2,7 @@
 
 What one warp copies by one statement is done at a time, at any time after it. Until the issuing thread has waited for its copy, or an arrival
 that covers it has been counted, nobody may touch what is written: this is checked in every schedule, whether or not the copy is done. To
-the asynchronous proxy the elements are generic writes of the issuing thread, made when it waits for them: a fence before that is none.
+the asynchronous proxy the elements are generic writes of the issuing thread, made when it waits for them: an earlier fence does not cover them.
 """
 
 from __future__ import annotations

@@ -216,7 +216,7 @@ class _Operand:
             self.recorder.attempt(tv, "circular_buffer", self.chooser.pick((2, 3, 4)))
 
     def _contiguous(self, stop: Stop) -> Axis | None:
-        """The axis of a tile along which the elements of what it copies are neighbors; ``None`` if there is none."""
+        """The axis of a tile along which the elements of what it copies are neighbors; ``None`` otherwise."""
         read = copied(self.fusion, stop.tv)
         if read is None or not read.index:
             return None

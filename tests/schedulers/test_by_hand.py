@@ -36,7 +36,7 @@ REFUSED: list[tuple[Callable[[], object], str]] = [
         lambda: tf.compile(tf.Fusion("empty")),
         "an automatic schedule of fusion 'empty' is not supported: it has no outputs\nhelp: fusion.add_output(tensor)",
     ),
-    (lambda: tf.compile(exp(), options=3), "options 3 is not supported: they are none\nhelp: use tf.LoweringOptions(...)"),
+    (lambda: tf.compile(exp(), options=3), "options 3 is not supported: it is not a tf.LoweringOptions\nhelp: use tf.LoweringOptions(...)"),
     (lambda: tf.compile(exp())(X, seed="a"), "seed 'a' is not supported: it is not an integer\nhelp: use one such as 0: it picks the interleaving"),
     (lambda: tf.dim("N", min=2.5), "fusion '?': dimension 'N' has min=2.5\nhelp: use an integer"),
     (lambda: tf.dim("N", max=True), "fusion '?': dimension 'N' has max=True\nhelp: use an integer"),

@@ -1,7 +1,7 @@
 """The cells of a launch: registers of threads, Shared memory of blocks, Global memory; each holds a term.
 
 Shared buffers that overlap share cells. Such cells are as large as the smallest element; a larger element fills several: its term stands in the first,
-and the others say how far they are behind it, so that an element of which a part was overwritten is none any more.
+and the others say how far they are behind it, so that a partly overwritten element is not an element any more.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ ADD, MUL, FMA, COPY = (ELEMENTWISE[name] for name in ("add", "mul", "fma", "copy
 
 
 def reduced(state: State, stmt: Compute, fold: Fold, holds: Holds, lanes: Lanes, operands: list[Terms]) -> Terms | None:
-    """What a computation for a reduction or a scan gives; ``None`` if it is none: it moves a partial result.
+    """What a computation for a reduction or a scan gives; ``None`` for one that moves a partial result.
 
     A multiply-add is the body of a sum of products, and the sum, in one.
     """

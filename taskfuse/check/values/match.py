@@ -53,8 +53,8 @@ class Found:
     """The write leaves the element.
 
     Attributes:
-        under: where these hold; everywhere if there are none.
-        rest: the points of the read at which it does not; ``None``: there are none.
+        under: where these hold; empty: everywhere.
+        rest: the points of the read at which it does not; ``None``: empty.
     """
 
     under: tuple[Expr, ...] = ()
@@ -350,7 +350,7 @@ class Match:
         return found + [(original, part) for original, c in self.conditions for part in conjuncts(substitute(c, at))]
 
     def _some(self, every: list[tuple[Expr | None, Expr]], at: Mapping[str, Expr], mine: set[str]) -> dict[str, Expr] | None:
-        """Values of the symbols that neither index nor element depends on, at which what speaks of them alone holds; ``None`` if there are none."""
+        """Values of the symbols that neither index nor element depends on, that satisfy the conditions on them alone, or ``None``."""
         free = {n: span for n, span in self.spans.items() if n not in at and n not in mine}
         parts = [p for _, p in every if not p.free.isdisjoint(free) and p.free <= free.keys()]
         names = {n for p in parts for n in p.free}

@@ -38,7 +38,7 @@ class Report:
     """What was compared.
 
     Attributes:
-        difference: the first one; ``None``: there is none.
+        difference: the first one, or ``None``.
         launches, threads, steps: how many of each were compared.
         unseen: instructions that synchronize or access memory which no thread came to.
     """
