@@ -411,6 +411,13 @@ class TensorView:
         """
         return scheduling().recompute(self, readers)
 
+    def through_view(self, operand: int) -> TensorView:
+        """Read an operand at this tensor's own axes, through a view that has the index at which it was read. Returns the view; it is not code.
+
+        The view has the axes of this tensor's iteration space on which that index depends; the one along which neighbors lie side by side comes last.
+        """
+        return scheduling().through_view(self, operand)
+
     def scatter(self) -> tuple[TensorView, ...]:
         """Take a concatenation apart: each part goes by itself through all that is computed elementwise from it, and is stored as a slice.
 

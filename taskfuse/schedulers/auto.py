@@ -24,6 +24,9 @@ from taskfuse.target import DEFAULT, Target
 SCHEDULERS: Final[tuple[Scheduler, ...]] = (matmul, simt_gemm, reduction, normalization, scan, cat, transpose, pointwise, fallback)
 """Those that know most of a fusion first; the last takes what the others refuse."""
 
+PRODUCTS: Final[tuple[Scheduler, ...]] = (matmul, simt_gemm)
+"""Those of matrix products."""
+
 
 def auto(fusion: Fusion, config: Any = None, *, sizes: Mapping[str, int] | None = None, target: Target = DEFAULT) -> Chosen[Any]:
     """Schedule a fusion by the first of :data:`SCHEDULERS` that takes it.

@@ -127,3 +127,16 @@ def test_a_plan_that_is_not_cut_is_not_hurried() -> None:
     found = plan(built(product), budget=0.0)
     assert isinstance(found, Plan)
     assert not found.is_hurried
+
+
+def test_heads_of_one_tile_of_k() -> None:
+    """One step of k: its loop has the trip that the guard of a tile leaves, and products begin anew in each tile."""
+    with tf.Fusion("heads") as fusion:
+        q, k = (tensor(name, 16, 1024, 64, dtype=tf.bfloat16) for name in "qk")
+        fusion.add_output(q @ k.permute(0, 2, 1))
+    assert tf.schedulers.matmul(fusion).config.is_pingpong
+    kernel = tf.lower(fusion)
+    assert kernel.verify().is_proved
+    wrong = kernel.text(witness=True).replace("accumulate i18 >= 1", "accumulate i18 >= 2")
+    assert "accumulate i18 >= 2" in wrong
+    assert not tf.parse_kernel(wrong).verify().is_proved

@@ -232,7 +232,7 @@ class Instructions:
         """The index on the first axes, and the bytes from there to an element of the last ones, which have room for ``most`` bytes behind it."""
         shape, size = self.shapes[access.buffer], self.sizes[access.buffer]
         first, room = len(shape), size
-        while first > 1 and isinstance(extent := shape[first - 1], Const):
+        while first and isinstance(extent := shape[first - 1], Const):
             first -= 1
             room *= extent.value
             start = flattened(shape, access.index, first) * size
