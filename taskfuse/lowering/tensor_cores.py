@@ -175,8 +175,10 @@ def _check_lanes(st: Statements, tv: TensorView, index_map: IndexMap) -> None:
             f"the atom {atom.name} is executed by {atom.lanes} threads with consecutive numbers, and those of {task.name} are not provably groups of such",
             f"give TIDx and the types around it extents that are multiples of {atom.lanes}",
         )
-    base = base_name(TIDX, task)
-    split = next((g for g in index_map.guards if base in g.free), None)
+    base, lane = base_name(TIDX, task), "lane"
+    unit = {base: sym(f"{base}.unit") * atom.lanes + sym(lane)}
+    facts = index_map.facts.with_range(lane, 0, atom.lanes - 1)
+    split = next((g for g in index_map.guards if lane in simplify(substitute(g, unit), facts).free), None)
     if split is not None:
         raise refused(tv, f"the atom {atom.name} would run under the guard {split}, which splits its lanes", "split by divisors")
 
