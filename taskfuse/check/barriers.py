@@ -312,7 +312,7 @@ def apart(conditions: Conditions, alike: frozenset[str], same: Callable[[Expr], 
 
 
 def uneven(node: Node, *, grid: bool = False, alike: frozenset[str] = frozenset(), same: Callable[[Expr], bool] = never) -> str:
-    """Why threads that agree on some thread indices may come to a place unequally often: loops that differ between them; empty if there are none.
+    """Why threads that agree on some thread indices may come to a place unequally often: loops that differ between them, or empty.
 
     Args:
         same: true only of expressions that have one value for them besides.

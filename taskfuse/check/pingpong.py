@@ -83,7 +83,7 @@ def _by_turn(rings: Rings, cursor: str, who: Conditions, name: str, *, arrives: 
         raise NotRing("its turn is not passed where it is taken", take, give)
     before, inner, after = _skips([i for i in items if i is not take and i is not give], cursor, take)
     if not inner or items.index(take) > min(items.index(i) for i in inner) or items.index(give) < max(items.index(i) for i in inner):
-        raise NotRing("it uses slots outside of its turn", take, give)
+        raise NotRing("it uses slots outside its turn", take, give)
     reason = uneven(take)
     if reason:
         raise NotRing(reason, take)

@@ -383,7 +383,7 @@ class Rings:
     # -- one shot ---------------------------------------------------------------------------------------------------------------------
 
     def _one_shot(self, name: str) -> None:
-        """Barriers that complete once: waits for phase 0 and arrivals at constant slots, outside of loops; each slot by itself."""
+        """Barriers that complete once: waits for phase 0 and arrivals at constant slots, outside loops; each slot by itself."""
         nodes = [*self.order_waits.get(name, []), *self.order_arrivals.get(name, [])]
         moving = [n for side in (self._waits, self._arrivals) for uses in side.get(name, {}).values() for n in uses]
         found = {n: self._shot(n) for n in sorted((*nodes, *moving), key=lambda n: n.number)}
@@ -420,7 +420,7 @@ class Rings:
             raise NotRing("nobody is known to wait for what the copy engine brings", *loads)
 
     def _shot(self, node: Node) -> int | None:
-        """The slot that a statement uses in its first phase, if it stands outside of loops; ``None``: not known to be one."""
+        """The slot that a statement uses in its first phase, if it stands outside loops; ``None``: not known to be one."""
         stmt = node.stmt
         assert isinstance(stmt, (Wait, Arrive, ArriveAsync, Expect, TmaLoad))
         slot = self._at_start(stmt.barrier.slot, node)
@@ -429,7 +429,7 @@ class Rings:
         return slot.value
 
     def _at_start(self, e: Expr, node: Node) -> Expr:
-        """The slot or parity of a cursor that has not moved yet, as a constant, at a statement outside of loops."""
+        """The slot or parity of a cursor that has not moved yet, as a constant, at a statement outside loops."""
         if not isinstance(e, Sym) or "." not in e.name:
             return e
         cursor, _, part = e.name.rpartition(".")
@@ -441,5 +441,5 @@ class Rings:
                 return e
 
     def _somebody(self, node: Node) -> bool:
-        """A statement outside of loops is executed by at least one thread."""
+        """A statement outside loops is executed by at least one thread."""
         return self.threads.somebody(self.threads.split(node.conditions).threads)

@@ -236,13 +236,13 @@ class BlockRings:
         found: list[tuple[Expr, Expr]] = []
         for (name, shift), extent in zip(along, semaphore.shape, strict=False):
             if any(name in c.free and not c.free.isdisjoint(BLOCKS - {name}) for c in blocks):
-                raise NotRing("its blocks are no box", node)
+                raise NotRing("its blocks are not a box", node)
             bounds = bounds_of(name, node.context, lambda e: e.free <= self.threads.launch)
             if bounds is None:
                 raise NotRing(f"its blocks along {name} are unknown", node)
             count = box_count(tuple(c for c in blocks if name in c.free), {name: self.threads.grid[name]}, (name,), self.threads.context)
             if count is None or not prove(eq(count, bounds[1] - bounds[0] + 1), facts):
-                raise NotRing(f"its blocks along {name} are no range", node)
+                raise NotRing(f"its blocks along {name} are not a range", node)
             first, last = simplify(bounds[0] - shift, facts), simplify(bounds[1] - shift, facts)
             if not (prove(ge(first, 0), facts) and prove(le(last, extent - 1), facts)):
                 raise NotRing(f"its rings {first} to {last} are not known to be among {extent}", node)

@@ -1,4 +1,4 @@
-"""Divisions that do not change inside of a body, computed once where the body begins.
+"""Divisions that do not change inside a body, computed once where the body begins.
 
 A quotient by something that differs between threads or iterations costs dozens of instructions, and the compiler leaves it in the branch of a guard. So
 a body starts with names for those of its quotients and remainders that loops in it repeat, or that it uses more than once. They are integers of

@@ -99,7 +99,7 @@ class Declarations:
         """True for what a kernel may call something.
 
         That is what can be read back: of the expressions' form and no word of the grammar; and it means nothing by itself: it does not begin as the indices
-        do (``threadIdx.``), and is no symbol of a cursor.
+        do (``threadIdx.``), and is not a symbol of a cursor.
         """
         if SYMBOL_NAME.fullmatch(name) is None or name in RESERVED or name.partition(".")[0] in _INDEX_WORDS:
             return False

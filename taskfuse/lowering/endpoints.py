@@ -197,7 +197,7 @@ class Endpoints:
         frame(plan, ch.group, end.node, self.tree).insert(0, PSync(tuple(inits), ch.tensors[0]))
 
     def _check_registers(self, ch: Channel, issued: list[PStmt]) -> None:
-        """Operands in registers of a batch are written again only after the batch is retired. Raises :class:`LoweringError`."""
+        """Operands in registers of a batch are written again only after the batch is complete. Raises :class:`LoweringError`."""
         for tv in dict.fromkeys(s.tv for s in issued):
             for source in {r.tensor for r in self._reads(tv)}:
                 if self.statements.indexer.memory.get(source) is not MemoryType.Local:
@@ -261,7 +261,7 @@ class Endpoints:
                 raise LoweringError(
                     what=ch.subject,
                     reason=f"its consumer's instances on {pingpong.ptype.value} take slots in turns over {pingpong.depth} loops, and give them back late",
-                    help="in_flight(0), or one loop inside of the distributing one",
+                    help="in_flight(0), or one loop inside the distributing one",
                     location=ch.tensors[0].location,
                 )
             drain.append(_sync(ch, end, Advance(behind, pingpong.after)))
@@ -306,7 +306,7 @@ class Endpoints:
             other = next(tv.name for tv in alike if end.node not in self.tree.path(tv))
             raise LoweringError(
                 what=end.node.name,
-                reason=f"its instances on {pingpong.ptype.value} take turns in a channel, and its code stands in a loop inside of theirs that {other} shares",
+                reason=f"its instances on {pingpong.ptype.value} take turns in a channel, and its code stands in a loop inside theirs that {other} shares",
                 help=f"put {other} into the same task, or share fewer loops with it",
             )
         c = end.cursor
@@ -339,7 +339,7 @@ class Endpoints:
 
 
 def _first(nodes: list[PNode], queue: Queue) -> tuple[list[PNode], int]:
-    """The block and the place in it of the first node that issues to a queue; inside of an index binding if other code comes first there, which may
+    """The block and the place in it of the first node that issues to a queue; inside an index binding if other code comes first there, which may
     load its operands.
     """
     at = next(k for k, n in enumerate(nodes) if any(issues_to(s) is queue for s in statements([n])))

@@ -1,6 +1,6 @@
 """The rules of a plan, which hold after every step that leaves one.
 
-- Every index is in scope: a loop variable is used inside of its loop, and a local index by code of its own task.
+- Every index is in scope: a loop variable is used inside its loop, and a local index by code of its own task.
 - A guard that encloses code of many statements is the same for all threads that come to it: nothing that waits, and no barrier, may stand under
   a condition on the thread.
 - A cursor is initialized before the code that uses or advances it.
@@ -43,7 +43,7 @@ class _Rules:
         self._cursors = cursors
 
     def block(self, nodes: list[PNode], around: frozenset[str], ready: set[str]) -> None:
-        """Check a block inside of some loops, where some cursors are ready; those that it initializes are ready behind it, too."""
+        """Check a block inside some loops, where some cursors are ready; those that it initializes are ready behind it, too."""
         for n in nodes:
             match n:
                 case PStmt():
@@ -83,7 +83,7 @@ class _Rules:
         for e in expressions:
             for name in e.free:
                 if name in self._loops and name not in around:
-                    raise self._broken(f"{what} uses {name} outside of its loop")
+                    raise self._broken(f"{what} uses {name} outside its loop")
                 if name in self._parts and self._parts[name] not in ready:
                     raise self._broken(f"{what} uses {name} before the cursor is initialized")
                 if task and is_base(name) and not name.endswith(f".{task}"):

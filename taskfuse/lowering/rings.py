@@ -46,7 +46,7 @@ class Rings:
 
     @staticmethod
     def of(channels: Channels, paths: Mapping[TensorView, tuple[Loop, ...]]) -> Rings:
-        """Those of all circular buffers that are no boundary of a channel. ``paths``: the loops of the nest around each tensor."""
+        """Those of all circular buffers that are not a boundary of a channel. ``paths``: the loops of the nest around each tensor."""
         ring: dict[TensorView, Loop] = {}
         for tv in channels.tree.place:
             if tv.schedule.stages == 1 or channels.channel(tv) is not None:

@@ -2,7 +2,7 @@
 
 Two accesses of one buffer conflict if one writes and they may touch one element from different threads. They are ordered already if the
 same thread makes both: if one allocation axis takes, in both, values that determine the thread's index (rule iii of the proof). What is
-left becomes a barrier of the innermost node that holds both, in the block where their paths part, outside of all guards below.
+left becomes a barrier of the innermost node that holds both, in the block where their paths part, outside all guards below.
 
 Where one side is an asynchronous read, more is needed before the barrier: writers make their stores visible to the asynchronous proxy, in Shared memory
 or, where a bulk copy reads an output again, in Global memory; and who issued the read waits until it is done. A ring of s slots lets s - 1 younger
@@ -161,7 +161,7 @@ class Synchronizer:
     def _behind_registers(self, block: _Block, node: PNode, use: _Use) -> tuple[_Block, PNode, bool]:
         """Where the batch of ``node`` begins and ends, as the registers that it reads want it, and whether a loop writes these again.
 
-        They are written before the batch opens, by code that may lie inside of ``node``, and again only after the batch is retired.
+        They are written before the batch opens, by code that may lie inside ``node``, and again only after the batch is complete.
         """
         held = {a.buffer for a in use.stmt.reads if self._medium(a.buffer).is_private}
         held -= {a.buffer for a in use.stmt.writes}

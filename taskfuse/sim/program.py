@@ -69,7 +69,7 @@ class Program:
         points: true for instructions that others may see, or that depend on what others do: interleavings differ in their order alone.
         guards: by instruction, false where it would block.
         numbers: number of each tensor argument and buffer, in order of declaration.
-        unit: threads that must be together for collective instructions: a warp, or 1 if there are none.
+        unit: threads that must be together for collective instructions: a warp, or 1 without such instructions.
         fixed: symbols that no statement changes.
         uses_engines: asynchronous engines read or write Shared memory.
         accumulators, factors: numbers of the Local buffers that wgmmas write, and of those that they read alone.
