@@ -54,7 +54,7 @@ ELSEWHERE: dict[str, str] = {
     """,
     "tests/kir": """
         kir/arguments kir/fields kir/kernel kir/operand_parser kir/operand_printer kir/operands kir/products kir/readers kir/statement_parser
-        kir/witness_parser
+        kir/synchronization kir/witness_parser
     """,
     "tests/kir/test_verify.py": """
         kir/declaration_rules kir/instruction_rules kir/scope kir/statement_rules kir/synchronization_rules kir/witness_rules
