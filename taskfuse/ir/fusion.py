@@ -71,7 +71,7 @@ class Fusion:
 
     @staticmethod
     def current() -> Fusion:
-        """The fusion of the enclosing ``with``. Raises :class:`FusionError` outside of one."""
+        """The fusion of the enclosing ``with``. Raises :class:`FusionError` outside one."""
         fusion = _current.get()
         if fusion is None:
             raise FusionError(
@@ -136,7 +136,7 @@ class Fusion:
         return tv
 
     def remove_unread(self, tensors: Sequence[TensorView]) -> None:
-        """Take away those of ``tensors`` that nothing reads, then what only they read, and so on; inputs, outputs and what a task claims stay."""
+        """Remove those of ``tensors`` without readers, then the tensors that only they read, and so on; inputs, outputs and tensors of tasks stay."""
         stack = list(tensors)
         while stack:
             tv = stack.pop()
@@ -193,7 +193,7 @@ class Fusion:
 
     def _check_output(self, tv: object) -> None:
         if not isinstance(tv, TensorView):
-            raise FusionError(fusion=self.name, reason=f"{tv!r} is no tensor", help="give tensors: add_output(a, b)", location=caller())
+            raise FusionError(fusion=self.name, reason=f"{tv!r} is not a tensor", help="give tensors: add_output(a, b)", location=caller())
         if tv.fusion is not self:
             raise FusionError(fusion=self.name, reason=f"{tv.name} belongs to fusion '{tv.fusion.name}'", location=caller())
         if among(tv, self.outputs):
@@ -204,7 +204,7 @@ class Fusion:
     def rename(self, tv: TensorView, name: object) -> None:
         """Give a tensor another name. Raises :class:`FusionError` if it is taken or none."""
         if not isinstance(name, str) or not name:
-            raise FusionError(fusion=self.name, reason=f"{name!r} is no name", help="use text, such as 'hidden'", location=caller())
+            raise FusionError(fusion=self.name, reason=f"{name!r} is not a name", help="use text, such as 'hidden'", location=caller())
         if name == tv.name:
             return
         if self._is_taken(name):
@@ -240,7 +240,7 @@ class Fusion:
         return tuple(self._definitions[u] for u in sorted(self._uses[tv], key=lambda u: u.id))
 
     def tensor(self, name: str) -> TensorView:
-        """The tensor with a name. Raises :class:`FusionError` if there is none."""
+        """The tensor with a name. Raises :class:`FusionError` if none exists."""
         if name not in self._tensors:
             raise FusionError(fusion=self.name, reason=f"there is no tensor named '{name}'", location=caller())
         return self._tensors[name]
@@ -303,7 +303,7 @@ class Fusion:
         for name in named:
             if name not in names:
                 help = f"the arguments are: {', '.join(repr(x) for x in (*self.inputs, *self.scalars)) or 'none'}"
-                raise FusionError(fusion=self.name, reason=f"'{name}' is no argument that is left", help=help, location=caller())
+                raise FusionError(fusion=self.name, reason=f"'{name}' is not an argument that is left", help=help, location=caller())
         if named and len(named) == len(names):
             args = (*args, *(named[name] for name in names))
         return _readers[0].evaluate(self, args, {} if values is None else {"values": values})
@@ -322,11 +322,11 @@ class Fusion:
         """Propose tasks and groups, with the estimate behind each cut: ``explain()`` shows them, ``code`` is Python, ``apply()`` makes them.
 
         Args:
-            sizes: values of dimensions for the estimate; 4096, within what is known, where there is none.
+            sizes: values of dimensions for the estimate; by default 4096, clamped to the known bounds.
 
         Raises:
             TaskError: there are tasks already, or nothing is computed.
-            UnsupportedError: ``sizes`` names what is no dimension.
+            UnsupportedError: ``sizes`` names what is not a dimension.
         """
         return _partitioner[0](self, sizes)
 
@@ -363,7 +363,7 @@ def as_fusion(value: object, call: str) -> Fusion:
     """``value``, or :class:`UnsupportedError` of the call that was given something else."""
     if not isinstance(value, Fusion):
         help = "give the fusion that it was defined in" if isinstance(value, TensorView) else "give a tf.Fusion"
-        raise UnsupportedError(what=f"{call} of {value!r}", reason="it is no fusion", help=help, location=caller())
+        raise UnsupportedError(what=f"{call} of {value!r}", reason="it is not a fusion", help=help, location=caller())
     return value
 
 

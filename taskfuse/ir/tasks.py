@@ -83,9 +83,9 @@ class Group:
         return self
 
     def pingpong(self, axis: AxisRef) -> Group:
-        """In a channel distributed over ``axis``, pass the turn only after the instance's last use in an iteration. Returns the group itself."""
+        """Ping-pong over ``axis`` of a distributed channel: an instance signals the next one after its last code of an iteration. Returns the group itself."""
         if not hasattr(axis, "axis"):
-            raise TaskError(node=self.name, reason=f"pingpong: {axis!r} is no axis", help="give an axis of a tensor: tv.axis(0)", location=caller())
+            raise TaskError(node=self.name, reason=f"pingpong: {axis!r} is not an axis", help="give an axis of a tensor: tv.axis(0)", location=caller())
         self.pingpong_axis = axis.axis
         return self
 

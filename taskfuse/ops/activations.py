@@ -104,7 +104,7 @@ def _triangle(name: str, row: str, x: TensorView, k: IntLike) -> TensorView:
     if x.ndim < 2:
         raise shape_error(name, f"{described(x)} has no rows and columns", "give at least two dimensions")
     if isinstance(offset, bool) or not isinstance(offset, int | Expr):
-        raise shape_error(name, f"{k!r} is no diagonal", "use an integer: 0 is the main one")
+        raise shape_error(name, f"{k!r} is not a diagonal", "use an integer: 0 is the main one")
     check_symbols(name, x.fusion, offset)
     with x.fusion.call():
         places = (IndexValue(iteration_symbol(0) + offset), IndexValue(iteration_symbol(1)))

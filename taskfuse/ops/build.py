@@ -69,7 +69,7 @@ def listed(op: str, value: object, what: str, help: str | None = None) -> list[A
     if isinstance(value, SupportsIndex | str | Dim):
         return [value]
     if not isinstance(value, Iterable):
-        raise shape_error(op, f"{value!r} is no list of {what}", help or f"give a list of {what}")
+        raise shape_error(op, f"{value!r} is not a list of {what}", help or f"give a list of {what}")
     return list(cast("Iterable[Any]", value))
 
 
@@ -77,7 +77,7 @@ def common_fusion(op: str, operands: Sequence[Value]) -> Fusion:
     """The fusion that all tensors and scalars among ``operands`` belong to.
 
     Raises:
-        DTypeError: if an operand is no value, or none is a tensor or run-time scalar.
+        DTypeError: if an operand is not a value, or none is a tensor or run-time scalar.
         FusionError: if they belong to several.
     """
     found: TensorView | Scalar | None = None
@@ -90,7 +90,7 @@ def common_fusion(op: str, operands: Sequence[Value]) -> Fusion:
             case bool() | int() | float() | Expr() | np.generic():
                 pass
             case _:
-                raise dtype_error(op, f"{type(x).__name__} is no operand", "use tensors, run-time scalars and Python numbers: float(x), int(x)")
+                raise dtype_error(op, f"{type(x).__name__} is not an operand", "use tensors, run-time scalars and Python numbers: float(x), int(x)")
     if found is not None:
         for x in operands:
             check_symbols(op, found.fusion, x)
@@ -111,7 +111,7 @@ def normalize_axis(op: str, axis: object, ndim: int, what: str) -> int:
     """``axis`` as a position in ``[0, ndim)``. Raises :class:`ShapeError` that shows ``what``."""
     help = f"use an axis in [{-ndim}, {ndim - 1}]" if ndim else "a 0-d tensor has no axes"
     if not isinstance(axis, SupportsIndex):
-        raise shape_error(op, f"{axis!r} is no axis", help)
+        raise shape_error(op, f"{axis!r} is not an axis", help)
     found = axis.__index__()
     if not -ndim <= found < ndim:
         raise shape_error(op, f"axis {found} is out of range for {what}", help)

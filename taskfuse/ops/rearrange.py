@@ -85,7 +85,7 @@ def diagonal(x: TensorView, offset: int = 0, axis1: int = 0, axis2: int = 1) -> 
         raise shape_error("diagonal", f"axis1 and axis2 of {described(x)} are one", "give two dimensions")
     at = plain(offset)
     if isinstance(at, bool) or not isinstance(at, int):
-        raise shape_error("diagonal", f"{offset!r} is no diagonal", "use an integer: 0 is the main one")
+        raise shape_error("diagonal", f"{offset!r} is not a diagonal", "use an integer: 0 is the main one")
     rows, columns = x.shape[a] - max(-at, 0), x.shape[b] - max(at, 0)
     facts = x.fusion.facts()
     if not prove(and_(le(0, rows), le(0, columns)), facts):
@@ -182,7 +182,7 @@ def split(
 def _extent(name: str, x: TensorView, value: object) -> Expr:
     found = plain(value)
     if isinstance(found, bool) or not isinstance(found, int | Expr):
-        raise shape_error(name, f"{value!r} is no extent", "use an integer, or an expression of extents")
+        raise shape_error(name, f"{value!r} is not an extent", "use an integer, or an expression of extents")
     check_symbols(name, x.fusion, found)
     return wrap(found)
 
@@ -296,7 +296,7 @@ def roll(x: TensorView, shift: int | Sequence[int], axis: int | Sequence[int] | 
 
 def _rolled(x: TensorView, place: int, by: object) -> TensorView:
     if isinstance(by, bool) or not isinstance(by, int):
-        raise shape_error("roll", f"{by!r} is no shift", "use an integer constant; tf.take reads at computed indices")
+        raise shape_error("roll", f"{by!r} is not a shift", "use an integer constant; tf.take reads at computed indices")
     size = x.shape[place]
     if isinstance(size, Const):
         by = by % size.value if size.value else 0

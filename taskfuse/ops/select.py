@@ -163,14 +163,14 @@ def pad(x: TensorView, widths: Widths, value: bool | int | float | None = None, 
     try:
         kind = PadMode(_TORCH_MODES.get(mode, mode) if isinstance(mode, str) else mode)
     except ValueError:
-        raise dtype_error("pad", f"{mode!r} is no mode", f"use one of {', '.join(m.value for m in PadMode)}") from None
+        raise dtype_error("pad", f"{mode!r} is not a mode", f"use one of {', '.join(m.value for m in PadMode)}") from None
     if kind is not PadMode.CONSTANT:
         if value is not None:
             raise dtype_error("pad", f"mode {kind.value!r} takes no value", "leave out value=")
         return _extended(x, pairs, kind)
     number = 0 if value is None else plain(value)
     if not isinstance(number, bool | int | float):
-        raise dtype_error("pad", f"{value!r} is no number", "choose with tf.where where the value is a tensor or a run-time scalar")
+        raise dtype_error("pad", f"{value!r} is not a number", "choose with tf.where where the value is a tensor or a run-time scalar")
     if number and result_type(x.dtype, number) is not x.dtype:
         raise dtype_error("pad", f"{number!r} is no {x.dtype.name}", "cast the tensor first")
     fill = literal("pad", number, x.dtype)
@@ -197,7 +197,7 @@ def _pairs(x: TensorView, widths: object) -> list[tuple[Expr, Expr]]:
         for width in row:
             number = plain(width)
             if not isinstance(number, int | Expr) or isinstance(number, bool):
-                raise shape_error("pad", f"width {width!r} is no integer", help)
+                raise shape_error("pad", f"width {width!r} is not an integer", help)
             check_symbols("pad", x.fusion, number)
             if not prove(le(0, number), facts):
                 raise shape_error("pad", f"width {number} is not provably nonnegative", "slice to make a tensor smaller")

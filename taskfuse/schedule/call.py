@@ -40,7 +40,7 @@ class Call:
         n = len(domain)
         help = f"use an axis in [{-n}, {n - 1}]" if n else None
         if not isinstance(axis, SupportsIndex):
-            raise self.error(f"{axis!r} is no position of an axis", help)
+            raise self.error(f"{axis!r} is not a position of an axis", help)
         found = axis.__index__()
         if not -n <= found < n:
             raise self.error(f"axis {found} is out of range: the {kind} domain has {n} axes", help)
@@ -64,7 +64,7 @@ class Call:
         found: dict[TensorView, None] = {}
         for reader in self.several(given, "tensors"):
             if not isinstance(reader, TensorView):
-                raise self.error(f"{reader!r} is no tensor", shown)
+                raise self.error(f"{reader!r} is not a tensor", shown)
             if not among(reader, known):
                 raise self.error(f"{reader.name} does not read it", shown)
             found[reader] = None

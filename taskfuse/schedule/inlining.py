@@ -29,7 +29,7 @@ def inline_at(tv: TensorView, at: object) -> None:
     call = Call("inline_at", tv)
     n = len(tv.schedule.loop)
     if not isinstance(at, SupportsIndex):
-        raise call.error(f"{at!r} is no position of an axis", f"use a position in [{-n - 1}, {n}]")
+        raise call.error(f"{at!r} is not a position of an axis", f"use a position in [{-n - 1}, {n}]")
     position = at.__index__()
     if not -n - 1 <= position <= n:
         raise call.error(f"position {position} is out of range: the loop domain has {n} axes", f"use a position in [{-n - 1}, {n}]")
@@ -86,7 +86,7 @@ def inline_most(fusion: Fusion, tensors: Sequence[TensorView] | None = None) -> 
 
 def _check_tensor(fusion: Fusion, x: object) -> None:
     if not isinstance(x, TensorView):
-        raise FusionError(fusion=fusion.name, reason=f"inline_most: {x!r} is no tensor", help="give tensors, or nothing for all", location=caller())
+        raise FusionError(fusion=fusion.name, reason=f"inline_most: {x!r} is not a tensor", help="give tensors, or nothing for all", location=caller())
 
 
 def _readers(tv: TensorView) -> list[MathExpr]:
@@ -108,7 +108,7 @@ def _obstacle(keys: Keys, tv: TensorView, reader: MathExpr, depth: int) -> str |
     for x in (tv, reader.output):
         ptype = x.schedule.ptype(x.schedule.loop[depth])
         if ptype.is_atom:
-            return f"axis {depth} of {x.name} is no loop: it is bound to {ptype.value}"
+            return f"axis {depth} of {x.name} is not a loop: it is bound to {ptype.value}"
     return None
 
 

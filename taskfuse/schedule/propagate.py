@@ -18,7 +18,7 @@ from taskfuse.schedule.replay import ancestors, expand, replay
 def propagate(tv: TensorView, targets: Sequence[TensorView], upto: int | None = None) -> None:
     """See :meth:`TensorView.propagate`.
 
-    An axis of ``tv`` becomes the axis of the target that op maps identify with it, preferably by a direct read; if there is none, a
+    An axis of ``tv`` becomes the axis of the target that op maps identify with it, preferably by a direct read; otherwise a
     foreign one. After the rebuilt axes stand the target's others. With ``upto=None`` axes that are purely foreign are left out. Parallel
     types are not copied; ``tv`` itself among the targets is skipped.
 
@@ -32,7 +32,7 @@ def propagate(tv: TensorView, targets: Sequence[TensorView], upto: int | None = 
     others = [t for t in dict.fromkeys(call.several(targets, "tensors")) if t is not tv]
     for target in others:
         if not isinstance(target, TensorView):
-            raise call.error(f"{target!r} is no tensor", "give a list of tensors")
+            raise call.error(f"{target!r} is not a tensor", "give a list of tensors")
         _check_pristine(call, target)
     keys = Keys(tv.fusion)
     results = [(target, *_rebuild(call, keys, target, upto)) for target in others]

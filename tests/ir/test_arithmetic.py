@@ -46,7 +46,7 @@ def test_identity() -> None:
         with pytest.raises(ValueError, match="is not there"):
             place_of(x, [y])
         assert message(lambda: bool(x == y)).endswith("combine conditions with & and |; ask whether two are one tensor with `is`")
-        assert message(lambda: x == None).startswith("eq: NoneType is no operand")  # noqa: E711 - what is asked here
+        assert message(lambda: x == None).startswith("eq: NoneType is not an operand")  # noqa: E711 - what is asked here
 
 
 def test_no_dataclass_compares_tensors() -> None:
@@ -128,7 +128,7 @@ def test_what_symbols_do_answer() -> None:
     assert np.int64(2) * n is 2 * n
     assert prove(tf.scalar.eq(n, n), NO_FACTS)
     assert const(3) is const(True + 2)
-    with pytest.raises(TypeError, match=r"1\.5 is no integer"):
+    with pytest.raises(TypeError, match=r"1\.5 is not an integer"):
         tf.scalar.maximum(n, 1.5)
 
 

@@ -139,11 +139,11 @@ def refused(build: Callable[[Any], object], shape: Sequence[Any] = (4, 6), dtype
 
 
 def test_what_is_refused_says_why() -> None:
-    assert refused(lambda x: tf.pad(x, 1.5)).startswith("pad: 1.5 is no list of widths\nhelp: give one number for all")
-    assert refused(lambda x: tf.pad(x, [(1.5, 0), (0, 0)])).startswith("pad: width 1.5 is no integer\nhelp: give one number for all")
-    assert refused(lambda x: tf.pad(x, True)).startswith("pad: width True is no integer")
+    assert refused(lambda x: tf.pad(x, 1.5)).startswith("pad: 1.5 is not a list of widths\nhelp: give one number for all")
+    assert refused(lambda x: tf.pad(x, [(1.5, 0), (0, 0)])).startswith("pad: width 1.5 is not an integer\nhelp: give one number for all")
+    assert refused(lambda x: tf.pad(x, True)).startswith("pad: width True is not an integer")
     assert refused(lambda x: tf.pad(x, 4, mode="reflect")).startswith("pad: mode 'reflect' cannot give 4 elements of dimension 0 of x [4, 6], which has 4")
-    assert refused(lambda x: tf.pad(x, 1, mode="mirror")) == "pad: 'mirror' is no mode\nhelp: use one of constant, edge, reflect, symmetric, wrap"
+    assert refused(lambda x: tf.pad(x, 1, mode="mirror")) == "pad: 'mirror' is not a mode\nhelp: use one of constant, edge, reflect, symmetric, wrap"
     assert refused(lambda x: tf.pad(x, 1, 2, mode="edge")) == "pad: mode 'edge' takes no value\nhelp: leave out value="
     assert refused(lambda x: tf.split(x, sections=4, axis=1)).startswith("split: 4 does not provably divide dimension 1 of x [4, 6]")
     assert refused(lambda x: tf.split(x, sizes=[1, 2])).startswith("split: sizes [1, 2] are together not 4")
@@ -151,7 +151,7 @@ def test_what_is_refused_says_why() -> None:
     assert refused(lambda x: tf.chunk(x, 2), ["N", 2]).startswith("chunk: 2 pieces of dimension 0 of x [N, 2] may differ")
     assert refused(lambda x: tf.chunk(x, 0)).startswith("chunk: 0 is no number of pieces\nhelp: use an integer of at least 1")
     assert refused(lambda x: tf.roll(x, 3, 0), ["N", 2]).startswith("roll: a shift by 3 is not provably within dimension 0 of x [N, 2]")
-    assert refused(lambda x: tf.roll(x, 1.5, 0)).startswith("roll: 1.5 is no list of shifts")
+    assert refused(lambda x: tf.roll(x, 1.5, 0)).startswith("roll: 1.5 is not a list of shifts")
     assert refused(lambda x: tf.repeat(x, 1.5, 0)).startswith("repeat: 1.5 is no number of repetitions")
     assert refused(lambda x: tf.tile(x, -1)).startswith("tile: -1 is no number of repetitions")
     assert refused(lambda x: tf.unfold(x, 0, 5)).startswith("unfold: windows of 5 are not provably in dimension 0 of x [4, 6]")

@@ -69,7 +69,7 @@ ON_TWO: dict[str, Callable[[TensorView, TensorView], TensorView]] = {
     "masked_fill": lambda x, mask: tf.masked_fill(x, mask, False),
     "bmm": lambda a, b: tf.bmm(tf.reshape(a, [1, 2, 2]), tf.reshape(b, [1, 2, 2])),
 }
-# How each op that is no elementwise function is called on tensors [2, 2] of some dtypes.
+# How each op that is not an elementwise function is called on tensors [2, 2] of some dtypes.
 CALLS: dict[str, Callable[..., Any]] = {
     **{name: getattr(tf, name) for name in ("sum", "prod", "max", "min", "any", "all", "mean", "var", "std", "argmax", "argmin", "softmax", "log_softmax")},
     **{name: getattr(tf, name) for name in ("layer_norm", "rms_norm", "squeeze", "transpose", "flip", "full_like", "zeros_like", "ones_like", "matmul")},
@@ -141,5 +141,5 @@ def test_dtypes_of_others() -> None:
 
     assert tf.supports("exp", Torch("float8_e4m3fn"), float8_e4m3)
     assert not tf.supports("left_shift", Torch("float16"))
-    with pytest.raises(TaskfuseError, match="is no dtype of taskfuse"):
+    with pytest.raises(TaskfuseError, match="is not a dtype of taskfuse"):
         tf.supports("exp", Torch("complex64"))

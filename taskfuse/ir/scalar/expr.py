@@ -435,7 +435,7 @@ def sym(name: str) -> Sym:
 
 
 def private(name: str) -> Sym:
-    """A symbol for the internal use of an analysis. Its printed name has a form that no text can have, so it is none that a user gave."""
+    """A symbol for the internal use of an analysis. Its printed name has a form that cannot occur in text, so it differs from all names of users."""
     return intern(Sym, f"'{name}")
 
 
@@ -450,7 +450,7 @@ def wrap(value: IntLike) -> Expr:
 
 def _index(value: object) -> int:
     if not isinstance(value, SupportsIndex):
-        raise NotAnIntegerError(f"{value!r} is no integer")
+        raise NotAnIntegerError(f"{value!r} is not an integer")
     return value.__index__()
 
 
