@@ -167,7 +167,7 @@ def planned(
 
     Args:
         known: the schedule to begin with, if there is one; it is taken if its kernels are proved.
-        make: ``make(fusion, schedule=...)``: the executable of a scheduled fusion. Raises :class:`TaskfuseError` if there is none.
+        make: ``make(fusion, schedule=...)``: the executable of a scheduled fusion. Raises :class:`TaskfuseError` if none exists.
     """
     runs: dict[tuple[Fusion, str], Executable] = {}
 

@@ -1,7 +1,7 @@
 """through_view: an operand that is read at any index becomes one that is read at the reader's own axes, through a view that has the index.
 
-``y[m, n] = sum of x[m // S, m % S, k] * w[k, n]`` reads ``x`` at an index that is no list of axes; ``y[m, n] = sum of v[m, k] * w[k, n]`` with the view
-``v[m, k] = x[m // S, m % S, k]`` computes the same. A view is no code. What asks for factors with axes of rows, columns and k finds them; and a view
+``y[m, n] = sum of x[m // S, m % S, k] * w[k, n]`` reads ``x`` at an index that is not a list of axes; ``y[m, n] = sum of v[m, k] * w[k, n]`` with the view
+``v[m, k] = x[m // S, m % S, k]`` computes the same. A view is not code. What asks for factors with axes of rows, columns and k finds them; and a view
 that has strides is an array that a kernel may take as it is.
 """
 
@@ -23,7 +23,7 @@ def through_view(tv: TensorView, operand: int) -> TensorView:
     """See :meth:`TensorView.through_view`.
 
     Raises:
-        ScheduleError: ``tv`` has no such operand, it is no tensor's or may lack elements, or ``tv`` is put together of parts, which are no operands.
+        ScheduleError: ``tv`` has no such operand, it is not a tensor's or may lack elements, or ``tv`` is put together of parts, which are no operands.
     """
     call = Call("through_view", tv)
     fusion = tv.fusion

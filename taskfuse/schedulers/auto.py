@@ -34,7 +34,7 @@ def auto(fusion: Fusion, config: Any = None, *, sizes: Mapping[str, int] | None 
     Args:
         fusion: it is changed.
         config: the parameters, of the scheduler that they are of; ``None``: chosen by its cost model.
-        sizes: values of the fusion's dimensions for cost models; 4096, within what is known, where there is none.
+        sizes: values of the fusion's dimensions for cost models; by default 4096, clamped to the known bounds.
         target: the GPU.
 
     Raises:

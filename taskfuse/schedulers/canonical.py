@@ -6,7 +6,7 @@ scheduling calls that anybody could make, move these views:
 
 1. what is elementwise is computed at the points of what reads it (an elementwise function commutes with an index map);
 2. so is a product that is read at other points than its own, if that takes no more of them: its rows or columns become several axes;
-3. a factor, and what is read beside a product, that is then read at an index is read through a view with the axes of its reader; a view that is no array of
+3. a factor, and what is read beside a product, that is then read at an index is read through a view with the axes of its reader; a view that is not an array of
    other strides is copied once.
 
 The law: the fusion computes what it did before (``fusion.evaluate`` agrees, in the ring bit for bit).
@@ -87,7 +87,7 @@ def _behind(script: Script, extent: Sizes) -> None:
 
 
 def _stays(fusion: Fusion, read: Read, reader: TensorView, after: set[TensorView]) -> bool:
-    """True for what is no elementwise function of a product, or is read in place; and for what reductions read, which takes more points than there are."""
+    """True for what is not an elementwise function of a product, or is read in place; and for what reductions read, which takes more points than there are."""
     expr = fusion.definition(reader)
     return read.tensor not in after or not isinstance(expr, Pointwise | Select | View) or is_aligned(read, reader)
 

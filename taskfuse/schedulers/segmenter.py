@@ -140,7 +140,7 @@ def plan(fusion: Fusion, *, sizes: Mapping[str, int] | None = None, target: Targ
 
     Args:
         fusion: it is not changed.
-        sizes: values of its dimensions for cost models; 4096, within what is known, where there is none.
+        sizes: values of its dimensions for cost models; by default 4096, clamped to the known bounds.
         target: the GPU.
         trial: makes the kernel of a candidate and proves it; ``None``: candidates are taken as they are.
         budget: seconds of the search for cuts, of the time of the processor.

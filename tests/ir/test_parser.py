@@ -1,10 +1,10 @@
 """The text of fusions: pinned texts, the round trip, and the errors of the parser."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields, is_dataclass
 from functools import partial
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 import numpy as np
 import pytest
@@ -62,11 +62,11 @@ class Same:
         assert [(n.name, n.budget) for n in a.tasks.nodes] == [(n.name, n.budget) for n in b.tasks.nodes]
         self.group(a.tasks.root, b.tasks.root)
 
-    def axis(self, x: object, y: object) -> None:
+    def axis(self, x: Axis, y: Axis) -> None:
         assert (x.extent, x.kind) == (y.extent, y.kind)
         assert self.axes.setdefault(x, y) is y
 
-    def all_axes(self, xs: object, ys: object) -> None:
+    def all_axes(self, xs: Sequence[Axis], ys: Sequence[Axis]) -> None:
         for x, y in zip(xs, ys, strict=True):
             self.axis(x, y)
 
@@ -98,7 +98,7 @@ class Same:
 
     def definition(self, x: MathExpr | None, y: MathExpr | None) -> None:
         assert type(x) is type(y)
-        if x is None:
+        if x is None or y is None:
             return
         for o, p in zip(x.operands, y.operands, strict=True):
             self.operand(o, p)
@@ -130,15 +130,15 @@ class Same:
                 assert names(m.tensors) == names(n.tensors)
 
 
-def name(x: object) -> str | None:
+def name(x: Any) -> str | None:
     return None if x is None else x.name
 
 
-def names(xs: object) -> list[str]:
+def names(xs: Iterable[Any]) -> list[str]:
     return [x.name for x in xs]
 
 
-def nest(items: object) -> list[object]:
+def nest(items: Iterable[Any]) -> list[object]:
     """The sequential nest by names."""
     return [nest(i.body) if isinstance(i, LoopItem) else i.tv.name for i in items]
 
@@ -703,7 +703,7 @@ Z = Y + "z: float32[S, 4] = cos(y)\n"  # and here at line 7
         ("\n\nINPUT x: float32[4]", "line 3, column 1: expected 'FUSION', found 'INPUT'"),
         ("FUSION", "line 1, column 7: expected the name of a fusion, found end of text"),
         ("FUSION f g", "line 1, column 10: expected the end of the line, found 'g'"),
-        ('FUSION "\\q"', "line 1, column 8: '\"\\q\"' is no string: the escapes are those of JSON"),
+        ('FUSION "\\q"', "line 1, column 8: '\"\\q\"' is not a string: the escapes are those of JSON"),
         ("FUSION f\nFUSION g", "line 2, column 1: a text holds one fusion"),
         ("FUSION f\n§", "line 2, column 1: unexpected character '§'"),
         ("FUSION f\nINPUT x float32[4]", "line 2, column 9: expected ':', found 'float32'"),
@@ -796,7 +796,7 @@ Z = Y + "z: float32[S, 4] = cos(y)\n"  # and here at line 7
         (Y + "SCHEDULE y: merge(a0, a1) -> a2, a3", "line 6, column 27: 'merge' makes 1 axis, not 2"),
         (Y + "SCHEDULE y: merge(a0, a1 outer) -> a2", "line 6, column 26: expected ')', found 'outer'"),
         (Y + "SCHEDULE y: split(a0, 4) -> a1, a2", "line 6, column 29: y has an axis 'a1' already"),
-        (Y + "SCHEDULE y: split(a0, 4) -> y.b, a2", "line 6, column 29: 'y.b' is no name of an axis: it has a dot"),
+        (Y + "SCHEDULE y: split(a0, 4) -> y.b, a2", "line 6, column 29: 'y.b' is not a name of an axis: it has a dot"),
         (Y + "SCHEDULE y: split(a0, 4) -> a2 as odd: 4, a3", "line 6, column 35: there is no kind of axis 'odd'"),
         (Y + "SCHEDULE y: rasterize(a0, a1 by w) -> a2", "line 6, column 13: 'rasterize' of 2 axes takes as many maps, not 1"),
         (Y + "SCHEDULE y: foreign a0: 4 of x.a0", "line 6, column 21: y has an axis 'a0' already"),

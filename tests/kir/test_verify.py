@@ -217,9 +217,9 @@ STATEMENTS = [
         "index i of Local 'acc' is not a constant after unrolling: 'i' is not the variable of an unrolled loop",
         "FOR i in 0..4 UNROLL:\n  SHUFFLE acc[i] <- r xor 8",
     ),
-    ("WAIT_GROUP wgmma.read <= 0", "wgmma has no retire of reads only", "WAIT_GROUP bulk.read <= 0"),
-    ("WAIT_GROUP copy.read <= 0", "copy has no retire of reads only", "WAIT_GROUP copy <= 7"),
-    ("WAIT_GROUP bulk <= 8", "a retire to 8 unfinished batches: 0 to 7 are possible", "WAIT_GROUP bulk <= 7"),
+    ("WAIT_GROUP wgmma.read <= 0", "wgmma has no wait_group of reads only", "WAIT_GROUP bulk.read <= 0"),
+    ("WAIT_GROUP copy.read <= 0", "copy has no wait_group of reads only", "WAIT_GROUP copy <= 7"),
+    ("WAIT_GROUP bulk <= 8", "a wait_group to 8 unfinished batches: 0 to 7 are possible", "WAIT_GROUP bulk <= 7"),
     ("SETMAXNREG 20", "setmaxnreg 20: multiples of 8 from 24 to 256 are possible", "SETMAXNREG 24"),
     ("SETMAXNREG 42", "setmaxnreg 42: multiples of 8 from 24 to 256 are possible", "SETMAXNREG 256"),
 ]
@@ -457,6 +457,6 @@ def test_rules_are_looked_at_once_for_each_kernel_object(monkeypatch: pytest.Mon
     wrong = replace(found, name="", params=())  # another object
     assert not wrong.keeps_rules
     for _ in range(2):
-        with pytest.raises(VerifyError):
+        with pytest.raises(VerifyError, match="'' is not a name"):
             verify_kernel(wrong)
     assert pickle.loads(pickle.dumps(found)) == found

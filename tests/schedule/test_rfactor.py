@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 import taskfuse.ops as tf
 from taskfuse.dtypes import float32, int64
 from taskfuse.ir.evaluate import evaluate
-from taskfuse.ir.expr import Literal, Reduction
+from taskfuse.ir.expr import Literal, Read, Reduction
 from taskfuse.ir.fusion import Fusion
 from taskfuse.ir.scalar import evaluate as number
 from taskfuse.ir.tensor import TensorView
@@ -28,7 +28,7 @@ def executed(tv: TensorView, arrays: dict[TensorView, np.ndarray]) -> np.ndarray
     """The sum that the loop nest of ``tv`` computes, point by point."""
     definition = tv.fusion.definition(tv)
     assert isinstance(definition, Reduction)
-    (read,) = [o for o in definition.operands if not isinstance(o, Literal)]
+    (read,) = [o for o in definition.operands if isinstance(o, Read)]
     found, inside = indices(tv.schedule.loop, tv.schedule.transforms, tv.root)
     env = {f"i{k}": found[a] for k, a in enumerate(tv.root)}
     out = np.zeros([size(a) for a in tv.logical], np.int64)
@@ -123,9 +123,9 @@ def test_no_element_is_lost_or_counted_twice(data: st.DataObject) -> None:
 @pytest.mark.parametrize(
     ("axes", "text"),
     [
-        ([], "axes [] are no set of one or more axes"),
-        ([1, 1], "axes [1, 1] are no set of one or more axes"),
-        ([0, 1], "axis 0 (extent 4) is no reduction axis\nhelp: the reduction axes are 1, 2"),
+        ([], "axes [] are not a set of one or more axes"),
+        ([1, 1], "axes [1, 1] are not a set of one or more axes"),
+        ([0, 1], "axis 0 (extent 4) is not a reduction axis\nhelp: the reduction axes are 1, 2"),
         ([1, 2], "all reduction axes are given: one must be left\nhelp: split a reduction axis first"),
         ([3], "axis 3 is out of range: the loop domain has 3 axes\nhelp: use an axis in [-3, 2]"),
     ],
@@ -137,7 +137,7 @@ def test_refused(axes: list[int], text: str) -> None:
 
 def test_refused_tensors() -> None:
     _, a, _ = pair(4, 4)
-    assert refused(lambda: a.rfactor([0]), a.fusion) == "rfactor(tv1): tv1 is no reduction"
+    assert refused(lambda: a.rfactor([0]), a.fusion) == "rfactor(tv1): tv1 is not a reduction"
     with Fusion("f") as fusion:
         x = tf.define_tensor([4, 8], dtype=float32)
         e = tf.exp(x)

@@ -10,7 +10,7 @@ import pytest
 import taskfuse as tf
 from examples import block_roles, founding, pipeline
 from taskfuse import ParallelType as P
-from taskfuse.errors import TaskfuseError
+from taskfuse.errors import TaskfuseError, TaskfuseWarning
 from taskfuse.ir.types import MemoryType
 from taskfuse.kir import walk
 from taskfuse.kir.synchronization import Barrier, BarrierScope
@@ -63,7 +63,7 @@ def test_random_fusions_side_by_side(first: int) -> None:
         if a.kernel is None or b.kernel is None:
             continue
         with warnings.catch_warnings(), np.errstate(all="ignore"):
-            warnings.simplefilter("ignore", TaskfuseError)
+            warnings.simplefilter("ignore", TaskfuseWarning)
             joined = tf.horizontal([a.fusion, b.fusion], force=True)
             x, y = a.arguments(), b.arguments()
             n, m = len(a.fusion.inputs), len(b.fusion.inputs)
@@ -368,7 +368,7 @@ def test_sizes_are_named_as_in_the_new_fusion() -> None:
     assert [m.blocks for m in few.members] == [1, 1]
     assert many.members[0].blocks == (1 << 24) // 64
     assert many.alone[0] > few.alone[0]
-    assert "sizes has 'N', which is no dimension of it" in text_of(lambda: tf.horizontal_cost(members, sizes={"N": 3}))
+    assert "sizes has 'N', which is not a dimension of it" in text_of(lambda: tf.horizontal_cost(members, sizes={"N": 3}))
 
 
 def test_waves_fill_with_the_next_members_blocks() -> None:

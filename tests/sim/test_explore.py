@@ -89,7 +89,7 @@ def test_texts() -> None:
 
 
 def test_arguments_are_checked() -> None:
-    with pytest.raises(InputError):
+    with pytest.raises(InputError, match="0 arguments given, 1 wanted"):
         parse_kernel(RING).explore()
     with pytest.raises(SimulationError, match="takes choice 9 where there are 2"):
         simulate(parse_kernel(RING), [ROWS], schedule=[9])
@@ -112,9 +112,9 @@ STREAM_FAULTS = {
     "bytes too many": (("bytes 512", "bytes 528"),),
     "bytes too few": (("bytes 512", "bytes 496"),),
     "an arrival in the place of the bytes": (("EXPECT ch0.full[ch0.p.slot] bytes 512", "ARRIVE ch0.full[ch0.p.slot]"),),
-    "no retire of the read": (("WAIT_GROUP bulk.read <= 0", "PASS"),),
-    "retire of the read too late": (("WAIT_GROUP bulk.read <= 0", "WAIT_GROUP bulk.read <= 1"),),
-    "no retire at the end": (("WAIT_GROUP bulk <= 0", "PASS"),),
+    "no wait_group of the read": (("WAIT_GROUP bulk.read <= 0", "PASS"),),
+    "wait for of the read too late": (("WAIT_GROUP bulk.read <= 0", "WAIT_GROUP bulk.read <= 1"),),
+    "no wait_group at the end": (("WAIT_GROUP bulk <= 0", "PASS"),),
     "no commit": (("COMMIT bulk", "PASS"),),
     "no wait of the loader": (("WAIT ch0.empty[ch0.p.slot] parity ch0.p.parity", "PASS"),),
     "no wait for the load": (("WAIT ch0.full[ch0.c.slot] parity ch0.c.parity", "PASS"),),

@@ -224,7 +224,7 @@ class Instructions:
         offset = operand_offset(row, term, size, d.swizzle, d.lbo, d.sbo, d.major)
         last = evaluate(d.offset + offset, {name: rows - 1, "tile.2": k - 1}) if isinstance(d.offset, Const) else None
         if last is None:
-            raise Open("the offset of a matrix descriptor is no constant", node)
+            raise Open("the offset of a matrix descriptor is not a constant", node)
         index, start = self._start(node, d.base, int(last) + size)
         return Place(node, d.base.buffer, index, tensor, element, ((name, rows), ("tile.2", k)), start + d.offset + offset, d.swizzle)
 
