@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from taskfuse.check.bounds import by_parts
 from taskfuse.check.items import Element
@@ -19,11 +19,11 @@ from taskfuse.check.linear import Linear
 from taskfuse.check.program import BLOCK_NAMES, BLOCKS, THREAD_NAMES, THREADS, Node, conjuncts
 from taskfuse.check.ranges import terms_of
 from taskfuse.check.samples import fails
-from taskfuse.check.tables import Ints, Join, Table
+from taskfuse.check.tables import KEPT, Ints, Join, Table
 from taskfuse.check.tiles import swizzled_place
 from taskfuse.check.values.claims import Place, flattened
 from taskfuse.check.values.solve import Equation, Open, solved
-from taskfuse.ir.scalar import Compare, CompareOp, Const, Expr, Facts, FloorDiv, Mod, const, eq, ge, le, lt, ne, simplify, substitute, sym
+from taskfuse.ir.scalar import Compare, CompareOp, Const, Expr, Facts, FloorDiv, Mod, Substitution, const, eq, ge, le, lt, ne, simplify, substitute, sym
 from taskfuse.ir.types import MemoryType
 from taskfuse.kir.nodes import Content, For
 from taskfuse.kir.walk import own_symbols
@@ -62,6 +62,11 @@ class Found:
 
 def inside(element: Iterable[Expr], shape: Iterable[Expr]) -> tuple[Expr, ...]:
     """The conditions that an element exists."""
+    return _inside(tuple(element), tuple(shape))
+
+
+@lru_cache(LIMIT)
+def _inside(element: tuple[Expr, ...], shape: tuple[Expr, ...]) -> tuple[Expr, ...]:
     return tuple(c for e, n in zip(element, shape, strict=True) for c in (ge(e, 0), lt(e, n)) if not isinstance(c, Const) or not c.value)
 
 
@@ -114,6 +119,7 @@ class Writing:
 
     Attributes:
         element, index, offset: as those of the claim.
+        named: puts an expression of the claim in these symbols.
         conditions: those around it as they stand, ``None`` for steps of loops, and in these symbols.
         spans: first values of the symbols, and behind the last ones.
 
@@ -133,7 +139,7 @@ class Writing:
         if memory is MemoryType.Global:
             hardware |= dict(zip(BLOCK_NAMES, kernel.grid, strict=True))
         hardware = {name: extent for name, extent in hardware.items() if name not in same}
-        self._rename: dict[str, Expr] = {**same, **{n: sym(W + n) for n in (*names, *hardware)}}
+        self.named = Substitution({**same, **{n: sym(W + n) for n in (*names, *hardware)}})
         self.element = tuple(map(self.named, claim.element))
         self.index = tuple(map(self.named, claim.index))
         self.conditions: list[tuple[Expr | None, Expr]] = [(part, self.named(part)) for c in (*claim.node.conditions, *claim.given) for part in conjuncts(c)]
@@ -146,10 +152,6 @@ class Writing:
                 self.conditions.append((None, step))
         for name, n in claim.points:
             self.spans[W + name] = const(0), const(n)
-
-    def named(self, e: Expr) -> Expr:
-        """An expression of the claim in these symbols."""
-        return e if e.free.isdisjoint(self._rename) else substitute(e, self._rename)
 
     def who(self) -> Iterator[Equation]:
         """What conditions say of its symbols alone."""
@@ -402,10 +404,7 @@ class Match:
             read = read.within(self.among)
         if not read.count:
             return None
-        keys = [(write.grid(sym(n)), read.grid(sym(n))) for n in sorted(shared)]
-        keys += [self._sides(d, write, read) for d in differences]
-        wrong = [self._sides(d, write, read) for d in elements]
-        return self._compare(write, read, keys, wrong, [*under, *residual])
+        return self._compare(write, read, sorted(shared), differences, elements, [*under, *residual])
 
     def _near(self, differences: list[Expr], elements: list[Expr], mine: set[str]) -> set[str]:
         """The symbols of the read that a table needs: those that stand in no term with others that have no such table."""
@@ -492,20 +491,38 @@ class Match:
         spans = {n: span for n in sorted(names) if (span := self._span(n)) is not None}
         return self.knowledge.tables.of(spans, filters if spans else ())
 
-    def _compare(self, write: Table, read: Table, keys: list[Sides], elements: list[Sides], residual: list[Expr]) -> Found | None:
-        if not write.count:
+    def _compare(
+        self, write: Table, read: Table, shared: list[str], differences: list[Expr], elements: list[Expr], residual: list[Expr]
+    ) -> Found | None:
+        """Where differences are 0, those of elements must be. Copies of a statement ask this of the same tables again and again."""
+        key = write, read, *shared, *differences, None, *elements
+        left = self.knowledge.tables.left.get(key)
+        if left is None:
+            left = self._left(write, read, shared, differences, elements)
+            if self.among is None and write.count + read.count <= KEPT:
+                self.knowledge.tables.left[key] = left
+        if left is read:
             return None
-        join = Join(write, read, keys)
-        if not join.hit.any():
-            return None
-        if not join.is_one(elements):
-            for k, sides in enumerate(elements):
-                self._fault(join.fault([sides]), k, read)
-        if join.hit.all():
+        if not left.count:
             return Found(tuple(residual))
         if residual:
             raise Open("only some of the elements are written there", self.claim.node)
-        return Found((), read.some(~join.hit))
+        return Found((), left)
+
+    def _left(self, write: Table, read: Table, shared: list[str], differences: list[Expr], elements: list[Expr]) -> Table:
+        """The points of the read that the write does not leave; its table if these are all. Raises :class:`Open`."""
+        keys = [(write.grid(sym(n)), read.grid(sym(n))) for n in shared]
+        keys += [self._sides(d, write, read) for d in differences]
+        wrong = [self._sides(d, write, read) for d in elements]
+        if not write.count:
+            return read
+        join = Join(write, read, keys)
+        if not join.hit.any():
+            return read
+        if not join.is_one(wrong):
+            for k, sides in enumerate(wrong):
+                self._fault(join.fault([sides]), k, read)
+        return read.some(~join.hit)
 
     def _fault(self, fault: int | None, axis: int, read: Table) -> None:
         """An element is another on an axis. Raises :class:`Open`."""

@@ -21,7 +21,7 @@ def stores(program: Program, place: Place, shape: tuple[Expr, ...]) -> Visits:
     again = [n for n in node.loops if isinstance(n.stmt, For) and n.stmt.var not in free and n.runs()]  # a thread stores the same again
     spans, conditions = runs(node, [n for n in node.loops if n not in again], spans, dict(place.points), exists)
     threads = [c for c in conditions if c.free <= THREADS]
-    rows = threads_of(kernel, threads)
+    rows = threads_of(kernel, threads) if threads else None  # of all threads their spans say it
     if rows is None:
         return Visits(node, place.element, spans, tuple(conditions), node.context.ranges)
     fixed = {n: const(int(v[0])) for n, v in rows.items() if v.size and (v == v[0]).all()}
